@@ -1,0 +1,55 @@
+# Cohort: what to run.  Everything installs what it needs; nothing is asked.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -P -m pytest
+ARGS ?=
+
+# One Python for the driver, the executors and the stream reader.
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+
+.PHONY: help venv jars hosts lint test test-unit test-e2e demo bench wheel clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+venv: ## the environment, with this tree's wheel installed in it
+	@tools/bootstrap.sh venv
+
+jars: ## the real broker's, its tools' and the peer's jars, for tests and bench
+	@tools/bootstrap.sh jars
+
+hosts: ## the programs with which one test makes a network of its own
+	@tools/bootstrap.sh hosts
+
+lint: venv ## ruff and mypy, both strict
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+test: venv jars hosts lint ## everything, on a real Kafka broker and a real Spark
+	@$(PYTEST) tests $(ARGS)
+
+test-unit: venv ## the pure tests only
+	@$(PYTEST) tests/unit $(ARGS)
+
+test-e2e: venv jars hosts ## Spark and the real broker only
+	@$(PYTEST) tests/e2e $(ARGS)
+
+demo: venv ## a stream, a killed executor, a verdict
+	@tools/bootstrap.sh java
+	@$(BIN)/python -P tools/demo $(ARGS)
+
+bench: venv jars ## this source and Spark's own side by side
+	@$(BIN)/python -P tools/bench $(ARGS)
+
+wheel: venv ## the wheel, into dist/
+	@.cache/uv/bin/uv build --quiet --wheel --out-dir dist && rm -rf build *.egg-info && ls dist/*.whl
+
+clean: ## remove what was made here
+	rm -rf .venv .cache build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log

@@ -1,0 +1,1 @@
+"""Helpers of the tests: real brokers, Spark drivers, delivery checks, waiting."""

@@ -1,0 +1,175 @@
+#!/usr/bin/env bash
+# Brings a fresh Debian-like machine (Python >= 3.11, git, make) to where Cohort can be built, shown and tested.
+#
+#   tools/bootstrap.sh venv    uv, .venv from uv.lock, the wheel built from this tree and installed into it
+#   tools/bootstrap.sh java    a Java 17 runtime (for Spark)
+#   tools/bootstrap.sh jars    java, Maven, and the jars that tests and benchmark need, in .cache/jars
+#   tools/bootstrap.sh hosts   ip and iptables, with which one test makes a network of its own
+#
+# Quick when all is there.  Package indexes, mirrors and certificates are those that pip, uv, Maven and apt are set up
+# for on the machine.  What can't be installed without asking is named in one line, with exit status 1.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PYTHON=${PYTHON:-python3}
+CACHE=$PWD/.cache
+export PIP_DISABLE_PIP_VERSION_CHECK=1 DEBIAN_FRONTEND=noninteractive
+
+say() { printf '%s\n' "bootstrap: $*" >&2; }
+die() { say "$*"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# --- Debian's packages, where we may ---------------------------------------------------------------
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+may_install() {
+  have apt-get && { [ "$(id -u)" = 0 ] || { have sudo && sudo -n true 2>/dev/null; }; }
+}
+
+apt_install() { # apt_install PACKAGE... : true when all of them are installed afterwards
+  may_install || return 1
+  say "installing $*"
+  mkdir -p "$CACHE"
+  { as_root apt-get install -y -q --no-install-recommends "$@" ||
+    { as_root apt-get update -q && as_root apt-get install -y -q --no-install-recommends "$@"; }; } \
+    >"$CACHE/apt.log" 2>&1 && return 0
+  tail -5 "$CACHE/apt.log" >&2
+  return 1
+}
+
+# --- uv and the environment ------------------------------------------------------------------------
+
+check_python() {
+  have "$PYTHON" || die "needs Python >= 3.11: install python3"
+  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    die "needs Python >= 3.11, and $PYTHON is $("$PYTHON" -V 2>&1): set PYTHON to a newer one"
+}
+
+make_uv_home() { # a private environment for uv alone: the system's Python stays as it is (PEP 668)
+  rm -rf "$CACHE/uv"
+  "$PYTHON" -m venv "$CACHE/uv" >/dev/null 2>&1 && return 0
+  rm -rf "$CACHE/uv"
+  if "$PYTHON" -m pip --version >/dev/null 2>&1; then # pip, but no ensurepip: pip fills an environment from outside
+    "$PYTHON" -m venv --without-pip "$CACHE/uv" >/dev/null 2>&1 && return 0
+  fi
+  local version
+  version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  { apt_install "python$version-venv" || apt_install python3-venv; } &&
+    "$PYTHON" -m venv "$CACHE/uv" >/dev/null 2>&1 && return 0
+  die "needs Python's venv and pip: install the package python$version-venv"
+}
+
+get_uv() {
+  if [ -x "$CACHE/uv/bin/uv" ] && "$CACHE/uv/bin/uv" --version >/dev/null 2>&1; then
+    UV=$CACHE/uv/bin/uv
+    return
+  fi
+  say "fetching uv"
+  make_uv_home
+  local pip=("$CACHE/uv/bin/python" -m pip)
+  "${pip[@]}" --version >/dev/null 2>&1 || pip=("$PYTHON" -m pip --python "$CACHE/uv/bin/python")
+  "${pip[@]}" install --quiet 'uv>=0.8' || die "pip could not fetch uv (see above)"
+  UV=$CACHE/uv/bin/uv
+}
+
+trust_same_certificates() { # uv brings certificates of its own; where pip was given others, uv needs them too
+  if [ -n "${SSL_CERT_FILE:-}${UV_SYSTEM_CERTS:-}${UV_NATIVE_TLS:-}" ]; then return; fi
+  local bundle=${PIP_CERT:-${REQUESTS_CA_BUNDLE:-${CURL_CA_BUNDLE:-}}}
+  if [ -z "$bundle" ]; then
+    bundle=$("$CACHE/uv/bin/python" -m pip config get global.cert 2>/dev/null || true)
+  fi
+  if [ -n "$bundle" ] && [ -f "$bundle" ]; then export SSL_CERT_FILE=$bundle; fi
+}
+
+tree_stamp() { # what the wheel is made of; tests and documents don't count
+  find pyproject.toml README.md ./*.py assignors runtime streaming native -type f \
+    ! -path '*/__pycache__/*' -print0 2>/dev/null | sort -z | xargs -0 cat | cksum
+}
+
+install_wheel() {
+  local stamp old=$PWD/.venv/.cohort-wheel
+  stamp=$(tree_stamp)
+  if [ -f "$old" ] && [ "$(cat "$old")" = "$stamp" ]; then return; fi
+  rm -rf "$CACHE/wheel" build
+  "$UV" build --quiet --wheel --out-dir "$CACHE/wheel"
+  rm -rf build ./*.egg-info
+  "$UV" pip install --quiet --python .venv/bin/python --no-deps --reinstall "$CACHE"/wheel/*.whl
+  printf '%s' "$stamp" >"$old"
+}
+
+dev_links() { # the tree under its import names, for mypy and for runs without a wheel: PYTHONPATH=.dev
+  mkdir -p .dev/sparkcohort
+  local folder
+  for folder in assignors runtime streaming; do ln -sfn "../../$folder" ".dev/sparkcohort/$folder"; done
+  ln -sfn ../pyspark_cohort.py .dev/pyspark_cohort.py
+}
+
+venv() {
+  dev_links
+  check_python
+  get_uv
+  trust_same_certificates
+  local lock
+  lock=$(cat uv.lock pyproject.toml | cksum)
+  if [ ! -f .venv/.cohort-lock ] || [ "$(cat .venv/.cohort-lock)" != "$lock" ]; then
+    say "making .venv"
+    "$UV" sync --quiet --frozen --all-extras --no-install-project --inexact --python "$PYTHON"
+    printf '%s' "$lock" >.venv/.cohort-lock
+  fi
+  install_wheel
+}
+
+# --- Java and Maven --------------------------------------------------------------------------------
+
+java_version() { # the major version of the java that would be used, or nothing
+  local java=java
+  if [ -n "${JAVA_HOME:-}" ] && [ -x "$JAVA_HOME/bin/java" ]; then java=$JAVA_HOME/bin/java; fi
+  have "$java" && "$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -1
+}
+
+need_java() {
+  local version
+  version=$(java_version || true)
+  if [ "${version:-0}" -ge 17 ]; then return; fi
+  apt_install openjdk-17-jre-headless || apt_install default-jre-headless || true
+  version=$(java_version || true)
+  [ "${version:-0}" -ge 17 ] || die "needs Java 17 or newer: install openjdk-17-jre-headless, or set JAVA_HOME"
+}
+
+need_maven() {
+  if have mvn; then return; fi
+  apt_install maven || die "needs Maven (for the tests only): install maven"
+}
+
+jars() {
+  need_java
+  local stamp
+  stamp=$(cat tools/pom/pom.xml tools/pom/*/pom.xml | cksum)
+  if [ -f "$CACHE/jars/.stamp" ] && [ "$(cat "$CACHE/jars/.stamp")" = "$stamp" ]; then return; fi
+  need_maven
+  say "fetching jars"
+  rm -rf "$CACHE/jars"
+  mkdir -p "$CACHE/jars"
+  # shellcheck disable=SC2086  # MAVEN_ARGS are several words
+  mvn -q -B -Dstyle.color=never ${MAVEN_ARGS:-} -f tools/pom/pom.xml -Djars.dir="$CACHE/jars" generate-resources
+  printf '%s' "$stamp" >"$CACHE/jars/.stamp"
+}
+
+hosts() {
+  if have ip && have iptables; then return; fi
+  apt_install iproute2 iptables || die "needs ip and iptables (for the tests only): install iproute2 and iptables"
+}
+
+if [ $# = 0 ]; then die "say what: venv, java, jars, hosts"; fi
+for part in "$@"; do
+  case $part in
+    venv) venv ;;
+    java) need_java ;;
+    jars) jars ;;
+    hosts) hosts ;;
+    *) die "no such part: $part (venv, java, jars, hosts)" ;;
+  esac
+done
