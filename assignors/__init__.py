@@ -1,0 +1,34 @@
+"""Who gets which partition: pure values in, pure values out.
+
+>>> from sparkcohort.assignors import MemberSubscription, find
+>>> both = MemberSubscription(("t0", "t1"))
+>>> find("range").assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
+{'C0': (('t0', 0), ('t0', 1), ('t1', 0), ('t1', 1)), 'C1': (('t0', 2), ('t1', 2))}
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from sparkcohort.assignors.base import Assignor, MemberSubscription, Partition
+from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
+from sparkcohort.assignors.range_assignor import RangeAssignor
+
+__all__ = ["ASSIGNORS", "Assignor", "MemberSubscription", "Partition", "UnknownAssignor", "find"]
+
+ASSIGNORS: dict[str, Assignor] = {
+    assignor.name: assignor for assignor in (RangeAssignor(), CooperativeStickyAssignor())
+}
+
+
+class UnknownAssignor(LookupError):
+    """A name in ``partition.assignment.strategy`` that no assignor has."""
+
+
+def find(name: str) -> Assignor:
+    """Return the assignor of this name (Kafka's names); raises UnknownAssignor naming the nearest."""
+    if name in ASSIGNORS:
+        return ASSIGNORS[name]
+    near = difflib.get_close_matches(name, ASSIGNORS, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UnknownAssignor(f"no assignor is called {name!r}: {hint}There are {', '.join(sorted(ASSIGNORS))}")

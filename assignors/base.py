@@ -1,0 +1,70 @@
+"""What every assignor is given and gives, and the arithmetic that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol, TypeAlias
+
+Partition: TypeAlias = tuple[str, int]
+Assignment: TypeAlias = dict[str, tuple[Partition, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSubscription:
+    """What one member wants and holds.
+
+    ``generation`` is that of the member when it acquired ``owned`` (KIP-792; -1: none).  ``since`` maps an owned
+    partition to the generation in which it was acquired: what came last is given up first, so that a survivor's
+    own partitions never move when a replacement takes back what a failure had brought.
+    """
+
+    topics: tuple[str, ...]
+    owned: tuple[Partition, ...] = ()
+    generation: int = -1
+    instance_id: str | None = None
+    rack: str | None = None
+    since: Mapping[Partition, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class Assignor(Protocol):
+    """A named way to divide partitions over members (Kafka: ConsumerPartitionAssignor).
+
+    ``assign`` takes the number of partitions of each topic and the members by id, and returns the sorted
+    partitions of every member, members without any included.  It is a function: the order of its inputs doesn't
+    matter.  ``cooperative``: it withholds what another member has to revoke first (KIP-429), so owners keep
+    the rest all through; else every member gives up all it owns before each round.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in ``partition.assignment.strategy``."""
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether the incremental cooperative protocol is spoken."""
+
+    def assign(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
+        """Divide the partitions."""
+
+
+def subscribers(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> dict[str, list[str]]:
+    """Member ids by existing topic; topics and ids sorted, topics nobody wants left out."""
+    wanted = {member: frozenset(members[member].topics) for member in sorted(members)}
+    by_topic = {topic: [member for member, mine in wanted.items() if topic in mine] for topic in sorted(topics)}
+    return {topic: who for topic, who in by_topic.items() if who}
+
+
+def static_first(members: Mapping[str, MemberSubscription]) -> dict[str, int]:
+    """Rank of each member in Kafka's order: static ones by instance id, then dynamic ones by member id.
+
+    Instance ids outlive restarts and member ids don't: static members in front keep what they had (KAFKA-7149).
+    """
+    order = sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or "", m))
+    return {member: rank for rank, member in enumerate(order)}
+
+
+def finish(members: Iterable[str], given: Mapping[str, Iterable[Partition]]) -> Assignment:
+    """The result in its fixed form: every member, ids and partitions sorted."""
+    return {member: tuple(sorted(given.get(member, ()))) for member in sorted(members)}

@@ -1,0 +1,39 @@
+"""cooperative-sticky: balanced, with as few moves as balance needs, and no partition with two owners on the way.
+
+Kafka's own example, and then C2 joins.  In the first round C0 and C1 learn that they have to give one up each;
+those two partitions have no owner until they have done so and joined again (KIP-429), all others flow on.
+
+>>> both, assignor = MemberSubscription(("t0", "t1")), CooperativeStickyAssignor()
+>>> first = assignor.assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
+>>> first
+{'C0': (('t0', 0), ('t0', 2), ('t1', 1)), 'C1': (('t0', 1), ('t1', 0), ('t1', 2))}
+>>> def again(owned):
+...     return {m: MemberSubscription(("t0", "t1"), partitions, 1) for m, partitions in owned.items()}
+>>> second = assignor.assign({"t0": 3, "t1": 3}, {**again(first), "C2": both})
+>>> second
+{'C0': (('t0', 0), ('t1', 1)), 'C1': (('t0', 1), ('t1', 0)), 'C2': ()}
+>>> assignor.assign({"t0": 3, "t1": 3}, again(second))
+{'C0': (('t0', 0), ('t1', 1)), 'C1': (('t0', 1), ('t1', 0)), 'C2': (('t0', 2), ('t1', 2))}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparkcohort.assignors.base import Assignment, MemberSubscription
+from sparkcohort.assignors.ownership import hand_over, resolve
+from sparkcohort.assignors.sticky import balance
+
+
+@dataclass(frozen=True)
+class CooperativeStickyAssignor:
+    """The target of ``sticky.balance``, less what a member has to revoke first (Kafka: CooperativeStickyAssignor)."""
+
+    name: str = "cooperative-sticky"
+    cooperative: bool = True
+
+    def assign(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
+        """Divide the partitions (see Assignor); a follow-up round is due when an owner is left with fewer."""
+        ownership = resolve(topics, members)
+        return hand_over(balance(topics, members, ownership), ownership)

@@ -1,0 +1,124 @@
+"""What the leader of a group does between JoinGroup and SyncGroup: run the assignor that the members voted for.
+
+The coordinator never reads what members say; the leader does, here: subscriptions in, one assignment each out,
+both as the bytes that JoinGroup and SyncGroup carry (Kafka: ConsumerCoordinator.onLeaderElected).
+
+Two safeguards hold whatever the assignor: a partition that somebody else may still be reading is held back until
+the follow-up round (so even ``range`` moves partitions without a stop of the world), and a plan that isn't
+complete, exclusive and to subscribers only is refused with the assignor's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from sparkcohort.assignors import MemberSubscription, find
+from sparkcohort.assignors.base import Assignment as Given
+from sparkcohort.assignors.base import Partition, finish, subscribers
+from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
+from sparkcohort.runtime.consumer_protocol import (
+    Assignment,
+    ConsumerEmbedded,
+    MalformedConsumerProtocol,
+    Subscription,
+    decode_subscription,
+    encode_assignment,
+)
+from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
+
+__all__ = ["InvalidAssignment", "JoinedMember", "assign", "keep"]
+
+Since: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
+Assignments: TypeAlias = tuple[tuple[str, bytes], ...]
+
+
+class InvalidAssignment(ValueError):
+    """An assignor broke its contract, or a member's subscription can't be read."""
+
+
+def assign(protocol_name: str, members: Sequence[JoinedMember], topics: Mapping[str, int], since: Since) -> Assignments:
+    """Compute the assignments of one generation, by member id, members that get nothing included.
+
+    ``topics`` has the number of partitions of each; ``since`` is what the coordinator knows of each member's
+    partitions, with the generation of acquiring.  It counts as claimed too: a static member that hasn't rejoined
+    holds what its old metadata doesn't name.  Raises UnknownAssignor, and InvalidAssignment naming the assignor.
+    """
+    assignor = find(protocol_name)
+    subscriptions = {joined.member_id: _subscription(joined, since) for joined in members}
+    given = assignor.assign(topics, subscriptions)
+    ownership = resolve(topics, subscriptions)
+    if problem := _problem(given, topics, subscriptions, ownership):
+        raise InvalidAssignment(f"assignor {protocol_name}: {problem}")
+    return _encode(finish(subscriptions, hand_over(given, ownership)))
+
+
+def keep(members: Sequence[JoinedMember]) -> Assignments:
+    """The assignments in which nothing moves: everybody keeps what it validly claims.  For when ``assign`` raised."""
+    claims = {m.member_id: ConsumerEmbedded().claimed(m.metadata) for m in members}
+    topics: dict[str, int] = {}
+    for tp in (tp for claimed in claims.values() for tp in claimed):
+        topics[tp.topic] = max(topics.get(tp.topic, 0), tp.partition + 1)
+    subscriptions = {m.member_id: _readable(m) for m in members}
+    given: dict[str, list[Partition]] = {m.member_id: [] for m in members}
+    for partition, owner in resolve(topics, subscriptions).owner.items():
+        given[owner].append(partition)
+    return _encode(given)
+
+
+def _subscription(joined: JoinedMember, since: Since) -> MemberSubscription:
+    try:
+        subscription = decode_subscription(joined.metadata)
+    except MalformedConsumerProtocol as error:
+        raise InvalidAssignment(f"member {joined.member_id}: {error}") from None
+    return _as_member(joined, subscription, since.get(joined.member_id, {}))
+
+
+def _readable(joined: JoinedMember) -> MemberSubscription:
+    try:
+        return _as_member(joined, decode_subscription(joined.metadata), {})
+    except MalformedConsumerProtocol:
+        return MemberSubscription(())
+
+
+def _as_member(joined: JoinedMember, said: Subscription, known: Mapping[TopicPartition, int]) -> MemberSubscription:
+    return MemberSubscription(
+        topics=said.topics,
+        owned=tuple(sorted({*said.owned, *known})),
+        generation=max([said.generation, *known.values()]),
+        instance_id=joined.group_instance_id,
+        rack=said.rack,
+        since={(tp.topic, tp.partition): generation for tp, generation in known.items()},
+    )
+
+
+def _problem(
+    given: Given, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], ownership: Ownership
+) -> str:
+    """What is wrong with an assignor's answer, in words; empty when nothing is."""
+    wanted_by = subscribers(topics, members)
+    owner: dict[Partition, str] = {}
+    for member, partitions in sorted(given.items()):
+        for topic, partition in partitions:
+            name = f"{topic}-{partition}"
+            if member not in members:
+                return f"{name} is given to {member}, who is not in the group"
+            if not 0 <= partition < topics.get(topic, 0):
+                return f"{name} is given to {member}, but doesn't exist"
+            if member not in wanted_by.get(topic, ()):
+                return f"{name} is given to {member}, who doesn't subscribe to {topic}"
+            if (topic, partition) in owner:
+                return f"{name} is given to both {owner[topic, partition]} and {member}"
+            owner[topic, partition] = member
+    for topic in wanted_by:
+        for partition in range(topics[topic]):
+            if (topic, partition) not in owner and (topic, partition) not in ownership.claimants:
+                return f"{topic}-{partition} is given to nobody, though {wanted_by[topic][0]} subscribes to {topic}"
+    return ""
+
+
+def _encode(given: Mapping[str, Iterable[Partition]]) -> Assignments:
+    return tuple(
+        (member, encode_assignment(Assignment(tuple(TopicPartition(*partition) for partition in given[member]))))
+        for member in sorted(given)
+    )

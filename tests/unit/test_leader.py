@@ -1,0 +1,119 @@
+"""The leader: bytes in, bytes out, and no plan that breaks a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+
+from sparkcohort import assignors
+from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor
+from sparkcohort.assignors.ownership import resolve
+from sparkcohort.runtime import leader
+from sparkcohort.runtime.consumer_protocol import Subscription, decode_assignment, encode_subscription
+from sparkcohort.runtime.protocol import TopicPartition
+from tests.support import groups
+
+
+def joined(member: str, said: MemberSubscription) -> leader.JoinedMember:
+    """A member as the coordinator hands it to the leader."""
+    owned = tuple(TopicPartition(*partition) for partition in said.owned)
+    metadata = encode_subscription(Subscription(said.topics, b"", owned, said.generation, said.rack))
+    return leader.JoinedMember(member, said.instance_id, metadata)
+
+
+def known(members: groups.Members) -> dict[str, dict[TopicPartition, int]]:
+    """What the coordinator knows of each member's partitions."""
+    return {m: {TopicPartition(*p): at for p, at in said.since.items()} for m, said in members.items()}
+
+
+def decoded(assignments: leader.Assignments) -> dict[str, tuple[TopicPartition, ...]]:
+    """Assignments as values."""
+    return {member: decode_assignment(data).partitions for member, data in assignments}
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@given(topics=groups.topics(), members=groups.members())
+def test_whatever_the_assignor_nobody_starts_what_another_holds(
+    name: str, topics: dict[str, int], members: groups.Members
+) -> None:
+    """Law I1 with every assignor, the eager range included; and everybody is answered."""
+    result = decoded(leader.assign(name, [joined(*item) for item in members.items()], topics, known(members)))
+    assert list(result) == sorted(members)
+    for member, partitions in result.items():
+        for partition in partitions:
+            others = [m for m, said in members.items() if m != member and partition in said.owned]
+            assert not others or partition in members[member].owned
+
+
+def test_a_partition_that_the_coordinator_knows_to_be_owned_is_held_back() -> None:
+    """A static member that hasn't rejoined doesn't claim what it was given since; the coordinator's word counts."""
+    members = {"a": MemberSubscription(("t",), instance_id="i"), "b": MemberSubscription(("t",))}
+    since = {"a": {TopicPartition("t", p): 3 for p in range(4)}}
+    result = decoded(leader.assign("cooperative-sticky", [joined(*m) for m in members.items()], {"t": 4}, since))
+    assert result == {"a": (("t", 0), ("t", 1)), "b": ()}
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """An assignor that always answers the same."""
+
+    answer: Mapping[str, tuple[Partition, ...]]
+    name: str = "fixed"
+    cooperative: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    def assign(
+        self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]
+    ) -> dict[str, tuple[Partition, ...]]:
+        """Answer whatever is asked."""
+        self.asked.append(f"{len(topics)} topics, {len(members)} members")
+        return dict(self.answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"a": (("t", 0),)}, "t-1 is given to nobody, though a subscribes to t"),
+        ({"a": (("t", 0), ("t", 1)), "b": (("t", 1),)}, "t-1 is given to both a and b"),
+        ({"a": (("t", 0), ("t", 1)), "z": (("u", 0),)}, "u-0 is given to z, who is not in the group"),
+        ({"a": (("t", 0), ("t", 2))}, "t-2 is given to a, but doesn't exist"),
+        ({"driver": (("t", 0),)}, "t-0 is given to driver, who doesn't subscribe to t"),
+    ],
+)
+def test_a_bad_plan_is_refused_with_the_assignors_name(
+    monkeypatch: pytest.MonkeyPatch, answer: Mapping[str, tuple[Partition, ...]], problem: str
+) -> None:
+    """Incomplete, shared, of strangers, not existing, not subscribed: each has its own words."""
+    monkeypatch.setitem(assignors.ASSIGNORS, "fixed", Fixed(answer))
+    both = MemberSubscription(("t",))
+    members = [joined("a", both), joined("b", both), joined("driver", MemberSubscription(()))]
+    with pytest.raises(leader.InvalidAssignment, match=f"^assignor fixed: {problem}$"):
+        leader.assign("fixed", members, {"t": 2, "u": 1}, {})
+
+
+def test_members_that_an_assignor_leaves_out_get_an_empty_assignment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody waits for an answer, so everybody gets one."""
+    monkeypatch.setitem(assignors.ASSIGNORS, "fixed", Fixed({"a": (("t", 0),)}))
+    members = [joined("b", MemberSubscription(("t",))), joined("a", MemberSubscription(("t",)))]
+    assert decoded(leader.assign("fixed", members, {"t": 1}, {})) == {"a": (("t", 0),), "b": ()}
+
+
+def test_an_unreadable_member_and_an_unknown_protocol_are_named() -> None:
+    """Errors say whose bytes are bad, and which assignor is not there."""
+    bad = leader.JoinedMember("m-1", None, b"\0")
+    with pytest.raises(leader.InvalidAssignment, match=r"member m-1: not a ConsumerProtocol subscription"):
+        leader.assign("range", [bad], {}, {})
+    with pytest.raises(UnknownAssignor, match="did you mean range"):
+        leader.assign("rage", [], {}, {})
+
+
+@given(groups.members())
+def test_keeping_moves_nothing(members: groups.Members) -> None:
+    """When no plan can be had, everybody keeps what it validly claims and nobody gets anything new."""
+    result = decoded(leader.keep([*map(joined, members, members.values()), leader.JoinedMember("zz", None, b"\0")]))
+    assert result.pop("zz") == ()
+    owner = resolve(dict.fromkeys((*groups.TOPICS, "gone"), 9), members).owner
+    assert {p: m for m, mine in result.items() for p in mine} == owner
