@@ -1,0 +1,239 @@
+"""The group's transition table, as data, and what the table can't say.
+
+Kafka's classic group has five states, and what arrives is one of the inputs below: a request, sorted by what it
+asks of *this* group (a join may be a newcomer's, a repetition, a change, a takeover), or something that
+happened inside (members went, the join phase ended).  A cell of the table holds the effect to run, the state that
+the effect enters, and the error that the asker is told.  ``group.step`` sorts, looks up, and runs the effect; nothing
+else chooses.  Every (state, input) has a cell: no combination is left to chance.  (Kafka: ``ClassicGroupState``.)
+
+What the table can't say:
+
+* **The gate comes first.**  Who speaks is checked in one place before the table is consulted: instance id, member
+  id, generation, in this order (``fencing.gate``).  So a row for a member's request only ever meets a member.
+* **The join phase ends itself.**  ``ALL_JOINED`` follows in the same step as the join, leave or expiry that made it
+  true: every member waits in its join and no issued id is outstanding (KIP-394).  A group that leaves Empty first
+  waits out the initial delay instead, which ends by time alone.  At the rebalance timeout the phase ends by
+  force: dynamic members that did not come back are removed, static ones are kept; when only such static
+  members are left, the phase is extended (``NOBODY_REJOINED``).
+* **Generations.**  They rise by one with ``ALL_JOINED`` and ``NONE_LEFT`` and never otherwise: a static member that
+  takes its slot back in Stable changes nothing for the others.
+* **Parked is alive.**  A member whose join or sync is unanswered has no session deadline; its answer arms it again.
+  Only a newcomer that has never been answered has one (five minutes).
+* **Commits don't look at the state.**  Each partition is judged by its owner and its assignment generation alone
+  (``ownership``), so commits of partitions that stay are accepted all through a rebalance.  This is the deliberate
+  difference to Kafka, whose column for CompletingRebalance says REBALANCE_IN_PROGRESS.
+* **A new assignment is not yet ownership.**  What the leader gives to one member while another still owns it is
+  promised, and granted when the owner no longer claims it at its next join, or is gone.
+* **A signal is not a refusal.**  MEMBER_ID_REQUIRED and REBALANCE_IN_PROGRESS tell the member what to do next; all
+  other errors are refusals and are counted.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from sparkcohort.runtime.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class GroupState(StrEnum):
+    """The states of a classic group, by Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Input(StrEnum):
+    """What a group can meet: a request sorted by what it asks, or something that happened inside."""
+
+    ASK_ID = "JoinGroup: dynamic, without an id"
+    JOIN_NEW = "JoinGroup: newcomer with an issued id, or static"
+    JOIN_SAME = "JoinGroup: follower, metadata unchanged"
+    JOIN_LEADER = "JoinGroup: leader, metadata unchanged"
+    JOIN_CHANGED = "JoinGroup: metadata changed"
+    TAKEOVER = "JoinGroup: static member back without its id"
+    TAKEOVER_CHANGED = "JoinGroup: static member back, another protocol would win"
+    SYNC = "SyncGroup: follower"
+    SYNC_LEADER = "SyncGroup: leader"
+    HEARTBEAT = "Heartbeat"
+    LEAVE = "LeaveGroup"
+    COMMIT = "OffsetCommit: of a member"
+    COMMIT_SIMPLE = "OffsetCommit: without member"
+    FETCH = "OffsetFetch"
+    DESCRIBE = "DescribeGroup"
+    TRIGGER = "Trigger: a rebalance is asked for"
+    MEMBERS_GONE = "members left, expired or did not sync"
+    ALL_JOINED = "join phase over"
+    NONE_LEFT = "join phase over, no member left"
+    NOBODY_REJOINED = "join phase due, only absent static members"
+    UNLOAD = "Unload: the coordinator gives the group up"
+
+
+class Effect(StrEnum):
+    """What is done; ``group`` and ``rebalance`` hold one function for each."""
+
+    REFUSE = "refuse"
+    SIGNAL = "signal"
+    IGNORE = "ignore"
+    ISSUE_ID = "issue id"
+    ADD = "add, park"
+    ADD_AND_START = "add, start rebalance, park"
+    PARK = "update, park"
+    UPDATE_AND_START = "update, start rebalance, park"
+    ANSWER_JOIN = "answer current generation"
+    TAKE_OVER = "fence predecessor, answer current generation"
+    TAKE_OVER_AND_PARK = "fence predecessor, park"
+    TAKE_OVER_AND_START = "fence predecessor, start rebalance, park"
+    PARK_SYNC = "park"
+    STORE_ASSIGNMENT = "store assignment, answer all"
+    ANSWER_SYNC = "answer assignment"
+    HEAR = "reset session"
+    LEAVE = "remove each"
+    COMMIT = "judge each partition"
+    COMMIT_SIMPLE = "store"
+    FETCH = "answer offsets"
+    DESCRIBE = "answer description"
+    START = "start rebalance"
+    CHECK_JOINED = "end the join phase if all have joined"
+    COMPLETE_JOIN = "raise generation, answer all joins"
+    EMPTY_OUT = "raise generation"
+    EXTEND = "extend the join phase"
+    UNLOAD = "answer all parked, forget members"
+
+
+class Row(NamedTuple):
+    """One cell: the effect, the state it enters (None: stays), the error the asker is told."""
+
+    effect: Effect
+    to: GroupState | None = None
+    error: ErrorCode = ErrorCode.NONE
+
+
+_EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = GroupState
+_UNKNOWN = Row(Effect.REFUSE, error=ErrorCode.UNKNOWN_MEMBER_ID)
+_UNAVAILABLE = Row(Effect.REFUSE, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_REBALANCING = Row(Effect.SIGNAL, error=ErrorCode.REBALANCE_IN_PROGRESS)
+_ISSUE = Row(Effect.ISSUE_ID, error=ErrorCode.MEMBER_ID_REQUIRED)
+_IGNORE = Row(Effect.IGNORE)
+_PARK = Row(Effect.PARK)
+_RESTART = Row(Effect.UPDATE_AND_START, _PREPARING)
+_START = Row(Effect.START, _PREPARING)
+_EVERYWHERE = {
+    Input.LEAVE: Row(Effect.LEAVE),
+    Input.FETCH: Row(Effect.FETCH),
+    Input.DESCRIBE: Row(Effect.DESCRIBE),
+    Input.UNLOAD: Row(Effect.UNLOAD, _DEAD),
+}
+_NOT_JOINING = {Input.ALL_JOINED: _IGNORE, Input.NONE_LEFT: _IGNORE, Input.NOBODY_REJOINED: _IGNORE}
+
+TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
+    _EMPTY: {
+        **_EVERYWHERE,
+        **_NOT_JOINING,
+        Input.ASK_ID: _ISSUE,
+        Input.JOIN_NEW: Row(Effect.ADD_AND_START, _PREPARING),
+        Input.JOIN_SAME: _UNKNOWN,
+        Input.JOIN_LEADER: _UNKNOWN,
+        Input.JOIN_CHANGED: _UNKNOWN,
+        Input.TAKEOVER: _UNKNOWN,
+        Input.TAKEOVER_CHANGED: _UNKNOWN,
+        Input.SYNC: _UNKNOWN,
+        Input.SYNC_LEADER: _UNKNOWN,
+        Input.HEARTBEAT: _UNKNOWN,
+        Input.COMMIT: _UNKNOWN,
+        Input.COMMIT_SIMPLE: Row(Effect.COMMIT_SIMPLE),
+        Input.TRIGGER: _IGNORE,
+        Input.MEMBERS_GONE: _IGNORE,
+    },
+    _PREPARING: {
+        **_EVERYWHERE,
+        Input.ASK_ID: _ISSUE,
+        Input.JOIN_NEW: Row(Effect.ADD),
+        Input.JOIN_SAME: _PARK,
+        Input.JOIN_LEADER: _PARK,
+        Input.JOIN_CHANGED: _PARK,
+        Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_PARK),
+        Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_PARK),
+        Input.SYNC: _REBALANCING,
+        Input.SYNC_LEADER: _REBALANCING,
+        Input.HEARTBEAT: Row(Effect.HEAR, error=ErrorCode.REBALANCE_IN_PROGRESS),
+        Input.COMMIT: Row(Effect.COMMIT),
+        Input.COMMIT_SIMPLE: _UNKNOWN,
+        Input.TRIGGER: _IGNORE,
+        Input.MEMBERS_GONE: Row(Effect.CHECK_JOINED),
+        Input.ALL_JOINED: Row(Effect.COMPLETE_JOIN, _COMPLETING),
+        Input.NONE_LEFT: Row(Effect.EMPTY_OUT, _EMPTY),
+        Input.NOBODY_REJOINED: Row(Effect.EXTEND),
+    },
+    _COMPLETING: {
+        **_EVERYWHERE,
+        **_NOT_JOINING,
+        Input.ASK_ID: _ISSUE,
+        Input.JOIN_NEW: Row(Effect.ADD_AND_START, _PREPARING),
+        Input.JOIN_SAME: Row(Effect.ANSWER_JOIN),
+        Input.JOIN_LEADER: Row(Effect.ANSWER_JOIN),
+        Input.JOIN_CHANGED: _RESTART,
+        Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
+        Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
+        Input.SYNC: Row(Effect.PARK_SYNC),
+        Input.SYNC_LEADER: Row(Effect.STORE_ASSIGNMENT, _STABLE),
+        Input.HEARTBEAT: Row(Effect.HEAR),
+        Input.COMMIT: Row(Effect.COMMIT),
+        Input.COMMIT_SIMPLE: _UNKNOWN,
+        Input.TRIGGER: _START,
+        Input.MEMBERS_GONE: _START,
+    },
+    _STABLE: {
+        **_EVERYWHERE,
+        **_NOT_JOINING,
+        Input.ASK_ID: _ISSUE,
+        Input.JOIN_NEW: Row(Effect.ADD_AND_START, _PREPARING),
+        Input.JOIN_SAME: Row(Effect.ANSWER_JOIN),
+        Input.JOIN_LEADER: _RESTART,
+        Input.JOIN_CHANGED: _RESTART,
+        Input.TAKEOVER: Row(Effect.TAKE_OVER),
+        Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
+        Input.SYNC: Row(Effect.ANSWER_SYNC),
+        Input.SYNC_LEADER: Row(Effect.ANSWER_SYNC),
+        Input.HEARTBEAT: Row(Effect.HEAR),
+        Input.COMMIT: Row(Effect.COMMIT),
+        Input.COMMIT_SIMPLE: _UNKNOWN,
+        Input.TRIGGER: _START,
+        Input.MEMBERS_GONE: _START,
+    },
+    _DEAD: {
+        **dict.fromkeys(Input, _UNAVAILABLE),
+        **_NOT_JOINING,
+        Input.FETCH: Row(Effect.FETCH),
+        Input.DESCRIBE: Row(Effect.DESCRIBE),
+        Input.TRIGGER: _IGNORE,
+        Input.MEMBERS_GONE: _IGNORE,
+        Input.UNLOAD: _IGNORE,
+    },
+}
+
+LEGAL_PREVIOUS: Mapping[GroupState, frozenset[GroupState]] = {
+    _EMPTY: frozenset({_PREPARING}),
+    _PREPARING: frozenset({_EMPTY, _STABLE, _COMPLETING}),
+    _COMPLETING: frozenset({_PREPARING}),
+    _STABLE: frozenset({_COMPLETING}),
+    _DEAD: frozenset({_EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD}),
+}
+
+
+def diagram() -> str:
+    """The states and what moves the group between them, as Mermaid text (docs are compared with it by a test)."""
+    lines = ["stateDiagram-v2", "    [*] --> Empty"]
+    for state, rows in TABLE.items():
+        targets: dict[GroupState, list[str]] = {}
+        for met, row in rows.items():
+            if row.to is not None and row.to is not state:
+                targets.setdefault(row.to, []).append(met.name)
+        lines += [f"    {state} --> {to}: {', '.join(names)}" for to, names in targets.items()]
+    return "\n".join(lines) + "\n"

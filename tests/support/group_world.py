@@ -1,0 +1,417 @@
+"""A group and its members in one process: every message is delivered by hand, every law is checked after every step.
+
+Used by the property tests (which draw the order of deliveries, and faults) and by the transcripts (which drain all
+messages in order).  Time is a number; nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sparkcohort.runtime import group as g
+from sparkcohort.runtime import journal, leader
+from sparkcohort.runtime import member as m
+from sparkcohort.runtime import protocol as p
+from sparkcohort.runtime import records as r
+from sparkcohort.runtime.applying import apply
+from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.state import Group
+from sparkcohort.runtime.turn import SIGNALS
+
+EMBEDDED = ConsumerEmbedded()
+SESSION_MS = 10_000
+REBALANCE_MS = 6_000
+HEARTBEAT_MS = 3_000
+
+
+def member_config(name: str, topics: tuple[str, ...], instance: str | None = None) -> m.MemberConfig:
+    """The configuration of a test's member."""
+    return m.MemberConfig(
+        client_id=name,
+        client_host="host",
+        group_instance_id=instance,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        topics=topics,
+        assignors=("cooperative-sticky", "range"),
+    )
+
+
+@dataclass
+class Node:
+    """One member's process: the member, what waits to reach it, and whether it runs."""
+
+    name: str
+    member: m.Member
+    inbox: deque[m.MemberEvent] = field(default_factory=deque)
+    dead: bool = False
+    frozen: bool = False
+    failed: m.Failed | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it handles what reaches it."""
+        return not self.dead and not self.frozen
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A request on its way to the group."""
+
+    node: Node
+    request: p.Request
+
+
+class World:
+    """One group, its members, and the messages between them."""
+
+    def __init__(self, topics: Mapping[str, int], config: g.GroupConfig | None = None) -> None:
+        self.topics = dict(topics)
+        self.group = g.new_group(config or g.GroupConfig("billing"), EMBEDDED)
+        self.journal: list[r.Record] = list(journal.opening(self.group))
+        self.replayed = journal.replay(self.journal)
+        self.now_ms = 0
+        self.nodes: list[Node] = []
+        self.requests: deque[InFlight] = deque()
+        self.asked: dict[int, InFlight] = {}
+        self.answered: set[int] = set()
+        self.commits: list[p.OffsetCommitReply] = []
+        self.log: list[str] = []
+        self._correlation = 0
+
+    # --- members ----------------------------------------------------------------------------------
+
+    def start(self, name: str, topics: tuple[str, ...], instance: str | None = None) -> Node:
+        """Start a member process."""
+        node = Node(name, m.new_member(member_config(name, topics, instance)))
+        self.nodes.append(node)
+        node.inbox.append(m.Start())
+        return node
+
+    def node(self, name: str) -> Node:
+        """The newest process of that name."""
+        return next(node for node in reversed(self.nodes) if node.name == name)
+
+    def handle(self, node: Node) -> None:
+        """Let a member handle the next thing that reached it."""
+        self.member_step(node, node.inbox.popleft())
+
+    def member_step(self, node: Node, event: m.MemberEvent) -> None:
+        """Let a member handle an event now."""
+        node.member, actions = m.step(node.member, event, self.now_ms)
+        for action in actions:
+            self._do(node, action)
+
+    def _do(self, node: Node, action: m.MemberAction) -> None:
+        match action:
+            case m.Send(request):
+                self.requests.append(InFlight(node, request))
+            case m.ComputeAssignment(name, members, generation):
+                assignments = leader.assign(name, members, self.topics, self.group.owned)
+                node.inbox.append(m.AssignmentComputed(assignments, generation))
+            case m.Revoke(partitions):
+                self.say(f"{_id(node)} gives up {names(partitions)}")
+                node.inbox.append(m.Revoked())
+            case m.Assigned(added):
+                self.say(f"{_id(node)} may read {names(added)}")
+            case m.Lost(partitions):
+                self.say(f"{node.name} has lost {names(partitions)}")
+            case m.Failed(error, message):
+                node.failed = action
+                self.say(f"{node.name} has failed: {error.name}, {message}")
+
+    # --- the group --------------------------------------------------------------------------------
+
+    def deliver(self) -> None:
+        """Let the next request reach the group."""
+        flight = self.requests.popleft()
+        self._correlation += 1
+        self.asked[self._correlation] = flight
+        self.group_step(p.Received(self._correlation, flight.request))
+
+    def group_step(self, event: p.Event) -> tuple[p.Action, ...]:
+        """Step the group and check every law that holds at every step."""
+        before = self.group
+        decision = g.decide(before, event, self.now_ms)
+        self.group = decision.group
+        self.journal += decision.records
+        for record in decision.records:
+            self.replayed = apply(self.replayed, record)
+        self._narrate(before, event, decision.actions)
+        for action in decision.actions:
+            self._route(action)
+        check_step(before, event, decision)
+        assert self.replayed == self.group, "replay of the journal so far"
+        self._check_answers()
+        return decision.actions
+
+    def _route(self, action: p.Action) -> None:
+        if isinstance(action, p.Answer):
+            assert action.correlation not in self.answered, "a request is answered once"
+            self.answered.add(action.correlation)
+            flight = self.asked.pop(action.correlation)
+            if isinstance(action.reply, p.OffsetCommitReply):
+                self.commits.append(action.reply)
+            if not flight.node.dead:
+                flight.node.inbox.append(m.Replied(action.reply))
+        elif isinstance(action, p.PushRejoin):
+            for node in self.nodes:
+                if node.member.member_id == action.member_id and not node.dead:
+                    node.inbox.append(m.Pushed(action.reason, action.generation))
+
+    def _check_answers(self) -> None:
+        parked = {*self.group.joins.values(), *self.group.syncs.values()}
+        assert set(self.asked) == parked, "what isn't answered is parked, and nothing else is"
+
+    # --- time and faults ----------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Deliver everything, oldest first, until nothing is on its way."""
+        for _ in range(10_000):
+            if self.requests:
+                self.deliver()
+                continue
+            node = next((n for n in self.nodes if n.running and n.inbox), None)
+            if node is None:
+                return
+            self.handle(node)
+        raise AssertionError("messages without end")
+
+    def advance(self, by_ms: int) -> None:
+        """Let time pass, handling every deadline on the way and all that follows from it."""
+        end_ms = self.now_ms + by_ms
+        while (due_ms := self._next_deadline()) is not None and due_ms <= end_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            self.tick()
+            self.drain()
+        self.now_ms = end_ms
+
+    def tick(self) -> None:
+        """Let everyone whose deadline has come notice."""
+        group_due_ms = g.deadline(self.group)
+        if group_due_ms is not None and group_due_ms <= self.now_ms:
+            self.group_step(p.Tick())
+            after_ms = g.deadline(self.group)
+            assert after_ms is None or after_ms > self.now_ms, "a tick deals with all that is due"
+        for node in self.nodes:
+            due_ms = m.deadline(node.member)
+            if node.running and due_ms is not None and due_ms <= self.now_ms:
+                self.member_step(node, p.Tick())
+
+    def _next_deadline(self) -> int | None:
+        times = [g.deadline(self.group), *(m.deadline(n.member) for n in self.nodes if n.running)]
+        return min((time for time in times if time is not None), default=None)
+
+    def kill(self, node: Node) -> None:
+        """A process is gone without a word; what is on its way to it is lost."""
+        node.dead = True
+        node.inbox.clear()
+
+    def lose_request(self) -> None:
+        """The network loses the next request; its sender notices."""
+        flight = self.requests.popleft()
+        if not flight.node.dead:
+            flight.node.inbox.append(m.Unreachable(type(flight.request).__name__))
+
+    # --- commits ------------------------------------------------------------------------------------
+
+    def commit(self, node: Node, tp: p.TopicPartition, offset: int, since: int | None = None) -> None:
+        """A member commits a partition, as owned since ``since`` (None: as it knows)."""
+        generation = node.member.owned.get(tp, p.NO_GENERATION) if since is None else since
+        position = p.CommittedPosition(tp.topic, tp.partition, offset, generation)
+        member = node.member
+        instance = member.config.group_instance_id
+        request = p.OffsetCommit(member.member_id, instance, member.generation, (position,))
+        self.requests.append(InFlight(node, request))
+
+    # --- settled ------------------------------------------------------------------------------------
+
+    def settled(self) -> bool:
+        """Stable, everyone synced, nothing on its way, no follow-up round due."""
+        members = [n.member for n in self.nodes if n.running]
+        quiet = not self.requests and not any(n.inbox for n in self.nodes if n.running)
+        synced = self.group.state is g.GroupState.STABLE and not self.group.unsynced
+        return quiet and synced and all(x.state is m.MemberState.STABLE for x in members)
+
+    def check_settled(self) -> None:
+        """The laws of a settled group: I2, I3, and that members and group agree about every partition."""
+        assert self.settled(), (self.group.state, [(n.name, n.member.state) for n in self.nodes if n.running])
+        running = [n.member for n in self.nodes if n.running]
+        assert {x.member_id for x in running} == set(self.group.members)
+        for member in running:
+            assert member.generation == self.group.generation
+            assert dict(member.owned) == dict(g.owned(self.group, member.member_id))
+        wanted = {topic for member in running for topic in member.config.topics}
+        every = {p.TopicPartition(t, n) for t, count in self.topics.items() if t in wanted for n in range(count)}
+        assert set(g.owners(self.group)) == every
+        assert not self.group.promised
+        assert journal.replay(self.journal) == self.group
+
+    # --- words --------------------------------------------------------------------------------------
+
+    def say(self, line: str) -> None:
+        """Add a line to the story."""
+        self.log.append(line)
+
+    def _narrate(self, before: Group, event: p.Event, actions: tuple[p.Action, ...]) -> None:
+        if isinstance(event, p.Received) and not isinstance(event.request, p.Heartbeat | p.DescribeGroup):
+            self.say(_request_words(self.asked[event.correlation].node, event.request))
+        for action in actions:
+            if words := self._action_words(action):
+                self.say(f"  {words}")
+        if (before.state, before.generation) != (self.group.state, self.group.generation):
+            self.say(f"  the group is {self.group.state}, generation {self.group.generation}")
+
+    def _action_words(self, action: p.Action) -> str:
+        match action:
+            case p.Answer(correlation, reply):
+                return _reply_words(self.asked[correlation].node, reply)
+            case p.PushRejoin(member_id, reason):
+                return f"{member_id} is told to rejoin: {reason}"
+            case p.Removed(member_id, reason):
+                return f"{member_id} is out: {reason}"
+            case p.Refused(request, error, member_id, partitions):
+                return f"refused: {request} of {member_id or 'nobody'}, {error.name}, {partitions}"
+            case p.Rebalanced():
+                return f"rebalanced in {action.ended_ms - action.started_ms} ms, because {action.reason}"
+
+
+def check_step(before: Group, event: p.Event, decision: g.Decision) -> None:
+    """The laws that hold at every step: I1, I4, I5, totality, and that a refusal changes nothing."""
+    after = decision.group
+    held = [tp for partitions in after.owned.values() for tp in partitions]
+    assert len(held) == len(set(held)), "I1: one owner per partition"
+    assert after.generation >= before.generation, "I4: generations never go down"
+    _check_hand_over(before, decision)
+    _check_refusals(before, event, decision)
+    if isinstance(event, p.Received) and isinstance(event.request, p.OffsetCommit):
+        _check_commit(before, event.request, decision)
+    assert set(after.owned) | set(after.promised) <= set(after.members)
+    assert set(after.joins) | set(after.syncs) | after.unsynced | set(after.sessions) <= set(after.members)
+    assert set(after.sessions) | set(after.joins) | set(after.syncs) == set(after.members), "no member without timer"
+    assert (after.leader in after.members) if after.members else (after.leader == "")
+
+
+def _check_hand_over(before: Group, decision: g.Decision) -> None:
+    """I1: a partition changes hands only when its owner gave it up, or is gone."""
+    given_up = {(x.member_id, tp) for x in decision.records if isinstance(x, r.Released) for tp in x.partitions}
+    gone = {x.member_id for x in decision.records if isinstance(x, r.MemberRemoved)}
+    gone |= {x.old_id for x in decision.records if isinstance(x, r.MemberReplaced)}
+    owners_after = g.owners(decision.group)
+    unloaded = any(isinstance(x, r.Unloaded) for x in decision.records)
+    for tp, owner in g.owners(before).items():
+        if owners_after.get(tp) != owner:
+            assert unloaded or owner in gone or (owner, tp) in given_up, f"{tp} was taken from {owner}"
+
+
+def _check_refusals(before: Group, event: p.Event, decision: g.Decision) -> None:
+    """Every refusal is counted, and an event that is only refused changes nothing."""
+    refused = [a for a in decision.actions if isinstance(a, p.Refused)]
+    if not isinstance(event, p.Received):
+        assert not refused
+        return
+    own = [a.reply for a in decision.actions if isinstance(a, p.Answer) and a.correlation == event.correlation]
+    errors = {error for reply in own for error in errors_of(reply)}
+    assert {a.error for a in refused} == errors - SIGNALS
+    nothing_done = ErrorCode.NONE not in errors and errors and not errors & SIGNALS
+    made_room = any(isinstance(x, r.MemberRemoved | r.IdDropped) for x in decision.records)
+    if nothing_done and not made_room:
+        assert decision.group == before
+        assert not decision.records
+
+
+def errors_of(reply: p.Reply) -> set[ErrorCode]:
+    """All errors that a reply tells, of its parts if it has parts."""
+    match reply:
+        case p.OffsetCommitReply(partitions) if partitions:
+            return {error for _tp, error in partitions}
+        case p.OffsetCommitReply():
+            return {ErrorCode.NONE}
+        case p.LeaveGroupReply(error, members) if members:
+            return {e for _m, e in members} | ({error} - {ErrorCode.NONE})
+        case _:
+            return {reply.error}
+
+
+def _check_commit(before: Group, request: p.OffsetCommit, decision: g.Decision) -> None:
+    """I5: accepted if and only if the member owns the partition since the generation that it states."""
+    if not request.member_id:
+        return
+    (reply,) = (a.reply for a in decision.actions if isinstance(a, p.Answer))
+    assert isinstance(reply, p.OffsetCommitReply)
+    instance = request.group_instance_id
+    fenced = instance is not None and before.instances.get(instance) != request.member_id
+    for position, (tp, error) in zip(request.offsets, reply.partitions, strict=True):
+        since = g.owned(before, request.member_id).get(tp)
+        owns = since is not None and since == position.assignment_generation and not fenced
+        assert (error in {ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE}) == owns
+    accepted = {tp for tp, error in reply.partitions if error is ErrorCode.NONE}
+    changed = {tp for tp, at in decision.group.committed.items() if before.committed.get(tp) != at}
+    assert changed == accepted
+    counted = sum(a.partitions for a in decision.actions if isinstance(a, p.Refused))
+    assert counted == sum(error is not ErrorCode.NONE for _tp, error in reply.partitions)
+
+
+def names(
+    partitions: Mapping[p.TopicPartition, int] | frozenset[p.TopicPartition] | tuple[p.TopicPartition, ...],
+) -> str:
+    """Partitions in words; with their assignment generations if known."""
+    known = partitions if isinstance(partitions, Mapping) else {}
+    words = [f"{t}-{n}" + (f"@{known[t, n]}" if known else "") for t, n in sorted(partitions)]
+    return " ".join(words) or "nothing"
+
+
+def _id(node: Node) -> str:
+    return node.member.member_id or node.name
+
+
+def _request_words(node: Node, request: p.Request) -> str:
+    match request:
+        case p.JoinGroup(member_id):
+            holds = EMBEDDED.claimed(request.protocols[0].metadata) if request.protocols else frozenset()
+            holding = f", holding {names(holds)}" if holds else ""
+            return f"{member_id or node.name} joins{holding}"
+        case p.SyncGroup(member_id, _, generation, _, _, assignments):
+            return f"{member_id} syncs{' with the plan' if assignments else ''} (generation {generation})"
+        case p.LeaveGroup(members):
+            return f"{', '.join(x.member_id for x in members)} leaves"
+        case p.OffsetCommit(member_id, _, _, offsets):
+            words = " ".join(f"{o.topic}-{o.partition}@{o.assignment_generation}={o.offset}" for o in offsets)
+            return f"{member_id} commits {words}"
+        case _:
+            return f"{node.name}: {type(request).__name__}"
+
+
+def _reply_words(node: Node, reply: p.Reply) -> str:
+    match reply:
+        case p.JoinGroupReply(ErrorCode.MEMBER_ID_REQUIRED):
+            return f"{node.name} is to join as {reply.member_id}"
+        case p.JoinGroupReply(ErrorCode.NONE):
+            part = "leads" if reply.leader == reply.member_id else f"follows {reply.leader}"
+            skip = ", assignment to be skipped" if reply.skip_assignment else ""
+            return f"{reply.member_id} {part} in generation {reply.generation}{skip}"
+        case p.SyncGroupReply(ErrorCode.NONE):
+            return f"{_id(node)} is assigned {names(EMBEDDED.assigned(reply.assignment))}"
+        case p.HeartbeatReply(ErrorCode.NONE) | p.DescribeGroupReply() | p.LeaveGroupReply():
+            return ""
+        case p.OffsetCommitReply(partitions):
+            return ", ".join(f"{tp.topic}-{tp.partition} {_verdict(error)}" for tp, error in partitions)
+        case _:
+            return f"{_id(node)} is answered {next(iter(errors_of(reply))).name}"
+
+
+def _verdict(error: ErrorCode) -> str:
+    return "accepted" if error is ErrorCode.NONE else error.name
+
+
+def static_restart(world: World, node: Node) -> Node:
+    """A static member's process is replaced by a new one with the same instance id."""
+    world.kill(node)
+    config = node.member.config
+    again = replace(node, name=node.name, member=m.new_member(config), inbox=deque([m.Start()]), dead=False)
+    world.nodes.append(again)
+    return again

@@ -1,0 +1,93 @@
+"""Static membership (KIP-345, KIP-814): a member that comes back without its id takes its slot, the old one is fenced."""
+
+from __future__ import annotations
+
+from sparkcohort.runtime import group as g
+from sparkcohort.runtime import protocol as p
+from sparkcohort.runtime.errors import ErrorCode
+from tests.support.group_desk import beat, commit, completing, join, preparing, stable, sync, tp
+
+
+def test_takeover_in_a_stable_group_moves_nothing() -> None:
+    """The new process gets the old one's assignment in the current generation, and nobody else notices."""
+    desk = stable()
+    reply = desk.joined(desk.ask(join("", "s", "i")))
+    assert (reply.error, reply.member_id, reply.generation) == (ErrorCode.NONE, "i-4", 2)
+    assert (desk.group.state, desk.group.generation, desk.pushed()) == ("Stable", 2, ())
+    assert desk.removed() == ("i-2",)
+    assert desk.synced(desk.ask(sync("i-4", 2, instance="i"))).assignment == b"t1"
+    assert g.owned(desk.group, "i-4") == {tp("t1"): 2}
+    assert desk.members() == ("a-1", "i-4", "b-3")
+
+
+def test_the_old_incarnation_is_fenced() -> None:
+    """Heartbeats, syncs, joins and commits of the old id are answered FENCED_INSTANCE_ID."""
+    desk = stable()
+    desk.ask(join("", "s", "i"))
+    assert desk.error(beat("i-2", 2, "i")) == "FENCED_INSTANCE_ID"
+    assert desk.error(sync("i-2", 2, instance="i")) == "FENCED_INSTANCE_ID"
+    assert desk.error(join("i-2", "s", "i")) == "FENCED_INSTANCE_ID"
+    assert desk.error(commit("i-2", 2, "t1@2=5", instance="i")) == "FENCED_INSTANCE_ID"
+    assert desk.error(commit("i-4", 2, "t1@2=5", instance="i")) == "NONE"
+
+
+def test_a_leader_that_comes_back_skips_the_assignment() -> None:
+    """KIP-814: a static leader is told the members, and that there is nothing to compute."""
+    desk = stable()
+    desk.ask(join("", "s", "i"))
+    for request in (p.LeaveGroup((p.LeavingMember("a-1"),)), join("i-4", "s", "i", claims="t1"), join("b-3", "b")):
+        desk.ask(request)
+    desk.ask(sync("i-4", 3, {"i-4": "t1"}, "i"))
+    reply = desk.joined(desk.ask(join("", "s", "i")))
+    assert (reply.leader, reply.skip_assignment) == ("i-5", True)
+    assert [m.member_id for m in reply.members] == ["i-5", "b-3"]
+
+
+def test_takeover_that_would_change_the_protocol_rebalances() -> None:
+    """When the protocol chosen would be another, the members have to agree anew."""
+    desk = stable()
+    for member_id, instance in (("a-1", None), ("i-2", "i"), ("b-3", None)):
+        desk.ask(join(member_id, member_id[0], instance, protocols=("coop", "range")))
+    desk.ask(sync("a-1", 3))
+    desk.ask(sync("b-3", 3))
+    desk.ask(join("", "s", "i", protocols=("range",)))
+    assert desk.group.state == "PreparingRebalance" or desk.error(join("", "s", "i")) == "INCONSISTENT_GROUP_PROTOCOL"
+
+
+def test_takeover_in_the_join_phase_fences_the_parked_join() -> None:
+    """The old process's join is answered FENCED_INSTANCE_ID, the new one's is parked."""
+    desk = preparing()
+    old = desk.group.joins["i-2"]
+    new = desk.ask(join("", "s", "i"))
+    assert desk.joined(old).error is ErrorCode.FENCED_INSTANCE_ID
+    assert new in desk.group.joins.values()
+    assert tp("t1") not in g.owners(desk.group)
+
+
+def test_takeover_while_a_plan_is_awaited_rebalances() -> None:
+    """The old process's sync is answered FENCED_INSTANCE_ID, and a rebalance starts whatever its metadata."""
+    desk = completing()
+    old = desk.ask(sync("i-2", 2, instance="i"))
+    desk.ask(join("", "s", "i"))
+    assert desk.synced(old).error is ErrorCode.FENCED_INSTANCE_ID
+    assert desk.group.state == "PreparingRebalance"
+    assert set(desk.pushed()) == {"a-1", "b-3"}
+
+
+def test_an_operator_removes_by_instance_id() -> None:
+    """A leave with an instance id and no member id removes whoever has it."""
+    desk = stable()
+    desk.ask(p.LeaveGroup((p.LeavingMember("", "i"),)))
+    assert desk.removed() == ("i-2",)
+    assert desk.error(beat("i-2", 2, "i")) == "UNKNOWN_MEMBER_ID"
+
+
+def test_a_static_member_expires_like_any_other() -> None:
+    """After a session without a sign of life the slot is free; the instance id starts anew."""
+    desk = stable()
+    desk.now_ms = 400
+    desk.keep("a-1", "b-3")
+    desk.pass_to(500)
+    assert desk.removed() == ("i-2",)
+    assert desk.error(join("i-2", "s", "i")) == "UNKNOWN_MEMBER_ID"
+    assert desk.ask(join("", "s", "i")) in desk.group.joins.values()
