@@ -1,0 +1,13 @@
+#!/bin/sh
+# Submits a pipeline to a Spark master, with the settings in conf/spark-defaults.conf.
+#
+#   MASTER=spark://host:7077 conf/submit.sh pipeline.py kafka:9092 orders /data/billing
+#   MASTER=spark://host:7077 conf/submit.sh --conf spark.cores.max=4 pipeline.py kafka:9092 orders /data/billing
+#
+# PYTHON is the interpreter of driver and executors (default: python3); sparkcohort is installed in it on every host.
+# PySpark needs the same one everywhere: with another, a query ends with "Python worker failed to connect back".
+set -eu
+PYTHON=${PYTHON:-$(command -v python3)}
+export PYSPARK_PYTHON="$PYTHON" PYSPARK_DRIVER_PYTHON="$PYTHON"
+exec "$(dirname "$PYTHON")/spark-submit" --master "${MASTER:?set MASTER, as spark://host:7077}" \
+  --properties-file "$(dirname "$0")/spark-defaults.conf" "$@"

@@ -1,0 +1,1 @@
+"""The only part of the runtime that may block: sockets, threads, clocks, libraries."""

@@ -1,0 +1,188 @@
+"""Which partitions there are and who leads them: the subscription resolved against the cluster's metadata.
+
+``subscribePattern`` follows Spark's default (Admin) path: the expression is *searched* in the topic name, not matched
+from its start, and Kafka's internal topics never count.  Python's ``re`` and Java's ``Pattern`` agree on all that topic
+names need.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import TopicMetadata
+
+from sparkcohort.runtime.errors import CohortError, OptionError
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import client, kafka_errors
+from sparkcohort.runtime.shell.options import SourceOptions
+
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+LOOK_TIMEOUT_S = 5.0
+NEW_TOPIC_S = 5.0  # a topic made a moment ago may not be known to the broker that is asked
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Partitions with their leader's node id (-1: none), and the nodes' addresses."""
+
+    leaders: Mapping[TopicPartition, int]
+    nodes: Mapping[int, str] = field(default_factory=dict)
+
+    def by_leader(self) -> dict[int, tuple[TopicPartition, ...]]:
+        """The partitions of each leader there is, in order."""
+        shares: dict[int, list[TopicPartition]] = {}
+        for tp, leader in sorted(self.leaders.items()):
+            if leader >= 0:
+                shares.setdefault(leader, []).append(tp)
+        return {leader: tuple(tps) for leader, tps in shares.items()}
+
+    def leaderless(self) -> frozenset[TopicPartition]:
+        """Partitions that nobody leads now."""
+        return frozenset(tp for tp, leader in self.leaders.items() if leader < 0)
+
+    def address(self, node: int) -> str:
+        """host:port of a node."""
+        return self.nodes.get(node, "address unknown")
+
+
+class Discovery:
+    """Looks the subscription up; ``consumer`` is the client it does so with (also for ListOffsets)."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._conf = {**options.kafka, "group.id": options.group_id}
+        self._subscription = options.subscription
+        self._limit_ms = options.api_timeout_ms
+        self._retry_s = min(options.fetch_retry_interval_ms / 1000, 1.0)
+        self._last_error = ""
+        self._fatal: CohortError | None = None
+        self._missing: frozenset[str] = frozenset()
+        self._layout = Layout({})
+        self.consumer: Consumer
+
+    def first(self) -> Layout:
+        """Connect and look.
+
+        Raises ``CohortError`` naming the option or resource: no answer within the limit, authentication, missing topic
+        or partition, no permission.
+        """
+        self.consumer = client.new_consumer(self._conf, self._on_error)
+        deadline = time.monotonic() + self._limit_ms / 1000
+        self._reach(deadline)
+        while True:
+            layout, missing = self._look(max(min(deadline - time.monotonic(), LOOK_TIMEOUT_S), 0.1))
+            if layout is not None and not missing:
+                self._layout = layout
+                return layout
+            if layout is not None and time.monotonic() > deadline - self._limit_ms / 1000 + NEW_TOPIC_S:
+                raise self._absent(missing)
+            if time.monotonic() > deadline:
+                raise kafka_errors.unreached(self._conf, self._limit_ms, self._last_error)
+            threading.Event().wait(self._retry_s)
+
+    def again(self) -> Layout | None:
+        """A later look: None when the cluster did not answer; a topic is gone when it is missing twice in a row.
+
+        Raises ``CohortError`` when the permission is gone.
+        """
+        self.consumer.poll(0)  # serves log lines and errors, nothing is subscribed
+        layout, missing = self._look(LOOK_TIMEOUT_S)
+        if layout is None:
+            return None
+        spared = missing - self._missing
+        self._missing = missing
+        kept = {tp: leader for tp, leader in self._layout.leaders.items() if tp.topic in spared}
+        nodes = {
+            **self._layout.nodes,
+            **layout.nodes,
+        }  # a broker that is down is not in the metadata, its address still helps
+        self._layout = Layout({**kept, **layout.leaders}, nodes)
+        return self._layout
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _reach(self, deadline: float) -> None:
+        """Wait until any broker answers; an authentication error ends the wait at once."""
+        while True:
+            try:
+                self.consumer.list_topics(topic=self._probe(), timeout=max(min(deadline - time.monotonic(), 1.0), 0.05))
+                return
+            except KafkaException as error:
+                self.consumer.poll(0)
+                if self._fatal is not None:
+                    raise self._fatal from None
+                if time.monotonic() >= deadline:
+                    raise kafka_errors.unreached(
+                        self._conf, self._limit_ms, self._last_error or client.text_of(error)
+                    ) from None
+
+    def _probe(self) -> str | None:
+        """One topic to ask for, so that the first answer is small; None asks for all (a pattern does anyway)."""
+        return next(iter(self._topics()), None)
+
+    def _topics(self) -> tuple[str, ...]:
+        return self._subscription.topics or tuple(sorted({tp.topic for tp in self._subscription.partitions}))
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._last_error = client.text_of(error)
+        if error.code() in kafka_errors.AUTHENTICATION:
+            self._fatal = kafka_errors.unauthenticated(self._conf, self._last_error)
+
+    def _look(self, timeout_s: float) -> tuple[Layout | None, frozenset[str]]:
+        """The layout (None: no answer) and the topics, or partitions of ``assign``, that are missing."""
+        leaders: dict[TopicPartition, int] = {}
+        missing: set[str] = set()
+        nodes: dict[int, str] = {}
+        try:
+            for name in self._topics() or (None,):
+                found = (
+                    self.consumer.list_topics(topic=name, timeout=timeout_s)
+                    if name
+                    else self.consumer.list_topics(timeout=timeout_s)
+                )
+                nodes |= {node.id: f"{node.host}:{node.port}" for node in found.brokers.values()}
+                for topic in found.topics.values() if name else self._matching(found.topics.values()):
+                    self._add(topic, leaders, missing)
+        except KafkaException as error:
+            self._last_error = client.text_of(error)
+            return None, frozenset()
+        return Layout(self._wanted(leaders), nodes), frozenset(missing) | self._unknown(leaders, missing)
+
+    def _matching(self, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
+        pattern = re.compile(self._subscription.pattern)
+        return [topic for topic in topics if topic.topic not in INTERNAL and pattern.search(str(topic.topic))]
+
+    def _add(self, topic: TopicMetadata, leaders: dict[TopicPartition, int], missing: set[str]) -> None:
+        name, error = str(topic.topic), topic.error
+        if error is not None and error.code() == kafka_errors.TOPIC_DENIED:
+            raise kafka_errors.topic_denied(name)
+        if error is not None and error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            missing.add(name)
+            return
+        for number, partition in topic.partitions.items():
+            leaders[TopicPartition(name, number)] = partition.leader
+
+    def _wanted(self, leaders: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        fixed = self._subscription.partitions
+        return {tp: leaders[tp] for tp in fixed if tp in leaders} if fixed else leaders
+
+    def _unknown(self, leaders: Mapping[TopicPartition, int], missing: set[str]) -> frozenset[str]:
+        return frozenset(
+            f"{tp.topic}-{tp.partition}"
+            for tp in self._subscription.partitions
+            if tp not in leaders and tp.topic not in missing
+        )
+
+    def _absent(self, missing: frozenset[str]) -> CohortError:
+        what = "partition" if self._subscription.kind == "assign" and not missing & set(self._topics()) else "topic"
+        cluster = self._conf.get("bootstrap.servers", "")
+        return OptionError(
+            f"option {self._subscription.kind} names {what} {', '.join(sorted(missing))}, which the cluster at "
+            f"{cluster} "
+            "does not have: create it, correct the name, or allow this user to DESCRIBE it",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+        )

@@ -1,0 +1,468 @@
+"""The driver as a member of the real Kafka group: static, never fetching, the one place where offsets are committed.
+
+One thread owns the client: it polls, and between polls runs what others ask for (confluent-kafka lets one thread at a
+time into a client, and a polling thread would starve the rest).  That ownership is also what makes fencing tight:
+librdkafka cannot rejoin while the thread is busy, since a rejoin waits for our revocation callback.  Hence a commit
+always goes out under a membership that was *verified* after its own join: no run number above ours in the group.
+
+Take-over, as Kafka's broker does it (KIP-345): the newest joiner of an instance id gets the membership, the one before
+gets a fatal FENCED_INSTANCE_ID.  Newest joiner is not newest driver: one that was frozen past its session rejoins when
+it thaws.  So a fenced member first *watches* the commit metadata.  A later run's number there ends it for good; when
+none appears, it joins again with a new client.  The thawed one finds the higher number right after its join and ends.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Position
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import client, kafka_errors
+from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.shell.reservation import Reservation, encode
+from sparkcohort.runtime.shell.strangers import Strangers
+
+log = client.log
+T = TypeVar("T")
+
+POLL_S = 0.03
+READ_TIMEOUT_S = 5.0
+WATCH_S = 3.0  # a newer run reserves its number within milliseconds of its join; doubled at each further fencing
+WATCH_GAP_S = 0.25
+LOOK_GAP_S = 1.0
+RETRY_S = 0.1
+CLOSE_S = 3.0
+
+_FENCED = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED, KafkaError._FATAL})
+_GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
+
+
+class Committed(NamedTuple):
+    """A partition's committed offset (None: there is none) and its metadata text."""
+
+    offset: int | None
+    metadata: str
+
+
+class CommitDelayed(CohortError):
+    """The group could not take a commit in time: rebalancing, its coordinator away, or membership being settled."""
+
+
+class State(Enum):
+    """Where the membership stands."""
+
+    JOINING = "joining"
+    MEMBER = "member"  # assigned, and verified that no later run is there
+    WATCHING = "watching"  # fenced; is the other one newer?
+    ENDED = "ended"  # failed for good, or closed
+
+
+class _Again(Exception):
+    """Not now; the reason."""
+
+
+class GroupMembership:
+    """One static membership; methods may be called from any thread."""
+
+    def __init__(self, options: SourceOptions, topics: Callable[[], Mapping[str, int]]) -> None:
+        """``topics`` tells the topics read and their partition counts, now and whenever asked (``LogEnds.topics``)."""
+        self._options = options
+        self._topics = topics
+        self._subscribed: tuple[str, ...] = ()
+        self._conf = {**options.kafka, "group.id": options.group_id}
+        self._strangers = Strangers(
+            options.kafka, options.group_id, options.group_instance_id, options.session_timeout_ms
+        )
+        self.reservation = Reservation()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._state = State.JOINING
+        self._failure: CohortError | None = None
+        self._assigned: frozenset[TopicPartition] | None = None
+        self._closing = self._known = self._joined_once = self._replace = False
+        self._last: dict[TopicPartition, int] = {}  # committed offsets known under this membership
+        self._fencings = 0
+        self._watch_until = self._next_watch = self._next_look = 0.0
+        self._consumer: Consumer
+        self._thread = threading.Thread(target=self._run, name="cohort-kafka-group", daemon=True)
+
+    # --- for everybody -------------------------------------------------------------------------------
+
+    def start(self, timeout_s: float) -> None:
+        """Join, and find out what earlier runs have left.
+
+        Raises ``CohortError``: no permission on group or topic, another protocol in the way, no answer in time.
+        """
+        self._consumer = self._new_client()
+        self._thread.start()
+        with self._changed:
+            joined = self._changed.wait_for(lambda: self._state in (State.MEMBER, State.ENDED), timeout_s)
+        self._check()
+        if not joined:
+            others = self._strangers.everybody()
+            raise CohortError(
+                f"group {self._options.group_id} could not be joined within {timeout_s:g} s "
+                "(kafka.default.api.timeout.ms)"
+                + (f"; also in it: {', '.join(others)}" if others else "; is its coordinator up?")
+            )
+
+    def failure(self) -> CohortError | None:
+        """What ended the membership for good, or None."""
+        return self._failure
+
+    @property
+    def state(self) -> State:
+        """Where the membership stands."""
+        return self._state
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        """What the real group has assigned to this member now."""
+        return self._assigned or frozenset()
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float = 30.0
+    ) -> dict[TopicPartition, Committed]:
+        """What is committed for each partition.  Raises ``CohortError``: an error is never "no offset"."""
+        wanted = tuple(partitions)
+        return self._insist(
+            lambda: self._read(wanted), timeout_s, f"committed offsets of group {self._options.group_id}"
+        )
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, tuple[int, str]], timeout_s: float = 30.0, *, reset: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Commit offset and metadata of each partition and wait; returns the offsets that Kafka has now.
+
+        An offset below the committed one is replaced by that one (law I6), unless ``reset``.  Partitions that no longer
+        exist are left out.  Raises ``CommitDelayed`` after ``timeout_s`` of retrying, ``CohortError`` for what
+        ended the membership.
+        """
+        return self._insist(
+            lambda: self._commit(offsets, reset=reset), timeout_s, f"commit to group {self._options.group_id}"
+        )
+
+    def reserve(
+        self, starts: Mapping[TopicPartition, int], timeout_s: float = 30.0, *, pin: str = "", reset: bool = False
+    ) -> Reservation:
+        """Commit this run's number and a (further) block of generations, with all of ``starts``.
+
+        ``starts`` are offsets for what has none committed yet (or, with ``reset``, for all); ``pin`` marks them as the
+        start of batch 0.  Call it as soon as start offsets are known, and when ``reservation.last_generation`` is near.
+        """
+        return self._insist(
+            lambda: self._reserve(starts, pin, reset=reset), timeout_s, f"reservation in group {self._options.group_id}"
+        )
+
+    def close(self) -> None:
+        """Stop without leaving: the static membership is there for the next run until its session ends."""
+        self._closing = True
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE_S)
+
+    # --- asking the owning thread --------------------------------------------------------------------
+
+    def _insist(self, job: Callable[[], T], timeout_s: float, what: str) -> T:
+        """Run ``job`` on the owning thread, again and again while it says "not now"."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self._check()
+            answer: Future[T] = Future()
+            self._jobs.put((job, answer))
+            try:
+                return answer.result(max(deadline - time.monotonic(), RETRY_S))
+            except TimeoutError:
+                answer.cancel()
+                reason = "the brokers do not answer"
+            except _Again as error:
+                reason = str(error)
+            self._check()
+            if self._closing or time.monotonic() >= deadline:
+                raise CommitDelayed(f"{what}: not within {timeout_s:g} s: {reason}")
+            with self._changed:
+                self._changed.wait(RETRY_S)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # --- the owning thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._closing and self._failure is None:
+                self._serve_job()
+                message = self._consumer.poll(POLL_S)
+                if message is not None:
+                    self._on_message(message)
+                self._advance()
+        except Exception as error:
+            log.exception("the membership of group %s ended", self._options.group_id)
+            self._fail(CohortError(f"the membership of group {self._options.group_id} ended: {error}"))
+        finally:
+            self._to(State.ENDED)
+            self._consumer.close()
+            self._refuse_jobs()
+
+    def _serve_job(self) -> None:
+        try:
+            job, answer = self._jobs.get_nowait()
+        except queue.Empty:
+            return
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            answer.set_result(job())
+        except BaseException as error:  # noqa: BLE001  the asker gets it
+            answer.set_exception(error)
+
+    def _refuse_jobs(self) -> None:
+        while not self._jobs.empty():
+            self._jobs.get_nowait()[1].set_exception(_Again("the membership has ended"))
+
+    def _advance(self) -> None:
+        """What is due in this state."""
+        now = time.monotonic()
+        if self._state is State.MEMBER and now >= self._next_look:
+            self._next_look = now + LOOK_GAP_S
+            self._look()
+        elif self._state is not State.MEMBER and now >= self._next_watch:
+            self._next_watch = now + WATCH_GAP_S
+            if not self._known:
+                self._get_to_know()
+            elif self._state is State.WATCHING:
+                self._watch(now)
+            elif self._assigned is not None or not self._subscribed:
+                self._verify()
+
+    def _get_to_know(self) -> None:
+        """Before the first join: what earlier runs have left."""
+        try:
+            self.reservation.observe(self._texts())
+        except _Again as error:
+            log.debug("group %s: no metadata: %s", self._options.group_id, error)
+            return
+        self._known = True
+        self._subscribe()
+
+    def _look(self) -> None:
+        """Once a second: topics of a pattern come and go, strangers too."""
+        if tuple(sorted(self._topics())) != self._subscribed:
+            self._subscribe()
+        failure = self._strangers.look(self._expected() - self.assigned())
+        if failure is not None:
+            self._fail(failure)
+
+    def _expected(self) -> frozenset[TopicPartition]:
+        fixed = self._options.subscription.partitions
+        if fixed:
+            return frozenset(fixed)
+        return frozenset(
+            TopicPartition(topic, number) for topic, count in self._topics().items() for number in range(count)
+        )
+
+    def _subscribe(self) -> None:
+        self._subscribed = tuple(sorted(self._topics()))
+        if self._subscribed:
+            self._consumer.subscribe(
+                list(self._subscribed), on_assign=self._on_assign, on_revoke=self._on_gone, on_lost=self._on_gone
+            )
+
+    def _new_client(self) -> Consumer:
+        options = self._options
+        return client.new_consumer(
+            self._conf,
+            self._on_error,
+            **{
+                "group.id": options.group_id,
+                "group.instance.id": options.group_instance_id,
+                "session.timeout.ms": options.session_timeout_ms,
+                "heartbeat.interval.ms": options.heartbeat_interval_ms,
+                "max.poll.interval.ms": max(300_000, options.session_timeout_ms),
+                "partition.assignment.strategy": "range",
+                "topic.metadata.refresh.interval.ms": options.metadata_max_age_ms,
+            },
+        )
+
+    def _to(self, state: State) -> None:
+        with self._changed:
+            if self._state is not state:
+                log.debug("group %s: membership %s -> %s", self._options.group_id, self._state.value, state.value)
+            self._state = state
+            self._changed.notify_all()
+
+    def _fail(self, error: CohortError) -> None:
+        if self._failure is None:
+            self._failure = error
+            log.error("%s", error)
+        self._to(State.ENDED)
+
+    # --- callbacks of poll, on the owning thread -------------------------------------------------------
+
+    def _on_assign(self, consumer: Consumer, partitions: list[Position]) -> None:
+        consumer.assign([])  # a member by name only: nothing is ever fetched
+        self._assigned = frozenset(TopicPartition(given.topic, given.partition) for given in partitions)
+        self._next_watch = 0.0
+
+    def _on_gone(self, _consumer: Consumer, _partitions: list[Position]) -> None:
+        """A rebalance, or the membership is lost: whatever we knew has to be verified again."""
+        self._assigned = None
+        self._last.clear()
+        if self._state is State.MEMBER:
+            self._to(State.JOINING)
+
+    def _on_message(self, message: Message) -> None:
+        error = message.error()
+        if error is not None:
+            self._on_error(error)
+
+    def _on_error(self, error: KafkaError) -> None:
+        code = error.code()
+        if code in _FENCED or error.fatal():
+            self._on_fenced(error)
+            return
+        failure = kafka_errors.permanent(error, self._options, self._strangers.everybody)
+        if failure is not None:
+            self._fail(failure)
+        elif code not in _GONE:
+            log.info("group %s: %s", self._options.group_id, client.text_of(error))
+
+    # --- fencing -----------------------------------------------------------------------------------------
+
+    def _on_fenced(self, error: KafkaError) -> None:
+        """Another member took the instance id: watch, with a client of no membership, whether it is a later run."""
+        if self._state in (State.WATCHING, State.ENDED):
+            return
+        log.warning(
+            "group %s: fenced as %s (%s); is the other one newer?",
+            self._options.group_id,
+            self._options.group_instance_id,
+            error.name(),
+        )
+        self._to(State.WATCHING)
+        self._replace = True
+        self._assigned = None
+        self._last.clear()
+        self._watch_until = time.monotonic() + WATCH_S * 2**self._fencings
+        self._next_watch = 0.0
+        self._fencings = min(self._fencings + 1, 4)
+
+    def _watch(self, now: float) -> None:
+        """Replace the fenced client, then read the group's metadata until a later run shows or the time is over."""
+        if self._replace:
+            self._replace = False
+            self._consumer.close()
+            self._consumer = self._new_client()
+        if self._is_superseded() is False and now >= self._watch_until:
+            self._to(State.JOINING)
+            self._subscribe()
+
+    def _verify(self) -> None:
+        """After a join: a later run ends this one for good, else we are a member.
+
+        Whoever reserved before our *first* join is older than we are; before any later join, it may be newer.
+        """
+        if not self._joined_once:
+            try:
+                self.reservation.observe(self._texts())
+            except _Again:
+                return
+            self._joined_once = True
+        if self._is_superseded() is False:
+            self._to(State.MEMBER)
+
+    def _texts(self) -> list[str]:
+        return [committed.metadata for committed in self._read(tuple(self._expected())).values()]
+
+    def _is_superseded(self) -> bool | None:
+        """Whether a later run has reserved; None when the group's metadata could not be read."""
+        try:
+            later = self.reservation.superseded(self._texts())
+        except _Again as error:
+            log.debug("group %s: no metadata: %s", self._options.group_id, error)
+            return None
+        if later is not None:
+            self._fail(kafka_errors.fenced(self._options, later, self.reservation.own))
+        return later is not None
+
+    # --- offsets, on the owning thread -------------------------------------------------------------------
+
+    def _read(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, Committed]:
+        if not partitions:
+            return {}
+        try:
+            answers = self._consumer.committed([Position(*tp) for tp in partitions], timeout=READ_TIMEOUT_S)
+        except KafkaException as error:
+            raise self._retry_or_fail(error) from None
+        found: dict[TopicPartition, Committed] = {}
+        for answer in answers:
+            if answer.error is not None:
+                raise self._retry_or_fail(KafkaException(answer.error))
+            offset = answer.offset if answer.offset >= 0 else None
+            found[TopicPartition(answer.topic, answer.partition)] = Committed(offset, answer.metadata or "")
+        return found
+
+    def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]], *, reset: bool) -> dict[TopicPartition, int]:
+        if self._state is not State.MEMBER:
+            raise _Again(f"the membership is {self._state.value}")
+        unknown = tuple(tp for tp in offsets if tp not in self._last)
+        self._last |= {tp: -1 if known.offset is None else known.offset for tp, known in self._read(unknown).items()}
+        targets = {
+            tp: (offset if reset else max(offset, self._last.get(tp, -1)), text)
+            for tp, (offset, text) in offsets.items()
+        }
+        sent = [Position(tp.topic, tp.partition, offset, text) for tp, (offset, text) in targets.items()]
+        try:
+            answers = self._consumer.commit(offsets=sent, asynchronous=False) if sent else []
+        except KafkaException as error:
+            raise self._retry_or_fail(error) from None
+        return self._taken(answers or [])
+
+    def _taken(self, answers: Iterable[Position]) -> dict[TopicPartition, int]:
+        taken: dict[TopicPartition, int] = {}
+        for answer in answers:
+            tp = TopicPartition(answer.topic, answer.partition)
+            if answer.error is None:
+                taken[tp] = self._last[tp] = answer.offset
+            elif answer.error.code() in _GONE:
+                log.warning("%s-%d is gone: nothing is committed for it", *tp)
+            else:
+                raise self._retry_or_fail(KafkaException(answer.error))
+        return taken
+
+    def _reserve(self, starts: Mapping[TopicPartition, int], pin: str, *, reset: bool) -> Reservation:
+        if self._state is not State.MEMBER:
+            raise _Again(f"the membership is {self._state.value}")
+        known = self._read(tuple({*starts, *self._expected()}))
+        record = self.reservation.next([committed.metadata for committed in known.values()], pin)
+        text = encode(record)
+        self._commit(
+            {tp: (start if reset else _committed_or(known.get(tp), start), text) for tp, start in starts.items()},
+            reset=reset,
+        )
+        self.reservation.confirm(record)
+        return self.reservation
+
+    def _retry_or_fail(self, error: KafkaException) -> Exception:
+        """Sorts an error of a request: what ends the membership is recorded, the rest is for another try."""
+        inner = client.error_of(error)
+        if inner is not None:
+            code = inner.code()
+            if code == KafkaError.OFFSET_METADATA_TOO_LARGE:
+                return CohortError(
+                    "commit metadata is larger than the broker's offset.metadata.max.bytes", "OFFSET_METADATA_TOO_LARGE"
+                )
+            self._on_error(inner)
+        return self._failure or _Again(client.text_of(error))
+
+
+def _committed_or(known: Committed | None, start: int) -> int:
+    return start if known is None or known.offset is None else known.offset

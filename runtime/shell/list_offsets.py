@@ -1,0 +1,242 @@
+"""Asking the leaders where the logs end, with one call for all of them, that one silent broker cannot stall for long.
+
+All partitions are asked in one call (librdkafka sends one ListOffsets per leader, side by side; about 2 µs for each
+partition).  Such a call answers as a whole or not at all.  When it takes too long, the leaders are asked one by one;
+those that stay silent are *suspects*, left out of the calls until a thread of their own has had an answer from them.
+
+confluent-kafka lets one thread at a time into a client, and a thread inside waits there for its timeout: hence a
+client of its own for each of the two threads here, apart from the one that reads metadata.  (Its AdminClient would
+not block, but answers for a silent broker with an offset instead of an error.)
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import client
+from sparkcohort.runtime.shell.discovery import Layout
+from sparkcohort.runtime.shell.options import LATEST
+
+FIRST_S = 3.0  # the first call connects to every leader
+LEAST_S, MOST_S = 0.1, 1.0  # bounds of a later call's timeout
+PATIENCE = 4.0  # a call may take so many times what it usually takes
+ALONE_S = 0.05  # one leader alone, after the common call has timed out: silent for longer, it is a suspect
+PROBE_S = 0.3
+PROBE_GAP_S = 0.1
+REFRESH_S = 1.0  # age of metadata after which errors are worth another look
+
+Answers = dict[TopicPartition, int]
+Reasons = dict[TopicPartition, str]
+
+
+class NoAnswer(Exception):
+    """The call ran into its timeout."""
+
+
+def ask(consumer: Consumer, specs: Mapping[TopicPartition, int], timeout_s: float) -> tuple[Answers, Reasons]:
+    """Offsets by timestamp (or EARLIEST, LATEST), and the reason for each partition without one.
+
+    Raises NoAnswer on timeout, KafkaException for an error of the call as a whole.
+    """
+    if not specs:
+        return {}, {}
+    try:
+        answers = consumer.offsets_for_times(
+            [Position(tp.topic, tp.partition, spec) for tp, spec in specs.items()], timeout=timeout_s
+        )
+    except KafkaException as error:
+        if client.code_of(error) in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
+            raise NoAnswer from None
+        raise
+    found: Answers = {}
+    reasons: Reasons = {}
+    for answer in answers:
+        tp = TopicPartition(answer.topic, answer.partition)
+        if answer.error is not None:
+            reasons[tp] = client.text_of(answer.error)
+        else:
+            found[tp] = answer.offset
+    return found, reasons
+
+
+def ask_apart(
+    consumer: Consumer, specs: Mapping[TopicPartition, int], layout: Layout, timeout_s: float
+) -> tuple[Answers, Reasons]:
+    """The same topic by topic and leader by leader, so that each failure takes only its own partitions along."""
+    groups: dict[tuple[int, str], dict[TopicPartition, int]] = {}
+    for tp, spec in specs.items():
+        groups.setdefault((layout.leaders.get(tp, -1), tp.topic), {})[tp] = spec
+    found: Answers = {}
+    reasons: Reasons = {}
+    for (node, _), group in groups.items():
+        try:
+            consumer.list_topics(next(iter(group)).topic, timeout=timeout_s)
+            more, why = ask(consumer, group, timeout_s)
+        except NoAnswer:
+            more, why = {}, dict.fromkeys(group, f"broker {node} ({layout.address(node)}) does not answer")
+        except KafkaException as error:
+            more, why = {}, dict.fromkeys(group, _unknown(error, node, layout))
+        found |= more
+        reasons |= why
+    return found, reasons
+
+
+def _unknown(error: KafkaException, node: int, layout: Layout) -> str:
+    if client.code_of(error) == KafkaError._UNKNOWN_PARTITION:
+        return f"broker {node} ({layout.address(node)}) cannot be reached, or does not lead it any more"
+    return client.text_of(error)
+
+
+class Asker:
+    """Ends of all partitions, over and over, called by one thread; ``woken`` is called when a suspect has answered."""
+
+    def __init__(self, conf: Mapping[str, str], woken: Callable[[], None]) -> None:
+        self._conf = conf
+        self._consumer: Consumer | None = None
+        self._usual_s = FIRST_S / PATIENCE
+        self._suspects = Suspects(conf, woken)
+        self.took_s = 0.0
+        self._troubled = False
+        self._refreshed = 0.0
+
+    def ends(self, layout: Layout) -> tuple[Answers, Reasons]:
+        """One round: the ends of every partition whose leader answers, the reason for every other one."""
+        silent = self._suspects.keep(layout)
+        specs = {tp: LATEST for tp, leader in layout.leaders.items() if leader >= 0 and leader not in silent}
+        began = time.monotonic()
+        if self._troubled and began - self._refreshed > REFRESH_S:
+            self._refresh(layout)
+        try:
+            found, reasons = ask(self._client(), specs, max(PATIENCE * self._usual_s, LEAST_S))
+            self._learn(time.monotonic() - began)
+        except NoAnswer:
+            found, reasons = self._ask_each(layout, silent)
+        except KafkaException:
+            found, reasons = ask_apart(self._client(), specs, layout, LEAST_S)
+        self.took_s = time.monotonic() - began
+        self._troubled = bool(reasons)
+        return found, reasons | self._silent(layout)
+
+    def close(self) -> None:
+        """End the suspects' thread."""
+        self._suspects.close()
+
+    def _client(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = client.new_consumer(self._conf)
+        self._consumer.poll(0)  # serves log lines
+        return self._consumer
+
+    def _refresh(self, layout: Layout) -> None:
+        """Read metadata: by itself, librdkafka may not look again for minutes after an error of ListOffsets."""
+        self._refreshed = time.monotonic()
+        try:
+            for topic in sorted({tp.topic for tp in layout.leaders}):
+                self._client().list_topics(topic, timeout=PROBE_S)
+        except KafkaException as error:
+            client.log.debug("no metadata: %s", client.text_of(error))
+
+    def _learn(self, took_s: float) -> None:
+        self._usual_s = min(0.8 * self._usual_s + 0.2 * took_s, 2 * took_s, MOST_S / PATIENCE)
+
+    def _ask_each(self, layout: Layout, silent: frozenset[int]) -> tuple[Answers, Reasons]:
+        """Leader by leader, to find out who is silent."""
+        found: Answers = {}
+        reasons: Reasons = {}
+        for node, partitions in layout.by_leader().items():
+            if node in silent:
+                continue
+            try:
+                more, why = ask(self._client(), dict.fromkeys(partitions, LATEST), max(2 * self._usual_s, ALONE_S))
+            except NoAnswer:
+                self._suspects.add(node, layout)
+                continue
+            except KafkaException as error:
+                more, why = {}, dict.fromkeys(partitions, _unknown(error, node, layout))
+            found |= more
+            reasons |= why
+        return found, reasons
+
+    def _silent(self, layout: Layout) -> Reasons:
+        silent = self._suspects.keep(layout)
+        return {
+            tp: f"broker {leader} ({layout.address(leader)}) does not answer"
+            for tp, leader in layout.leaders.items()
+            if leader in silent
+        }
+
+
+class Suspects:
+    """Silent leaders, asked again and again by a thread of their own until they answer."""
+
+    def __init__(self, conf: Mapping[str, str], woken: Callable[[], None]) -> None:
+        self._conf = conf
+        self._woken = woken
+        self._changed = threading.Condition()
+        self._silent: dict[int, TopicPartition] = {}  # with one partition each to ask for
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def keep(self, layout: Layout) -> frozenset[int]:
+        """Who is silent; whoever leads nothing any more is forgotten."""
+        shares = layout.by_leader()
+        with self._changed:
+            self._silent = {node: shares[node][0] for node in self._silent if node in shares}
+            return frozenset(self._silent)
+
+    def add(self, node: int, layout: Layout) -> None:
+        """A leader gave no answer."""
+        client.log.warning(
+            "broker %d (%s) does not answer; its partitions are left out until it does", node, layout.address(node)
+        )
+        with self._changed:
+            self._silent[node] = layout.by_leader()[node][0]
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._probe, name="cohort-suspects", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _probe(self) -> None:
+        consumer = client.new_consumer(self._conf)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._silent)
+                if self._closed:
+                    return
+                silent = dict(self._silent)
+            consumer.poll(0)
+            for node, tp in silent.items():
+                if self._answers(consumer, tp):
+                    self._clear(node)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, PROBE_GAP_S)
+
+    def _answers(self, consumer: Consumer, tp: TopicPartition) -> bool:
+        try:
+            consumer.list_topics(
+                tp.topic, timeout=PROBE_S
+            )  # a client that never met the broker learns of it this way only
+            ask(consumer, {tp: LATEST}, PROBE_S)
+        except NoAnswer:
+            return False
+        except KafkaException as error:
+            return client.code_of(error) > 0  # an error of the broker's own is an answer, one of the library's is none
+        return True
+
+    def _clear(self, node: int) -> None:
+        with self._changed:
+            self._silent.pop(node, None)
+        client.log.info("broker %d answers again", node)
+        self._woken()

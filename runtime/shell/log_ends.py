@@ -1,0 +1,244 @@
+"""Where the logs end, now: asked for by one thread in the background, coalesced, with silent brokers set apart.
+
+Nothing is asked while nobody waits for an answer, except for metadata (new topics and partitions, moved leaders) every
+``metadata.max.age.ms``.  With ``isolation.level=read_committed`` the end is the last stable offset, as for Spark's
+source.  How brokers are asked is in ``list_offsets``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import client
+from sparkcohort.runtime.shell.discovery import Discovery, Layout
+from sparkcohort.runtime.shell.list_offsets import FIRST_S, Asker, ask_apart
+from sparkcohort.runtime.shell.options import EARLIEST, SourceOptions
+
+MIN_GAP_S = 0.02  # between two requests to one broker, however often answers are asked for
+LOOK_UP_S = 5.0
+LOST_LOOK_S = 1.0  # metadata age allowed while some partition is unreachable
+LEADERLESS = "no leader is available"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known: the last ``ends``, the reason for each partition whose leader gives no answer now, all that exist.
+
+    A partition in ``unreachable`` may have an (old) end in ``ends``.  ``at`` is the time.monotonic() of the snapshot,
+    ``unreachable_s`` for how long something has been unreachable: a busy broker is so for a fraction of a second.
+    """
+
+    ends: Mapping[TopicPartition, int]
+    unreachable: Mapping[TopicPartition, str]
+    partitions: frozenset[TopicPartition]
+    at: float
+    unreachable_s: float = 0.0
+
+
+class LogEnds:
+    """Log end offsets of what a query reads; thread-safe."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        """Nothing is opened before ``start``."""
+        self._max_age_s = options.metadata_max_age_ms / 1000
+        self._api_timeout_s = options.api_timeout_ms / 1000
+        self._tries = max(options.fetch_retries, 1)
+        self._retry_s = options.fetch_retry_interval_ms / 1000
+        self._discovery = Discovery(options)
+        self._listener: Callable[[], None] | None = None
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._looking = threading.Condition(lock)  # the metadata thread sleeps apart: answers come often
+        self._ended = threading.Event()
+        self._asker = Asker(options.kafka, self._wake)
+        self._asked = 0  # number of the newest request for answers
+        self._layout = Layout({})
+        self._served = 0  # and of the newest one answered
+        self._began = 0.0
+        self._well = time.monotonic()  # when nothing was unreachable last
+        self._reasons: dict[TopicPartition, str] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._failure: CohortError | None = None
+        self._closed = False
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect, find the partitions, ask every leader once.
+
+        Raises ``CohortError`` within ``kafka.default.api.timeout.ms``: wrong address, missing topic, no permission.
+        """
+        self._apply(self._discovery.first())
+        threading.Thread(target=self._watch, name="cohort-metadata", daemon=True).start()
+        threading.Thread(target=self._serve, name="cohort-log-ends", daemon=True).start()
+        self.refresh(min(FIRST_S + 1.0, self._api_timeout_s))
+
+    def close(self) -> None:
+        """Stop asking; threads end by themselves, the client with the process."""
+        with self._changed:
+            self._closed = True
+            self._ended.set()
+            self._asker.close()
+            self._changed.notify_all()
+            self._looking.notify_all()
+
+    # --- answers -----------------------------------------------------------------------------------
+
+    def refresh(self, timeout_s: float) -> Snapshot:
+        """Answers younger than this call, waited for at most ``timeout_s``.
+
+        Brokers known to be silent are not waited for.
+
+        Raises ``CohortError`` once the topics may not be read any more.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            self._asked += 1
+            mine = self._asked
+            self._changed.notify_all()
+            while not self._closed and self._failure is None and self._served < mine:
+                if not self._changed.wait(max(deadline - time.monotonic(), 0.0)):
+                    break
+            if self._failure is not None:
+                raise self._failure
+            return self._snapshot()
+
+    def snapshot(self) -> Snapshot:
+        """What is known without asking anybody."""
+        with self._changed:
+            return self._snapshot()
+
+    def topics(self) -> dict[str, int]:
+        """The topics read, with the number of partitions of each (for ``assign``: up to the highest one named)."""
+        counts: dict[str, int] = {}
+        with self._changed:
+            for tp in self._layout.leaders:
+                counts[tp.topic] = max(counts.get(tp.topic, 0), tp.partition + 1)
+        return counts
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` (from the metadata thread, outside any lock) whenever the set of partitions has changed."""
+        self._listener = listener
+
+    def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first available offset of each partition.  Raises ``CohortError`` naming those whose broker is away."""
+        return self._look_up(dict.fromkeys(partitions, EARLIEST))
+
+    def at_timestamp(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or after each time in milliseconds, None where no record is that young."""
+        found = self._look_up(times)
+        return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _snapshot(self) -> Snapshot:
+        known, now = frozenset(self._layout.leaders), time.monotonic()
+        unreachable = {tp: why for tp, why in self._reasons.items() if tp in known}
+        unreachable |= dict.fromkeys(self._layout.leaderless(), LEADERLESS)
+        ends = {tp: end for tp, end in self._ends.items() if tp in known}
+        unreachable |= {
+            tp: "its leader has not answered yet" for tp in known if tp not in ends and tp not in unreachable
+        }
+        return Snapshot(ends, unreachable, known, now, now - self._well if unreachable else 0.0)
+
+    def _apply(self, layout: Layout) -> bool:
+        """Take over new metadata; True when partitions came or went."""
+        with self._changed:
+            changed = layout.leaders.keys() != self._layout.leaders.keys()
+            self._layout = layout
+            self._ends = {tp: end for tp, end in self._ends.items() if tp in layout.leaders}
+            return changed
+
+    def _watch(self) -> None:
+        """The metadata thread: looks again every maximum age, sooner while something is wrong and somebody asks."""
+        looked, seen = time.monotonic(), 0
+        while self._wait_for_look(looked, seen):
+            looked, seen = time.monotonic(), self._asked
+            try:
+                layout = self._discovery.again()
+            except CohortError as error:
+                self._fail(error)
+                return
+            if layout is not None and self._apply(layout) and self._listener is not None:
+                self._listener()
+
+    def _wait_for_look(self, looked: float, seen: int) -> bool:
+        with self._changed:
+            while not self._closed:
+                urgent = self._asked > seen and bool(self._reasons or self._layout.leaderless())
+                due = looked + (min(LOST_LOOK_S, self._max_age_s) if urgent else self._max_age_s)
+                left = due - time.monotonic()
+                if left <= 0:
+                    return True
+                self._looking.wait(left)
+            return False
+
+    def _fail(self, error: CohortError) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def _wake(self) -> None:
+        """A silent broker answered: what is shown as unreachable is worth asking again."""
+        with self._changed:
+            self._asked += 1
+            self._changed.notify_all()
+
+    def _serve(self) -> None:
+        """The asking thread: waits until somebody asks, keeps the gap, asks everybody once, publishes."""
+        while True:
+            with self._changed:
+                while not self._closed and self._served >= self._asked:
+                    self._changed.wait()
+                if self._closed:
+                    return
+            self._keep_gap()
+            with self._changed:
+                asked, layout = self._asked, self._layout
+            self._began = time.monotonic()
+            self._publish(asked, *self._asker.ends(layout))
+
+    def _keep_gap(self) -> None:
+        """Wait until the last round is long enough ago: longer where a round is dear (thousands of partitions)."""
+        left = self._began + max(MIN_GAP_S, 2 * min(self._asker.took_s, MIN_GAP_S)) - time.monotonic()
+        if left > 0:
+            self._pause(left)
+
+    def _publish(self, asked: int, found: Mapping[TopicPartition, int], reasons: Mapping[TopicPartition, str]) -> None:
+        with self._changed:
+            news = bool(reasons) and not self._reasons
+            self._ends |= {tp: end for tp, end in found.items() if tp in self._layout.leaders}
+            self._reasons, self._served = dict(reasons), asked
+            if not reasons and not self._layout.leaderless():
+                self._well = time.monotonic()
+            self._changed.notify_all()
+            if news:
+                self._looking.notify_all()
+
+    def _look_up(self, specs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Offsets by timestamp, tried ``fetchOffset.numRetries`` times."""
+        left, found = dict(specs), dict[TopicPartition, int]()
+        reasons: dict[TopicPartition, str] = {}
+        for attempt in range(self._tries):
+            if attempt:
+                self._pause(self._retry_s)
+            with self._changed:
+                layout = self._layout
+            more, reasons = ask_apart(self._discovery.consumer, left, layout, LOOK_UP_S)
+            found |= more
+            left = {tp: spec for tp, spec in left.items() if tp not in found}
+            if not left:
+                return found
+        why = next(iter(reasons.values()), LEADERLESS)
+        raise CohortError(
+            f"no offsets of {client.names_of(left)} after {self._tries} tries (fetchOffset.numRetries): {why}; "
+            "their brokers are down or cut off, or the partitions are gone"
+        )
+
+    def _pause(self, seconds: float) -> None:
+        self._ended.wait(seconds)

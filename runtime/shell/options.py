@@ -1,0 +1,441 @@
+"""The source's options, parsed: one frozen value, or one clear error naming the option and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import client_options, security_options
+from sparkcohort.runtime.shell.config import BY_KEY, KAFKA_ALIASES, Option
+
+EARLIEST, LATEST = (
+    -2,
+    -1,
+)  # Spark's numbers in offset JSON (Kafka: ListOffsetsRequest.EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+
+Start: TypeAlias = str | Mapping[TopicPartition, int]
+_SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What is read: topic names, a pattern, or fixed partitions; the other two fields are empty."""
+
+    kind: Literal["subscribe", "subscribePattern", "assign"]
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[TopicPartition, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name()}"
+
+    def name(self) -> str:
+        """The topics, the pattern or the partitions, as text."""
+        parts = ",".join(f"{tp.topic}-{tp.partition}" for tp in self.partitions)
+        return self.pattern or ",".join(self.topics) or parts
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Every option of one source, typed and checked; times in milliseconds; ``kafka`` is librdkafka's configuration."""
+
+    bootstrap_servers: str
+    subscription: Subscription
+    group_id: str
+    group_instance_id: str
+    starting_offsets: Start
+    starting_offsets_fallback: Start
+    starting_timestamp: int | None
+    starting_offsets_by_timestamp: Mapping[TopicPartition, int] | None
+    starting_offsets_by_timestamp_strategy: str
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    fail_on_data_loss: bool
+    include_headers: bool
+    unreachable_partitions: str
+    unreachable_timeout_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    assignors: tuple[str, ...]
+    agent_timeout_ms: int
+    poll_timeout_ms: int
+    fetch_retries: int
+    fetch_retry_interval_ms: int
+    api_timeout_ms: int
+    metadata_max_age_ms: int
+    coordinator_host: str | None
+    coordinator_port: int
+    metrics_port: int | None
+    metrics_address: str
+    buffer_bytes: int
+    client_rack: str
+    kafka: Mapping[str, str] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = f"group_id={self.group_id!r}, subscription={str(self.subscription)!r}"
+        return f"SourceOptions({shown}, kafka={security_options.redact(self.kafka)!r})"
+
+    def initial_hash(self) -> str:
+        """16 hex digits naming where this query would start and what it reads; another value pins the start anew."""
+        starts = (self.starting_offsets, self.starting_offsets_fallback, self.starting_offsets_by_timestamp)
+        value = [
+            str(self.subscription),
+            *map(_plain, starts),
+            self.starting_timestamp,
+            self.starting_offsets_by_timestamp_strategy,
+        ]
+        return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def _plain(start: Start | None) -> object:
+    """A start as JSON writes it, in one order."""
+    if isinstance(start, Mapping):
+        return [[*tp, offset] for tp, offset in sorted(start.items())]
+    return start
+
+
+def parse(options: Mapping[str, str]) -> SourceOptions:
+    """Check and type the options as Spark hands them over (keys in any case).
+
+    Raises ``OptionError``: one message that names the option and the remedy, never a secret's value.
+    """
+    given = {key.lower(): str(value) for key, value in options.items()}
+    warnings = _table_check(given, {key.lower(): key for key in options})
+    _unalias(given)
+    value = _Values(given)
+    subscription = _subscription(given)
+    prefixed = {
+        key.removeprefix("kafka."): text
+        for key, text in given.items()
+        if key.startswith("kafka.") and key not in BY_KEY
+    }
+    conf, more = client_options.translate(prefixed)
+    conf["bootstrap.servers"] = _bootstrap(given)
+    conf["metadata.max.age.ms"] = str(value.integer("metadata.max.age.ms"))
+    conf.setdefault("client.id", "cohort")
+    if value.text("client.rack"):
+        conf["client.rack"] = value.text("client.rack")
+    parsed = _build(value, subscription, conf, (*warnings, *more))
+    _check_relations(parsed)
+    return parsed
+
+
+def _table_check(given: Mapping[str, str], written: Mapping[str, str]) -> list[str]:
+    """Refuse unknown and refused options; return the warnings of the accepted ones."""
+    warnings = []
+    for key in given:
+        option = BY_KEY.get(key)
+        if option is None and key.startswith("kafka."):
+            continue
+        if option is None:
+            raise OptionError(f"option {written[key]} is unknown{_nearest(key)}")
+        if option.status == "refused":
+            raise OptionError(f"option {option.name} is not supported: {option.instead}")
+        if option.status == "accepted":
+            warnings.append(f"option {option.name} has no effect: {option.instead}")
+    return warnings
+
+
+def _nearest(key: str) -> str:
+    near = difflib.get_close_matches(key, BY_KEY, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {BY_KEY[near[0]].name}?"
+    prefixed = f"kafka.{key}"
+    return (
+        f"; Kafka's own settings are written with the prefix: {prefixed}"
+        if "." in key
+        else "; the README lists every option"
+    )
+
+
+def _unalias(given: dict[str, str]) -> None:
+    """Fold ``kafka.group.id`` and its like into the option of the same meaning."""
+    for name in KAFKA_ALIASES:
+        alias = given.pop(f"kafka.{name}", None)
+        if alias is not None and given.setdefault(name, alias) != alias:
+            raise OptionError(f"options {name} and kafka.{name} mean the same and differ: leave one out")
+
+
+def _bootstrap(given: Mapping[str, str]) -> str:
+    servers = given.get("kafka.bootstrap.servers", "").strip()
+    if not servers:
+        raise OptionError(
+            "option kafka.bootstrap.servers is missing: give the brokers to start from, host:port,host:port"
+        )
+    return servers
+
+
+def _build(
+    value: _Values, subscription: Subscription, conf: Mapping[str, str], warnings: tuple[str, ...]
+) -> SourceOptions:
+    return SourceOptions(
+        bootstrap_servers=conf["bootstrap.servers"],
+        subscription=subscription,
+        group_id=_group_id(value),
+        group_instance_id=value.text("group.instance.id") or _instance_id(subscription),
+        starting_offsets=value.start("startingOffsets"),
+        starting_offsets_fallback=value.start("startingOffsets.fallback"),
+        starting_timestamp=value.optional("startingTimestamp"),
+        starting_offsets_by_timestamp=value.timestamps("startingOffsetsByTimestamp"),
+        starting_offsets_by_timestamp_strategy=value.choice("startingOffsetsByTimestampStrategy"),
+        max_offsets_per_trigger=value.optional("maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=value.optional("minOffsetsPerTrigger"),
+        max_trigger_delay_ms=value.duration("maxTriggerDelay"),
+        min_partitions=value.optional("minPartitions"),
+        max_records_per_partition=value.optional("maxRecordsPerPartition"),
+        fail_on_data_loss=value.boolean("failOnDataLoss"),
+        include_headers=value.boolean("includeHeaders"),
+        unreachable_partitions=value.choice("unreachable.partitions"),
+        unreachable_timeout_ms=value.integer("unreachable.timeout.ms"),
+        session_timeout_ms=value.integer("session.timeout.ms"),
+        heartbeat_interval_ms=value.integer("heartbeat.interval.ms"),
+        rebalance_timeout_ms=value.integer("rebalance.timeout.ms"),
+        assignors=_assignors(value.text("partition.assignment.strategy")),
+        agent_timeout_ms=value.integer("agent.timeout.ms"),
+        poll_timeout_ms=value.integer("kafkaConsumer.pollTimeoutMs"),
+        fetch_retries=value.integer("fetchOffset.numRetries"),
+        fetch_retry_interval_ms=value.integer("fetchOffset.retryIntervalMs"),
+        api_timeout_ms=value.integer("kafka.default.api.timeout.ms"),
+        metadata_max_age_ms=value.integer("metadata.max.age.ms"),
+        coordinator_host=value.text("coordinator.host") or None,
+        coordinator_port=value.integer("coordinator.port"),
+        metrics_port=value.optional("metrics.port"),
+        metrics_address=value.text("metrics.address"),
+        buffer_bytes=value.integer("buffer.bytes"),
+        client_rack=value.text("client.rack"),
+        kafka=dict(conf),
+        warnings=warnings,
+    )
+
+
+def _check_relations(parsed: SourceOptions) -> None:
+    least, most = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            f"option minOffsetsPerTrigger={least} is greater than maxOffsetsPerTrigger={most}: lower one or "
+            "raise the other"
+        )
+    if parsed.heartbeat_interval_ms >= parsed.session_timeout_ms:
+        raise OptionError(
+            f"option heartbeat.interval.ms={parsed.heartbeat_interval_ms} must be less than "
+            f"session.timeout.ms={parsed.session_timeout_ms} (a third of it is usual)"
+        )
+    named = (
+        ("startingOffsets", parsed.starting_offsets),
+        ("startingOffsets.fallback", parsed.starting_offsets_fallback),
+        ("startingOffsetsByTimestamp", parsed.starting_offsets_by_timestamp),
+    )
+    for name, start in named:
+        _check_named(name, start, parsed.subscription)
+
+
+def _check_named(name: str, start: Start | None, subscription: Subscription) -> None:
+    """Partitions named in a start must be among what is read (a pattern cannot be told here)."""
+    if not isinstance(start, Mapping) or subscription.kind == "subscribePattern":
+        return
+    strangers = [tp for tp in start if tp not in subscription.partitions and tp.topic not in subscription.topics]
+    if strangers:
+        tp = min(strangers)
+        raise OptionError(
+            f"option {name} names {tp.topic}-{tp.partition}, which option {subscription.kind} does not read: "
+            "name it in both or in none"
+        )
+
+
+# --- what is read, and as which group -------------------------------------------------------------
+
+
+def _group_id(value: _Values) -> str:
+    group = value.text("group.id")
+    if not group:
+        raise OptionError(
+            "option group.id is missing: name the Kafka group whose committed offsets this query advances, for "
+            "instance .option('group.id', 'billing')"
+        )
+    return group
+
+
+def _instance_id(subscription: Subscription) -> str:
+    return "cohort-" + hashlib.sha256(str(subscription).encode()).hexdigest()[:8]
+
+
+def _subscription(given: Mapping[str, str]) -> Subscription:
+    kinds = [name for name in _SUBSCRIPTIONS if name.lower() in given]
+    if len(kinds) != 1:
+        found = f"{' and '.join(kinds)} are given" if kinds else "none is given"
+        raise OptionError(f"exactly one of the options subscribe, subscribePattern and assign is needed: {found}")
+    text = given[kinds[0].lower()].strip()
+    if kinds[0] == "subscribe":
+        return Subscription("subscribe", topics=_topics(text))
+    if kinds[0] == "assign":
+        return Subscription("assign", partitions=_partitions(text))
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError(f"option subscribePattern is not a regular expression: {error}") from None
+    if not text:
+        raise OptionError("option subscribePattern is empty: give a regular expression of topic names")
+    return Subscription("subscribePattern", pattern=text)
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = tuple(sorted({topic.strip() for topic in text.split(",") if topic.strip()}))
+    if not topics:
+        raise OptionError("option subscribe is empty: name at least one topic")
+    for topic in topics:
+        if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
+            raise OptionError(
+                f"option subscribe names {topic!r}, which is no topic name (letters, digits, '.', '_', '-'); "
+                "for a regular expression use subscribePattern"
+            )
+    return topics
+
+
+def _partitions(text: str) -> tuple[TopicPartition, ...]:
+    shape = 'expected {"topic":[0,1]}'
+    value = _json("assign", text, shape)
+    found: set[TopicPartition] = set()
+    for topic, numbers in value.items():
+        if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
+            raise OptionError(f"option assign: {topic} must have a list of partition numbers; {shape}")
+        found |= {TopicPartition(topic, number) for number in numbers}
+    if not found:
+        raise OptionError(f"option assign names no partition; {shape}")
+    return tuple(sorted(found))
+
+
+def _json(name: str, text: str, shape: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"option {name} is not JSON ({error}); {shape}") from None
+    if not isinstance(value, dict):
+        raise OptionError(f"option {name} is not a JSON object; {shape}")
+    return value
+
+
+def _per_partition(name: str, text: str, shape: str, least: int) -> dict[TopicPartition, int]:
+    """``{"topic":{"0":123}}`` as a mapping in order; numbers below ``least`` are refused."""
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in _json(name, text, shape).items():
+        if not isinstance(partitions, dict):
+            raise OptionError(f"option {name}: {topic} must have an object of partitions; {shape}")
+        for number, offset in partitions.items():
+            if not number.isdigit() or type(offset) is not int or offset < least:
+                raise OptionError(f'option {name}: "{topic}" has "{number}": {json.dumps(offset)}; {shape}')
+            found[TopicPartition(topic, int(number))] = offset
+    if not found:
+        raise OptionError(f"option {name} names no partition; {shape}")
+    return dict(sorted(found.items()))
+
+
+_CLASSES = {"RangeAssignor": "range", "CooperativeStickyAssignor": "cooperative-sticky"}
+
+
+def _assignors(text: str) -> tuple[str, ...]:
+    """Names of assignors; Kafka's two classes of them are understood too."""
+    known = BY_KEY["partition.assignment.strategy"].choices
+    names = tuple(
+        dict.fromkeys(
+            _CLASSES.get(part.strip().rpartition(".")[2], part.strip()) for part in text.split(",") if part.strip()
+        )
+    )
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        near = difflib.get_close_matches(unknown[0], known, n=1) if unknown else []
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise OptionError(
+            f"option partition.assignment.strategy: {unknown[0] if unknown else 'nothing'} is not one of "
+            f"{', '.join(known)}{hint}"
+        )
+    return names
+
+
+# --- typed access ---------------------------------------------------------------------------------
+
+_UNITS = {"": 1000, "us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_OFFSETS_SHAPE = '{"topic":{"0":123}} with offsets, -2 for earliest or -1 for latest'
+
+
+class _Values:
+    """The given options by the names of the table, typed; each method raises ``OptionError``."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str:
+        """The text given, else the default, else nothing."""
+        return self._given.get(name.lower(), BY_KEY[name.lower()].default or "").strip()
+
+    def optional(self, name: str) -> int | None:
+        """An integer within the option's bounds, or None where neither given nor defaulted."""
+        option, text = BY_KEY[name.lower()], self.text(name)
+        if not text and name.lower() not in self._given:
+            return None
+        try:
+            number = int(text)
+        except ValueError:
+            raise OptionError(f"option {option.name}={text!r} is not a whole number") from None
+        if not option.minimum <= number <= option.maximum:
+            raise OptionError(f"option {option.name}={number} is out of bounds: {_bounds(option)}")
+        return number
+
+    def integer(self, name: str) -> int:
+        """An integer option that has a default."""
+        number = self.optional(name)
+        if number is None:
+            raise OptionError(f"option {name} needs a whole number")
+        return number
+
+    def boolean(self, name: str) -> bool:
+        """``true`` or ``false``, in any case."""
+        text = self.text(name).lower()
+        if text not in ("true", "false"):
+            raise OptionError(f"option {name}={text!r} must be true or false")
+        return text == "true"
+
+    def choice(self, name: str) -> str:
+        """One of the option's choices, in any case."""
+        text, choices = self.text(name).lower(), BY_KEY[name.lower()].choices
+        if text not in choices:
+            raise OptionError(f"option {name}={text!r} must be one of {', '.join(choices)}")
+        return text
+
+    def duration(self, name: str) -> int:
+        """Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is seconds) in milliseconds."""
+        text = self.text(name).lower()
+        match = re.fullmatch(r"(\d+)\s*([a-z]*)", text)
+        if match is None or match[2] not in _UNITS:
+            raise OptionError(f"option {name}={text!r} is not a duration such as 15m, 30s or 500ms")
+        return int(int(match[1]) * _UNITS[match[2]])
+
+    def start(self, name: str) -> Start:
+        """A start by word or by JSON."""
+        text, choices = self.text(name), BY_KEY[name.lower()].choices
+        if text.lower() in choices:
+            return text.lower()
+        shape = f"expected {', '.join(choices)} or {_OFFSETS_SHAPE}"
+        return _per_partition(name, text, shape, EARLIEST)
+
+    def timestamps(self, name: str) -> Mapping[TopicPartition, int] | None:
+        """Per-partition timestamps, or None where not given."""
+        text = self.text(name)
+        return (
+            _per_partition(name, text, 'expected {"topic":{"0":1700000000000}} with milliseconds', 0) if text else None
+        )
+
+
+def _bounds(option: Option) -> str:
+    return f"at least {option.minimum}" if option.maximum == 2**63 - 1 else f"{option.minimum} to {option.maximum}"

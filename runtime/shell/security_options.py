@@ -1,0 +1,293 @@
+"""Java's security settings in librdkafka's words, and which settings are secret.
+
+Sources: Kafka's ``SaslConfigs``, ``SslConfigs``, ``JaasContext`` (KIP-85), PEM stores (KIP-651), OAuth (KIP-768);
+librdkafka's CONFIGURATION.md.  Whatever cannot be said to librdkafka is refused by name with the remedy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from sparkcohort.runtime.errors import OptionError
+
+REDACTED = "[redacted]"
+
+SENSITIVE = frozenset(
+    {
+        "sasl.jaas.config",
+        "sasl.oauthbearer.assertion.private.key.file",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.private.key.pem",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+    }
+)
+_SENSITIVE_WORD = re.compile(
+    r"password|passphrase|secret|jaas|credential|private\.key|key\.pem|(^|[._])token$", re.IGNORECASE
+)
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether the value of this option (with or without ``kafka.``) must never be shown."""
+    bare = name.lower().removeprefix("kafka.")
+    return bare in SENSITIVE or _SENSITIVE_WORD.search(bare) is not None
+
+
+def redact(conf: Mapping[str, str]) -> dict[str, str]:
+    """The same settings with the secret values replaced, fit for a log line or a repr."""
+    return {name: REDACTED if is_sensitive(name) else str(value) for name, value in conf.items()}
+
+
+def redact_text(text: str, conf: Mapping[str, str]) -> str:
+    """The same text without the secret values of ``conf``, should a library have quoted one."""
+    secrets = {str(value) for name, value in conf.items() if is_sensitive(name) and value}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, REDACTED)
+    return text
+
+
+# Same meaning, another name.
+_RENAMED = {
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "sasl.oauthbearer.jwt.retriever": "",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
+}
+
+# Which Java store becomes which of librdkafka's files.
+STORES = (
+    ("ssl.truststore.location", "ssl.ca.location"),
+    ("ssl.truststore.certificates", "ssl.ca.pem"),
+    ("ssl.keystore.location", "ssl.certificate.location"),
+    ("ssl.keystore.location", "ssl.key.location"),
+)
+
+# Settings of the JVM's own TLS and login machinery: OpenSSL and librdkafka choose for themselves.
+NO_EFFECT = frozenset(
+    {
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "ssl.enabled.protocols",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    }
+)
+
+REFUSED = {
+    "sasl.client.callback.handler.class": "it is a Java class; put the credentials into kafka.sasl.jaas.config",
+    "sasl.login.class": "it is a Java class; put the credentials into kafka.sasl.jaas.config",
+    "security.providers": "they are Java classes; configure OpenSSL on the machine instead",
+    "ssl.engine.factory.class": "it is a Java class; give PEM files by kafka.ssl.ca.location, "
+    "kafka.ssl.certificate.location, kafka.ssl.key.location",
+    "ssl.provider": "it names a Java provider; configure OpenSSL on the machine instead",
+}
+
+_OAUTH_HANDLER = "OAuthBearerLoginCallbackHandler"
+_STORE_KEYS = ("type", "location", "password")
+
+
+def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """librdkafka's settings for these (bare, lower-case) client settings, and warnings.
+
+    Settings that are not about security pass unchanged.  Raises ``OptionError`` naming what cannot be translated.
+    """
+    left = dict(java)
+    warnings: list[str] = []
+    for name in [name for name in left if name in REFUSED]:
+        raise OptionError(f"option kafka.{name} is not supported: {REFUSED[name]}")
+    for name in [name for name in left if name in NO_EFFECT]:
+        del left[name]
+        warnings.append(
+            f"option kafka.{name} has no effect: it configures Java's security machinery, librdkafka has its own"
+        )
+    out: dict[str, str] = {}
+    out |= _truststore(left)
+    out |= _keystore(left)
+    out |= _login(left)
+    for name, value in left.items():
+        renamed = _RENAMED.get(name, name)
+        if renamed:
+            out[renamed] = _value(name, value)
+    return out, warnings
+
+
+def _value(name: str, value: str) -> str:
+    """The value as librdkafka spells it."""
+    if name == "ssl.endpoint.identification.algorithm":
+        return value.strip().lower() or "none"  # Java: the empty string switches host name verification off
+    if name == "ssl.cipher.suites" and "_WITH_" in value:
+        raise OptionError(
+            "option kafka.ssl.cipher.suites has Java's cipher names; give OpenSSL's, for instance "
+            "ECDHE-RSA-AES256-GCM-SHA384"
+        )
+    return value
+
+
+def _take(left: dict[str, str], prefix: str) -> dict[str, str]:
+    return {key: left.pop(f"{prefix}.{key}") for key in _STORE_KEYS if f"{prefix}.{key}" in left}
+
+
+def _truststore(left: dict[str, str]) -> dict[str, str]:
+    """``ssl.truststore.*``: PEM only, since librdkafka reads no other kind of trust store."""
+    store = _take(left, "ssl.truststore")
+    kind = _store_type(store, "ssl.truststore", "kafka.ssl.ca.location=ca.pem")
+    if kind == "PEM" and "location" in store:
+        return {"ssl.ca.location": store["location"]}
+    if kind == "PKCS12":
+        raise OptionError(
+            "option kafka.ssl.truststore.type=PKCS12 is not supported: librdkafka reads trusted certificates "
+            "as PEM only; convert with "
+            "'openssl pkcs12 -in truststore.p12 -nokeys -out ca.pem' and set kafka.ssl.ca.location=ca.pem"
+        )
+    return {}
+
+
+def _keystore(left: dict[str, str]) -> dict[str, str]:
+    """``ssl.keystore.*``: PKCS12 as it is, PEM as certificate and key in one file."""
+    store = _take(left, "ssl.keystore")
+    kind = _store_type(store, "ssl.keystore", "kafka.ssl.keystore.type=PKCS12")
+    if kind == "PKCS12":
+        out = {"ssl.keystore.location": store.get("location", "")}
+        return out | ({"ssl.keystore.password": store["password"]} if "password" in store else {})
+    if kind == "PEM" and "location" in store:
+        return {"ssl.certificate.location": store["location"], "ssl.key.location": store["location"]}
+    return {}
+
+
+def _store_type(store: Mapping[str, str], name: str, remedy: str) -> str:
+    """PEM, PKCS12 or "" (no store given); Java's default JKS is refused, unless the file's name says better."""
+    if "location" not in store:
+        return store.get("type", "").upper() if store.get("type", "").upper() == "PEM" else ""
+    kind = store.get("type", "").upper() or _type_by_name(store["location"])
+    if kind in ("PEM", "PKCS12"):
+        return kind
+    convert = (
+        f"'keytool -importkeystore -srckeystore {store['location']} -destkeystore store.p12 -deststoretype PKCS12'"
+    )
+    more = "" if name == "ssl.keystore" else " and 'openssl pkcs12 -in store.p12 -nokeys -out ca.pem'"
+    raise OptionError(
+        f"option kafka.{name}.type={kind} is not supported: librdkafka reads no Java key stores; convert with "
+        f"{convert}{more}, then set {remedy}"
+    )
+
+
+def _type_by_name(location: str) -> str:
+    lower = location.lower()
+    if lower.endswith((".p12", ".pfx", ".pkcs12")):
+        return "PKCS12"
+    return "PEM" if lower.endswith((".pem", ".crt", ".cer")) else "JKS"
+
+
+# --- login ----------------------------------------------------------------------------------------
+
+
+def _login(left: dict[str, str]) -> dict[str, str]:
+    """``sasl.jaas.config`` and the OAuth call-back handler."""
+    handler = left.pop("sasl.login.callback.handler.class", None)
+    out: dict[str, str] = {}
+    if handler is not None:
+        if not handler.rpartition(".")[2].endswith(_OAUTH_HANDLER):
+            raise OptionError(
+                "option kafka.sasl.login.callback.handler.class is not supported: it is a Java class; put the "
+                "credentials into kafka.sasl.jaas.config"
+            )
+        out["sasl.oauthbearer.method"] = "oidc"
+    jaas = left.pop("sasl.jaas.config", None)
+    if jaas is not None:
+        out |= _jaas(jaas)
+    return out
+
+
+_JAAS = re.compile(
+    r"^\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*?);?\s*$",
+    re.IGNORECASE | re.DOTALL,
+)
+_JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+
+
+def _jaas(text: str) -> dict[str, str]:
+    """``<login module> required key="value" ...;`` as librdkafka's settings; never quotes the text in an error."""
+    match = _JAAS.match(text)
+    if match is None:
+        raise OptionError(
+            'option kafka.sasl.jaas.config is malformed: expected <login module class> required key="value" ...;'
+        )
+    module = match["module"].rpartition(".")[2]
+    options = {
+        key: _unescape(double or single or bare) for key, double, single, bare in _JAAS_OPTION.findall(match["options"])
+    }
+    if module in ("PlainLoginModule", "ScramLoginModule"):
+        return _credentials(module, options)
+    if module == "OAuthBearerLoginModule":
+        return _oauth(options)
+    if module == "Krb5LoginModule":
+        return _kerberos(options)
+    raise OptionError(
+        f"option kafka.sasl.jaas.config names the login module {module}; supported: PlainLoginModule, "
+        "ScramLoginModule, OAuthBearerLoginModule, Krb5LoginModule"
+    )
+
+
+def _unescape(value: str) -> str:
+    return re.sub(r"\\(.)", r"\1", value)
+
+
+def _credentials(module: str, options: Mapping[str, str]) -> dict[str, str]:
+    if options.get("tokenauth", "").lower() == "true":
+        raise OptionError(
+            "option kafka.sasl.jaas.config has tokenauth=true: delegation tokens are not supported by "
+            "librdkafka; use a SCRAM or PLAIN user"
+        )
+    missing = [key for key in ("username", "password") if key not in options]
+    if missing:
+        raise OptionError(f"option kafka.sasl.jaas.config: {module} needs {' and '.join(missing)}")
+    return {"sasl.username": options["username"], "sasl.password": options["password"]}
+
+
+def _oauth(options: Mapping[str, str]) -> dict[str, str]:
+    names = {
+        "clientId": "sasl.oauthbearer.client.id",
+        "clientSecret": "sasl.oauthbearer.client.secret",
+        "scope": "sasl.oauthbearer.scope",
+    }
+    out = {names[key]: value for key, value in options.items() if key in names}
+    extensions = [
+        f"{key.removeprefix('extension_')}={value}" for key, value in options.items() if key.startswith("extension_")
+    ]
+    if extensions:
+        out["sasl.oauthbearer.extensions"] = ",".join(extensions)
+    if any(key.startswith("unsecuredLoginStringClaim_") for key in options):
+        raise OptionError(
+            "option kafka.sasl.jaas.config asks for unsecured tokens; set kafka.sasl.oauthbearer.config and "
+            "kafka.enable.sasl.oauthbearer.unsecure.jwt for a test"
+        )
+    return out | ({"sasl.oauthbearer.method": "oidc"} if out else {})
+
+
+def _kerberos(options: Mapping[str, str]) -> dict[str, str]:
+    names = {
+        "keyTab": "sasl.kerberos.keytab",
+        "principal": "sasl.kerberos.principal",
+        "serviceName": "sasl.kerberos.service.name",
+    }
+    return {names[key]: value for key, value in options.items() if key in names}
