@@ -1,0 +1,359 @@
+"""Direct reads: offset ranges straight from Kafka, in batches of Arrow.
+
+This path is the semantics of the source; the prefetch is its cache.  A range ends when the position reaches its end: by
+a record at or after the end, or because the broker says that nothing visible comes before its log end.  Rows are never
+counted, since compaction, control records and aborted transactions leave gaps.  Loss follows Spark's
+``KafkaDataConsumer``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol import Range, TopicPartition
+from sparkcohort.runtime.shell import arrow
+from sparkcohort.runtime.shell.drain import Drain, EndOfLog, Event, MalformedRecordError, PartitionError, Records
+
+T = TypeVar("T")
+Piece: TypeAlias = tuple[TopicPartition, int, pa.RecordBatch | None]
+
+POLL_S = 0.1
+ASK_S = 5.0  # how long one question about a log's range may take
+RECHECK_S = 1.0  # Spark's driver, too, asks three times, a second apart, before it believes that a log got shorter
+CHECKS = 3
+REFUSED_MS = 5_000  # a wrong password doesn't get better with time
+
+_log = logging.getLogger("sparkcohort.fetch")
+
+_POSITION_LOST = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE))
+_NO_SUCH_PARTITION = frozenset(
+    (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_ID,
+    )
+)
+_CORRUPT = frozenset((KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG))
+
+
+class FetchError(CohortError):
+    """A range could not be read; the message names topic, partition, offsets and what to do."""
+
+
+class DataLossError(FetchError):
+    """Records of a range are gone and ``failOnDataLoss`` is true; ``error`` is Spark's condition name."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One range on its way: where it stands, and what has been tried without progress."""
+
+    wanted: Range
+    position: int
+    idle_mark: float  # the reader's idle clock at the last progress
+    gone: bool = False  # the client says that there is no such partition
+    checks: int = 0  # questions in a row whose answer was a loss: the log ends before the range does, or isn't there
+    check_at: float = 0.0  # when to ask next; 0: no need
+    failures: int = 0  # errors in a row without progress
+    error: str = ""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The ranges of one ``read``: those being fetched, those waiting for an earlier range of their partition."""
+
+    waiting: dict[TopicPartition, deque[Range]]
+    active: dict[TopicPartition, _Reading] = field(default_factory=dict)
+    missing: int = 0  # offsets between the positions and the ends of the active ones
+
+
+class RangeReader:
+    """Reads offset ranges with a consumer of its own; one read at a time, by one thread.
+
+    ``conf`` are librdkafka settings, ``poll_timeout_ms`` bounds the time without progress
+    (``kafkaConsumer.pollTimeoutMs``), ``on_data_loss`` gets a sentence for every loss that is let pass
+    (``fail_on_data_loss=False``).
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        *,
+        include_headers: bool = False,
+        fail_on_data_loss: bool = True,
+        poll_timeout_ms: int = 120_000,
+        on_data_loss: Callable[[str], None] = _log.warning,
+    ) -> None:
+        """Create the client; nothing is awaited."""
+        self._conf = dict(conf)
+        self._drain = Drain(conf, include_headers=include_headers)
+        self._fail_on_data_loss = fail_on_data_loss
+        self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
+        self._on_data_loss = on_data_loss
+        self._past: set[TopicPartition] = set()  # assigned anew since the last poll
+        self._idle_s = 0.0  # time spent waiting in vain; a slow caller's time is not in it
+
+    def read(self, ranges: Sequence[Range]) -> Iterator[Piece]:
+        """Yield (partition, next offset, batch or None), in order per partition, partitions interleaved.
+
+        The last piece of each non-empty range has the range's end as its next offset; a batch of None only moves the
+        position.  Raises DataLossError, FetchError (no progress, no such topic, no permission, corrupt data),
+        MalformedRecordError.
+        """
+        progress = _Progress(_queues(ranges))
+        try:
+            for tp in list(progress.waiting):
+                self._next_range(progress, tp)
+            while progress.active:
+                yield from self._round(progress)
+        finally:
+            self._drain.unassign(progress.active)
+
+    def close(self) -> None:
+        """Close the connections; the reader can't be used again."""
+        self._drain.close()
+
+    def _next_range(self, progress: _Progress, tp: TopicPartition) -> None:
+        """Start the next range of a partition, if there is one."""
+        queue = progress.waiting[tp]
+        if queue:
+            wanted = queue.popleft()
+            progress.active[tp] = _Reading(wanted, wanted.start, self._idle_s)
+            progress.missing += wanted.end - wanted.start
+            self._assign(wanted, wanted.start)
+
+    def _assign(self, wanted: Range, position: int) -> None:
+        """Fetch from ``position``; what this round's poll brought of the partition belongs to its past."""
+        self._drain.unassign([wanted.tp])
+        self._drain.assign({wanted.tp: (position, wanted.end)})
+        self._past.add(wanted.tp)
+
+    def _round(self, progress: _Progress) -> Iterator[Piece]:
+        """Take what one poll brings."""
+        before = time.monotonic()
+        self._past.clear()
+        # Not more than what is missing: a small range of a big log must not cost ten thousand records.
+        events = self._drain.poll(POLL_S, progress.missing)
+        if not events:
+            self._idle_s += time.monotonic() - before
+        for event in events:
+            reading = progress.active.get(event.tp)
+            if reading is not None and event.tp not in self._past:
+                yield from self._take(progress, reading, event)
+        if events:
+            self._patience_ms = self._poll_timeout_ms
+        else:
+            self._suspect(progress)
+        for reading in () if events else tuple(progress.active.values()):
+            if reading.check_at == 0.0:
+                self._check_time(reading)
+            elif reading.check_at <= time.monotonic():
+                yield from self._check_gone(progress, reading) if reading.gone else self._check_end(progress, reading)
+
+    def _suspect(self, progress: _Progress) -> None:
+        """The client tells of partitions that don't exist without saying which: ask about those that haven't begun."""
+        if not self._drain.complaints.isdisjoint(_NO_SUCH_PARTITION):
+            for reading in progress.active.values():
+                if reading.position == reading.wanted.start and not reading.check_at:
+                    reading.gone, reading.check_at = True, time.monotonic()
+        if KafkaError._AUTHENTICATION in self._drain.complaints:
+            self._patience_ms = min(self._patience_ms, REFUSED_MS)
+        self._drain.complaints.clear()
+
+    def _take(self, progress: _Progress, reading: _Reading, event: Event) -> Iterator[Piece]:
+        match event:
+            case Records(next_offset=next_offset, batch=batch):
+                yield from self._advance(progress, reading, next_offset, batch)
+            case EndOfLog(offset=offset):
+                if offset >= reading.wanted.end:
+                    yield from self._advance(progress, reading, offset, None)
+                elif not reading.check_at:
+                    reading.check_at = time.monotonic()
+            case PartitionError(error=KafkaError() as error):
+                yield from self._recover(progress, reading, error)
+            case PartitionError(error=MalformedRecordError() as malformed):
+                raise malformed
+
+    def _advance(
+        self, progress: _Progress, reading: _Reading, next_offset: int, batch: pa.RecordBatch | None
+    ) -> Iterator[Piece]:
+        """Move a range forward; at its end, stop fetching before the piece is handed out."""
+        tp = reading.wanted.tp
+        position = min(max(next_offset, reading.position), reading.wanted.end)
+        progress.missing -= position - reading.position
+        reading.position = position
+        reading.idle_mark, reading.checks, reading.check_at, reading.failures = self._idle_s, 0, 0.0, 0
+        if reading.position == reading.wanted.end:
+            self._drain.unassign([tp])
+            del progress.active[tp]
+            self._next_range(progress, tp)
+        if batch is not None or reading.position == reading.wanted.end:
+            yield tp, reading.position, batch
+
+    def _recover(self, progress: _Progress, reading: _Reading, error: KafkaError) -> Iterator[Piece]:
+        """Answer a partition's error: go on where records are, or raise what is for the user to solve."""
+        reading.error, code = f"{error.name()}: {error.str()}", error.code()
+        reading.failures += 1
+        if code in _POSITION_LOST:
+            yield from self._relocate(progress, reading)
+        elif code in _NO_SUCH_PARTITION:
+            reading.gone, reading.check_at = True, reading.check_at or time.monotonic()
+        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise FetchError(
+                f"no permission to read topic {reading.wanted.topic}: grant READ on it to this user", error.name()
+            )
+        elif code in _CORRUPT and reading.failures >= CHECKS:
+            raise FetchError(f"corrupt data in {_where(reading)}: {error.str()}", error.name())
+        else:
+            self._restart(reading)
+
+    def _restart(self, reading: _Reading) -> None:
+        """Fetch from the position again; errors in a row come at most ten times a second."""
+        if reading.failures > 1:
+            time.sleep(POLL_S)
+            self._idle_s += POLL_S
+        self._check_time(reading)
+        self._assign(reading.wanted, reading.position)
+
+    def _check_end(self, progress: _Progress, reading: _Reading) -> Iterator[Piece]:
+        """The broker said that its log ends before the range does: ask again a few times, then believe it."""
+        found = self._ask(reading, self._drain.log_range)
+        reading.check_at = time.monotonic() + RECHECK_S
+        if found is None:
+            self._check_time(reading)
+        elif found[1] >= reading.wanted.end:
+            reading.checks, reading.check_at = 0, 0.0
+        elif self._open_transaction(reading):
+            reading.error = f"a transaction is open at offset {found[1]}, and isolation.level is read_committed"
+            self._check_time(reading)
+        elif reading.checks < CHECKS - 1:
+            reading.checks += 1
+        else:
+            yield from self._lose(progress, reading, reading.wanted.end, f"the log ends at {found[1]}")
+
+    def _relocate(self, progress: _Progress, reading: _Reading) -> Iterator[Piece]:
+        """The position is not in the log: go to the first record of the range that is still there."""
+        found = self._ask(reading, self._drain.log_range)
+        if found is not None and reading.position < found[0]:
+            to = min(found[0], reading.wanted.end)
+            yield from self._lose(progress, reading, to, f"the log starts at {found[0]}")
+        elif found is not None and reading.position > found[1]:
+            reading.check_at = reading.check_at or time.monotonic()  # fetching would only repeat the error
+        else:
+            self._restart(reading)  # a replica that lags, or nobody to ask: nothing is known to be gone
+
+    def _check_gone(self, progress: _Progress, reading: _Reading) -> Iterator[Piece]:
+        """The client knows no such partition: metadata can be stale for a moment, so ask the cluster."""
+        reading.check_at = time.monotonic() + RECHECK_S
+        exists = self._ask(reading, self._drain.exists)
+        if exists is None:
+            self._check_time(reading)
+        elif exists:
+            reading.gone, reading.checks, reading.check_at = False, 0, 0.0
+            self._restart(reading)
+        elif reading.checks < CHECKS - 1:
+            reading.checks += 1
+        elif self._fail_on_data_loss:
+            raise FetchError(
+                f"{_where(reading)} can't be read: the cluster has no such partition (any more); create the topic, "
+                "or set failOnDataLoss to false to go on without it",
+                "UNKNOWN_TOPIC_OR_PARTITION",
+            )
+        else:
+            yield from self._lose(progress, reading, reading.wanted.end, "the partition is gone")
+
+    def _lose(self, progress: _Progress, reading: _Reading, to: int, reason: str) -> Iterator[Piece]:
+        """Records in [position, to) are lost: fail, or report and go on behind them."""
+        message = f"Could not read records in offset [{reading.position}, {to}) of {_where(reading)}: {reason}"
+        if self._fail_on_data_loss:
+            condition = "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
+            hint = "Records aged out or the topic was recreated; set failOnDataLoss to false to go on without them."
+            raise DataLossError(f"[{condition}] {message}. {hint}", condition)
+        self._on_data_loss(message)
+        if to < reading.wanted.end:
+            self._assign(reading.wanted, to)
+        yield from self._advance(progress, reading, to, None)
+
+    def _ask(self, reading: _Reading, question: Callable[[TopicPartition, float], T]) -> T | None:
+        """Ask the cluster about the partition; None when it doesn't answer."""
+        before = time.monotonic()
+        try:
+            return question(reading.wanted.tp, min(ASK_S, self._poll_timeout_ms / 1000))
+        except KafkaException as failed:
+            reading.error = _said(failed)
+            self._idle_s += time.monotonic() - before
+            return None
+
+    def _open_transaction(self, reading: _Reading) -> bool:
+        """Whether the records up to the range's end exist but wait for a transaction; True when nobody answers."""
+        if self._conf.get("isolation.level") != "read_committed":
+            return False
+        wanted = reading.wanted
+        asked = {KafkaPartition(wanted.topic, wanted.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        admin = AdminClient(self._conf)
+        try:
+            answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_S)
+            return all(answer.result(ASK_S).offset >= wanted.end for answer in answers.values())
+        except KafkaException:
+            return True
+
+    def _check_time(self, reading: _Reading) -> None:
+        """Raise FetchError when the partition has made no progress within the poll timeout."""
+        if (self._idle_s - reading.idle_mark) * 1000 >= self._patience_ms:
+            why = reading.error or self._drain.last_error or "no broker answered"
+            raise FetchError(
+                f"{_where(reading)}: no progress at offset {reading.position} for {self._patience_ms} ms "
+                f"(kafkaConsumer.pollTimeoutMs is {self._poll_timeout_ms}): {why}",
+                "REQUEST_TIMED_OUT",
+            )
+
+
+def trim(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch | None:
+    """Return the rows with offsets in [start, end) without copying; None when there are none."""
+    offsets = batch.column(arrow.OFFSET)
+    n = len(offsets)
+    first = 0 if offsets[0].as_py() >= start else _count_below(offsets, start)
+    last = n if offsets[n - 1].as_py() < end else _count_below(offsets, end)
+    if (first, last) == (0, n):
+        return batch
+    return batch.slice(first, last - first) if first < last else None
+
+
+def _count_below(offsets: pa.Array, limit: int) -> int:
+    below = pc.sum(pc.less(offsets, pa.scalar(limit, pa.int64())).cast(pa.int32())).as_py()
+    return int(below or 0)
+
+
+def _queues(ranges: Sequence[Range]) -> dict[TopicPartition, deque[Range]]:
+    """The non-empty ranges per partition, in offset order."""
+    queues: dict[TopicPartition, deque[Range]] = {}
+    for wanted in sorted(ranges):
+        if wanted.start < 0 or wanted.start > wanted.end:
+            raise ValueError(f"not a range: {wanted}")
+        if wanted.start < wanted.end:
+            queues.setdefault(wanted.tp, deque()).append(wanted)
+    return queues
+
+
+def _where(reading: _Reading) -> str:
+    wanted = reading.wanted
+    return f"topic {wanted.topic} partition {wanted.partition} offsets [{wanted.start}, {wanted.end})"
+
+
+def _said(failed: KafkaException) -> str:
+    error = failed.args[0]
+    return f"{error.name()}: {error.str()}" if isinstance(error, KafkaError) else str(failed)
