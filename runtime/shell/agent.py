@@ -1,0 +1,330 @@
+"""The member agent: one process per executor and coordinator run.
+
+It joins the group, owns partitions, prefetches them and hands them to the tasks of its own executor; it ends
+when its executor is gone, when the coordinator says so, or when the coordinator has been unreachable for a
+session timeout.  One thread owns the member's state machine; everything that blocks runs elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+from sparkcohort.runtime import member
+from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.protocol import (
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    OffsetFetch,
+    OffsetFetchReply,
+    Range,
+    Request,
+    SyncGroup,
+    Tick,
+    TopicPartition,
+)
+from sparkcohort.runtime.shell.executor import Executor
+from sparkcohort.runtime.shell.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.local import LocalServer
+from sparkcohort.runtime.shell.prefetch import Prefetcher
+from sparkcohort.runtime.shell.tls import Credentials
+from sparkcohort.runtime.shell.wire import decode, encode
+
+log = logging.getLogger("sparkcohort.agent")
+
+POSITION_RETRY_MS = 1_000
+RECONNECT_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """What the task that starts an agent tells it, over its standard input."""
+
+    address: str
+    executor: Executor
+    host: str
+    port: int
+    credentials: Credentials
+    kafka: Mapping[str, str]
+    include_headers: bool
+    buffer_bytes: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    assignors: tuple[str, ...]
+    rack: str
+
+
+def to_json(config: AgentConfig) -> dict[str, object]:
+    """The configuration as JSON-able values: for a pipe to the agent, never for a log or a file."""
+    return {
+        **{name: getattr(config, name) for name in AgentConfig.__slots__ if name not in ("executor", "credentials")},
+        "kafka": dict(config.kafka),
+        "executor": {name: getattr(config.executor, name) for name in Executor.__slots__},
+        "credentials": {
+            "authority": config.credentials.authority.decode(),
+            "certificate": config.credentials.certificate.decode(),
+            "key": config.credentials.key.decode(),
+            "token": config.credentials.token,
+        },
+    }
+
+
+def from_json(said: dict[str, Any]) -> AgentConfig:
+    """The inverse of ``to_json``."""
+    credentials = said["credentials"]
+    return AgentConfig(
+        **{
+            **said,
+            "assignors": tuple(said["assignors"]),
+            "executor": Executor(**said["executor"]),
+            "credentials": Credentials(
+                authority=credentials["authority"].encode(),
+                certificate=credentials["certificate"].encode(),
+                key=credentials["key"].encode(),
+                token=credentials["token"],
+            ),
+        }
+    )
+
+
+class Agent:
+    """One member of the group, as a process."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self._config = config
+        self._link = Link(config.host, config.port, config.credentials)
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls = ThreadPoolExecutor(max_workers=4, thread_name_prefix="cohort-call")
+        self._member = member.new_member(self._member_config(()))
+        self._started = False
+        self._unreachable_since: float | None = None
+        self._unpositioned: set[TopicPartition] = set()
+        self._next_positions_ms = 0
+        self._prefetcher = Prefetcher(
+            config.kafka, include_headers=config.include_headers, buffer_bytes=config.buffer_bytes
+        )
+        self._server = LocalServer(
+            config.address, config.credentials.token, self._prefetcher, self._info, self._on_served
+        )
+
+    def _member_config(self, topics: tuple[str, ...]) -> member.MemberConfig:
+        config, executor = self._config, self._config.executor
+        said = {"executor": executor.executor_id, "host": executor.host, "cores": executor.cores, "pid": os.getpid()}
+        return member.MemberConfig(
+            client_id=config.address,
+            client_host=executor.host,
+            group_instance_id=None,
+            session_timeout_ms=config.session_timeout_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            rebalance_timeout_ms=config.rebalance_timeout_ms,
+            topics=topics,
+            assignors=config.assignors,
+            rack=config.rack,
+            user_data=json.dumps(said, separators=(",", ":")).encode(),
+        )
+
+    def _info(self) -> dict[str, object]:
+        return {"member_id": self._member.member_id, "generation": self._member.generation, "pid": os.getpid()}
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def run(self) -> NoReturn:
+        """Serve until there is no reason left to."""
+        self._server.start()
+        threading.Thread(target=self._watch_executor, name="cohort-watch", daemon=True).start()
+        threading.Thread(target=self._listen, name="cohort-events", daemon=True).start()
+        while True:
+            now = _now_ms()
+            due = [at for at in (member.deadline(self._member), self._positions_due()) if at is not None]
+            try:
+                job = self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)
+            except queue.Empty:
+                self._tick()
+                continue
+            job()
+
+    def _tick(self) -> None:
+        now = _now_ms()
+        deadline = member.deadline(self._member)
+        if deadline is not None and deadline <= now:
+            self._drive(Tick())
+        due = self._positions_due()
+        if due is not None and due <= now:
+            self._fetch_positions()
+
+    def _drive(self, event: member.MemberEvent) -> None:
+        self._member, actions = member.step(self._member, event, _now_ms())
+        for action in actions:
+            match action:
+                case member.Send(request):
+                    self._send(request)
+                case member.Assigned(added):
+                    log.info("assigned %s", _names(added))
+                    self._unpositioned |= set(added)
+                    self._fetch_positions()
+                case member.Revoke(partitions):
+                    log.info("revoked %s", _names(partitions))
+                    self._give_up(partitions)
+                    self._inbox.put(lambda: self._drive(member.Revoked()))
+                case member.Lost(partitions):
+                    log.warning("lost %s", _names(partitions))
+                    self._give_up(partitions)
+                case member.ComputeAssignment(generation=generation):
+                    # Only a group without its driver would ask an agent; nobody gets anything until the driver is back.
+                    self._drive(member.AssignmentComputed((), generation))
+                case member.Failed(error, message):
+                    self._end(f"the group refused this member for good: {error.name} {message}", leave=False)
+
+    def _give_up(self, partitions: Any) -> None:
+        self._unpositioned -= set(partitions)
+        self._prefetcher.revoke(partitions)
+
+    # --- calls to the coordinator -------------------------------------------------------------------
+
+    def _timeout_s(self, request: Request) -> float:
+        if isinstance(request, JoinGroup | SyncGroup):
+            return self._config.rebalance_timeout_ms / 1000 + 5
+        return max(self._config.session_timeout_ms / 3000, 0.5)
+
+    def _send(self, request: Request) -> None:
+        self._calls.submit(self._call, request)
+
+    def _call(self, request: Request) -> None:
+        kind = type(request).__name__
+        try:
+            reply: Any = decode(self._link.call(kind, encode(request), self._timeout_s(request)))
+        except CoordinatorUnreachable:
+            self._inbox.put(lambda: self._on_unreachable(kind))
+        except CoordinatorRefused as error:
+            reason = str(error)
+            self._inbox.put(lambda: self._end(reason, leave=False))
+        else:
+            self._inbox.put(lambda: self._on_reply(reply))
+
+    def _on_reply(self, reply: Any) -> None:
+        self._unreachable_since = None
+        if isinstance(reply, OffsetFetchReply):
+            self._on_positions(reply)
+        else:
+            self._drive(member.Replied(reply))
+
+    def _on_unreachable(self, kind: str) -> None:
+        # Counted from the first failed call, not from the last success: a process that was frozen and thaws
+        # has an old last success although the coordinator may be well.
+        now = time.monotonic()
+        self._unreachable_since = self._unreachable_since or now
+        if now - self._unreachable_since > self._config.session_timeout_ms / 1000:
+            self._end("the coordinator has been unreachable for a session timeout", leave=False)
+        self._drive(member.Unreachable(kind))
+
+    def _listen(self) -> None:
+        pause = threading.Event()
+        while True:
+            try:
+                for event in self._link.events(self._config.address.encode()):
+                    if event:
+                        self._inbox.put(partial(self._on_event, json.loads(event)))
+            except CoordinatorUnreachable:
+                self._inbox.put(lambda: self._on_unreachable("Events"))
+            pause.wait(RECONNECT_S)
+
+    def _on_event(self, said: dict[str, Any]) -> None:
+        self._unreachable_since = None
+        if said["event"] == "stop":
+            self._end("the coordinator ended", leave=False)
+        topics = tuple(said["topics"])
+        if not self._started:
+            self._started = True
+            self._member = member.new_member(self._member_config(topics))
+            self._drive(member.Start())
+        elif topics != self._member.config.topics:
+            self._drive(member.Resubscribe(topics))
+        elif said["event"] == "rejoin":
+            self._drive(member.Pushed(said["reason"], said["generation"]))
+
+    # --- positions ------------------------------------------------------------------------------------
+
+    def _positions_due(self) -> int | None:
+        return self._next_positions_ms if self._unpositioned else None
+
+    def _fetch_positions(self) -> None:
+        self._next_positions_ms = _now_ms() + POSITION_RETRY_MS
+        if self._unpositioned:
+            self._send(OffsetFetch(tuple(sorted(self._unpositioned))))
+
+    def _on_positions(self, reply: OffsetFetchReply) -> None:
+        known = {tp: offset for tp, offset in reply.offsets if offset >= 0 and tp in self._unpositioned}
+        if reply.error == ErrorCode.NONE and known:
+            self._unpositioned -= set(known)
+            self._prefetcher.assign(known)
+
+    def _on_served(self, item: Range) -> None:
+        self._inbox.put(lambda: self._commit(item))
+
+    def _commit(self, item: Range) -> None:
+        request = member.commit(self._member, {item.tp: item.end})
+        if request is not None:
+            self._send(request)
+
+    def _config_instance(self) -> str | None:
+        return self._member.config.group_instance_id
+
+    # --- the end --------------------------------------------------------------------------------------
+
+    def _watch_executor(self) -> None:
+        try:
+            descriptor = os.pidfd_open(self._config.executor.pid)
+            select.select([descriptor], [], [])
+        except ProcessLookupError:
+            pass
+        self._end("the executor is gone", leave=True)
+
+    def leave(self) -> None:
+        """Ask the agent to leave the group and end (SIGTERM)."""
+        threading.Thread(target=self._end, args=("terminated",), kwargs={"leave": True}, daemon=True).start()
+
+    def _end(self, reason: str, *, leave: bool) -> NoReturn:
+        log.info("ending: %s", reason)
+        if leave and self._member.member_id:
+            leaving = LeaveGroup((LeavingMember(self._member.member_id, self._config_instance(), reason),))
+            try:
+                self._link.call("LeaveGroup", encode(leaving), 2.0)
+            except (CoordinatorUnreachable, CoordinatorRefused):
+                log.info("could not say good-bye: the session will expire")
+        # Sockets, memory and threads go with the process; nothing here is on a disk.
+        os._exit(0)
+
+
+def _names(partitions: Any) -> str:
+    return ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions))
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)
+
+
+def main() -> None:
+    """Run the agent whose configuration arrives on standard input."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    config = from_json(json.load(sys.stdin))
+    agent = Agent(config)
+    signal.signal(signal.SIGTERM, lambda *_: agent.leave())
+    agent.run()
+
+
+if __name__ == "__main__":
+    main()

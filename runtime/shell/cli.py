@@ -1,0 +1,168 @@
+"""The command ``cohort``: what the live groups on this host are doing.
+
+It finds coordinators by their connection files (see ``connection``), so it runs on the driver's host as the driver's
+user.  Exit status 0, 1 when there is no answer to give, 2 for a mistake on the command line; an error is one line on
+standard error, never a traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+import click
+from rich.console import Console
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell import cli_views as views
+from sparkcohort.runtime.shell import connection
+from sparkcohort.runtime.shell.connection import Connection
+
+NOBODY: Final = (
+    "no live coordinator on this host; run this on the driver's host, as the driver's user, while a query with "
+    "format('cohort') runs"
+)
+
+_EPILOG: Final = """\b
+Examples:
+  cohort groups                            which groups run on this host
+  cohort describe                          offsets, lag and owners of all of them
+  cohort describe --group billing          of one group
+  cohort describe --group billing --members --verbose
+  cohort describe --state --output json | jq '.[].state'
+"""
+
+_output = click.option(
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print it; JSON is a list of one object a row.",
+)
+
+
+@click.group(
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="sparkcohort", prog_name="cohort")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Look at the live consumer groups of Spark queries that read format('cohort').
+
+    Run it on the driver's host, as the driver's user.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@cli.command()
+@click.option("--group", "group_id", metavar="GROUP", help="The group.id; every live group when left out.")
+@click.option("--members", is_flag=True, help="List the members instead of the partitions.")
+@click.option("--state", is_flag=True, help="Show the group's state instead of its partitions.")
+@click.option("--verbose", is_flag=True, help="More columns, with --members or --state.")
+@_output
+def describe(group_id: str | None, members: bool, state: bool, verbose: bool, output: str) -> None:
+    """Show a live group: committed offsets, lag, and which executor owns what.
+
+    The columns are those of kafka-consumer-groups --describe.  CLIENT-ID names the Spark executor.
+    """
+    if members and state:
+        raise click.UsageError("--members and --state exclude each other.", click.get_current_context())
+    what = "members" if members else "state" if state else "offsets"
+    found = connection.find(group_id) if group_id is not None else _everyone()
+    failures: list[str] = []
+    shown: list[views.View] = []
+    for run in found:
+        try:
+            status = _status(run)
+        except CohortError as error:
+            failures.append(str(error))
+            continue
+        shown.append(_view(run, status, what, verbose))
+    if shown:
+        _print(views.joined(shown), output)
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+@cli.command()
+@_output
+def groups(output: str) -> None:
+    """List the live groups on this host."""
+    rows = []
+    for run in _everyone():
+        try:
+            status: dict[str, Any] | None = _status(run)
+        except CohortError:
+            status = None
+        rows.append((run.group_id, run.instance_id, run.pid, status))
+    _print(views.groups(rows), output)
+
+
+def _everyone() -> list[Connection]:
+    found = list(connection.live())
+    if not found:
+        raise CohortError(NOBODY)
+    return found
+
+
+def _status(run: Connection) -> dict[str, Any]:
+    status = connection.fetch_status(run)
+    if not status:
+        raise CohortError(f"group {run.group_id}: the query is ending")
+    return status
+
+
+def _view(run: Connection, status: dict[str, Any], what: str, verbose: bool) -> views.View:
+    if what == "members":
+        return views.members(status, verbose=verbose)
+    if what == "state":
+        return views.state(status, f"127.0.0.1:{run.run.port}", verbose=verbose)
+    return views.offsets(status)
+
+
+def _print(view: views.View, output: str) -> None:
+    if output == "json":
+        click.echo(views.as_json(view))
+    elif sys.stdout.isatty():
+        Console().print(views.as_table(view))
+    else:
+        click.echo(views.as_text(view))
+
+
+def _end(message: str, status: int) -> NoReturn:
+    click.echo(f"cohort: {' '.join(message.split())}", err=True)
+    sys.exit(status)
+
+
+def run(command: Callable[[], object]) -> NoReturn:
+    """Call ``command`` and end the process with the right status and at most one line of error."""
+    try:
+        result = command()
+    except click.UsageError as error:
+        where = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
+        _end(f"{error.format_message()}{where}", 2)
+    except click.ClickException as error:
+        _end(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _end("interrupted", 130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has what it wanted; Python would complain at its last flush
+        sys.exit(0)
+    except CohortError as error:
+        _end(str(error), 1)
+    except Exception as error:  # noqa: BLE001  a mistake of ours is still one line
+        _end(f"internal error: {type(error).__name__}: {error}", 1)
+    sys.exit(result if isinstance(result, int) else 0)
+
+
+def main() -> NoReturn:
+    """The entry point of the command."""
+    run(lambda: cli(prog_name="cohort", standalone_mode=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,337 @@
+"""The coordinator loop: one thread that owns the group, steps it, and carries out what it answers.
+
+The driver is the group's first member and so its leader; it lives in the same thread and talks to the group
+without a network.  Everybody else comes in through ``request`` (Flight's threads) and ``subscribe``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from sparkcohort.runtime import group as groups
+from sparkcohort.runtime import leader, member
+from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, decode_subscription
+from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.protocol import (
+    Action,
+    Answer,
+    JoinGroup,
+    JoinGroupReply,
+    PushRejoin,
+    Rebalanced,
+    Received,
+    Refused,
+    Removed,
+    Reply,
+    Request,
+    Tick,
+    TopicPartition,
+    Trigger,
+)
+from sparkcohort.runtime.shell.flight import EventQueue
+from sparkcohort.runtime.shell.rebalances import RebalanceTotals
+
+log = logging.getLogger("sparkcohort.coordinator")
+
+MAX_CLOCK_STEP_MS = 1_000
+"""By how much a wake-up may be late before the group's clock stops following: a driver that was frozen must
+not find all its members expired before it has read their heartbeats."""
+HISTORY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What the coordinator is told at start; times in milliseconds."""
+
+    group_id: str
+    run_id: str
+    first_generation: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    assignors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """What an agent said of itself when it joined."""
+
+    member_id: str
+    executor_id: str
+    host: str
+    cores: int
+    pid: int
+    address: str
+
+
+class Clock:
+    """Milliseconds that never jump: time in which this process did not run does not count."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self.now_ms = 0
+
+    def advance(self, waited_for_ms: int) -> int:
+        """The time after a wait that was meant to take at most ``waited_for_ms``."""
+        now = time.monotonic()
+        passed = int((now - self._last) * 1000)
+        self._last += passed / 1000
+        self.now_ms += min(passed, waited_for_ms + MAX_CLOCK_STEP_MS)
+        return self.now_ms
+
+
+class Coordinator:
+    """Runs the group of one query; every public method may be called from any thread."""
+
+    def __init__(self, settings: GroupSettings, topics: Callable[[], Mapping[str, int]]) -> None:
+        self.settings = settings
+        self._topics = topics
+        self._subscribed: tuple[str, ...] = ()
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._clock = Clock()
+        self._waiting: dict[int, tuple[Request, Future[Reply] | None]] = {}  # no future: the driver's own request
+        self._correlation = 0
+        self._streams: dict[EventQueue, str] = {}
+        self._infos: dict[str, MemberInfo] = {}
+        self.rebalances: deque[Rebalanced] = deque(maxlen=HISTORY)
+        self.rebalance_totals = RebalanceTotals()
+        self.counters: Counter[tuple[str, str]] = Counter()
+        self.moved = 0
+        self.failed_rebalances: Counter[str] = Counter()
+        config = groups.GroupConfig(
+            group_id=settings.group_id, first_generation=settings.first_generation, member_id_salt=settings.run_id
+        )
+        self.group = groups.new_group(config, ConsumerEmbedded())
+        self._driver = member.new_member(self._driver_config())
+        self._thread = threading.Thread(target=self._run, name="cohort-coordinator", daemon=True)
+
+    def _driver_config(self) -> member.MemberConfig:
+        return member.MemberConfig(
+            client_id="driver",
+            client_host="driver",
+            group_instance_id="driver",
+            session_timeout_ms=self.settings.session_timeout_ms,
+            heartbeat_interval_ms=self.settings.heartbeat_interval_ms,
+            rebalance_timeout_ms=self.settings.rebalance_timeout_ms,
+            topics=(),
+            assignors=self.settings.assignors,
+        )
+
+    # --- from other threads ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the loop; the driver joins first."""
+        self._subscribed = tuple(sorted(self._topics()))
+        self._inbox.put(lambda: self._drive(member.Start()))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell every agent to go, answer what waits, end the loop."""
+        self._inbox.put(None)
+        self._thread.join(timeout=5)
+
+    def request(self, request: Request, timeout_s: float) -> Reply:
+        """The group's reply; parked requests wait for it.  Raises TimeoutError after ``timeout_s``."""
+        future: Future[Reply] = Future()
+        self._inbox.put(lambda: self._receive(request, future))
+        return future.result(timeout_s)
+
+    def subscribe(self, address: str) -> EventQueue:
+        """A queue of what is pushed to the agent at this address; the first event tells the topics."""
+        events: EventQueue = queue.SimpleQueue()
+        events.put(self._event("subscription"))
+        self._inbox.put(lambda: self._streams.__setitem__(events, address))
+        return events
+
+    def unsubscribe(self, events: EventQueue) -> None:
+        """Forget a queue."""
+
+        def forget() -> None:
+            self._streams.pop(events, None)
+
+        self._inbox.put(forget)
+
+    def topics_changed(self) -> None:
+        """Topics or partition counts may have changed; a rebalance follows if they did."""
+        self._inbox.put(self._on_topics_changed)
+
+    def trigger(self, reason: str) -> None:
+        """Ask for a rebalance (KIP-568)."""
+        self._inbox.put(lambda: self._step(Trigger(reason)))
+
+    def members(self) -> dict[str, MemberInfo]:
+        """The live members that are agents, by member id."""
+        infos = dict(self._infos)
+        return {name: infos[name] for name in list(self.group.members) if name in infos}
+
+    def owners(self) -> Mapping[TopicPartition, str]:
+        """Who owns which partition now."""
+        return groups.owners(self.group)
+
+    # --- in the loop's thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            wait_ms = self._wait_ms()
+            try:
+                job = self._inbox.get(timeout=wait_ms / 1000)
+            except queue.Empty:
+                self._clock.advance(wait_ms)
+                self._tick()
+                continue
+            self._clock.advance(wait_ms)
+            if job is None:
+                self._end()
+                return
+            try:
+                job()
+            except Exception:  # one request must not end the group
+                log.exception("group %s: a request failed inside the coordinator", self.settings.group_id)
+
+    def _wait_ms(self) -> int:
+        deadlines = [at for at in (groups.deadline(self.group), member.deadline(self._driver)) if at is not None]
+        return min(max(min(deadlines, default=self._clock.now_ms + 1000) - self._clock.now_ms, 0), 1000)
+
+    def _tick(self) -> None:
+        due = groups.deadline(self.group)
+        if due is not None and due <= self._clock.now_ms:
+            self._step(Tick())
+        due = member.deadline(self._driver)
+        if due is not None and due <= self._clock.now_ms:
+            self._drive(Tick())
+
+    def _receive(self, request: Request, future: Future[Reply] | None) -> None:
+        self._correlation += 1
+        self._waiting[self._correlation] = request, future
+        self._step(Received(self._correlation, request))
+
+    def _step(self, event: Received | Tick | Trigger) -> None:
+        self.group, actions = groups.step(self.group, event, self._clock.now_ms)
+        for action in actions:
+            self._carry_out(action)
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case Answer(correlation, reply):
+                self._answer(correlation, reply)
+            case PushRejoin():
+                self._push_rejoin(action)
+            case Refused(request, error, member_id, partitions):
+                self.counters[request, error.name] += partitions
+                log.info("group %s: refused %s of %s: %s", self.settings.group_id, request, member_id, error.name)
+            case Rebalanced():
+                self._rebalanced(action)
+            case Removed(member_id, reason):
+                log.info("group %s: member %s removed: %s", self.settings.group_id, self._name(member_id), reason)
+
+    def _answer(self, correlation: int, reply: Reply) -> None:
+        request, future = self._waiting.pop(correlation)
+        if isinstance(request, JoinGroup) and isinstance(reply, JoinGroupReply) and reply.error == ErrorCode.NONE:
+            self._remember(request, reply.member_id)
+        if future is None:
+            # Not from inside the step that produced it: the driver's next request starts a step of its own.
+            self._inbox.put(lambda: self._drive(member.Replied(reply)))
+        elif not future.done():
+            future.set_result(reply)
+
+    def _push_rejoin(self, push: PushRejoin) -> None:
+        if push.member_id == self._driver.member_id:
+            self._inbox.put(lambda: self._drive(member.Pushed(push.reason, push.generation)))
+        info = self._infos.get(push.member_id)
+        for events, address in self._streams.items():
+            if info is not None and address == info.address:
+                events.put(self._event("rejoin", reason=push.reason, generation=push.generation))
+
+    def _event(self, kind: str, **more: object) -> bytes:
+        return json.dumps({"event": kind, "topics": self._subscribed, **more}).encode()
+
+    def _drive(self, event: member.MemberEvent) -> None:
+        """Step the driver's own member and carry out what it wants."""
+        self._driver, actions = member.step(self._driver, event, self._clock.now_ms)
+        for action in actions:
+            match action:
+                case member.Send(request):
+                    self._receive(request, None)
+                case member.ComputeAssignment():
+                    self._lead(action)
+                case member.Failed(error, message):
+                    log.error("group %s: the driver's own member failed: %s %s", self.settings.group_id, error, message)
+                case _:
+                    pass  # it subscribes to nothing, so it is never assigned, revoked or bereft of anything
+
+    def _lead(self, asked: member.ComputeAssignment) -> None:
+        since = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in asked.members}
+        try:
+            assignments = leader.assign(asked.protocol_name, asked.members, self._topics(), since)
+        except Exception:  # an assignor's mistake must not end the group: keep what everybody has
+            self.failed_rebalances[asked.protocol_name] += 1
+            log.exception(
+                "group %s: assignor %s failed; everybody keeps what it has", self.settings.group_id, asked.protocol_name
+            )
+            assignments = leader.keep(asked.members)
+        self._drive(member.AssignmentComputed(assignments, asked.generation))
+
+    def _rebalanced(self, done: Rebalanced) -> None:
+        self.rebalances.append(done)
+        self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms)
+        before = {tp: name for name, partitions in done.before.items() for tp in partitions}
+        after = {tp: name for name, partitions in done.after.items() for tp in partitions}
+        moved = sorted(tp for tp, name in after.items() if before.get(tp, name) != name)
+        revoked = sorted(tp for tp in before if tp not in after)
+        self.moved += len(moved)
+        log.info(
+            "group %s: rebalance to generation %d in %d ms (%s): %d members, %d partitions moved, %d being revoked%s",
+            self.settings.group_id,
+            done.generation,
+            done.ended_ms - done.started_ms,
+            done.reason,
+            len(done.members) - 1,
+            len(moved),
+            len(revoked),
+            f" [{', '.join(f'{tp.topic}-{tp.partition}' for tp in (moved + revoked)[:8])}]" if moved or revoked else "",
+        )
+
+    def _on_topics_changed(self) -> None:
+        self._subscribed = tuple(sorted(self._topics()))
+        event = self._event("subscription")
+        for events in self._streams:
+            events.put(event)
+        self._step(Trigger("topics or partitions changed"))
+
+    def _remember(self, request: JoinGroup, member_id: str) -> None:
+        if request.client_id == "driver":
+            return
+        try:
+            said = json.loads(decode_subscription(request.protocols[0].metadata).user_data or b"{}")
+        except (ValueError, IndexError):
+            said = {}
+        self._infos[member_id] = MemberInfo(
+            member_id=member_id,
+            executor_id=str(said.get("executor", "?")),
+            host=str(said.get("host", request.client_host)),
+            cores=int(said.get("cores", 1)),
+            pid=int(said.get("pid", 0)),
+            address=request.client_id,
+        )
+        for gone in set(self._infos) - set(self.group.members):
+            self._infos.pop(gone, None)
+
+    def _name(self, member_id: str) -> str:
+        info = self._infos.get(member_id)
+        return f"{member_id} (executor {info.executor_id} on {info.host})" if info else member_id
+
+    def _end(self) -> None:
+        for events in self._streams:
+            events.put(self._event("stop"))
+            events.put(None)
+        for _, future in self._waiting.values():
+            if future is not None and not future.done():
+                future.set_exception(TimeoutError("the coordinator has ended"))

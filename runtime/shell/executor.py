@@ -1,0 +1,120 @@
+"""What a process can learn of the Spark executor it runs under, and how the member agent is started there.
+
+Read from /proc: the executor is the first Java process above the Python worker (worker, daemon, JVM).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One executor: its JVM (``pid`` and start time in clock ticks since boot), Spark's id for it, host and cores."""
+
+    pid: int
+    started: int
+    executor_id: str
+    host: str
+    cores: int
+
+    def address(self, run_id: str) -> str:
+        """The name of its agent's abstract socket: one per coordinator run and JVM, also where pids are reused."""
+        namespace = (_PROC / "self/ns/pid").stat().st_ino
+        return f"cohort-{run_id}-{self.pid}-{self.started}-{namespace}"
+
+
+def find_executor(pid: int | None = None) -> Executor | None:
+    """The executor above this process, or None where there is none to be found (no /proc, no JVM above)."""
+    pid = pid or os.getpid()
+    try:
+        while pid > 1:
+            fields = _stat(pid)
+            arguments = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if Path(arguments[0]).name == "java":
+                return _described(pid, int(fields[21]), arguments)
+            pid = int(fields[3])
+    except OSError:
+        return None
+    return None
+
+
+def _stat(pid: int) -> list[str]:
+    text = (_PROC / str(pid) / "stat").read_text()
+    # The command name may hold spaces and brackets; everything after the last bracket is plain fields.
+    head, _, tail = text.rpartition(")")
+    return [head.partition(" ")[0], head, *tail.split()]
+
+
+def _described(pid: int, started: int, arguments: list[str]) -> Executor:
+    def after(flag: str, default: str) -> str:
+        return arguments[arguments.index(flag) + 1] if flag in arguments[:-1] else default
+
+    cores = after("--cores", "")
+    return Executor(
+        pid=pid,
+        started=started,
+        executor_id=after("--executor-id", "driver"),
+        host=after("--hostname", socket.gethostname()),
+        cores=int(cores) if cores.isdigit() else _local_cores(arguments),
+    )
+
+
+def _local_cores(arguments: list[str]) -> int:
+    """Cores of a ``local[n]`` master as its command line says, else those of the machine."""
+    found = re.search(r"\blocal\[(\d+)", " ".join(arguments))
+    return int(found.group(1)) if found else os.cpu_count() or 1
+
+
+def agent_answers(address: str) -> bool:
+    """Whether an agent listens there (it may still be frozen)."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(f"\0{address}")
+        except TimeoutError:  # a full backlog: somebody owns the name
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def start_agent(address: str, config: Mapping[str, object]) -> bool:
+    """Start the agent of this executor unless one lives or is being started; True if this call started it.
+
+    The lock is a second abstract socket that the agent inherits and holds for life: it can't go stale,
+    and of several tasks that land at the same moment exactly one starts the agent.
+    """
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        lock.bind(f"\0{address}-lock")
+    except OSError:
+        lock.close()
+        return False
+    try:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+        with subprocess.Popen(
+            [sys.executable, "-m", "sparkcohort.runtime.shell.agent", address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(lock.fileno(),),
+            start_new_session=True,
+            env=environment,
+        ) as process:
+            assert process.stdin is not None  # noqa: S101  PIPE was asked for
+            process.stdin.write(json.dumps(config).encode())
+            process.stdin.close()
+            process.returncode = 0  # it outlives this task: nobody here waits for it
+    finally:
+        lock.close()
+    return True

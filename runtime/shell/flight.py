@@ -1,0 +1,162 @@
+"""The group's RPC over Arrow Flight: mutual TLS, a token bound to the run, one action a request.
+
+The server knows nothing of groups: it hands bytes to handlers by action name.  Members dial in; nothing
+ever dials an executor.  An *event stream* is an action whose results keep coming: the way "rejoin" is pushed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a stranger's failed handshake is no line in the user's log
+
+from pyarrow import flight
+
+from sparkcohort.runtime.shell.tls import SERVER_NAME, Credentials, RunAuthority
+
+EVENTS: Final = "Events"
+KEEPALIVE_S: Final = 5.0
+"""How often a silent event stream says that it is there; the listener's sign that the coordinator lives."""
+
+Handler = Callable[[bytes], bytes]
+EventQueue = queue.SimpleQueue[bytes | None]
+
+
+class CoordinatorUnreachable(ConnectionError):
+    """No answer from the coordinator: it is gone, frozen, or the network is."""
+
+
+class CoordinatorRefused(PermissionError):
+    """The coordinator answered, and refused: a certificate or token of another run, or a malformed request."""
+
+
+class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no type information
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}"
+
+    def start_call(self, info: Any, headers: Mapping[str, list[str]]) -> None:  # noqa: ARG002  Flight's signature
+        given = headers.get("authorization", [""])[0]
+        if not hmac.compare_digest(given.encode(), self._expected.encode()):
+            raise flight.FlightUnauthenticatedError("this token belongs to another coordinator run")
+
+
+class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no type information
+    """Serves the handlers on ``host:port`` (port 0: chosen by the system, see ``port``).
+
+    Raises OSError when the address is taken.
+    """
+
+    def __init__(
+        self,
+        authority: RunAuthority,
+        handlers: Mapping[str, Handler],
+        subscribe: Callable[[bytes], EventQueue],
+        unsubscribe: Callable[[EventQueue], None],
+        *,
+        host: str = "0.0.0.0",  # noqa: S104  executors dial in from other hosts; strangers stop at the handshake
+        port: int = 0,
+    ) -> None:
+        super().__init__(
+            f"grpc+tls://{host}:{port}",
+            tls_certificates=[(authority.server_certificate, authority.server_key)],
+            verify_client=True,
+            root_certificates=authority.client.authority,
+            middleware={"token": _TokenCheck(authority.client.token)},
+        )
+        self._handlers = handlers
+        self._subscribe = subscribe
+        self._unsubscribe = unsubscribe
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        """Answer one action: a single result, or for ``Events`` a stream of them (Flight calls this)."""
+        body = action.body.to_pybytes()
+        if action.type == EVENTS:
+            return self._events(context, body)
+        handler = self._handlers.get(action.type)
+        if handler is None:
+            raise flight.FlightServerError(f"no such request: {action.type[:64]!r}")
+        return iter([flight.Result(handler(body))])
+
+    def _events(self, context: Any, body: bytes) -> Iterator[Any]:
+        events = self._subscribe(body)
+        try:
+            while not context.is_cancelled():
+                try:
+                    event = events.get(timeout=KEEPALIVE_S)
+                except queue.Empty:
+                    event = b""
+                if event is None:
+                    return
+                yield flight.Result(event)
+        finally:
+            self._unsubscribe(events)
+
+    def start(self) -> None:
+        """Serve in the background."""
+        threading.Thread(target=self.serve, name="cohort-flight", daemon=True).start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop serving; gives up waiting for calls under way after ``timeout_s``."""
+        stopper = threading.Thread(target=self.shutdown, name="cohort-flight-stop", daemon=True)
+        stopper.start()
+        stopper.join(timeout_s)
+
+
+class Link:
+    """A client's connection to one coordinator."""
+
+    def __init__(self, host: str, port: int, credentials: Credentials) -> None:
+        self._client = flight.FlightClient(
+            f"grpc+tls://{_bracketed(host)}:{port}",
+            tls_root_certs=credentials.authority,
+            cert_chain=credentials.certificate,
+            private_key=credentials.key,
+            override_hostname=SERVER_NAME,
+        )
+        self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
+        self.address = f"{host}:{port}"
+
+    def call(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        """Send one request and return its answer.
+
+        Raises CoordinatorUnreachable when nothing answers within ``timeout_s``, CoordinatorRefused when it refuses.
+        """
+        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+        try:
+            (result,) = self._client.do_action(flight.Action(action, body), options)
+            return bytes(result.body.to_pybytes())
+        except (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightCancelledError) as error:
+            raise CoordinatorUnreachable(f"no answer from the coordinator at {self.address} to {action}") from error
+        except (flight.FlightError, ValueError, OSError) as error:
+            raise CoordinatorRefused(
+                f"the coordinator at {self.address} refused {action}: {_first_line(error)}"
+            ) from None
+
+    def events(self, body: bytes) -> Iterator[bytes]:
+        """What the coordinator pushes, until it ends the stream; an empty event is a sign of life.
+
+        Raises CoordinatorUnreachable when the stream breaks.
+        """
+        options = flight.FlightCallOptions(headers=self._headers)
+        try:
+            for result in self._client.do_action(flight.Action(EVENTS, body), options):
+                yield bytes(result.body.to_pybytes())
+        except (flight.FlightError, OSError) as error:
+            raise CoordinatorUnreachable(f"the event stream from {self.address} broke") from error
+
+    def close(self) -> None:
+        """Close the connection; must not be called while an event stream is being read."""
+        self._client.close()
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].partition(" Detail:")[0]

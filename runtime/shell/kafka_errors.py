@@ -1,0 +1,99 @@
+"""Kafka's errors in words for the user: each names the option or the resource, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import KafkaError
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.client import text_of
+from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.shell.reservation import Record
+from sparkcohort.runtime.shell.security_options import redact_text
+
+AUTHENTICATION = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
+GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
+TOPIC_DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def group_denied(group: str) -> CohortError:
+    """No permission on the group."""
+    return CohortError(
+        f"no permission on group {group}: allow this user READ and DESCRIBE on Group:{group} "
+        f"(kafka-acls --add --operation Read --operation Describe --group {group})",
+        "GROUP_AUTHORIZATION_FAILED",
+    )
+
+
+def topic_denied(topics: str) -> CohortError:
+    """No permission on a topic."""
+    return CohortError(
+        f"no permission on topic {topics}: allow this user READ and DESCRIBE on Topic:{topics} "
+        f"(kafka-acls --add --operation Read --operation Describe --topic {topics})",
+        "TOPIC_AUTHORIZATION_FAILED",
+    )
+
+
+def unauthenticated(conf: Mapping[str, str], text: str) -> CohortError:
+    """The brokers do not believe who we are, or we them."""
+    protocol = conf.get("security.protocol", "plaintext")
+    return CohortError(
+        f"authentication with {conf.get('bootstrap.servers', '')} failed (kafka.security.protocol={protocol}): "
+        f"{redact_text(text, conf)}; "
+        "check the kafka.sasl.* and kafka.ssl.* options",
+        "SASL_AUTHENTICATION_FAILED",
+    )
+
+
+def unreached(conf: Mapping[str, str], limit_ms: int, text: str) -> CohortError:
+    """No broker answered in time."""
+    why = f"; last: {redact_text(text, conf)}" if text else ""
+    return CohortError(
+        f"no broker of kafka.bootstrap.servers={conf.get('bootstrap.servers', '')} answered within {limit_ms} ms "
+        f"(kafka.default.api.timeout.ms){why}; check the address, the network and kafka.security.protocol"
+    )
+
+
+def fenced(options: SourceOptions, later: Record, own: Record | None) -> CohortError:
+    """A later run has taken over."""
+    mine = f"run {own.run}" if own else "not numbered yet"
+    return CohortError(
+        f"FENCED_INSTANCE_ID: a newer driver (run {later.run}, this one is {mine}) reads "
+        f"{options.subscription} in group "
+        f"{options.group_id} as {options.group_instance_id}, so this query has stopped for good. If both should run, "
+        "give each its own group.id",
+        "FENCED_INSTANCE_ID",
+    )
+
+
+def permanent(error: KafkaError, options: SourceOptions, members: Callable[[], list[str]]) -> CohortError | None:
+    """The errors of a membership that waiting does not cure; ``members`` names who else is in the group."""
+    code, group = error.code(), options.group_id
+    if code in AUTHENTICATION:
+        return unauthenticated(options.kafka, text_of(error))
+    if code == GROUP_DENIED:
+        return group_denied(group)
+    if code == TOPIC_DENIED:
+        return topic_denied(options.subscription.name())
+    text = _refusals(options, members).get(code, lambda: "")()
+    return CohortError(text, error.name()) if text else None
+
+
+def _refusals(options: SourceOptions, members: Callable[[], list[str]]) -> Mapping[int, Callable[[], str]]:
+    group = options.group_id
+    return {
+        KafkaError.INVALID_SESSION_TIMEOUT: lambda: (
+            f"option session.timeout.ms={options.session_timeout_ms} is outside what the broker allows "
+            "(group.min.session.timeout.ms to group.max.session.timeout.ms): change one of them"
+        ),
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL: lambda: (
+            f"group {group} is used with another assignor by {', '.join(members()) or 'other consumers'}: stop "
+            "them, or "
+            "give this query a group.id of its own"
+        ),
+        KafkaError.GROUP_MAX_SIZE_REACHED: lambda: (
+            f"group {group} is full (group.max.size of the broker): give this query a group.id of its own"
+        ),
+        KafkaError.INVALID_GROUP_ID: lambda: f"option group.id={group!r} is not a valid name of a group",
+    }

@@ -1,0 +1,256 @@
+"""The metrics endpoint: the status of a run in Prometheus' words, on a port of the driver.
+
+Every scrape asks for the status anew (see ``status``); nothing is counted here.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from sparkcohort.runtime.errors import CohortError, OptionError
+from sparkcohort.runtime.shell.rebalances import REASONS
+from sparkcohort.runtime.table import GroupState
+
+log = logging.getLogger("sparkcohort.metrics")
+
+POLL_S: Final = 0.1  # how long ``close`` may take
+Status = Mapping[str, Any]
+Samples = list[tuple[tuple[str, ...], float]]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric: its name, kind (gauge, counter, histogram), meaning and labels; all have ``group`` as well."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+_PARTITION = ("topic", "partition")
+_MEMBER = ("member_id", "executor", "host")
+
+METRICS: Final = (
+    MetricSpec("cohort_up", "gauge", "1 when the coordinator answered this scrape, else 0 and nothing but this"),
+    MetricSpec("cohort_group_state", "gauge", "1 for the state the group is in, 0 for the others", ("state",)),
+    MetricSpec("cohort_group_generation", "gauge", "The group's generation; it never goes down"),
+    MetricSpec("cohort_group_members", "gauge", "Live members (agents, one per executor)"),
+    MetricSpec("cohort_rebalances_total", "counter", "Rebalances that ended, by class of reason", ("reason",)),
+    MetricSpec(
+        "cohort_rebalance_duration_seconds", "histogram", "Time from the cause of a rebalance to its assignment"
+    ),
+    MetricSpec(
+        "cohort_assignor_failures_total", "counter", "Rebalances whose assignor failed, all kept", ("assignor",)
+    ),
+    MetricSpec("cohort_partitions_moved_total", "counter", "Partitions that a rebalance gave to another owner"),
+    MetricSpec("cohort_requests_refused_total", "counter", "Fenced or refused requests", ("request", "error")),
+    MetricSpec("cohort_commits_total", "counter", "Commits to the Kafka group that succeeded"),
+    MetricSpec("cohort_commit_failures_total", "counter", "Commits to the Kafka group that failed"),
+    MetricSpec("cohort_partition_current_offset", "gauge", "Offset committed to the Kafka group", _PARTITION),
+    MetricSpec("cohort_partition_log_end_offset", "gauge", "Log end offset as last heard", _PARTITION),
+    MetricSpec("cohort_partition_lag_records", "gauge", "Log end offset less committed offset", _PARTITION),
+    MetricSpec("cohort_partition_unreachable", "gauge", "1 while the partition's broker does not answer", _PARTITION),
+    MetricSpec(
+        "cohort_records_consumed_total", "counter", "Records tasks delivered, by path (agent, direct)", ("path",)
+    ),
+    MetricSpec("cohort_bytes_consumed_total", "counter", "Arrow bytes tasks delivered, by path", ("path",)),
+    MetricSpec("cohort_plans_total", "counter", "Plans made; Spark may plan a batch more than once"),
+    MetricSpec("cohort_slots_total", "counter", "Slots planned; a slot is the work of one task"),
+    MetricSpec("cohort_ranges_delivered_total", "counter", "Ranges delivered for the first time"),
+    MetricSpec(
+        "cohort_ranges_read_again_total", "counter", "Ranges read again: a second action, a retry, a speculation"
+    ),
+    MetricSpec("cohort_agent_timeouts_total", "counter", "Tasks that gave their agent up and went on by themselves"),
+    MetricSpec("cohort_member_heartbeat_age_seconds", "gauge", "Time since a member was last heard of", _MEMBER),
+    MetricSpec("cohort_member_partitions", "gauge", "Partitions a member owns", _MEMBER),
+)
+"""Every metric there is; README and dashboards are compared with it."""
+
+
+def values(status: Status) -> dict[str, Samples]:
+    """The samples of every metric but the histogram by metric name, as (label values, value)."""
+    return {"cohort_up": [((), 1.0)], **_group(status), **_partitions(status), **_consumed(status), **_members(status)}
+
+
+def _group(status: Status) -> dict[str, Samples]:
+    by_reason, commits = status["rebalance_totals"]["by_reason"], status["commits"]
+    return {
+        "cohort_group_state": [((state.value,), float(state.value == status["state"])) for state in GroupState],
+        "cohort_group_generation": [((), status["generation"])],
+        "cohort_group_members": [((), len(status["members"]))],
+        "cohort_rebalances_total": [((reason,), by_reason.get(reason, 0)) for reason in REASONS],
+        "cohort_assignor_failures_total": [((name,), n) for name, n in sorted(status["failed_rebalances"].items())],
+        "cohort_partitions_moved_total": [((), status["partitions_moved"])],
+        "cohort_requests_refused_total": [((row["request"], row["error"]), row["count"]) for row in status["refused"]],
+        "cohort_commits_total": [((), commits.get("commits", 0))],
+        "cohort_commit_failures_total": [((), commits.get("failures", 0))],
+    }
+
+
+def _partitions(status: Status) -> dict[str, Samples]:
+    def known(name: str) -> Samples:
+        rows = [((row["topic"], str(row["partition"])), row[name]) for row in status["partitions"]]
+        return [(labels, value) for labels, value in rows if value is not None]
+
+    return {
+        "cohort_partition_current_offset": known("current_offset"),
+        "cohort_partition_log_end_offset": known("log_end_offset"),
+        "cohort_partition_lag_records": known("lag"),
+        "cohort_partition_unreachable": [
+            ((row["topic"], str(row["partition"])), float(row["unreachable"] is not None))
+            for row in status["partitions"]
+        ],
+    }
+
+
+def _consumed(status: Status) -> dict[str, Samples]:
+    audit = status["audit"]
+    return {
+        "cohort_records_consumed_total": [
+            (("agent",), audit["records_from_agent"]),
+            (("direct",), audit["records_direct"]),
+        ],
+        "cohort_bytes_consumed_total": [(("agent",), audit["bytes_from_agent"]), (("direct",), audit["bytes_direct"])],
+        "cohort_plans_total": [((), audit["plans"])],
+        "cohort_slots_total": [((), audit["slots"])],
+        "cohort_ranges_delivered_total": [((), audit["ranges_delivered"])],
+        "cohort_ranges_read_again_total": [((), audit["ranges_again"])],
+        "cohort_agent_timeouts_total": [((), audit["agent_timeouts"])],
+    }
+
+
+def _members(status: Status) -> dict[str, Samples]:
+    rows = [((row["member_id"], str(row["executor"]), str(row["host"])), row) for row in status["members"]]
+    return {
+        "cohort_member_heartbeat_age_seconds": [(labels, row["heartbeat_age_ms"] / 1000) for labels, row in rows],
+        "cohort_member_partitions": [(labels, len(row["owned"])) for labels, row in rows],
+    }
+
+
+class StatusCollector(Collector):
+    """Turns the status into metrics at every scrape; a coordinator that does not answer is ``cohort_up 0``."""
+
+    def __init__(self, status: Callable[[], Status]) -> None:
+        self._status = status
+        self._group_id = ""
+
+    def describe(self) -> list[Metric]:
+        """Nothing is known before the first scrape (prometheus_client asks at registration)."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of one scrape."""
+        try:
+            status = self._status()
+        except (CohortError, TimeoutError, OSError) as error:
+            log.warning("no status for a scrape: %s", str(error) or type(error).__name__)
+            status = {}
+        if not status:  # no answer, or the run is ending
+            yield _family(METRICS[0], self._group_id, [((), 0.0)])
+            return
+        self._group_id, samples = status["group"], values(status)
+        for spec in METRICS:
+            if spec.kind == "histogram":
+                yield _histogram(spec, self._group_id, status["rebalance_totals"])
+            else:
+                yield _family(spec, self._group_id, samples[spec.name])
+
+
+def _family(spec: MetricSpec, group_id: str, samples: Samples) -> Metric:
+    kind = CounterMetricFamily if spec.kind == "counter" else GaugeMetricFamily
+    family = kind(spec.name, spec.help, labels=("group", *spec.labels))
+    for labels, value in samples:
+        family.add_metric((group_id, *labels), value)
+    return family
+
+
+def _histogram(spec: MetricSpec, group_id: str, totals: Mapping[str, Any]) -> Metric:
+    family = HistogramMetricFamily(spec.name, spec.help, labels=("group",))
+    buckets = [(str(bound / 1000), count) for bound, count in totals["buckets"]]
+    family.add_metric((group_id,), [*buckets, ("+Inf", totals["count"])], totals["sum_ms"] / 1000)
+    return family
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  http.server's signature
+        """Scrapes are not worth a line."""
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    allow_reuse_port = False  # a second endpoint on the port is an error, not a lottery
+
+    def server_bind(self) -> None:
+        """Bind without asking a name server for the address' name, as http.server would."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
+        """A scraper that hangs up is not worth a traceback."""
+        log.info("a scrape from %s broke off", client_address)
+
+
+class MetricsEndpoint:
+    """Serves the metrics over HTTP on ``address:port`` from ``start`` to ``close``; nothing runs before.
+
+    ``status`` gives the value of ``status.build`` and may be called from any thread.  Port 0 takes a free one.
+    """
+
+    def __init__(self, address: str, port: int, status: Callable[[], Status]) -> None:
+        self._address = address
+        self.port = port
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(StatusCollector(status))
+        self._server: _Server | None = None
+
+    def start(self) -> None:
+        """Bind the port and serve.  Raises OptionError naming ``metrics.port`` or ``metrics.address``."""
+        try:
+            family, *_, (host, *_rest) = socket.getaddrinfo(self._address, self.port, type=socket.SOCK_STREAM)[0]
+            server_class = type("_FamilyServer", (_Server,), {"address_family": family})
+            self._server = server_class((host, self.port), _Quiet)
+        except OSError as error:
+            raise _refused(self._address, self.port, error) from None
+        self._server.set_app(make_wsgi_app(self._registry))
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, args=(POLL_S,), name="cohort-metrics", daemon=True).start()
+        log.info("metrics of the group at http://%s:%d/metrics", self._address, self.port)
+
+    def close(self) -> None:
+        """Stop serving and close the socket; harmless when not started."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+
+
+def _refused(address: str, port: int, error: OSError) -> OptionError:
+    if error.errno in (errno.EADDRINUSE, errno.EACCES):
+        why = "is in use" if error.errno == errno.EADDRINUSE else "needs privileges that this process does not have"
+        return OptionError(
+            f"metrics.port={port}: the port {why} on {address}; give every query a port of its own, "
+            "or leave metrics.port out to run without metrics"
+        )
+    return OptionError(
+        f"metrics.address={address}: cannot listen there ({error.strerror or error}); use 127.0.0.1 (the default), "
+        "0.0.0.0, or an address of the driver's host"
+    )

@@ -1,0 +1,171 @@
+"""What the real Kafka group is told: the pinned start, the run's reservation, and every batch that Spark's commit log has.
+
+Spark's checkpoint is the truth; this is its mirror, for every Kafka tool and for queries that start without a checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.kafka import GroupMembership
+from sparkcohort.runtime.shell.log_ends import LogEnds
+from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.shell.reservation import GENERATION_BLOCK, pinned
+from sparkcohort.runtime.shell.start import initial_offsets
+
+log = logging.getLogger("sparkcohort.mirror")
+
+Offsets = Mapping[TopicPartition, int]
+
+START_S = 30.0
+COMMIT_S = 10.0
+QUICK_S = 0.2
+"""How long a trigger waits for its commit; a slow group coordinator must not hold the batch up."""
+FINAL_S = 30.0
+"""How long the end of a bounded query waits for its last commit."""
+RETRY_S = 1.0
+
+
+class Mirror:
+    """Commits offsets of one query to the real group, as its static member."""
+
+    def __init__(self, options: SourceOptions, log_ends: LogEnds) -> None:
+        self._options = options
+        self._log_ends = log_ends
+        self._membership = GroupMembership(options, log_ends.topics)
+        self._counters: Counter[str] = Counter()
+        self._committed: dict[TopicPartition, int] = {}
+        self._initial: Offsets | None = None
+        self._pinned = False
+        self._wanted: dict[TopicPartition, int] | None = None
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def open(self) -> None:
+        """Join the real group.  Raises CohortError: no permission, group coordinator unreachable."""
+        self._membership.start(self._options.api_timeout_ms / 1000)
+        threading.Thread(target=self._commit_in_background, name="cohort-mirror", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop committing; the static member stays, so that a restarted driver takes over at once."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._membership.close()
+
+    def failure(self) -> CohortError | None:
+        """What ended this driver's place in the real group for good, if anything did."""
+        return self._membership.failure()
+
+    def counters(self) -> Mapping[str, int]:
+        """Commits and failed attempts so far."""
+        return dict(self._counters)
+
+    def committed(self) -> Offsets:
+        """What the real group has, as far as this run committed it."""
+        with self._changed:
+            return dict(self._committed)
+
+    # --- start ----------------------------------------------------------------------------------------
+
+    def initial(self) -> Offsets:
+        """Where a new query starts; pinned in the group until the first batch is committed.  Spark asks twice for batch 0."""
+        if self._initial is not None:
+            return self._initial
+        partitions = self._log_ends.snapshot().partitions
+        pin = self._options.initial_hash()
+        known = self._membership.committed(partitions)
+        committed = {tp: (found.offset, found.metadata) for tp, found in known.items() if found.offset is not None}
+        start = pinned(committed, pin)
+        # A pin beside real commits is one that a first batch has replaced in part: it no longer speaks for the start.
+        if not start or len(start) < len(committed):
+            start = initial_offsets(
+                self._options, self._log_ends, lambda _: {tp: at for tp, (at, _) in committed.items()}
+            )
+        self._reserve(start, pin)
+        self._pinned = True
+        self._initial = start
+        return start
+
+    def begin(self, start: Offsets) -> int:
+        """Reserve this run's number and generations, if that has not been done with the pin; returns the first generation."""
+        if self._membership.reservation.own is None:
+            self._reserve(start, "")
+        return self._membership.reservation.first_generation
+
+    def _reserve(self, offsets: Offsets, pin: str) -> None:
+        self._membership.reserve(offsets, START_S, pin=pin, reset=True)
+        with self._changed:
+            self._committed.update(offsets)
+
+    # --- every batch ------------------------------------------------------------------------------------
+
+    def commit(self, start: Offsets, *, generation: int, final: bool) -> None:
+        """Commit what Spark's commit log has; waits a moment, or when ``final`` until Kafka has it.
+
+        Raises CohortError when a final commit does not get through.
+        """
+        if generation > self._membership.reservation.last_generation - GENERATION_BLOCK // 10:
+            self._reserve(self.committed() or start, "")
+        with self._changed:
+            if start == self._committed:
+                return
+            self._wanted = dict(start)
+            self._changed.notify_all()
+            timeout_s = FINAL_S if final else QUICK_S
+            done = self._changed.wait_for(lambda: self._wanted is None or self.failure() is not None, timeout_s)
+        failure = self.failure()
+        if failure is not None:
+            raise failure
+        if final and not done:
+            raise CohortError(
+                f"the last batch could not be committed to group {self._options.group_id} within {FINAL_S:g} s: its "
+                "coordinator does not answer. The batch itself is done and in the checkpoint; start the query again to commit"
+            )
+
+    def _commit_in_background(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._wanted is not None)
+                if self._closed:
+                    return
+                wanted = dict(self._wanted or {})
+            try:
+                self._commit_now(self._changes(wanted), self._membership.reservation.metadata(), COMMIT_S)
+            except CohortError as error:
+                log.warning("commit to group %s failed, trying again: %s", self._options.group_id, error)
+                with self._changed:
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._closed, RETRY_S)
+                if self.failure() is not None:
+                    return
+                continue
+            with self._changed:
+                self._pinned = False
+                if self._wanted == wanted:
+                    self._wanted = None
+                self._changed.notify_all()
+
+    def _changes(self, wanted: Offsets) -> Offsets:
+        """What differs from the last commit; everything where a pin is to be replaced."""
+        if self._pinned:
+            return wanted
+        return {tp: offset for tp, offset in wanted.items() if self._committed.get(tp) != offset}
+
+    def _commit_now(self, offsets: Offsets, metadata: str, timeout_s: float) -> None:
+        began = time.monotonic()
+        try:
+            self._membership.commit({tp: (at, metadata) for tp, at in offsets.items()}, timeout_s, reset=True)
+        except CohortError:
+            self._counters["failures"] += 1
+            raise
+        self._counters["commits"] += 1
+        self._counters["milliseconds"] += int((time.monotonic() - began) * 1000)
+        with self._changed:
+            self._committed.update(offsets)

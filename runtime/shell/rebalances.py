@@ -1,0 +1,72 @@
+"""Rebalances counted over a whole run: by reason, and how long they took.
+
+The coordinator's history is bounded; these totals are not, so that a rate over them is true.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+BUCKETS_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000)
+
+REASONS: Final = (
+    "member_joined",
+    "member_left",
+    "member_expired",
+    "member_replaced",
+    "member_rejoined",
+    "leader_rejoined",
+    "follow_up",
+    "sync_expired",
+    "topics_changed",
+    "other",
+)
+"""The classes of a rebalance's reason: a label of a metric has to be bounded, the group's own words are not."""
+
+# How the group's words end: "<member ids> <what>", and after a colon what the member said.
+_ENDINGS: Final = (
+    (" joined", "member_joined"),
+    (" left", "member_left"),
+    ("one too many", "member_left"),
+    (" expired", "member_expired"),
+    (" changed its metadata", "member_rejoined"),
+    (" leads and rejoined", "leader_rejoined"),
+    (" did not sync", "sync_expired"),
+    ("topics or partitions changed", "topics_changed"),
+)
+
+
+def reason_class(reason: str) -> str:
+    """The class (one of REASONS) of a rebalance's reason in words."""
+    what, _, said = reason.partition(": ")
+    found = next((name for ending, name in _ENDINGS if what.endswith(ending)), "other")
+    if found == "member_rejoined" and "revok" in said:  # a cooperative member has given up what it had to
+        return "follow_up"
+    return "member_replaced" if " took over " in what else found
+
+
+class RebalanceTotals:
+    """Counts of rebalances by class of reason, and a histogram of their durations in milliseconds."""
+
+    def __init__(self) -> None:
+        self._reasons: Counter[str] = Counter()
+        self._buckets = [0] * len(BUCKETS_MS)
+        self._count = self._sum_ms = 0
+
+    def add(self, reason: str, duration_ms: int) -> None:
+        """Count one rebalance that has ended."""
+        self._reasons[reason_class(reason)] += 1
+        self._count += 1
+        self._sum_ms += duration_ms
+        for index, bound in enumerate(BUCKETS_MS):
+            self._buckets[index] += duration_ms <= bound
+
+    def as_value(self) -> dict[str, Any]:
+        """The totals in plain values; ``buckets`` are (upper bound in ms, rebalances not longer than that)."""
+        return {
+            "by_reason": dict(self._reasons),
+            "count": self._count,
+            "sum_ms": self._sum_ms,
+            "buckets": [[bound, count] for bound, count in zip(BUCKETS_MS, self._buckets, strict=True)],
+        }

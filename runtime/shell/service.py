@@ -1,0 +1,142 @@
+"""What the coordinator's port answers: the group's requests, claims and reports of tasks, and the status."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sparkcohort.runtime.claims import UnknownSlot
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol import (
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetFetchReply,
+    Range,
+    Request,
+    SyncGroup,
+)
+from sparkcohort.runtime.shell.coordinator import Coordinator, MemberInfo
+from sparkcohort.runtime.shell.flight import EventQueue, Handler
+from sparkcohort.runtime.shell.plans import PlanGone, Plans
+from sparkcohort.runtime.shell.wire import WireError, decode, encode
+
+log = logging.getLogger("sparkcohort.service")
+
+REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup)
+PARKED_MARGIN_S = 10.0
+SUSPECT_S = 5.0
+"""How long an agent that left a task without an answer is not asked again, unless it is heard of before."""
+
+
+class Service:
+    """The handlers of one run; each is called from Flight's threads."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        plans: Plans,
+        *,
+        failure: Callable[[], CohortError | None],
+        status: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._coordinator = coordinator
+        self._plans = plans
+        self._failure = failure
+        self._status = status
+        self._suspects: dict[str, float] = {}
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """The action names and what answers them."""
+        group: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
+        return {**group, "Claim": self._claim, "Delivered": self._delivered, "Status": self._describe}
+
+    def subscribe(self, body: bytes) -> EventQueue:
+        """The event stream of the agent whose address is in ``body``."""
+        return self._coordinator.subscribe(body.decode(errors="replace"))
+
+    def unsubscribe(self, events: EventQueue) -> None:
+        """End of an event stream."""
+        self._coordinator.unsubscribe(events)
+
+    def _group(self, body: bytes) -> bytes:
+        request = decode(body)
+        if not isinstance(request, REQUESTS):
+            raise WireError(f"{type(request).__name__} is not a request")
+        reply = self._coordinator.request(request, self._timeout_s(request))
+        if isinstance(request, Heartbeat):
+            self._suspects.pop(request.member_id, None)
+        if isinstance(request, OffsetFetch) and isinstance(reply, OffsetFetchReply):
+            reply = self._with_planned_ends(request, reply)
+        return encode(reply)
+
+    def _timeout_s(self, request: Request) -> float:
+        if isinstance(request, JoinGroup):
+            return request.rebalance_timeout_ms / 1000 + PARKED_MARGIN_S
+        return self._coordinator.settings.rebalance_timeout_ms / 1000 + PARKED_MARGIN_S
+
+    def _with_planned_ends(self, request: OffsetFetch, reply: OffsetFetchReply) -> OffsetFetchReply:
+        """Where prefetching has to start: at the end of what is planned, which the owner's position may trail."""
+        committed = dict(reply.offsets)
+        offsets = []
+        for tp in request.partitions or tuple(committed):
+            planned = self._plans.planned_end(tp)
+            offsets.append((tp, committed.get(tp, -1) if planned is None else planned))
+        return OffsetFetchReply(reply.error, tuple(offsets), reply.message)
+
+    def _claim(self, body: bytes) -> bytes:
+        said = json.loads(body)
+        failure = self._failure()
+        if failure is not None:
+            return _json({"error": failure.error or "GROUP_FAILED", "message": str(failure)})
+        member = self._member_at(said["address"])
+        try:
+            claimed = self._plans.claim(said["plan"], int(said["index"]), member.member_id if member else None)
+        except (PlanGone, UnknownSlot) as error:
+            return _json({"error": "PLAN_GONE", "message": str(error)})
+        own = member is not None and claimed.slot.member == member.member_id
+        return _json(
+            {
+                "ranges": claimed.slot.ranges,
+                "floors": [claimed.floors[item.tp] for item in claimed.slot.ranges],
+                "sequence": claimed.sequence,
+                "agent": own and member is not None and not self._suspected(member),
+            }
+        )
+
+    def _member_at(self, address: str) -> MemberInfo | None:
+        found = [info for info in self._coordinator.members().values() if address and info.address == address]
+        return found[-1] if found else None
+
+    def _suspected(self, member: MemberInfo) -> bool:
+        since = self._suspects.get(member.member_id)
+        return since is not None and time.monotonic() - since < SUSPECT_S
+
+    def _delivered(self, body: bytes) -> bytes:
+        said = json.loads(body)
+        ranges = [Range(*item) for item in said["ranges"]]
+        self._plans.report(said["plan"], ranges, agent=said["agent"], direct=said["direct"])
+        if said["timed_out"]:
+            self._plans.agent_timed_out()
+            member = self._member_at(said["address"])
+            if member is not None:
+                log.warning(
+                    "the agent of executor %s on %s left a task without an answer; reading directly meanwhile",
+                    member.executor_id,
+                    member.host,
+                )
+                self._suspects[member.member_id] = time.monotonic()
+        return _json({})
+
+    def _describe(self, body: bytes) -> bytes:  # noqa: ARG002  a handler's signature
+        return _json(self._status())
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value).encode()

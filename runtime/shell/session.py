@@ -1,0 +1,208 @@
+"""One query's side of the driver: the real Kafka group, the log ends, the coordinator and its port, as one thing.
+
+A session is opened by the first call that only PySpark's stream runner gets, begins its coordinator run when
+the first start offsets are known, and ends with the query (SIGTERM), or with the driver's JVM.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sparkcohort.runtime.claims import Slot
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import connection, process, status
+from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.data_loss import DataLoss
+from sparkcohort.runtime.shell.flight import GroupServer
+from sparkcohort.runtime.shell.log_ends import LogEnds, Snapshot
+from sparkcohort.runtime.shell.metrics import MetricsEndpoint
+from sparkcohort.runtime.shell.mirror import Mirror
+from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.shell.plans import Plans
+from sparkcohort.runtime.shell.run import Run
+from sparkcohort.runtime.shell.service import Service
+from sparkcohort.runtime.shell.tls import new_authority
+
+log = logging.getLogger("sparkcohort.session")
+
+Offsets = Mapping[TopicPartition, int]
+STOP_S = 1.0
+
+
+class Session:
+    """Everything that runs in PySpark's stream runner process for one query; called from one thread."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._lock = process.InstanceLock(options.group_id, options.group_instance_id)
+        self._log_ends = LogEnds(options)
+        self._mirror = Mirror(options, self._log_ends)
+        self._loss = DataLoss(self._log_ends, fail=options.fail_on_data_loss)
+        self._plans = Plans()
+        self._coordinator: Coordinator | None = None
+        self._server: GroupServer | None = None
+        self._metrics: MetricsEndpoint | None = None
+        self._connection: Path | None = None
+        self._run: Run | None = None
+        self._announced: Offsets = {}
+        self._snapshot: Snapshot | None = None
+        self._pause = threading.Event()
+
+    # --- life ----------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the lock of this instance id, find the topics, join the real group.
+
+        Raises CohortError: lock taken, topic missing, brokers unreachable, no permission.
+        """
+        process.prepare(self.close)
+        for warning in self._options.warnings:
+            log.warning("%s", warning)
+        self._lock.take()
+        self._log_ends.start()
+        self._mirror.open()
+
+    def initial(self) -> Offsets:
+        """Where a new query starts, pinned in the real group."""
+        return self._mirror.initial()
+
+    def begin(self, start: Offsets) -> None:
+        """Start the coordinator run, once; ``start`` is where the first batch of this run begins."""
+        if self._coordinator is not None:
+            return
+        first_generation = self._mirror.begin(start)
+        self._plans.seed(start)
+        self._announced = start
+        options, run_id = self._options, secrets.token_hex(6)
+        settings = GroupSettings(
+            group_id=options.group_id,
+            run_id=run_id,
+            first_generation=first_generation,
+            session_timeout_ms=options.session_timeout_ms,
+            heartbeat_interval_ms=options.heartbeat_interval_ms,
+            rebalance_timeout_ms=options.rebalance_timeout_ms,
+            assignors=options.assignors,
+        )
+        self._coordinator = Coordinator(settings, self._log_ends.topics)
+        self._coordinator.start()
+        self._log_ends.on_change(self._coordinator.topics_changed)
+        self._serve(self._coordinator, run_id)
+
+    def _serve(self, coordinator: Coordinator, run_id: str) -> None:
+        options, authority = self._options, new_authority()
+        service = Service(coordinator, self._plans, failure=self._mirror.failure, status=self._status)
+        self._server = GroupServer(
+            authority, service.handlers(), service.subscribe, service.unsubscribe, port=options.coordinator_port
+        )
+        self._server.start()
+        self._run = Run(run_id, options.coordinator_host, self._server.port, authority.client)
+        if options.metrics_port is not None:
+            self._metrics = MetricsEndpoint(options.metrics_address, options.metrics_port, self._status)
+            self._metrics.start()
+        self._connection = connection.write(options.group_id, options.group_instance_id, self._run)
+        log.info(
+            "group %s: coordinator run %s on port %d, instance id %s, first generation %d",
+            options.group_id,
+            run_id,
+            self._server.port,
+            options.group_instance_id,
+            coordinator.settings.first_generation,
+        )
+
+    def close(self) -> None:
+        """End the run: agents are told to go, ports and files are closed; the real group keeps its static member."""
+        if self._connection is not None:
+            self._connection.unlink(missing_ok=True)
+        if self._coordinator is not None:
+            self._coordinator.stop()
+            self._coordinator = None
+        if self._server is not None:
+            self._server.stop(STOP_S)
+            self._server = None
+        if self._metrics is not None:
+            self._metrics.close()
+        self._log_ends.close()
+        self._mirror.close()
+        self._lock.release()
+
+    # --- what the reader asks --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise what ended the run for good: fenced, a stranger in the group, no permission any more."""
+        failure = self._mirror.failure()
+        if failure is not None:
+            raise failure
+
+    def mirror(self, start: Offsets, *, final: bool) -> None:
+        """Commit ``start``, which Spark's commit log has, to the real group; ``final`` waits until it is there."""
+        self.check()
+        assert self._coordinator is not None  # noqa: S101  begin comes first
+        self._mirror.commit(start, generation=self._coordinator.group.generation, final=final)
+
+    def refresh(self, timeout_s: float) -> Snapshot:
+        """Log ends, asked for now; at most ``timeout_s`` old answers are waited for."""
+        self._snapshot = self._log_ends.refresh(timeout_s)
+        return self._snapshot
+
+    def losses(self, start: Offsets, snapshot: Snapshot) -> tuple[frozenset[TopicPartition], Offsets]:
+        """Partitions of ``start`` that are gone, and those to go on from elsewhere.  Raises DriverDataLoss, or warns."""
+        gone = self._loss.deleted(start, snapshot)
+        self._loss.forget(gone)
+        return gone, self._loss.shortened(start, snapshot)
+
+    def beginnings_of_new(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Where partitions begin that were not there before.  Raises DriverDataLoss when records are gone already."""
+        found = self._loss.beginnings(sorted(partitions))
+        self._plans.seed(found)
+        return found
+
+    def announce(self, end: Offsets) -> None:
+        """Remember the end of the batch in flight."""
+        self._announced = end
+
+    def lag_remains(self, end: Offsets) -> bool:
+        """Whether there is more to read than this batch will."""
+        ends = self._snapshot.ends if self._snapshot else {}
+        return any(ends.get(tp, offset) > offset for tp, offset in end.items())
+
+    def owners(self) -> Mapping[TopicPartition, str]:
+        """Which agent owns which partition now."""
+        return self._coordinator.owners() if self._coordinator else {}
+
+    def cores(self) -> Mapping[str, int]:
+        """How many tasks each member's executor runs at once."""
+        members = self._coordinator.members() if self._coordinator else {}
+        return {name: info.cores for name, info in members.items()}
+
+    def register(self, slots: Sequence[Slot]) -> str:
+        """Make the slots claimable; returns the plan's id."""
+        plan_id = secrets.token_hex(8)
+        self._plans.register(plan_id, slots)
+        return plan_id
+
+    def run(self) -> Run:
+        """How tasks reach this run."""
+        assert self._run is not None  # noqa: S101  begin comes first
+        return self._run
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless the session ends meanwhile."""
+        self._pause.wait(seconds)
+
+    def _status(self) -> dict[str, Any]:
+        if self._coordinator is None:
+            return {}
+        return status.build(
+            self._coordinator,
+            self._plans,
+            instance_id=self._options.group_instance_id,
+            committed=self._mirror.committed(),
+            announced=self._announced,
+            snapshot=self._log_ends.snapshot(),
+            commits=self._mirror.counters(),
+        )

@@ -1,0 +1,132 @@
+"""The protocol's values as bytes: JSON of a value's type and fields, bytes as base64.
+
+One codec serves every frozen value of ``runtime.protocol``; it follows the annotations, so a value that
+does not fit its type is refused here and never reaches the core.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from sparkcohort.runtime import protocol
+from sparkcohort.runtime.errors import ErrorCode
+
+MAX_BYTES = 16 * 1024 * 1024
+"""The largest message read, in bytes: an assignment of a million partitions fits, a flood does not."""
+
+Decoder = Callable[[Any], Any]
+
+
+class WireError(ValueError):
+    """A message that is not a value of the protocol."""
+
+
+def encode(value: object) -> bytes:
+    """The value as bytes; ``value`` is one of the protocol's frozen values."""
+    return json.dumps([type(value).__name__, _plain(value)], separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> object:
+    """The value that ``encode`` made these bytes of.
+
+    Raises WireError for anything else: unknown type, missing or surplus field, wrong type of a field.
+    """
+    if len(data) > MAX_BYTES:
+        raise WireError(f"message of {len(data)} bytes is over the limit of {MAX_BYTES}")
+    try:
+        name, body = json.loads(data)
+        kind = _kinds()[name]
+    except (ValueError, KeyError, TypeError) as error:
+        raise WireError(f"not a message of the group protocol: {type(error).__name__}") from None
+    try:
+        return _decoder(kind)(body)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise WireError(f"{name}: {error}") from None
+
+
+@cache
+def _kinds() -> Mapping[str, type]:
+    return {name: kind for name, kind in vars(protocol).items() if isinstance(kind, type) and is_dataclass(kind)}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, ErrorCode):
+        return int(value)
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+@cache
+def _decoder(hint: Any) -> Decoder:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return _optional(hint)
+    if origin is tuple:
+        return _tuple(hint)
+    if isinstance(hint, type):
+        if issubclass(hint, tuple) and hasattr(hint, "_fields"):
+            return _named_tuple(hint)
+        if is_dataclass(hint):
+            return _dataclass(hint)
+        if issubclass(hint, ErrorCode):
+            return ErrorCode
+        if hint is bytes:
+            return lambda data: base64.b64decode(data, validate=True)
+    return _scalar(hint)
+
+
+def _scalar(hint: type) -> Decoder:
+    def decoder(data: Any) -> Any:
+        if type(data) is not hint:
+            raise TypeError(f"expected {hint.__name__}, got {type(data).__name__}")
+        return data
+
+    return decoder
+
+
+def _optional(hint: Any) -> Decoder:
+    inner = _decoder(next(arg for arg in get_args(hint) if arg is not type(None)))
+    return lambda data: None if data is None else inner(data)
+
+
+def _tuple(hint: Any) -> Decoder:
+    args = get_args(hint)
+    if args[-1] is Ellipsis:
+        inner = _decoder(args[0])
+        return lambda data: tuple([inner(item) for item in _list(data)])
+    inners = [_decoder(arg) for arg in args]
+    return lambda data: tuple([inner(item) for inner, item in zip(inners, _list(data), strict=True)])
+
+
+def _named_tuple(hint: Any) -> Decoder:
+    inners = [_decoder(get_type_hints(hint)[name]) for name in hint._fields]
+    return lambda data: hint(*[inner(item) for inner, item in zip(inners, _list(data), strict=True)])
+
+
+def _dataclass(hint: Any) -> Decoder:
+    hints = get_type_hints(hint)
+    inners = {field.name: _decoder(hints[field.name]) for field in fields(hint)}
+
+    def decoder(data: Any) -> Any:
+        return hint(**{name: inners[name](item) for name, item in data.items()})
+
+    return decoder
+
+
+def _list(data: Any) -> list[Any]:
+    if not isinstance(data, list):
+        raise TypeError(f"expected a list, got {type(data).__name__}")
+    return data

@@ -1,0 +1,1 @@
+"""The PySpark side: the source, its reader and its tasks."""

@@ -1,0 +1,186 @@
+"""Spark's calls, answered: where to start, how far to go, who reads what.
+
+The reader lives in PySpark's stream runner process, one per query.  Its constructor also runs in the process that
+plans reads, so nothing is joined, opened or spawned before the first call that only the runner gets.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.log_ends import Snapshot
+from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.shell.session import Session
+from sparkcohort.streaming import planner
+from sparkcohort.streaming.offsets import Offsets, from_json_value, to_json_value
+from sparkcohort.streaming.task import SlotPartition, read_slot
+
+log = logging.getLogger("sparkcohort.reader")
+
+NO_LIMIT = 2**62
+"""What ``getDefaultReadLimit`` says without ``maxOffsetsPerTrigger``.  Not ReadAllAvailable: that is what Spark asks for under
+Trigger.Once and nowhere else, so the two can be told apart (SPARK-45178)."""
+REFRESH_S = 0.2
+HELD_POLL_S = 0.5
+
+
+class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Answers Spark for one query; see ``Session`` for what runs behind it."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._session: Session | None = None
+        self._available_now = False
+        self._frozen: Offsets | None = None
+        self._last_progress: float | None = None
+        self._reported: dict[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors get the options and nothing else: the reader is pickled with every read function."""
+        return {"_options": self._options}
+
+    @property
+    def _driver(self) -> Session:
+        if self._session is None:
+            self._session = Session(self._options)
+            self._session.open()
+        return self._session
+
+    # --- Spark's calls -------------------------------------------------------------------------------
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  PySpark's name
+        """The query is bounded: the ends of the first ``latestOffset`` are where it stops (SPARK-36533)."""
+        self._available_now = True
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  PySpark's name
+        """``maxOffsetsPerTrigger`` as Spark's read limit."""
+        return ReadMaxRows(self._options.max_offsets_per_trigger or NO_LIMIT)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  PySpark's name
+        """Where a query without a checkpoint starts: the same answer until the first batch is committed."""
+        return to_json_value(self._driver.initial())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
+        """The end of the next batch, or ``start`` itself when there is none; ``start`` is in the commit log by now."""
+        begin, session = from_json_value(start), self._driver
+        session.begin(begin)
+        session.mirror(begin, final=self._available_now)
+        once = isinstance(limit, ReadAllAvailable) and not self._available_now
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < NO_LIMIT else None
+        end = self._next_end(session, begin, most, once)
+        session.announce(end)
+        if end == begin:
+            return start
+        self._last_progress = time.monotonic()
+        return to_json_value(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  PySpark's name
+        """The ends of the logs, for the progress event."""
+        return self._reported
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
+        """A plan of ranges ``[start, end)``, one input partition a slot.  Asked again, it makes another plan of the same ranges."""
+        first, last = from_json_value(start), from_json_value(end)
+        session = self._driver
+        session.begin(first)
+        new = planner.new_partitions(first, last)
+        ranges = planner.ranges_between(first, last, session.beginnings_of_new(new) if new else {})
+        slots = planner.make_slots(
+            ranges,
+            session.owners(),
+            session.cores(),
+            min_partitions=self._options.min_partitions,
+            max_records=self._options.max_records_per_partition,
+            scout=session.lag_remains(last),
+        )
+        run, plan_id = session.run(), session.register(slots)
+        return [SlotPartition(run, plan_id, index) for index in range(len(slots))]
+
+    def read(self, partition: SlotPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        """The rows of one slot, on an executor."""
+        return read_slot(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: what is committed arrives with the next ``latestOffset``, also after the last batch."""
+
+    def stop(self) -> None:
+        """End the run: agents go, ports close."""
+        if self._session is not None:
+            self._session.close()
+
+    # --- the end of the next batch -----------------------------------------------------------------
+
+    def _next_end(self, session: Session, start: Offsets, limit: int | None, once: bool) -> Offsets:
+        bounded = self._available_now or once
+        deadline = time.monotonic() + self._options.unreachable_timeout_ms / 1000
+        while True:
+            snapshot = session.refresh(REFRESH_S)
+            held = self._held(start, snapshot)
+            waiting = held and (bounded or self._options.unreachable_partitions == "wait")
+            if held and self._options.unreachable_partitions == "fail":
+                raise _unreachable(held, snapshot, "unreachable.partitions is set to fail")
+            if self._available_now and self._frozen is None and not held:
+                self._frozen = dict(snapshot.ends)
+                waiting = False
+            if not waiting or (self._available_now and self._frozen is not None):
+                end = self._advance(session, start, snapshot, held, limit, bounded)
+                if end != start or not waiting:
+                    return end
+            if time.monotonic() > deadline:
+                raise _unreachable(
+                    held, snapshot, f"unreachable.timeout.ms={self._options.unreachable_timeout_ms} has passed"
+                )
+            session.check()
+            session.pause(HELD_POLL_S)
+
+    def _held(self, start: Offsets, snapshot: Snapshot) -> frozenset[TopicPartition]:
+        """Partitions whose broker does not answer and which still have something to give to a bounded query."""
+        if self._frozen is None:
+            return frozenset(snapshot.unreachable)
+        return frozenset(tp for tp in snapshot.unreachable if self._frozen.get(tp, 0) > start.get(tp, -1))
+
+    def _advance(
+        self,
+        session: Session,
+        start: Offsets,
+        snapshot: Snapshot,
+        held: frozenset[TopicPartition],
+        limit: int | None,
+        bounded: bool,
+    ) -> Offsets:
+        gone, reset = session.losses(start, snapshot)
+        self._reported = to_json_value(snapshot.ends)
+        ends = snapshot.ends
+        if self._frozen is not None:
+            ends = {tp: min(end, self._frozen[tp]) for tp, end in ends.items() if tp in self._frozen}
+        new = [tp for tp in ends if tp not in start and tp not in snapshot.unreachable]
+        beginnings = session.beginnings_of_new(new) if new else {}
+        if not bounded and self._holds_back({**start, **beginnings}, ends):
+            return start
+        return planner.next_end(start, ends, held, limit, beginnings=beginnings, reset=reset, gone=gone)
+
+    def _holds_back(self, start: Offsets, ends: Offsets) -> bool:
+        """Whether ``minOffsetsPerTrigger`` wants to wait for more; the first batch is never held."""
+        waiting = sum(max(end - start.get(tp, end), 0) for tp, end in ends.items())
+        elapsed_ms = None if self._last_progress is None else int((time.monotonic() - self._last_progress) * 1000)
+        least, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
+        return planner.hold_back(waiting, least, elapsed_ms, delay_ms)
+
+
+def _unreachable(held: frozenset[TopicPartition], snapshot: Snapshot, why: str) -> CohortError:
+    names = ", ".join(f"{tp.topic}-{tp.partition} ({snapshot.unreachable[tp]})" for tp in sorted(held)[:10])
+    more = f" and {len(held) - 10} more" if len(held) > 10 else ""
+    return CohortError(
+        f"{why} and these partitions cannot be reached: {names}{more}. Their brokers are down or cut off; start the query "
+        "again when they are back (nothing is lost: the checkpoint has what was read)",
+        "LEADER_NOT_AVAILABLE",
+    )

@@ -1,0 +1,75 @@
+"""The data source ``cohort``: options in, schema and stream reader out."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell import options as source_options
+from sparkcohort.streaming.reader import CohortStreamReader
+
+# Built by hand: PySpark parses DDL text in the JVM, and the processes that make readers have none.
+_ROW = (
+    StructType()
+    .add("key", BinaryType())
+    .add("value", BinaryType())
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("offset", LongType())
+    .add("timestamp", TimestampType())
+    .add("timestampType", IntegerType())
+)
+_HEADER = StructType().add("key", StringType()).add("value", BinaryType())
+_ROW_WITH_HEADERS = StructType(list(_ROW.fields)).add("headers", ArrayType(_HEADER))
+
+
+class CohortSource(DataSource):
+    """``spark.readStream.format("cohort")``: Kafka read as a consumer group.
+
+    Options and schema are those of Spark's own Kafka source (``KafkaSourceProvider``), with ``group.id`` required.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "cohort"
+
+    def schema(self) -> StructType:
+        """Spark's Kafka row, with ``headers`` when ``includeHeaders`` is true.  Raises OptionError for bad options."""
+        parsed = source_options.parse(self.options)
+        return _ROW_WITH_HEADERS if parsed.include_headers else _ROW
+
+    def streamReader(self, schema: StructType) -> CohortStreamReader:  # noqa: N802  PySpark's name
+        """The reader of one query.  Raises OptionError for bad options or a schema of the user's own."""
+        parsed = source_options.parse(self.options)
+        if schema != self.schema():
+            raise OptionError(
+                "the schema of format('cohort') is fixed: remove .schema(...) and decode the columns key and value"
+            )
+        return CohortStreamReader(parsed)
+
+    def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002  PySpark's signature
+        """Batch reads are refused with what to do instead."""
+        raise OptionError(
+            "format('cohort') reads streams: use spark.readStream, with .trigger(availableNow=True) for a bounded run "
+            "(or spark.read.format('kafka') for a batch without a group)"
+        )
+
+    def writer(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: ARG002  PySpark's signature
+        """Writing is refused with what to do instead."""
+        raise OptionError("format('cohort') only reads: write with format('kafka') or inside foreachBatch")
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: N802  PySpark's signature
+        """Writing is refused with what to do instead."""
+        self.writer(schema, overwrite)

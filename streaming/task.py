@@ -1,0 +1,193 @@
+"""What a Spark task does: see that the agent lives, claim a slot, pull its ranges, report.
+
+The ranges are fixed by the plan.  From whom a range is read (the executor's agent, or Kafka directly) is a
+matter of speed: whenever the agent doesn't have it or doesn't answer, the task goes on by itself from the next
+offset that it has not yielded yet.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol import Range
+from sparkcohort.runtime.shell.agent import AgentConfig, to_json
+from sparkcohort.runtime.shell.executor import Executor, agent_answers, find_executor, start_agent
+from sparkcohort.runtime.shell.fetch import RangeReader
+from sparkcohort.runtime.shell.flight import CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.local import AgentTimeout, LocalClient
+from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.shell.prefetch import Miss
+from sparkcohort.runtime.shell.run import Run
+
+log = logging.getLogger("sparkcohort.task")
+
+CALL_TIMEOUT_S = 10.0
+CALL_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class SlotPartition(InputPartition):
+    """One input partition: the right to claim one slot of a plan."""
+
+    run: Run
+    plan_id: str
+    index: int
+
+    def __repr__(self) -> str:
+        return f"SlotPartition(plan={self.plan_id}, index={self.index})"
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Records and bytes by path, for the audit."""
+
+    agent: list[int] = field(default_factory=lambda: [0, 0])
+    direct: list[int] = field(default_factory=lambda: [0, 0])
+    timed_out: bool = False
+
+
+def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of one slot as Arrow batches.
+
+    Raises CohortError when the coordinator refuses the claim (FENCED_INSTANCE_ID, a plan of long ago) or cannot be reached.
+    """
+    host = partition.run.host or _driver_host()
+    executor = find_executor()
+    address = executor.address(partition.run.run_id) if executor else ""
+    if executor:
+        _ensure_agent(options, partition.run, host, executor, address)
+    link = Link(host, partition.run.port, partition.run.credentials)
+    try:
+        claimed = _call(link, "Claim", {"plan": partition.plan_id, "index": partition.index, "address": address})
+        ranges = [Range(*item) for item in claimed["ranges"]]
+        tally = _Tally()
+        pulled = bool(claimed["agent"])
+        left = ranges
+        if pulled and ranges:
+            left = yield from _from_agent(options, partition.run, address, claimed, ranges, tally)
+        if left:
+            yield from _directly(options, left, tally)
+        if ranges:
+            _report(link, partition, address, ranges, tally)
+    finally:
+        link.close()
+
+
+def _driver_host() -> str:
+    context = TaskContext.get()
+    host = context.getLocalProperty("spark.driver.host") if context else None
+    return host or "127.0.0.1"
+
+
+def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor, address: str) -> None:
+    """Start this executor's agent unless it is there; the task doesn't wait for it."""
+    if agent_answers(address):
+        return
+    config = AgentConfig(
+        address=address,
+        executor=executor,
+        host=host,
+        port=run.port,
+        credentials=run.credentials,
+        kafka=options.kafka,
+        include_headers=options.include_headers,
+        buffer_bytes=options.buffer_bytes,
+        session_timeout_ms=options.session_timeout_ms,
+        heartbeat_interval_ms=options.heartbeat_interval_ms,
+        rebalance_timeout_ms=options.rebalance_timeout_ms,
+        assignors=options.assignors,
+        rack=options.client_rack,
+    )
+    try:
+        start_agent(address, to_json(config))
+    except OSError as error:
+        log.warning("cannot start the member agent of executor %s: %s; reading directly", executor.executor_id, error)
+
+
+def _call(link: Link, action: str, body: dict[str, Any]) -> dict[str, Any]:
+    """One JSON call to the coordinator, tried again while it doesn't answer: claims and reports are idempotent."""
+    for attempt in range(CALL_ATTEMPTS):
+        try:
+            reply: dict[str, Any] = json.loads(link.call(action, json.dumps(body).encode(), CALL_TIMEOUT_S))
+        except CoordinatorUnreachable as error:
+            if attempt == CALL_ATTEMPTS - 1:
+                raise CohortError(
+                    f"{error}; if executors reach the driver under another name or through another port, "
+                    "set the options coordinator.host and coordinator.port"
+                ) from error
+            continue
+        if reply.get("error"):
+            raise CohortError(f"{reply['error']}: {reply['message']}")
+        return reply
+    raise AssertionError("unreachable")
+
+
+def _from_agent(
+    options: SourceOptions, run: Run, address: str, claimed: dict[str, Any], ranges: list[Range], tally: _Tally
+) -> Generator[pa.RecordBatch, None, list[Range]]:
+    """Yield what the agent has; returns what is left to be read directly."""
+    left: list[Range] = []
+    client = LocalClient(address, run.credentials.token, options.agent_timeout_ms / 1000)
+    try:
+        for item, floor in zip(ranges, claimed["floors"], strict=True):
+            position = item.start
+            try:
+                for next_offset, batch in client.read(item, floor, claimed["sequence"]):
+                    if batch is not None and batch.num_rows:
+                        _count(tally.agent, batch)
+                        yield batch
+                    position = next_offset
+            except AgentTimeout:  # one wait a task: from now on the client raises it at once
+                tally.timed_out = True
+            except Miss:
+                pass
+            if position < item.end:
+                left.append(item._replace(start=position))
+    finally:
+        client.close()
+    return left
+
+
+def _directly(options: SourceOptions, ranges: list[Range], tally: _Tally) -> Iterator[pa.RecordBatch]:
+    reader = RangeReader(
+        options.kafka,
+        include_headers=options.include_headers,
+        fail_on_data_loss=options.fail_on_data_loss,
+        poll_timeout_ms=options.poll_timeout_ms,
+        on_data_loss=log.warning,
+    )
+    try:
+        for _, _, batch in reader.read(ranges):
+            if batch is not None and batch.num_rows:
+                _count(tally.direct, batch)
+                yield batch
+    finally:
+        reader.close()
+
+
+def _count(counts: list[int], batch: pa.RecordBatch) -> None:
+    counts[0] += batch.num_rows
+    counts[1] += batch.nbytes
+
+
+def _report(link: Link, partition: SlotPartition, address: str, ranges: list[Range], tally: _Tally) -> None:
+    body = {
+        "plan": partition.plan_id,
+        "address": address,
+        "ranges": ranges,
+        "agent": tally.agent,
+        "direct": tally.direct,
+    }
+    try:
+        _call(link, "Delivered", {**body, "timed_out": tally.timed_out})
+    except CohortError as error:  # an audit: the rows are delivered, whoever counts them
+        log.warning("could not report what was delivered: %s", error)
