@@ -1,0 +1,191 @@
+"""One Spark application for many queries: a JVM start is dear, a query is not.
+
+Usage::
+
+    with Application(tmp_path / "app", master="local-cluster[3,1,1024]") as app:
+        query = app.start("orders", {"kafka.bootstrap.servers": ..., "subscribe": "orders", "group.id": "billing"})
+        query.wait_for_batches(3, 60)
+        query.wait_for_status(lambda status: len(status["members"]) == 3, 60, "three members")
+        query.stop()
+        check(from_parquet(query.out), held(...)).assert_exact()
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell import connection
+from tests.support.jars import ROOT
+from tests.support.spark import Driver
+from tests.support.waiting import wait_until
+
+SCRIPT = ROOT / "tests" / "e2e" / "drivers" / "application.py"
+READY_S = 120.0
+STOP_S = 60.0
+ALL = 1 << 60
+
+Status = dict[str, Any]
+
+
+class Query:
+    """One query of an application; ``out`` is where its sink writes, ``checkpoint`` Spark's checkpoint."""
+
+    def __init__(self, app: Application, name: str, group: str, out: Path, checkpoint: Path) -> None:
+        """Made by ``Application.start``."""
+        self.app, self.name, self.group, self.out, self.checkpoint = app, name, group, out, checkpoint
+
+    def allow(self, batch_id: int) -> None:
+        """Open the gate for all batches up to this one."""
+        fresh = self.out / "_gate.new"
+        fresh.write_text(str(batch_id))
+        fresh.rename(self.out / "_gate")
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What the application told of this query: ``begin``, ``open`` and ``batch`` of each batch, ``ended``."""
+        return [event for event in self.app.driver.events(name) if event["query"] == self.name]
+
+    def wait_for(self, name: str, batch_id: int, timeout_s: float) -> None:
+        """Wait until a batch has got so far; raises AssertionError with the error when the query has ended."""
+
+        def reached() -> bool:
+            found = any(event["batch"] >= batch_id for event in self.events(name))
+            ended = self.events("ended")
+            if ended and not found:
+                raise AssertionError(f"query {self.name} ended before {name} of {batch_id}: {ended[0]['error']}")
+            return found
+
+        self._wait(reached, timeout_s, f"{name} of batch {batch_id} of query {self.name}")
+
+    def last_batch(self) -> int:
+        """The number of the last batch written, -1 before the first."""
+        return max((event["batch"] for event in self.events("batch")), default=-1)
+
+    def next_batches(self, count: int, timeout_s: float) -> list[dict[str, Any]]:
+        """Wait for so many more batches and return their events."""
+        last = self.last_batch()
+        self.wait_for("batch", last + count, timeout_s)
+        return [event for event in self.events("batch") if last < event["batch"] <= last + count]
+
+    def stop(self) -> None:
+        """Stop it and wait for its end; raises AssertionError when it ended with an error."""
+        self.app.command(do="stop", name=self.name)
+        error = self.end(STOP_S)
+        if error is not None:
+            raise AssertionError(f"query {self.name}: {error}")
+
+    def end(self, timeout_s: float) -> str | None:
+        """Wait for its end and return its error, None when there was none."""
+        ended = self._wait(lambda: self.events("ended"), timeout_s, f"the end of query {self.name}")
+        error: str | None = ended[0]["error"]
+        return error
+
+    def live(self) -> connection.Connection | None:
+        """Its live coordinator."""
+        try:
+            (found,) = connection.find(self.group)
+        except CohortError:
+            return None
+        return found
+
+    def status(self) -> Status | None:
+        """The group as its coordinator sees it now; None while there is no coordinator."""
+        found = self.live()
+        try:
+            return None if found is None else connection.fetch_status(found)
+        except CohortError:
+            return None
+
+    def wait_for_status(self, accept: Callable[[Status], object], timeout_s: float, what: str) -> Status:
+        """Wait for a status that is accepted."""
+
+        def accepted() -> Status | None:
+            ended = self.events("ended")
+            if ended:
+                raise AssertionError(f"query {self.name} ended before {what}: {ended[0]['error']}")
+            status = self.status()
+            return status if status is not None and accept(status) else None
+
+        return self._wait(accepted, timeout_s, what) or {}
+
+    def wait_for_members(self, count: int, timeout_s: float = 60) -> Status:
+        """Wait until so many agents are in the settled group and own every partition, as evenly as can be."""
+        return self.wait_for_status(
+            lambda status: settled(status, count), timeout_s, f"{count} members with their share"
+        )
+
+    def _wait(self, predicate: Callable[[], Any], timeout_s: float, what: str) -> Any:
+        try:
+            return wait_until(predicate, timeout_s, what, every_s=0.1)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.app.driver.log_tail()}") from None
+
+
+class Application:
+    """A running Spark application; leaving the block ends it."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        """``options`` are those of ``tests.support.spark.Driver``."""
+        self.directory = directory
+        self._commands = directory / "commands"
+        self._commands.mkdir(parents=True)
+        self._count = 0
+        self.driver = Driver(SCRIPT, directory, {"commands": self._commands}, **options)
+
+    def __enter__(self) -> Self:
+        """Start it and wait until Spark is up."""
+        self.driver.start()
+        self.driver.wait_for("ready", READY_S)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End it, with all of its queries."""
+        self.command(do="exit")
+        try:
+            self.driver.end(STOP_S)
+        finally:
+            self.driver.__exit__(kind, error, at)
+
+    def command(self, **said: Any) -> None:
+        """Tell the script what to do."""
+        fresh = self._commands / "new"
+        fresh.write_text(json.dumps(said))
+        fresh.rename(self._commands / f"{self._count}.json")
+        self._count += 1
+
+    def start(
+        self, name: str, options: Mapping[str, Any], *, trigger: Mapping[str, Any] | None = None, gate: int = ALL
+    ) -> Query:
+        """Start a query of these source options; batches after ``gate`` wait for ``Query.allow``.  Returns at once."""
+        folder = self.directory / name
+        query = Query(self, name, str(options["group.id"]), folder / "out", folder / "checkpoint")
+        query.out.mkdir(parents=True, exist_ok=True)
+        query.allow(gate)
+        self.command(
+            do="start",
+            name=name,
+            options={key: str(value) for key, value in options.items()},
+            trigger=dict(trigger or {"processingTime": "0 seconds"}),
+            out=str(query.out),
+            gate=str(query.out / "_gate"),
+            checkpoint=str(query.checkpoint),
+        )
+        return query
+
+
+def settled(status: Status, members: int) -> bool:
+    """Whether the group is stable and so many agents own each partition once, as evenly as can be."""
+    loads = sorted(len(member["owned"]) for member in status["members"])
+    owned = [tuple(tp) for member in status["members"] for tp in member["owned"]]
+    everything = [(row["topic"], row["partition"]) for row in status["partitions"]]
+    even = bool(loads) and loads[-1] - loads[0] <= 1
+    return status["state"] == "Stable" and len(loads) == members and sorted(owned) == sorted(everything) and even
+
+
+def owners(status: Status) -> dict[int, str]:
+    """The owner (member id) of each partition of the only topic."""
+    return {number: member["member_id"] for member in status["members"] for _, number in member["owned"]}

@@ -1,0 +1,69 @@
+"""Faults inside a member agent, at places that no signal from outside can hit; see ``tests.support.faults``.
+
+On the executors' PYTHONPATH this runs when any Python starts there, and does nothing unless that Python is an agent.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+AGENT = b"\0sparkcohort.runtime.shell.agent\0"
+STOPPED_S = 0.2  # a process of several threads goes on for a moment after it was told to stop
+
+
+class Faults:
+    """What is to fail in this process; the first agent that reaches a fault's place takes its file away."""
+
+    def __init__(self, directory: Path) -> None:
+        """Faults are files in ``directory``, named by their place, with the signal's name in them."""
+        self._directory = directory
+
+    def reach(self, place: str) -> None:
+        """Fail here if there is such a fault."""
+        fault = self._directory / place
+        try:
+            what = fault.read_text()
+            fault.rename(self._directory / f"{place}.{os.getpid()}")
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.Signals[what])
+        threading.Event().wait(STOPPED_S)
+
+
+def install(faults: Faults) -> None:
+    """Put the places into the agent's code."""
+    from sparkcohort.runtime import member
+    from sparkcohort.runtime.shell import local
+
+    commit_whole, send_whole = member.commit, local._send
+    batches: Counter[int] = Counter()  # sent of the range at hand, by connection
+
+    def commit(*arguments: Any) -> Any:
+        request = commit_whole(*arguments)
+        if request is not None:
+            faults.reach("before-commit")
+        return request
+
+    def send(connection: socket.socket, kind: int, offset: int, body: Any = b"") -> None:
+        number = connection.fileno()
+        batches[number] = 0 if kind == local._SCHEMA else batches[number] + (kind == local._BATCH)
+        if kind == local._BATCH and batches[number] == 2:
+            view = memoryview(body)
+            connection.sendall(local._FRAME.pack(kind, offset, view.nbytes))
+            connection.sendall(view[: view.nbytes // 2])
+            faults.reach("within-range")
+            connection.sendall(view[view.nbytes // 2 :])
+        else:
+            send_whole(connection, kind, offset, body)
+
+    member.commit, local._send = commit, send  # type: ignore[assignment]
+
+
+if "COHORT_FAULTS" in os.environ and AGENT in Path("/proc/self/cmdline").read_bytes():
+    install(Faults(Path(os.environ["COHORT_FAULTS"])))

@@ -1,0 +1,84 @@
+"""Processes and sockets of ours, found by what they carry in their environment.
+
+Everything that a driver started by ``tests.support.spark`` starts, whatever session or parent it moves to, inherits
+``COHORT_TEST_RUN``.  What still carries it after the driver's end was left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+import psutil
+
+MARK = "COHORT_TEST_RUN"
+SOCKET_PREFIX = "@cohort-"
+
+
+def marked(run: str) -> list[psutil.Process]:
+    """The living processes of one run, this process excepted."""
+    return [process for process in psutil.process_iter() if process.pid != os.getpid() and _mark(process) == run]
+
+
+def _mark(process: psutil.Process) -> str | None:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        mark: str | None = process.environ().get(MARK)
+    except psutil.Error:
+        return None
+    return mark
+
+
+def sockets() -> list[str]:
+    """The names of Cohort's abstract unix sockets on this machine (network namespace), as /proc/net/unix shows them."""
+    lines = Path("/proc/net/unix").read_text().splitlines()[1:]
+    names = [line.split()[7] for line in lines if len(line.split()) > 7]
+    return sorted({name for name in names if name.startswith(SOCKET_PREFIX)})
+
+
+def command(process: psutil.Process) -> str:
+    """A process's whole command line; its name where that can't be read."""
+    try:
+        return " ".join(process.cmdline()) or process.name()
+    except psutil.Error:
+        return f"(pid {process.pid}, gone)"
+
+
+def matching(words: str, among: list[psutil.Process] | None = None) -> list[psutil.Process]:
+    """The living processes whose command line contains ``words``."""
+    found = among if among is not None else list(psutil.process_iter())
+    return [process for process in found if process.pid != os.getpid() and words in command(process)]
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """All children, grandchildren and so on of a process; empty when it is gone."""
+    try:
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+    return found
+
+
+def leftovers(run: str, sockets_before: list[str] | None = None) -> list[str]:
+    """What one run left behind, in words: its processes, and Cohort's sockets that were not there before."""
+    processes = [f"pid {process.pid}: {command(process)[:300]}" for process in marked(run)]
+    return processes + [f"socket {name}" for name in sockets() if name not in (sockets_before or [])]
+
+
+def kill_run(run: str) -> None:
+    """SIGKILL what is left of one run."""
+    for process in marked(run):
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(signal.SIGKILL)
+
+
+def cpu_seconds(processes: list[psutil.Process]) -> float:
+    """User and system time of these processes, their reaped children's included."""
+    total = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            total += sum(process.cpu_times()[:4])
+    return total

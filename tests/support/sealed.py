@@ -1,0 +1,112 @@
+"""Executors in a network namespace of their own that takes no connection from outside.
+
+Usage (root only)::
+
+    with SealedNetwork() as network, Broker(host=network.host) as broker:
+        with Driver(..., env=network.environment()) as driver: ...
+
+The environment's ``JAVA_HOME`` has a ``java`` that puts executors, and nothing else, into the namespace; what they
+start inherits it.  Driver, master and workers stay outside and reach them only over connections they opened.
+"""
+
+from __future__ import annotations
+
+import random
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.jars import java
+
+NEED = "this test needs a machine on which it may make a network namespace (root, or CAP_NET_ADMIN and CAP_SYS_ADMIN)"
+LAUNCHER = """#!/bin/sh
+case " $* " in *" org.apache.spark.executor.CoarseGrainedExecutorBackend "*) ;; *) exec {java} "$@" ;; esac
+previous=
+for argument do
+  shift
+  [ "$previous" = --hostname ] && set -- "$@" {inside} || set -- "$@" "$argument"
+  previous=$argument
+done
+exec nsenter --net=/run/netns/{name} {java} "$@"
+"""
+
+
+class SealedNetwork:
+    """One namespace, joined to this one by a pair of interfaces; ``host`` is this side's address, ``inside`` the other's."""
+
+    def __init__(self) -> None:
+        """Choose names and addresses; nothing is made before the block is entered."""
+        number = random.SystemRandom().randrange(1 << 14)
+        third, fourth = divmod(4 * number, 256)
+        self.name = f"cohort-{number}"
+        self.host, self.inside = f"10.211.{third}.{fourth + 1}", f"10.211.{third}.{fourth + 2}"
+        self._links = f"co{number}h", f"co{number}n"
+        self._home: Path | None = None
+
+    def __enter__(self) -> Self:
+        """Make it; raises AssertionError saying what is needed where that is not permitted."""
+        host_link, inside_link = self._links
+        try:
+            self._ip("netns", "add", self.name)
+            self._ip("link", "add", host_link, "type", "veth", "peer", "name", inside_link, "netns", self.name)
+            self._ip("address", "add", f"{self.host}/30", "dev", host_link)
+            self._ip("link", "set", host_link, "up")
+            self._ip("-n", self.name, "address", "add", f"{self.inside}/30", "dev", inside_link)
+            self._ip("-n", self.name, "link", "set", inside_link, "up")
+            self._ip("-n", self.name, "link", "set", "lo", "up")
+            sealed = ["iptables", "-A", "INPUT", "-i", inside_link, "-p", "tcp", "--syn", "-j", "DROP"]
+            self._run("ip", "netns", "exec", self.name, *sealed)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Take the namespace away, and with it both interfaces; what runs in it loses its network."""
+        subprocess.run(["ip", "link", "delete", self._links[0]], capture_output=True, check=False)
+        subprocess.run(["ip", "netns", "delete", self.name], capture_output=True, check=False)
+        if self._home is not None:
+            shutil.rmtree(self._home, ignore_errors=True)
+
+    def environment(self) -> dict[str, str]:
+        """What a Spark application's environment has to have for its executors to be in here."""
+        if self._home is None:
+            self._home = Path(tempfile.mkdtemp(prefix="cohort-java-"))
+            launcher = self._home / "bin" / "java"
+            launcher.parent.mkdir()
+            launcher.write_text(LAUNCHER.format(java=shlex.quote(java()), inside=self.inside, name=self.name))
+            launcher.chmod(0o755)
+        return {"JAVA_HOME": str(self._home), "SPARK_LOCAL_IP": self.host}
+
+    def refuses(self, port: int, timeout_s: float = 1.0) -> bool:
+        """Whether no connection from here to ``port`` inside comes about."""
+        try:
+            socket.create_connection((self.inside, port), timeout_s).close()
+        except OSError:
+            return True
+        return False
+
+    def holds(self, pid: int) -> bool:
+        """Whether a process is in there."""
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino == Path(f"/run/netns/{self.name}").stat().st_ino
+
+    def _ip(self, *arguments: str) -> None:
+        self._run("ip", *arguments)
+
+    @staticmethod
+    def _run(*command: str) -> None:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            raise AssertionError(f"{NEED} and the programs ip and iptables: {error}") from None
+        if done.returncode != 0:
+            raise AssertionError(f"{NEED}: `{' '.join(command)}` said: {done.stderr.strip()}")

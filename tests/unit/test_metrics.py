@@ -1,0 +1,155 @@
+"""The status in Prometheus' words, and everything that is compared with the table of metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from sparkcohort.runtime.shell.metrics import METRICS, StatusCollector, values
+from sparkcohort.runtime.shell.rebalances import REASONS, RebalanceTotals, reason_class
+from tests.support.status import a_partition, a_status
+
+ROOT = Path(__file__).resolve().parents[2]
+SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+def exposition(status: dict[str, Any]) -> list[str]:
+    """The lines of a scrape."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(StatusCollector(lambda: status))
+    return generate_latest(registry).decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'cohort_up{group="billing"} 1.0',
+        'cohort_group_state{group="billing",state="Stable"} 1.0',
+        'cohort_group_state{group="billing",state="PreparingRebalance"} 0.0',
+        'cohort_group_generation{group="billing"} 7.0',
+        'cohort_group_members{group="billing"} 2.0',
+        'cohort_rebalances_total{group="billing",reason="member_joined"} 1.0',
+        'cohort_rebalances_total{group="billing",reason="other"} 0.0',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.01"} 0.0',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.025"} 1.0',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="+Inf"} 2.0',
+        'cohort_rebalance_duration_seconds_sum{group="billing"} 0.712',
+        'cohort_assignor_failures_total{assignor="range",group="billing"} 1.0',
+        'cohort_partitions_moved_total{group="billing"} 4.0',
+        'cohort_requests_refused_total{error="ILLEGAL_GENERATION",group="billing",request="OffsetCommit"} 3.0',
+        'cohort_commits_total{group="billing"} 41.0',
+        'cohort_commit_failures_total{group="billing"} 2.0',
+        'cohort_partition_lag_records{group="billing",partition="0",topic="orders"} 50.0',
+        'cohort_partition_current_offset{group="billing",partition="1",topic="orders"} 90.0',
+        'cohort_partition_log_end_offset{group="billing",partition="0",topic="orders"} 150.0',
+        'cohort_partition_unreachable{group="billing",partition="2",topic="orders"} 1.0',
+        'cohort_records_consumed_total{group="billing",path="agent"} 9000.0',
+        'cohort_bytes_consumed_total{group="billing",path="direct"} 100000.0',
+        'cohort_ranges_read_again_total{group="billing"} 12.0',
+        'cohort_agent_timeouts_total{group="billing"} 1.0',
+        'cohort_member_heartbeat_age_seconds{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 1.5',
+        'cohort_member_partitions{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 2.0',
+    ],
+)
+def test_the_status_in_prometheus_words(line: str) -> None:
+    """Each value of the status appears under its metric and labels."""
+    assert line in exposition(a_status())
+
+
+def test_what_is_unknown_is_left_out() -> None:
+    """A partition without a committed offset has no lag: no sample rather than a wrong zero."""
+    lines = exposition(a_status(partitions=[a_partition(5, None, 10, None)]))
+    assert 'cohort_partition_log_end_offset{group="billing",partition="5",topic="orders"} 10.0' in lines
+    assert not [line for line in lines if line.startswith(("cohort_partition_lag", "cohort_partition_current"))]
+
+
+def test_the_table_names_every_metric_once() -> None:
+    """Names are unique and prefixed, help says something, counters end in _total, and all but histograms have values."""
+    names = [spec.name for spec in METRICS]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("cohort_") for name in names)
+    assert all(spec.help for spec in METRICS)
+    assert all(spec.name.endswith("_total") == (spec.kind == "counter") for spec in METRICS)
+    assert set(values(a_status())) == {spec.name for spec in METRICS if spec.kind != "histogram"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("cohort-ab-3 joined", "member_joined"),
+        ("cohort-ab-3 left", "member_left"),
+        ("a, b left", "member_left"),
+        ("cohort-ab-3 and 2 more expired", "member_expired"),
+        ("cohort-ab-3 did not sync", "sync_expired"),
+        ("left joined", "member_joined"),
+        ("cohort-ab-3 changed its metadata", "member_rejoined"),
+        ("cohort-ab-3 changed its metadata: revoked 2 partitions", "follow_up"),
+        ("driver-1 leads and rejoined: topics", "leader_rejoined"),
+        ("x took over driver", "member_replaced"),
+        ("topics or partitions changed", "topics_changed"),
+        ("an operator asked", "other"),
+        ("", "other"),
+    ],
+)
+def test_reasons_fall_into_bounded_classes(reason: str, expected: str) -> None:
+    """A reason in words is counted under one of a few classes."""
+    assert reason_class(reason) == expected
+
+
+def test_every_class_of_reason_is_known() -> None:
+    """Whatever the words, the class is one of the table's."""
+    for reason in ("rejoin", "an operator asked", ": ", "joined", " left: for good", "\x00", "Übung"):
+        assert reason_class(reason) in REASONS
+
+
+def test_totals_outlive_the_history() -> None:
+    """A thousand rebalances are a thousand in the totals, whatever the history keeps."""
+    totals = RebalanceTotals()
+    for _ in range(1000):
+        totals.add("x joined", 3)
+    value = totals.as_value()
+    assert value["by_reason"] == {"member_joined": 1000}
+    assert (value["count"], value["sum_ms"], value["buckets"][0]) == (1000, 3000, [5, 1000])
+
+
+def dashboard() -> dict[str, Any]:
+    """The Grafana dashboard."""
+    value: dict[str, Any] = json.loads((ROOT / "dashboards" / "cohort.json").read_text())
+    return value
+
+
+def queries() -> list[str]:
+    """Every PromQL expression of the dashboard."""
+    panels = [inner for panel in dashboard()["panels"] for inner in (panel, *panel.get("panels", ()))]
+    expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    variables = [variable["query"] for variable in dashboard()["templating"]["list"] if variable["type"] == "query"]
+    return expressions + [query["query"] for query in variables]
+
+
+def test_the_dashboard_names_only_metrics_that_exist() -> None:
+    """Each name in a query, its suffix as a histogram's put aside, stands in the table."""
+    named = {name for query in queries() for name in re.findall(r"\bcohort_\w+", query)}
+    known = {spec.name for spec in METRICS}
+    known |= {spec.name + suffix for spec in METRICS if spec.kind == "histogram" for suffix in SUFFIXES}
+    assert named <= known
+
+
+def test_the_dashboard_groups_by_labels_that_exist() -> None:
+    """Each label in a selector or a grouping is a label of some metric in that query."""
+    everywhere = {"group", "le", "instance", "job"}
+    for query in queries():
+        labels = {label for spec in METRICS if spec.name in query for label in spec.labels} | everywhere
+        used = set(re.findall(r"[{,]\s*(\w+)\s*(?:=~?|!=|!~)", query))
+        used |= {name.strip() for names in re.findall(r"by\s*\(([^)]*)\)", query) for name in names.split(",")}
+        assert used <= labels, query
+
+
+def test_the_dashboard_shows_every_metric() -> None:
+    """No metric is left out of the dashboard."""
+    text = " ".join(queries())
+    assert [spec.name for spec in METRICS if not re.search(rf"\b{spec.name}(_bucket|_sum|_count)?\b", text)] == []

@@ -1,0 +1,105 @@
+"""CPU time of all client processes of a run: the driver JVM and all below it, and the re-parented member agents.
+
+The broker and the bench's own process are left out.  A process that ended is in its parent's children times; an agent
+has no parent who would count it, so a thread remembers what was last seen of each.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+AGENT = "sparkcohort.runtime.shell.agent"
+MARK = "COHORT_BENCH"
+EVERY_S = 0.25
+KINDS = (("pyspark.daemon", "python workers"), ("streaming_source_runner", "stream runner"), ("java", "jvm"))
+
+
+class Clients:
+    """Watches client processes; agents are recognised by command line and by ``mark`` in their environment."""
+
+    def __init__(self, mark: str, broker: int) -> None:
+        """``broker``: the pid of the broker, a child of this process that doesn't count."""
+        self._mark = f"{MARK}={mark}"
+        self._broker = broker
+        self._mine: dict[tuple[int, float], bool] = {}
+        self._seen: dict[tuple[int, float], float] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bench-clients", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start watching."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Stop watching."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_S):
+            self.agents()
+
+    def agents(self) -> int:
+        """How many of this bench's agents live now."""
+        with self._lock:
+            found = [process for process in psutil.process_iter() if self._is_mine(process)]
+            for process in found:
+                try:
+                    self._seen[process.pid, process.create_time()] = _own(process)
+                except psutil.Error:
+                    continue  # ended just now: what was last seen of it stands
+            return len(found)
+
+    def _is_mine(self, process: psutil.Process) -> bool:
+        try:
+            key = process.pid, process.create_time()
+            if not self._mine.get(key):  # asked again: a process is something else before it execs
+                self._mine[key] = AGENT in process.cmdline() and self._mark in _environment(process)
+            return self._mine[key] and process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+    def cpu(self) -> dict[str, float]:
+        """CPU-seconds so far by kind of process; only differences of two answers mean something."""
+        self.agents()
+        used: Counter[str] = Counter(agents=0.0)
+        used["agents"] += sum(self._seen.values())
+        for child in psutil.Process().children():
+            if child.pid != self._broker:
+                for process in (child, *_below(child)):
+                    _add(used, process)
+        return dict(used)
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _add(used: Counter[str], process: psutil.Process) -> None:
+    try:
+        line, times = " ".join(process.cmdline()), process.cpu_times()
+    except psutil.Error:
+        return
+    kind = next((kind for word, kind in KINDS if word in line), "other")
+    if AGENT not in line:  # one that is not re-parented yet is counted as an agent
+        used[kind] += times.user + times.system
+        used["ended" if kind == "jvm" else kind] += times.children_user + times.children_system
+
+
+def _own(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def _environment(process: psutil.Process) -> list[str]:
+    return [f"{key}={value}" for key, value in process.environ().items() if key == MARK]

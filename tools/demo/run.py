@@ -1,0 +1,291 @@
+"""The demo from start to verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+from rich.table import Table
+
+from tools.demo import flights
+from tools.demo.broker import EmbeddedBroker
+from tools.demo.producer import FlightProducer
+from tools.demo.sink import Sink
+from tools.demo.verdict import Delivery, Verdict, compare, longest_gap
+from tools.demo.view import Screen
+from tools.demo.watch import Watch, numbers, partitions
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TOPIC: Final = "flights"
+PARTITIONS: Final = 12
+GROUP_ID: Final = "cohort-demo"
+AT_ONCE: Final = 60_000
+RATE: Final = 4_500
+KILL_AT: Final = 0.4
+"""The share of the flights delivered after which an executor is killed."""
+PATIENCE_S: Final = 120.0
+
+
+class DemoFailed(Exception):
+    """The demo can't go on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """The executor that was killed: when (the day's clock, ms), and what the group was then."""
+
+    executor: str
+    at_ms: int
+    owned: frozenset[int]
+    rebalances: int
+    moved: int
+
+
+class Demo:
+    """One run of the demo."""
+
+    def __init__(self, out: IO[str], directory: Path, bootstrap: str) -> None:
+        self._directory = directory
+        self._bootstrap = bootstrap
+        self.screen = Screen(out, self._facts)
+        self._producer = FlightProducer(bootstrap, TOPIC, PARTITIONS, at_once=AT_ONCE, rate=RATE)
+        self._sink = Sink(directory / "sink")
+        self._watch = Watch(GROUP_ID, self.screen.say)
+        self._query: StreamingQuery | None = None
+        self._ends: dict[int, int] = {}
+        self._committed: dict[int, int] = {}
+        self._killed: Killed | None = None
+        self._settled_ms = 0
+        self._moved: frozenset[int] = frozenset()
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "status": self._watch.status,
+            "rows_per_second": self._watch.rows_per_second,
+            "produced": self._producer.count,
+            "delivered": self._sink.delivered,
+            "total": flights.FLIGHTS,
+        }
+
+    def run(self) -> Verdict:
+        """From the first flight written to the verdict.  Raises DemoFailed."""
+        from tools.demo import spark  # noqa: PLC0415  Spark's import takes a second, in which the screen is up already
+
+        self.screen.phase(f"writing the first {AT_ONCE:,} of {flights.FLIGHTS:,} flights to {PARTITIONS} partitions")
+        self._producer.fill()
+        self.screen.phase(f"starting Spark: a driver and {spark.EXECUTORS} executors (takes about 20 s)")
+        with spark.session(self._directory) as session:
+            self.screen.phase("starting the query: format('cohort'), group.id=cohort-demo")
+            checkpoint = self._directory / "checkpoint"
+            self._query = spark.stream(session, self._bootstrap, TOPIC, GROUP_ID, self._sink, checkpoint)
+            self._producer.start()
+            self._watch.start()
+            try:
+                self._stream(spark.EXECUTORS, spark.kill_executor)
+            finally:
+                self._producer.stop()
+                self._watch.stop()
+                self._query.stop()
+            self.screen.phase("stopping Spark")
+        self.screen.phase("comparing what was written with what was delivered")
+        return self._verdict()
+
+    def _stream(self, executors: int, kill: Callable[[str], int]) -> None:
+        self._until(lambda: self._all_owned(executors), f"all {PARTITIONS} partitions owned by {executors} members")
+        self.screen.phase(f"streaming; the producer goes on at {RATE:,} flights per second")
+        self._until(lambda: self._sink.delivered >= KILL_AT * flights.FLIGHTS, "two fifths of the flights delivered")
+        self._kill(kill)
+        self._until(lambda: self._left_and_settled(executors - 1), "the survivors to take over", every_s=0.05)
+        self.screen.phase("the survivors own everything; Spark starts a replacement")
+        self._until(lambda: self._all_owned(executors), "the replacement to join")
+        self._settled_ms = _now_ms()
+        self.screen.phase("the replacement has its share; the producer goes on to the last flight")
+        self._until(lambda: self._producer.finished, "the producer to write all flights")
+        self._ends = {number: len(offsets) for number, offsets in self._producer.acknowledged.items()}
+        self.screen.phase("all flights are written; draining")
+        self._until(lambda: self._sink.delivered >= self._producer.count, "all flights delivered")
+        self.screen.phase("all delivered; waiting for the last commit to the Kafka group")
+        with _consumer(self._bootstrap) as consumer:
+            self._until(lambda: self._committed_all(consumer), "the last commit", patience_s=20, fail=False)
+
+    # --- conditions ------------------------------------------------------------------------------------
+
+    def _until(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        *,
+        patience_s: float = PATIENCE_S,
+        every_s: float = 0.1,
+        fail: bool = True,
+    ) -> None:
+        deadline, nobody = time.monotonic() + patience_s, threading.Event()
+        while not condition():
+            self._check()
+            if time.monotonic() > deadline:
+                if fail:
+                    raise DemoFailed(f"waited {patience_s:.0f} s for {what}")
+                return
+            nobody.wait(every_s)
+
+    def _check(self) -> None:
+        if self._producer.error is not None:
+            raise DemoFailed(f"the producer failed: {self._producer.error}")
+        if self._query is not None and not self._query.isActive:
+            raise DemoFailed(f"the query ended: {_cause(self._query)}")
+
+    def _all_owned(self, members: int) -> bool:
+        status = self._watch.status
+        if not status or status["state"] != "Stable" or len(status["members"]) != members:
+            return False
+        share = PARTITIONS // members
+        return all(len(member["owned"]) == share == len(member["target"]) for member in status["members"])
+
+    def _kill(self, kill: Callable[[str], int]) -> None:
+        status = self._watch.refresh()
+        victim = status["members"][0]
+        owned = partitions(victim["owned"])
+        self._killed = Killed(
+            executor=victim["executor"],
+            at_ms=_now_ms(),
+            owned=frozenset(owned),
+            rebalances=len(status["rebalances"]),
+            moved=status["partitions_moved"],
+        )
+        pid = kill(str(victim["executor"]))
+        self.screen.phase(f"SIGKILL to executor {victim['executor']} (pid {pid}), which owned {numbers(owned)}")
+
+    def _left_and_settled(self, members: int) -> bool:
+        status = self._watch.refresh()
+        assert self._killed is not None  # noqa: S101  asked after the kill only
+        gone = all(member["executor"] != self._killed.executor for member in status["members"])
+        owned = sum(len(member["owned"]) for member in status["members"])
+        return gone and status["state"] == "Stable" and len(status["members"]) >= members and owned == PARTITIONS
+
+    def _committed_all(self, consumer: Consumer) -> bool:
+        asked = [TopicPartition(TOPIC, number) for number in self._ends]
+        self._committed = {item.partition: item.offset for item in consumer.committed(asked, timeout=10)}
+        return self._committed == self._ends
+
+    # --- the verdict -----------------------------------------------------------------------------------
+
+    def _verdict(self) -> Verdict:
+        columns = self._sink.read().to_pydict().values()
+        deliveries: list[Delivery] = list(zip(*columns, strict=True))
+        delivered, lost, duplicated = compare(self._producer.acknowledged, deliveries)
+        last: dict[int, int] = {}
+        for partition, offset, _, _ in deliveries:
+            last[partition] = max(offset + 1, last.get(partition, 0))
+        status, killed = self._watch.status, self._killed
+        assert killed is not None  # noqa: S101  or there would be no verdict
+        after = status["rebalances"][killed.rebalances :]
+        given = {tp[1] for done in after for tp in (*done["moved"], *done["revoked"])}
+        stayed = frozenset(range(PARTITIONS)) - killed.owned - given
+        return Verdict(
+            produced=self._producer.count,
+            delivered=delivered,
+            lost=lost,
+            duplicated=duplicated,
+            rebalances=len(after),
+            partitions_moved=status["partitions_moved"] - killed.moved,
+            partitions_stayed=len(stayed),
+            longest_gap_ms=longest_gap(deliveries, stayed, killed.at_ms, self._settled_ms),
+            usual_gap_ms=longest_gap(deliveries, stayed, killed.at_ms - 5_000, killed.at_ms - 1),
+            committed_equals_end=self._committed == last == self._ends,
+            generation=status["generation"],
+            agents_left=self._agents_left(),
+            seconds=round(self.screen.seconds, 1),
+        )
+
+    def _agents_left(self) -> int:
+        """Member agents that outlived the query; they have a moment to go."""
+        agents = [psutil.Process(pid) for pid in self._watch.agents if psutil.pid_exists(pid)]
+        _, alive = psutil.wait_procs(agents, timeout=5)
+        return len(alive)
+
+
+@contextmanager
+def _consumer(bootstrap: str) -> Iterator[Consumer]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP_ID, "log_level": 0})
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _cause(query: StreamingQuery) -> str:
+    """The last line of the innermost traceback; the rest is in Spark's log."""
+    text, _, _ = str(query.exception()).partition("=== Streaming Query ===")
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "without an error")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@contextmanager
+def _own_terminal(log: Path) -> Iterator[IO[str]]:
+    """The real standard output for us alone; what Spark and its children say goes to a file."""
+    sys.stdout.flush()
+    kept = os.dup(1), os.dup(2)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        with os.fdopen(os.dup(kept[0]), "w", buffering=1) as out:
+            yield out
+    finally:
+        for number, descriptor in enumerate(kept, start=1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+
+
+def _printed(screen: Screen, verdict: Verdict) -> None:
+    table = Table(title="verdict", title_justify="left", show_header=False)
+    for name, value in verdict.as_value().items():
+        wrong = (name in ("lost", "duplicated") and value) or value is False
+        text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        table.add_row(name.replace("_", " "), text, style="bold red" if wrong else "")
+    screen.console.print(table)
+    screen.console.print("passed" if verdict.passed else "FAILED", style="bold green" if verdict.passed else "bold red")
+
+
+def main() -> int:
+    """Run the demo; 0 when nothing was lost or doubled and the committed offsets are the ends delivered."""
+    directory = Path(tempfile.mkdtemp(prefix="cohort-demo-"))
+    log = directory / "spark.log"
+    failure = ""
+    value: dict[str, object] = {}
+    passed = False
+    with _own_terminal(log) as out, EmbeddedBroker(TOPIC, PARTITIONS) as broker:
+        demo = Demo(out, directory, broker.bootstrap)
+        try:
+            with demo.screen.showing():
+                verdict = demo.run()
+            _printed(demo.screen, verdict)
+            value, passed = verdict.as_value(), verdict.passed
+        except KeyboardInterrupt:
+            failure = "interrupted"
+        except Exception as error:  # noqa: BLE001  whatever it was, the last line is the verdict
+            failure = f"{type(error).__name__}: {error}"
+    if failure:
+        print(f"{failure}\nSpark's log: {log}", file=sys.stderr)
+        value = {"error": failure}
+    if passed:
+        shutil.rmtree(directory, ignore_errors=True)
+    print(json.dumps(value), flush=True)
+    return 0 if passed else 1
