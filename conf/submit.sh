@@ -4,10 +4,11 @@
 #   MASTER=spark://host:7077 conf/submit.sh pipeline.py kafka:9092 orders /data/billing
 #   MASTER=spark://host:7077 conf/submit.sh --conf spark.cores.max=4 pipeline.py kafka:9092 orders /data/billing
 #
-# PYTHON is the interpreter of driver and executors (default: python3); sparkcohort is installed in it on every host.
-# PySpark needs the same one everywhere: with another, a query ends with "Python worker failed to connect back".
+# PYTHON is the interpreter of driver and executors (default: python3), with sparkcohort installed in it on every host.
+# It replaces the one in spark-defaults.conf.
 set -eu
 PYTHON=${PYTHON:-$(command -v python3)}
 export PYSPARK_PYTHON="$PYTHON" PYSPARK_DRIVER_PYTHON="$PYTHON"
 exec "$(dirname "$PYTHON")/spark-submit" --master "${MASTER:?set MASTER, as spark://host:7077}" \
-  --properties-file "$(dirname "$0")/spark-defaults.conf" "$@"
+  --properties-file "$(dirname "$0")/spark-defaults.conf" \
+  --conf "spark.pyspark.python=$PYTHON" --conf "spark.pyspark.driver.python=$PYTHON" "$@"

@@ -125,7 +125,7 @@ def update_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> None
     """A member rejoins, which starts a rebalance: its metadata changed, or it leads."""
     changed = turn.group.members[request.member_id].protocols != request.protocols
     _park(turn, correlation, request)
-    what = "changed its metadata" if changed else "leads and rejoined"
+    what = "rejoined" if request.reason else "changed its metadata" if changed else "leads and rejoined"
     rebalance.start(turn, _because(f"{request.member_id} {what}", request))
 
 

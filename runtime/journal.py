@@ -10,7 +10,8 @@ from sparkcohort.runtime.applying import apply, created
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sparkcohort.runtime.records import Record
+    from sparkcohort.runtime.protocol import TopicPartition
+    from sparkcohort.runtime.records import Partitions, Record
     from sparkcohort.runtime.state import Group
 
 
@@ -23,13 +24,91 @@ def replay(records: Iterable[Record]) -> Group:
     """The group that the records made; ValueError unless they begin with its creation."""
     group: Group | None = None
     for record in records:
-        match group, record:
-            case None, r.GroupCreated():
-                group = created(record)
-            case None, _:
-                break
-            case _:
-                group = apply(group, record)
+        if isinstance(record, r.GroupCreated):
+            group = created(record)
+        elif group is not None:
+            group = apply(group, record)
+        else:
+            break
     if group is None:
         raise ValueError("a journal begins with the creation of its group")
     return group
+
+
+def story(records: Iterable[Record], member_id: str) -> tuple[str, ...]:
+    """What happened to a member, one line for each record about it, oldest first; heartbeats are left out."""
+    lines: list[str] = []
+    present = False
+    for record in records:
+        line = _of_membership(record, member_id) or _of_partitions(record, member_id)
+        if isinstance(record, r.MemberAdded | r.MemberReplaced | r.MemberRemoved) and line:
+            present = not line.startswith(_ENDS)
+        if present and not line:
+            line = _of_group(record)
+        if line:
+            lines.append(line)
+    return tuple(lines)
+
+
+_ENDS = ("was removed", "was replaced")
+
+
+def _of_group(record: Record) -> str:
+    """What concerns every member."""
+    match record:
+        case r.RebalanceStarted(phase):
+            return f"a rebalance began: {phase.reason}"
+        case r.GenerationStarted(generation, protocol_name):
+            return f"generation {generation} began, protocol {protocol_name}"
+    return ""
+
+
+def _of_membership(record: Record, member_id: str) -> str:
+    match record:
+        case r.IdIssued(issued) if issued == member_id:
+            return "was told its id"
+        case r.IdDropped(dropped, reason) if dropped == member_id:
+            return f"never joined: {reason}"
+        case r.MemberAdded(member) if member.member_id == member_id:
+            return f"became a member, from {member.client_host}"
+        case r.MemberReplaced(old_id, member) if old_id == member_id:
+            return f"was replaced by {member.member_id}"
+        case r.MemberReplaced(old_id, member) if member.member_id == member_id:
+            return f"took the place of {old_id}"
+        case r.MemberRemoved(removed, reason, at_ms) if removed == member_id:
+            return f"was removed at {at_ms} ms: {reason}"
+        case r.LeaderElected(elected) if elected == member_id:
+            return "was elected leader"
+        case r.JoinParked(joined) if joined == member_id:
+            return "joined"
+        case r.SyncParked(synced) if synced == member_id:
+            return "synced"
+    return ""
+
+
+def _of_partitions(record: Record, member_id: str) -> str:
+    match record:
+        case r.Granted(grants):
+            return _given("owns", dict(grants).get(member_id, ()))
+        case r.Promised(promises):
+            return _given("is promised", dict(promises).get(member_id, ()))
+        case r.Released(released, partitions) if released == member_id:
+            return f"gave up {_names(partitions)}"
+        case r.OffsetsCommitted(positions):
+            mine = [f"{tp.topic}-{tp.partition}={at.offset}" for tp, at in positions if at.member_id == member_id]
+            return f"committed {' '.join(mine)}" if mine else ""
+    return ""
+
+
+def _given(verb: str, partitions: Partitions) -> str:
+    if not partitions:
+        return ""
+    return f"{verb} {_names(tp for tp, _ in partitions)} since generation {', '.join(_generations(partitions))}"
+
+
+def _generations(partitions: Partitions) -> list[str]:
+    return [str(generation) for generation in sorted({generation for _, generation in partitions})]
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return " ".join(f"{tp.topic}-{tp.partition}" for tp in partitions)

@@ -11,6 +11,7 @@ complete, exclusive and to subscribers only is refused with the assignor's name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from sparkcohort.assignors import MemberSubscription, find
@@ -37,20 +38,32 @@ class InvalidAssignment(ValueError):
     """An assignor broke its contract, or a member's subscription can't be read."""
 
 
-def assign(protocol_name: str, members: Sequence[JoinedMember], topics: Mapping[str, int], since: Since) -> Assignments:
+def assign(
+    protocol_name: str,
+    members: Sequence[JoinedMember],
+    topics: Mapping[str, int],
+    since: Since,
+    *,
+    only: Mapping[str, Sequence[int]] | None = None,
+) -> Assignments:
     """Compute the assignments of one generation, by member id, members that get nothing included.
 
     ``topics`` has the number of partitions of each; ``since`` is what the coordinator knows of each member's
     partitions, with the generation of acquiring.  It counts as claimed too: a static member that hasn't rejoined
-    holds what its old metadata doesn't name.  Raises UnknownAssignor, and InvalidAssignment naming the assignor.
+    holds what its old metadata doesn't name.  ``only`` lists the partitions of topics that are read in part (Spark's
+    ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….
+    Raises UnknownAssignor, and InvalidAssignment naming the assignor.
     """
     assignor = find(protocol_name)
-    subscriptions = {joined.member_id: _subscription(joined, since) for joined in members}
+    only = only or {}
+    topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
+    subscriptions = {joined.member_id: _renumbered(_subscription(joined, since), only) for joined in members}
     given = assignor.assign(topics, subscriptions)
     ownership = resolve(topics, subscriptions)
     if problem := _problem(given, topics, subscriptions, ownership):
         raise InvalidAssignment(f"assignor {protocol_name}: {problem}")
-    return _encode(finish(subscriptions, hand_over(given, ownership)))
+    finished = finish(subscriptions, hand_over(given, ownership))
+    return _encode({member: [_numbered(p, only) for p in partitions] for member, partitions in finished.items()})
 
 
 def keep(members: Sequence[JoinedMember]) -> Assignments:
@@ -64,6 +77,25 @@ def keep(members: Sequence[JoinedMember]) -> Assignments:
     for partition, owner in resolve(topics, subscriptions).owner.items():
         given[owner].append(partition)
     return _encode(given)
+
+
+def _renumbered(said: MemberSubscription, only: Mapping[str, Sequence[int]]) -> MemberSubscription:
+    """A subscription in the assignor's numbers; claims of partitions that are not read are dropped."""
+    places = {
+        (topic, number): (topic, place) for topic, numbers in only.items() for place, number in enumerate(numbers)
+    }
+
+    def inward(partition: Partition) -> Partition | None:
+        return places.get(partition) if partition[0] in only else partition
+
+    owned = [place for partition in said.owned if (place := inward(partition)) is not None]
+    since = {place: at for partition, at in said.since.items() if (place := inward(partition)) is not None}
+    return replace(said, owned=tuple(owned), since=since)
+
+
+def _numbered(partition: Partition, only: Mapping[str, Sequence[int]]) -> Partition:
+    topic, place = partition
+    return (topic, only[topic][place]) if topic in only else partition
 
 
 def _subscription(joined: JoinedMember, since: Since) -> MemberSubscription:

@@ -155,7 +155,7 @@ class _Turn:
 
 
 def _start(turn: _Turn, _event: Start) -> None:
-    _join(turn, "start")
+    _join(turn, "")
 
 
 def _join(turn: _Turn, reason: str) -> None:
@@ -262,7 +262,7 @@ def _reconcile(turn: _Turn, assigned: frozenset[TopicPartition]) -> None:
 def _revoked(turn: _Turn, _event: Revoked) -> None:
     gone = turn.member.revoking
     turn.change(owned={tp: g for tp, g in turn.member.owned.items() if tp not in gone}, revoking=frozenset())
-    _join(turn, f"gave up {len(gone)} partitions")
+    _join(turn, f"gave up {len(gone)} partition{'s' if len(gone) > 1 else ''}")
 
 
 # --- being told to rejoin -----------------------------------------------------------------------
@@ -298,7 +298,7 @@ def _tick(turn: _Turn, _event: p.Tick) -> None:
     member, now_ms = turn.member, turn.now_ms
     if member.retry_due_ms is not None and member.retry_due_ms <= now_ms and member.outstanding is not None:
         if member.state is MemberState.JOINING:
-            _join(turn, "once more")
+            _join(turn, "")
         else:
             turn.send(member.outstanding)
     elif member.heartbeat_due_ms is not None and member.heartbeat_due_ms <= now_ms:
@@ -382,9 +382,9 @@ def _fall_behind(turn: _Turn, _error: ErrorCode, message: str) -> None:
     _join(turn, message or "a generation was missed")
 
 
-def _join_again(turn: _Turn, _error: ErrorCode, message: str) -> None:
+def _join_with_id(turn: _Turn, _error: ErrorCode, _message: str) -> None:
     turn.heard()
-    _join(turn, message)
+    _join(turn, "")
 
 
 def _rejoin(turn: _Turn, _error: ErrorCode, message: str) -> None:
@@ -410,7 +410,7 @@ def _fail(turn: _Turn, error: ErrorCode, message: str) -> None:
 _REACTIONS: Mapping[ErrorCode, Callable[[_Turn, ErrorCode, str], None]] = {  # every other error ends the member
     ErrorCode.UNKNOWN_MEMBER_ID: _forget,
     ErrorCode.ILLEGAL_GENERATION: _fall_behind,
-    ErrorCode.MEMBER_ID_REQUIRED: _join_again,
+    ErrorCode.MEMBER_ID_REQUIRED: _join_with_id,
     ErrorCode.REBALANCE_IN_PROGRESS: _rejoin,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _retry,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _retry,

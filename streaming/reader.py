@@ -31,6 +31,8 @@ NO_LIMIT = 2**62
 Trigger.Once and nowhere else, so the two can be told apart (SPARK-45178)."""
 REFRESH_S = 0.2
 HELD_POLL_S = 0.5
+FAIL_AFTER_S = 5.0
+"""How long ``unreachable.partitions=fail`` makes sure that a broker is away and not just late."""
 
 
 class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -120,14 +122,13 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- the end of the next batch -----------------------------------------------------------------
 
     def _next_end(self, session: Session, start: Offsets, limit: int | None, once: bool) -> Offsets:
-        bounded = self._available_now or once
-        deadline = time.monotonic() + self._options.unreachable_timeout_ms / 1000
+        bounded, mode = self._available_now or once, self._options.unreachable_partitions
+        timeout_s = FAIL_AFTER_S if mode == "fail" else self._options.unreachable_timeout_ms / 1000
+        deadline = time.monotonic() + timeout_s
         while True:
             snapshot = session.refresh(REFRESH_S)
             held = self._held(start, snapshot)
-            waiting = held and (bounded or self._options.unreachable_partitions == "wait")
-            if held and self._options.unreachable_partitions == "fail":
-                raise _unreachable(held, snapshot, "unreachable.partitions is set to fail")
+            waiting = held and (bounded or mode != "hold")
             if self._available_now and self._frozen is None and not held:
                 self._frozen = dict(snapshot.ends)
                 waiting = False
@@ -136,9 +137,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if end != start or not waiting:
                     return end
             if time.monotonic() > deadline:
-                raise _unreachable(
-                    held, snapshot, f"unreachable.timeout.ms={self._options.unreachable_timeout_ms} has passed"
-                )
+                option = "unreachable.partitions=fail" if mode == "fail" else "unreachable.timeout.ms"
+                raise _unreachable(held, snapshot, f"{timeout_s:g} s have passed ({option})")
             session.check()
             session.pause(HELD_POLL_S)
 

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 
 PYTHON=${PYTHON:-python3}
 CACHE=$PWD/.cache
-export PIP_DISABLE_PIP_VERSION_CHECK=1 DEBIAN_FRONTEND=noninteractive
+export PIP_DISABLE_PIP_VERSION_CHECK=1 DEBIAN_FRONTEND=noninteractive UV_PYTHON_DOWNLOADS=never
 
 say() { printf '%s\n' "bootstrap: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -75,18 +75,22 @@ get_uv() {
   UV=$CACHE/uv/bin/uv
 }
 
-trust_same_certificates() { # uv brings certificates of its own; where pip was given others, uv needs them too
-  if [ -n "${SSL_CERT_FILE:-}${UV_SYSTEM_CERTS:-}${UV_NATIVE_TLS:-}" ]; then return; fi
+trust_same_certificates() { # uv brings certificates of its own: where pip or the machine has others, those count
+  if [ -n "${SSL_CERT_FILE:-}${SSL_CERT_DIR:-}${UV_SYSTEM_CERTS:-}${UV_NATIVE_TLS:-}" ]; then return; fi
   local bundle=${PIP_CERT:-${REQUESTS_CA_BUNDLE:-${CURL_CA_BUNDLE:-}}}
-  if [ -z "$bundle" ]; then
-    bundle=$("$CACHE/uv/bin/python" -m pip config get global.cert 2>/dev/null || true)
+  if [ -n "$bundle" ] && [ -f "$bundle" ]; then
+    export SSL_CERT_FILE=$bundle
+  elif [ -e /etc/ssl/certs/ca-certificates.crt ]; then
+    export UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 # the new name and the old one
   fi
-  if [ -n "$bundle" ] && [ -f "$bundle" ]; then export SSL_CERT_FILE=$bundle; fi
 }
 
 tree_stamp() { # what the wheel is made of; tests and documents don't count
-  find pyproject.toml README.md ./*.py assignors runtime streaming native -type f \
-    ! -path '*/__pycache__/*' -print0 2>/dev/null | sort -z | xargs -0 cat | cksum
+  local parts=() part
+  for part in pyproject.toml README.md pyspark_cohort.py assignors runtime streaming native; do
+    if [ -e "$part" ]; then parts+=("$part"); fi
+  done
+  find "${parts[@]}" -type f ! -path '*/__pycache__/*' -print0 | sort -z | xargs -0 cksum | cksum
 }
 
 install_wheel() {

@@ -174,14 +174,16 @@ def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     out, more = security_options.translate(kept)
     conf: dict[str, str] = {}
     for name, value in out.items():
-        _put(conf, RENAMED.get(name, name), _value(name, value), name)
+        _put(conf, RENAMED.get(name, name), _value(name, value))
     conf.setdefault("isolation.level", "read_uncommitted")  # Java's default; librdkafka's is read_committed
     return conf, warnings + more + check(conf, java)
 
 
-def _put(conf: dict[str, str], name: str, value: str, given: str) -> None:
+def _put(conf: dict[str, str], name: str, value: str) -> None:
     if conf.get(name, value) != value:
-        raise OptionError(f"options kafka.{given} and kafka.{name} mean the same and differ: leave one out")
+        names = [name, *(old for old, new in RENAMED.items() if new == name)]
+        both = " and ".join(f"kafka.{each}" for each in sorted(names))
+        raise OptionError(f"options {both} mean the same and differ: leave one out")
     conf[name] = value
 
 

@@ -12,12 +12,12 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from sparkcohort.runtime import group as groups
-from sparkcohort.runtime import leader, member
+from sparkcohort.runtime import leader, member, summary
 from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, decode_subscription
 from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.protocol import (
@@ -91,9 +91,16 @@ class Clock:
 class Coordinator:
     """Runs the group of one query; every public method may be called from any thread."""
 
-    def __init__(self, settings: GroupSettings, topics: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: Callable[[], Mapping[str, int]],
+        only: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        """``topics`` tells topics and partition counts whenever asked; ``only`` is what of them is read, if not all."""
         self.settings = settings
         self._topics = topics
+        self._only = only or {}
         self._subscribed: tuple[str, ...] = ()
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._clock = Clock()
@@ -270,7 +277,7 @@ class Coordinator:
     def _lead(self, asked: member.ComputeAssignment) -> None:
         since = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in asked.members}
         try:
-            assignments = leader.assign(asked.protocol_name, asked.members, self._topics(), since)
+            assignments = leader.assign(asked.protocol_name, asked.members, self._topics(), since, only=self._only)
         except Exception:  # an assignor's mistake must not end the group: keep what everybody has
             self.failed_rebalances[asked.protocol_name] += 1
             log.exception(
@@ -282,22 +289,13 @@ class Coordinator:
     def _rebalanced(self, done: Rebalanced) -> None:
         self.rebalances.append(done)
         self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms)
-        before = {tp: name for name, partitions in done.before.items() for tp in partitions}
-        after = {tp: name for name, partitions in done.after.items() for tp in partitions}
-        moved = sorted(tp for tp, name in after.items() if before.get(tp, name) != name)
-        revoked = sorted(tp for tp in before if tp not in after)
-        self.moved += len(moved)
-        log.info(
-            "group %s: rebalance to generation %d in %d ms (%s): %d members, %d partitions moved, %d being revoked%s",
-            self.settings.group_id,
-            done.generation,
-            done.ended_ms - done.started_ms,
-            done.reason,
-            len(done.members) - 1,
-            len(moved),
-            len(revoked),
-            f" [{', '.join(f'{tp.topic}-{tp.partition}' for tp in (moved + revoked)[:8])}]" if moved or revoked else "",
-        )
+        self.moved += sum(map(len, summary.moves(done).values()))
+        revoking = {
+            tp: name
+            for name, assignment in self.group.assignments.items()
+            for tp in groups.owned(self.group, name).keys() - self.group.embedded.assigned(assignment)
+        }
+        log.info("group %s: %s", self.settings.group_id, summary.line(done, revoking, self._name))
 
     def _on_topics_changed(self) -> None:
         self._subscribed = tuple(sorted(self._topics()))
@@ -326,7 +324,7 @@ class Coordinator:
 
     def _name(self, member_id: str) -> str:
         info = self._infos.get(member_id)
-        return f"{member_id} (executor {info.executor_id} on {info.host})" if info else member_id
+        return f"executor {info.executor_id} on {info.host}" if info else member_id
 
     def _end(self) -> None:
         for events in self._streams:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import uuid
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from bisect import bisect_left
 from itertools import groupby, repeat
 from operator import is_, itemgetter
 from typing import Any, TypeAlias

@@ -303,7 +303,7 @@ class RangeReader:
         if self._conf.get("isolation.level") != "read_committed":
             return False
         wanted = reading.wanted
-        asked = {KafkaPartition(wanted.topic, wanted.partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        asked = {KafkaPartition(wanted.topic, wanted.partition): OffsetSpec.latest()}
         admin = AdminClient(self._conf)
         try:
             answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_S)

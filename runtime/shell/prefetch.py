@@ -99,8 +99,8 @@ class _Buffer:
 
     @property
     def waiting(self) -> bool:
-        """Whether a task waits for records that are not here."""
-        return any(reader.waiting for reader in self.readers)
+        """Whether a task waits for the very next record; one that waits for later ones has no claim to room."""
+        return any(reader.waiting and reader.at == self.position for reader in self.readers)
 
     def append(self, chunk: _Chunk) -> None:
         """Put a chunk behind the last one."""
@@ -145,7 +145,7 @@ class Prefetcher:
         """Create the client and start its thread; nothing is awaited."""
         queue = max(buffer_bytes // 8, 64 << 10)
         self._budget = buffer_bytes - buffer_bytes // 4  # the rest: the client's queue, and the fetch on its way
-        self._batch_bytes = min(BATCH_BYTES, queue)
+        self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
         self._patience_s = patience_s
         self._drain = Drain({**conf, **_bounds(queue)}, include_headers=include_headers, batch_bytes=self._batch_bytes)
         self._buffers: dict[TopicPartition, _Buffer] = {}
@@ -264,6 +264,8 @@ class Prefetcher:
                     return
                 if buffer.error:
                     raise Miss(reader.at, buffer.error)
+                if reader.at > buffer.position and buffer.nbytes >= self._share():
+                    raise Miss(reader.at, "too far ahead")
                 self._changed.notify_all()
                 if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
                     raise Miss(reader.at, f"nothing from Kafka within {patience_s} s")
@@ -277,7 +279,7 @@ class Prefetcher:
         while not self._closed:
             try:
                 self._turn()
-            except Exception:
+            except Exception:  # noqa: BLE001 - a cache: whatever happened, the tasks read directly, and it begins anew
                 _log.exception("prefetch: fetching starts again at every partition's position")
                 with self._changed:
                     for buffer in self._buffers.values():
@@ -317,7 +319,7 @@ class Prefetcher:
 
     def _wanted(self, full: bool) -> dict[TopicPartition, _Buffer]:
         """The partitions to fetch now: in need only those that somebody waits for, else all within their share."""
-        now, share = time.monotonic(), self._budget // max(1, len(self._buffers))
+        now, share = time.monotonic(), self._share()
         requested = {tp: b for tp, b in self._buffers.items() if b.waiting}
         if requested and (full or self._total() > self._budget // 2):
             return requested
@@ -343,6 +345,9 @@ class Prefetcher:
                     _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, error)
                 buffer.error, buffer.live, buffer.retry_at = str(error), False, time.monotonic() + RETRY_S
 
+    def _share(self) -> int:
+        return self._budget // max(1, len(self._buffers))
+
     def _total(self) -> int:
         return sum(buffer.nbytes for buffer in self._buffers.values())
 
@@ -361,13 +366,16 @@ class Prefetcher:
 
 
 def _evict_for_waiting(buffers: Iterable[_Buffer], over: int) -> None:
-    """Make room for those who wait: far ends of what nobody reads, then of what is read, then what waiters are past."""
-    idle = sorted((b for b in buffers if not b.waiting), key=lambda b: (bool(b.readers), -b.nbytes))
-    for buffer in idle:
-        while over > 0 and buffer.chunks:
+    """Make room for those who wait: far ends first, where nobody reads before where somebody does.
+
+    What a reader takes next stays: two who wait would else evict each other's records for ever.
+    """
+    for buffer in sorted(buffers, key=lambda b: (bool(b.readers), -b.nbytes)):
+        kept = max((reader.at for reader in buffer.readers), default=-1)
+        while over > 0 and buffer.chunks and buffer.chunks[-1].start > kept:
             over -= buffer.drop_tail()
-    for buffer in (b for b in buffers if b.waiting):
-        while over > 0 and buffer.chunks:
+        past = min((reader.at for reader in buffer.readers), default=-1)
+        while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= past:
             over -= buffer.drop_head()
 
 

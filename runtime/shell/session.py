@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkcohort.runtime.claims import Slot
+from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import connection, process, status
 from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
@@ -32,6 +33,7 @@ log = logging.getLogger("sparkcohort.session")
 
 Offsets = Mapping[TopicPartition, int]
 STOP_S = 1.0
+STATUS_REFRESH_S = 0.2
 
 
 class Session:
@@ -88,7 +90,7 @@ class Session:
             rebalance_timeout_ms=options.rebalance_timeout_ms,
             assignors=options.assignors,
         )
-        self._coordinator = Coordinator(settings, self._log_ends.topics)
+        self._coordinator = Coordinator(settings, self._log_ends.topics, _by_topic(options.subscription.partitions))
         self._coordinator.start()
         self._log_ends.on_change(self._coordinator.topics_changed)
         self._serve(self._coordinator, run_id)
@@ -116,6 +118,9 @@ class Session:
 
     def close(self) -> None:
         """End the run: agents are told to go, ports and files are closed; the real group keeps its static member."""
+        # First what the next reader of this group waits for: a query may be started again right after it was stopped.
+        self._mirror.close()
+        self._lock.release()
         if self._connection is not None:
             self._connection.unlink(missing_ok=True)
         if self._coordinator is not None:
@@ -127,8 +132,6 @@ class Session:
         if self._metrics is not None:
             self._metrics.close()
         self._log_ends.close()
-        self._mirror.close()
-        self._lock.release()
 
     # --- what the reader asks --------------------------------------------------------------------------
 
@@ -203,6 +206,21 @@ class Session:
             instance_id=self._options.group_instance_id,
             committed=self._mirror.committed(),
             announced=self._announced,
-            snapshot=self._log_ends.snapshot(),
+            snapshot=self._ends_now(),
             commits=self._mirror.counters(),
         )
+
+    def _ends_now(self) -> Snapshot:
+        """Log ends as of now, or as last heard: a long batch must not make the lag look old."""
+        try:
+            return self._log_ends.refresh(STATUS_REFRESH_S)
+        except CohortError:
+            return self._log_ends.snapshot()
+
+
+def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, ascending."""
+    found: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        found.setdefault(tp.topic, []).append(tp.partition)
+    return found

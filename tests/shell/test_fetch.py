@@ -27,7 +27,7 @@ from sparkcohort.runtime.shell.drain import MalformedRecordError
 from sparkcohort.runtime.shell.fetch import DataLossError, FetchError, RangeReader
 from tests.support.mock import MockCluster
 from tests.support.produce import produce, producer, value_of
-from tests.support.ranges import direct, offsets
+from tests.support.ranges import direct, offsets, rows_of
 
 KAFKA_ROW = (
     ("key", BinaryType()),
@@ -102,9 +102,7 @@ def test_an_abandoned_read_leaves_nothing_behind(mock_broker: MockCluster, topic
         assert first is not None
         assert first.column(arrow.OFFSET)[0].as_py() == 0
         del pieces
-    got = [
-        offset for _, _, batch in reader.read([Range(topic, 0, 7, 9)]) for offset in batch.column("offset").to_pylist()
-    ]
+    got = [offset for rows in rows_of(reader.read([Range(topic, 0, 7, 9)])).values() for offset in offsets(rows)]
     assert got == [7, 8]
     reader.close()
 

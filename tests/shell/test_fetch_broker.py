@@ -121,7 +121,7 @@ def test_an_open_transaction_is_no_loss(broker: Broker, topic: str) -> None:
     for sequence in range(10):
         client.produce(topic, value_of(0, sequence), None, 0)
     client.flush(10)
-    with pytest.raises(FetchError, match="transaction is open at offset 0.*isolation.level is read_committed"):
+    with pytest.raises(FetchError, match=r"transaction is open at offset 0.*isolation.level is read_committed"):
         direct(committed(broker), [Range(topic, 0, 0, 5)], poll_timeout_ms=2_000)
     end = threading.Timer(1, client.commit_transaction, [30])
     end.start()
@@ -138,7 +138,7 @@ def test_retention_passes_the_range(broker: Broker, topic: str) -> None:
     with pytest.raises(DataLossError, match=r"^\[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE\].*\[10, 40\)"):
         direct(conf(broker), [Range(topic, 0, 10, 60)])
     losses: list[str] = []
-    options = {"fail_on_data_loss": False, "on_data_loss": losses.append}
+    options: dict[str, Any] = {"fail_on_data_loss": False, "on_data_loss": losses.append}
     rows = direct(conf(broker), [Range(topic, 0, 10, 60)], **options)
     assert offsets(rows[TopicPartition(topic, 0)]) == list(range(40, 60))
     assert direct(conf(broker), [Range(topic, 0, 10, 30)], **options) == {}

@@ -16,7 +16,8 @@ import pytest
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell import local
-from sparkcohort.runtime.shell.local import AgentTimeout, AlreadyRunning, LocalClient, LocalServer, Miss
+from sparkcohort.runtime.shell.local import AgentTimeout, AlreadyRunning, LocalClient, LocalServer
+from sparkcohort.runtime.shell.prefetch import Miss
 from tests.support.local_server import serving
 from tests.support.mock import MockCluster
 from tests.support.produce import produce
@@ -65,6 +66,7 @@ def connect(name: str) -> Iterator[Connect]:
 @pytest.fixture
 def served(name: str) -> Iterator[list[Range]]:
     """A server of numbers on ``name``; the list of what was acknowledged."""
+    pa.array([])  # imports pandas, which may take longer than a client waits
     acknowledged: list[Range] = []
     server = LocalServer(name, TOKEN, Numbers(), lambda: {"member_id": "m", "generation": 7}, acknowledged.append)
     server.start()
@@ -176,20 +178,18 @@ RECORDS = 60_000
 
 def continue_directly(mock: MockCluster, client: LocalClient, strike: Callable[[], None]) -> tuple[list[Any], str]:
     """Read a range, strike after the first piece, read the rest directly; returns all rows and the reason given."""
-    wanted, rows, at, reason = Range("t", 0, 100, RECORDS), [], 100, ""
-    pieces = client.read(wanted, 0, 1)
-    try:
-        for count, (next_offset, batch) in enumerate(pieces):
+    wanted, at = Range("t", 0, 100, RECORDS), 100
+    rows: list[Any] = []
+    with pytest.raises(AgentTimeout) as caught:
+        for count, (next_offset, batch) in enumerate(client.read(wanted, 0, 1)):
             rows += [] if batch is None else batch.to_pylist()
             at = next_offset
             if count == 0:
                 strike()
-    except AgentTimeout as timeout:
-        assert timeout.next_offset == at
-        reason = timeout.reason
+    assert caught.value.next_offset == at
     assert 100 < at < RECORDS, "the agent was struck in the middle of the range"
     rows += direct({"bootstrap.servers": mock.bootstrap}, [wanted._replace(start=at)], include_headers=False)[wanted.tp]
-    return rows, reason
+    return rows, caught.value.reason
 
 
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])

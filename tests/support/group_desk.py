@@ -126,7 +126,7 @@ class Desk:
             return reply.partitions[0][1].name
         if isinstance(reply, p.LeaveGroupReply) and reply.members:
             return reply.members[0][1].name
-        return reply.error.name  # type: ignore[union-attr]
+        return reply.error.name
 
     def joined(self, correlation: int) -> p.JoinGroupReply:
         """The answer to a join."""

@@ -21,17 +21,23 @@ from sparkcohort.runtime.shell.prefetch import Prefetcher
 from tests.support.waiting import wait_until
 
 
+def say(line: str) -> None:
+    """Print a line now."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main(name: str, token: str, bootstrap: str, topic: str, partitions: str) -> None:
     """Serve until the process is ended."""
     prefetcher = Prefetcher({"bootstrap.servers": bootstrap})
     prefetcher.assign({TopicPartition(topic, number): 0 for number in range(int(partitions))})
 
     def served(wanted: Range) -> None:
-        print("served", *wanted, flush=True)
+        say(f"served {wanted.topic} {wanted.partition} {wanted.start} {wanted.end}")
 
     LocalServer(name, token, prefetcher, lambda: {"pid": os.getpid()}, served).start()
     wait_until(lambda: all(stats.position for stats in prefetcher.stats().values()), 30, "records")
-    print("ready", flush=True)
+    say("ready")
     threading.Event().wait()
 
 

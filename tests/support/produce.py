@@ -23,6 +23,9 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from tests.support.admin import Admin
+from tests.support.waiting import wait_until
+
 FLUSH_TIMEOUT_S = 120.0
 Headers = list[tuple[str, bytes | None]]
 
@@ -123,7 +126,8 @@ def transact(
 ) -> None:
     """Write ``records`` records of one partition in one transaction, then commit or abort it.
 
-    The records reach the log before an abort, so that readers have to pass over them and the control record.
+    The records reach the log before an abort, so that readers have to pass over them and over the control record, which
+    is there on return.
     """
     client = producer(bootstrap, transactional_id=transactional_id)
     client.init_transactions(30)
@@ -135,6 +139,12 @@ def transact(
         client.commit_transaction(30)
     else:
         client.abort_transaction(30)
+    admin = Admin(bootstrap)  # the control record comes a moment after the answer
+    wait_until(
+        lambda: admin.ends(topic)[partition] == admin.ends(topic, committed_only=True)[partition],
+        FLUSH_TIMEOUT_S,
+        f"the end of the transaction in {topic}-{partition}",
+    )
 
 
 def abort(bootstrap: str, topic: str, records: int, *, partition: int = 0, first: int = 1_000_000) -> None:

@@ -117,3 +117,23 @@ def test_keeping_moves_nothing(members: groups.Members) -> None:
     assert result.pop("zz") == ()
     owner = resolve(dict.fromkeys((*groups.TOPICS, "gone"), 9), members).owner
     assert {p: m for m, mine in result.items() for p in mine} == owner
+
+
+def test_topics_read_in_part_are_shared_in_part() -> None:
+    """Of partitions 3, 7 and 8, the only ones read, two members get all and nothing else; claims of others are dropped."""
+    members = {
+        "a": MemberSubscription(("t",), owned=(("t", 0), ("t", 7)), generation=4, since={("t", 0): 4, ("t", 7): 4}),
+        "b": MemberSubscription(("t",)),
+    }
+    result = decoded(
+        leader.assign(
+            "cooperative-sticky",
+            [joined(*item) for item in members.items()],
+            {"t": 9},
+            known(members),
+            only={"t": [3, 7, 8]},
+        )
+    )
+
+    assert {3, 7, 8} == {tp.partition for partitions in result.values() for tp in partitions}
+    assert TopicPartition("t", 7) in result["a"]

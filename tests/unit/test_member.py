@@ -278,7 +278,9 @@ def test_an_answer_to_an_earlier_heartbeat_is_void() -> None:
     assert at.member.state is MemberState.STABLE
 
 
-@pytest.mark.parametrize(("request_name", "state"), [("JoinGroup", MemberState.JOINING), ("SyncGroup", MemberState.SYNCING)])
+@pytest.mark.parametrize(
+    ("request_name", "state"), [("JoinGroup", MemberState.JOINING), ("SyncGroup", MemberState.SYNCING)]
+)
 def test_an_unanswered_request_is_repeated(request_name: str, state: MemberState) -> None:
     """Later and later, up to a second apart."""
     at = stage(state)
@@ -299,9 +301,7 @@ def test_a_coordinator_away_for_a_session_ends_the_member() -> None:
     assert at.at(12_999, p.Tick(), m.Unreachable("Heartbeat")) == ()
     lost, failed = at.at(13_000, m.Unreachable("Heartbeat"))
     assert lost == m.Lost(tps(0, 1, 2))
-    assert failed == m.Failed(
-        ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator has not answered for 10000 ms"
-    )
+    assert failed == m.Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator has not answered for 10000 ms")
 
 
 def test_a_frozen_member_is_not_one_without_coordinator() -> None:
@@ -374,8 +374,10 @@ def test_a_stopping_member_that_is_put_out_is_done() -> None:
     assert at.member.state is MemberState.LEFT
 
 
-@pytest.mark.parametrize(("instance", "asked", "leaves"), [(None, None, True), ("i", None, False), ("i", True, True), (None, False, False)])
-def test_who_leaves_on_stop(instance: str | None, asked: bool | None, leaves: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(
+    ("instance", "asked", "leaves"), [(None, None, True), ("i", None, False), ("i", True, True), (None, False, False)]
+)
+def test_who_leaves_on_stop(instance: str | None, asked: bool | None, leaves: bool) -> None:
     """Dynamic members leave, static ones stay, unless told otherwise (KIP-1092)."""
     at = Stage(replace(CONFIG, group_instance_id=instance, leave_on_stop=asked))
     at(m.Start(), joined(1), synced())
@@ -403,7 +405,11 @@ EVENTS: tuple[m.MemberEvent, ...] = (
     m.Stop("x"),
     m.Resubscribe(("u",)),
     *(m.Unreachable(name) for name in ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "LeaveGroup")),
-    *(reply(error) for error in ErrorCode for reply in (lambda e: joined(1, error=e), lambda e: synced(1, error=e), beaten)),
+    *(
+        reply(error)
+        for error in ErrorCode
+        for reply in (lambda e: joined(1, error=e), lambda e: synced(1, error=e), beaten)
+    ),
     m.Replied(p.OffsetCommitReply(())),
     m.Replied(p.LeaveGroupReply(ErrorCode.NONE)),
     m.Replied(p.OffsetFetchReply(ErrorCode.NONE)),

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 # The tree last: the installed wheel is what is measured, and `tests.support` comes from here.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
@@ -24,6 +26,7 @@ from tools.bench.runs import Bench, BenchError, Throughput, Trickle  # noqa: E40
 
 PARTITIONS = 8
 MANY_PARTITIONS = 300
+ERROR_CHARACTERS = 4000
 BATCHES = 6  # of which the first and the last are not measured
 
 
@@ -157,8 +160,8 @@ def main(
     plan = Plan(records, rounds, batches, cap, part or ("throughput", "trickle"), peers)
     try:
         result = measure(plan, master)
-    except (BenchError, FileNotFoundError) as error:
-        say(f"bench: {error}")
+    except (BenchError, FileNotFoundError, PySparkException, Py4JError) as error:
+        say(f"bench: {str(error)[:ERROR_CHARACTERS]}")
         sys.exit(1)
     if output == "table":
         report.print_tables(result)

@@ -13,6 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.jars import jars
 
+LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
 TUNED = {"kafka.max.poll.records": "10000", "kafka.receive.buffer.bytes": "1048576"}
 
 
@@ -42,10 +51,14 @@ PEERS = (COHORT, KAFKA, KAFKA_TUNED)
 def session(master: str, directory: Path) -> Iterator[SparkSession]:
     """A Spark application with the peer's jars, this interpreter everywhere, and its files in ``directory``."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")
+    logging = directory / "log4j2.properties"
+    logging.write_text(LOGGING)
     settings = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
         "spark.driver.memory": "2g",
         "spark.jars": ",".join(str(jar) for jar in jars("spark-kafka")),
-        "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -54,7 +67,6 @@ def session(master: str, directory: Path) -> Iterator[SparkSession]:
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark
     finally:

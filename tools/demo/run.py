@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 import psutil
 from confluent_kafka import Consumer, TopicPartition
@@ -75,6 +76,7 @@ class Demo:
     def _facts(self) -> dict[str, Any]:
         return {
             "status": self._watch.status,
+            "streaming": self._watch.asking,
             "rows_per_second": self._watch.rows_per_second,
             "produced": self._producer.count,
             "delivered": self._sink.delivered,
@@ -92,20 +94,21 @@ class Demo:
             self.screen.phase("starting the query: format('cohort'), group.id=cohort-demo")
             checkpoint = self._directory / "checkpoint"
             self._query = spark.stream(session, self._bootstrap, TOPIC, GROUP_ID, self._sink, checkpoint)
-            self._producer.start()
             self._watch.start()
             try:
                 self._stream(spark.EXECUTORS, spark.kill_executor)
+                self._watch.refresh()
             finally:
+                self.screen.phase("stopping the query and Spark")
                 self._producer.stop()
                 self._watch.stop()
                 self._query.stop()
-            self.screen.phase("stopping Spark")
         self.screen.phase("comparing what was written with what was delivered")
         return self._verdict()
 
     def _stream(self, executors: int, kill: Callable[[str], int]) -> None:
         self._until(lambda: self._all_owned(executors), f"all {PARTITIONS} partitions owned by {executors} members")
+        self._producer.start()
         self.screen.phase(f"streaming; the producer goes on at {RATE:,} flights per second")
         self._until(lambda: self._sink.delivered >= KILL_AT * flights.FLIGHTS, "two fifths of the flights delivered")
         self._kill(kill)
@@ -113,6 +116,7 @@ class Demo:
         self.screen.phase("the survivors own everything; Spark starts a replacement")
         self._until(lambda: self._all_owned(executors), "the replacement to join")
         self._settled_ms = _now_ms()
+        self._producer.release()
         self.screen.phase("the replacement has its share; the producer goes on to the last flight")
         self._until(lambda: self._producer.finished, "the producer to write all flights")
         self._ends = {number: len(offsets) for number, offsets in self._producer.acknowledged.items()}
@@ -264,8 +268,13 @@ def _printed(screen: Screen, verdict: Verdict) -> None:
     screen.console.print("passed" if verdict.passed else "FAILED", style="bold green" if verdict.passed else "bold red")
 
 
+def _terminated(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     """Run the demo; 0 when nothing was lost or doubled and the committed offsets are the ends delivered."""
+    signal.signal(signal.SIGTERM, _terminated)
     directory = Path(tempfile.mkdtemp(prefix="cohort-demo-"))
     log = directory / "spark.log"
     failure = ""

@@ -42,13 +42,15 @@ def session(directory: Path) -> Iterator[SparkSession]:
     os.environ["COHORT_HOME"] = str(directory / "cohort")
     logging = directory / "log4j2.properties"
     logging.write_text(_LOGGING)
+    # Four JVMs start at once on what may be two cores: the quick compiler and collector, for a run of two minutes.
+    java = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={logging.as_uri()}"
     spark = (
         SparkSession.builder.master(MASTER)
         .appName("cohort-demo")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={logging.as_uri()}")
-        .config("spark.executor.extraJavaOptions", f"-Dlog4j2.configurationFile={logging.as_uri()}")
+        .config("spark.driver.extraJavaOptions", java)
+        .config("spark.executor.extraJavaOptions", java)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.local.dir", str(directory / "local"))

@@ -80,7 +80,7 @@ class Screen:
     def _tick(self) -> None:
         while not self._stop.wait(LINE_EVERY_S):
             facts = self._facts()
-            if facts["status"]:
+            if facts["status"] and facts["streaming"]:
                 self._line(_summary(facts))
             elif self.seconds - self._told >= WAITING_EVERY_S:
                 self._line(f"... {self._phase}")

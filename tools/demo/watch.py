@@ -51,6 +51,11 @@ class Watch:
         return self.status
 
     @property
+    def asking(self) -> bool:
+        """Whether the status is a live one."""
+        return self._thread.is_alive() and not self._stop.is_set()
+
+    @property
     def rows_per_second(self) -> float:
         """Records that tasks delivered per second, over the last few seconds."""
         if len(self._counted) < 2:

@@ -1,0 +1,222 @@
+"""The member agent as a process: it joins, serves, and is gone when there is no reason left to be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+
+from sparkcohort.runtime.claims import Slot
+from sparkcohort.runtime.protocol import Range, TopicPartition
+from sparkcohort.runtime.shell.agent import AgentConfig, to_json
+from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.executor import Executor, agent_answers, start_agent
+from sparkcohort.runtime.shell.flight import GroupServer
+from sparkcohort.runtime.shell.local import LocalClient
+from sparkcohort.runtime.shell.plans import Plans
+from sparkcohort.runtime.shell.prefetch import Miss
+from sparkcohort.runtime.shell.service import Service
+from sparkcohort.runtime.shell.tls import new_authority
+from tests.support.mock import MockCluster
+from tests.support.produce import produce
+from tests.support.waiting import hold_for, wait_until
+
+TOPIC, PARTITIONS, RECORDS = "orders", 3, 300
+
+
+class World:
+    """A coordinator, a mock broker with records, and processes that stand for executors."""
+
+    def __init__(self, mock: MockCluster) -> None:
+        mock.create_topic(TOPIC, PARTITIONS)
+        produce(mock.bootstrap, TOPIC, RECORDS, partitions=PARTITIONS)
+        self.bootstrap = mock.bootstrap
+        self.authority, self.plans = new_authority(), Plans()
+        self.coordinator = Coordinator(
+            GroupSettings("g", "run", 0, 2_000, 200, 5_000, ("cooperative-sticky",)), lambda: {TOPIC: PARTITIONS}
+        )
+        self.coordinator.start()
+        service = Service(self.coordinator, self.plans, failure=lambda: None, status=dict)
+        self.server = GroupServer(
+            self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
+        )
+        self.server.start()
+        self.plans.register("p", [Slot(None, tuple(Range(TOPIC, p, 0, 10) for p in range(PARTITIONS)))])
+        self.executors: list[subprocess.Popen[bytes]] = []
+        self.agents: set[int] = set()
+
+    def executor(self, name: str) -> Executor:
+        """A process that lives until it is killed."""
+        process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+        self.executors.append(process)
+        return Executor(process.pid, int(psutil.Process(process.pid).create_time()), name, "host", 2)
+
+    def config(self, executor: Executor) -> AgentConfig:
+        """What a task would tell the agent of this executor."""
+        return AgentConfig(
+            address=executor.address("run"),
+            executor=executor,
+            host="127.0.0.1",
+            port=self.server.port,
+            credentials=self.authority.client,
+            kafka={"bootstrap.servers": self.bootstrap},
+            include_headers=False,
+            buffer_bytes=8 << 20,
+            session_timeout_ms=2_000,
+            heartbeat_interval_ms=200,
+            rebalance_timeout_ms=5_000,
+            assignors=("cooperative-sticky",),
+            rack="",
+        )
+
+    def start(self, name: str) -> tuple[Executor, psutil.Process]:
+        """An executor with its agent in the group."""
+        executor = self.executor(name)
+        config = self.config(executor)
+        assert start_agent(config.address, to_json(config))
+        info = wait_until(lambda: self._member(config.address), 20, f"the agent of executor {name} to join")
+        self.agents.add(info.pid)
+        return executor, psutil.Process(info.pid)
+
+    def _member(self, address: str):  # type: ignore[no-untyped-def]  # noqa: ANN202  a MemberInfo or None
+        return next((info for info in self.coordinator.members().values() if info.address == address), None)
+
+    def settled(self) -> Callable[[], bool]:
+        """Whether every partition has an owner."""
+        return lambda: len(self.coordinator.owners()) == PARTITIONS
+
+    def close(self) -> None:
+        """Kill what is left."""
+        self.coordinator.stop()
+        self.server.stop(2)
+        for process in self.executors:
+            process.kill()
+            process.wait()
+        for pid in self.agents:
+            if psutil.pid_exists(pid) and not gone(psutil.Process(pid)):
+                os.kill(pid, signal.SIGKILL)
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether a process has ended (its parent here may not have reaped it yet)."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def sockets(executor: Executor) -> list[str]:
+    """Abstract sockets of this executor's agent; the system closes them after the process's first thread is gone."""
+    address = executor.address("run")
+    return [line for line in Path("/proc/net/unix").read_text().splitlines() if address in line]
+
+
+def pulled(world: World, executor: Executor, wanted: Range) -> list[tuple[int, pa.RecordBatch | None]]:
+    """What the agent hands over of a range, nothing where it hasn't got it."""
+    client = LocalClient(executor.address("run"), world.authority.client.token, 10)
+    try:
+        return list(client.read(wanted, wanted.start, 2))
+    except Miss:
+        return []
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def world(mock_broker: MockCluster) -> Iterator[World]:
+    """A running coordinator over a mock broker."""
+    running = World(mock_broker)
+    yield running
+    running.close()
+
+
+def test_an_agent_joins_owns_prefetches_and_commits_what_it_handed_over(world: World) -> None:
+    """Its partitions are served from where the plan ended, and the position is committed under its generation."""
+    executor, _ = world.start("1")
+    wait_until(world.settled(), 10, "the agent to own the partitions")
+    wanted = Range(TOPIC, 1, 10, 90)
+    pieces = wait_until(lambda: pulled(world, executor, wanted), 20, "the agent to have fetched its positions")
+
+    assert sum(batch.num_rows for _, batch in pieces if batch is not None) == 80
+    assert pieces[-1][0] == 90
+    tp = TopicPartition(TOPIC, 1)
+    wait_until(lambda: tp in world.coordinator.group.committed, 5, "the position to be committed")
+    assert world.coordinator.group.committed[tp].offset == 90
+
+
+def test_it_ends_at_once_when_its_executor_is_killed_and_its_partitions_move(world: World) -> None:
+    """SIGKILL of the executor: the agent leaves by itself, long before a session would expire; no socket stays."""
+    first, agent = world.start("1")
+    _, _ = world.start("2")
+    wait_until(lambda: len(set(world.coordinator.owners().values())) == 2, 10, "both to own something")
+    world.executors[0].kill()
+
+    wait_until(lambda: len(set(world.coordinator.owners().values())) == 1 and world.settled()(), 1.5, "the move")
+    wait_until(lambda: gone(agent), 5, "the agent to be gone")
+    wait_until(lambda: not sockets(first), 5, "its sockets to be gone")
+
+
+def test_it_ends_when_the_coordinator_says_so(world: World) -> None:
+    """The coordinator's stop ends every agent."""
+    executor, agent = world.start("1")
+    world.coordinator.stop()
+
+    wait_until(lambda: gone(agent), 5, "the agent to be gone")
+    wait_until(lambda: not sockets(executor), 5, "its sockets to be gone")
+
+
+def test_it_ends_when_the_coordinator_is_unreachable_for_a_session(world: World) -> None:
+    """A coordinator that vanishes without a word is given a session timeout, no more."""
+    executor, agent = world.start("1")
+    world.server.stop(0)
+    hold_for(lambda: not gone(agent), 1.0, "the agent waits for its coordinator")
+
+    wait_until(lambda: gone(agent), 20, "the agent to be gone")
+    wait_until(lambda: not sockets(executor), 5, "its sockets to be gone")
+
+
+def test_a_frozen_agent_loses_its_partitions_and_comes_back_empty_handed(world: World) -> None:
+    """SIGSTOP past the session: out; SIGCONT: it rejoins as a new member."""
+    executor, agent = world.start("1")
+    wait_until(world.settled(), 10, "the agent to own the partitions")
+    before = set(world.coordinator.members())
+    agent.suspend()
+    wait_until(lambda: not world.coordinator.members(), 10, "its session to expire")
+    agent.resume()
+
+    wait_until(lambda: world.coordinator.members() and world.settled()(), 20, "the agent to be back")
+    assert not before & set(world.coordinator.members())
+    assert executor.address("run") in {info.address for info in world.coordinator.members().values()}
+
+
+def test_of_many_tasks_that_start_an_agent_exactly_one_does(world: World) -> None:
+    """The lock lets one through and is held for the agent's life; after it a new one may start."""
+    executor, agent = world.start("1")
+    config = world.config(executor)
+
+    assert not any(start_agent(config.address, to_json(config)) for _ in range(5))
+    assert agent_answers(config.address)
+    agent.kill()
+    wait_until(lambda: not agent_answers(config.address), 5, "the socket to be gone")
+    wait_until(lambda: start_agent(config.address, to_json(config)), 5, "another agent to be allowed")
+    wait_until(lambda: agent_answers(config.address), 20, "the other agent to listen")
+    (second,) = [
+        info for info in wait_until(world.coordinator.members, 20, "it to join").values() if info.pid != agent.pid
+    ]
+    world.agents.add(second.pid)
+
+
+def test_sigterm_makes_it_leave(world: World) -> None:
+    """An agent that is told to end by the system leaves the group before it goes."""
+    _, agent = world.start("1")
+    agent.terminate()
+
+    wait_until(lambda: not world.coordinator.members(), 1.5, "it to have left")
+    wait_until(lambda: gone(agent), 5, "the agent to be gone")

@@ -1,0 +1,290 @@
+"""The coordinator behind its port: joining, moving, fencing, all over the wire."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sparkcohort.runtime.claims import Slot
+from sparkcohort.runtime.consumer_protocol import Subscription, decode_assignment, encode_subscription
+from sparkcohort.runtime.errors import CohortError, ErrorCode
+from sparkcohort.runtime.protocol import (
+    CommittedPosition,
+    Heartbeat,
+    HeartbeatReply,
+    JoinGroup,
+    JoinGroupReply,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    OffsetCommitReply,
+    OffsetFetch,
+    OffsetFetchReply,
+    Protocol,
+    Range,
+    Request,
+    SyncGroup,
+    SyncGroupReply,
+    TopicPartition,
+)
+from sparkcohort.runtime.shell.coordinator import Clock, Coordinator, GroupSettings
+from sparkcohort.runtime.shell.flight import CoordinatorRefused, GroupServer, Link
+from sparkcohort.runtime.shell.plans import Plans
+from sparkcohort.runtime.shell.service import Service
+from sparkcohort.runtime.shell.tls import new_authority
+from sparkcohort.runtime.shell.wire import decode, encode
+from tests.support.waiting import wait_until
+
+PARTITIONS = [TopicPartition("t", number) for number in range(4)]
+
+
+class World:
+    """A coordinator with its port, and members that speak the protocol by hand."""
+
+    def __init__(self) -> None:
+        self.authority = new_authority()
+        self.failure: CohortError | None = None
+        self.members: list[Member] = []
+        self.plans = Plans()
+        settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("cooperative-sticky", "range"))
+        self.coordinator = Coordinator(settings, lambda: {"t": 4})
+        self.coordinator.start()
+        service = Service(self.coordinator, self.plans, failure=lambda: self.failure, status=dict)
+        self.server = GroupServer(
+            self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
+        )
+        self.server.start()
+        self.link = Link("127.0.0.1", self.server.port, self.authority.client)
+        wait_until(lambda: self.coordinator.group.state == "Stable", 5, "the driver to have joined")
+
+    def call(self, request: Request) -> object:
+        """The reply to one request."""
+        return decode(self.link.call(type(request).__name__, encode(request), 10))
+
+    def close(self) -> None:
+        """End everything."""
+        for member in self.members:
+            member.freeze()
+        self.coordinator.stop()
+        self.server.stop(5)
+
+
+class Member:
+    """A member by hand in a thread of its own: joins, gives up what it is told to, rejoins when a heartbeat says so."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.member_id, self.generation = "", -1
+        self.owned: dict[TopicPartition, int] = {}
+        self._frozen = threading.Event()
+        self._thread = threading.Thread(target=self._live, daemon=True)
+        world.members.append(self)
+        self._thread.start()
+
+    def _live(self) -> None:
+        self.join()
+        while not self._frozen.wait(0.02):
+            if self.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS:
+                self.join()
+
+    def freeze(self) -> None:
+        """Do nothing from now on."""
+        self._frozen.set()
+        self._thread.join(10)
+
+    def join(self) -> None:
+        """One join and sync, with what is owned claimed."""
+        said = Subscription(
+            ("t",), json.dumps({"executor": self.name}).encode(), tuple(self.owned), self.generation, None
+        )
+        offered = (Protocol("cooperative-sticky", encode_subscription(said)),)
+        reply = self._join(offered)
+        if reply.error == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = reply.member_id
+            reply = self._join(offered)
+        assert reply.error == ErrorCode.NONE
+        self.member_id, self.generation = reply.member_id, reply.generation
+        synced = self.world.call(SyncGroup(self.member_id, None, self.generation, "consumer", reply.protocol_name))
+        assert isinstance(synced, SyncGroupReply)
+        if synced.error == ErrorCode.REBALANCE_IN_PROGRESS:
+            return self.join()
+        assert synced.error == ErrorCode.NONE
+        assigned = decode_assignment(synced.assignment).partitions
+        gives_up = bool(set(self.owned) - set(assigned))
+        self.owned = {tp: self.owned.get(tp, self.generation) for tp in assigned}
+        return self.join() if gives_up else None
+
+    def _join(self, offered: tuple[Protocol, ...]) -> JoinGroupReply:
+        reply = self.world.call(JoinGroup(self.member_id, None, self.name, "h", 2_000, 2_000, "consumer", offered))
+        assert isinstance(reply, JoinGroupReply)
+        return reply
+
+    def commit(self, tp: TopicPartition, offset: int, assignment_generation: int) -> ErrorCode:
+        """The error of a commit of one partition."""
+        position = CommittedPosition(tp.topic, tp.partition, offset, assignment_generation)
+        reply = self.world.call(OffsetCommit(self.member_id, None, self.generation, (position,)))
+        assert isinstance(reply, OffsetCommitReply)
+        return reply.partitions[0][1]
+
+    def heartbeat(self) -> ErrorCode:
+        """The error of a heartbeat."""
+        reply = self.world.call(Heartbeat(self.member_id, None, self.generation))
+        assert isinstance(reply, HeartbeatReply)
+        return reply.error
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A running coordinator."""
+    running = World()
+    yield running
+    running.close()
+
+
+def joined(world: World, name: str, partitions: int = 4) -> Member:
+    """A member that has settled with so many partitions."""
+    member = Member(world, name)
+    wait_until(lambda: len(member.owned) == partitions, 10, f"{name} to own {partitions} partitions")
+    return member
+
+
+def both_join(world: World) -> tuple[Member, Member]:
+    """Member a with everything, then b comes and both settle at two partitions each."""
+    a = joined(world, "a")
+    b = joined(world, "b", 2)
+    wait_until(lambda: a.generation == b.generation and len(a.owned) == 2, 10, "both to be in one generation")
+    return a, b
+
+
+def test_members_share_and_generations_start_above_the_reserved_block(world: World) -> None:
+    """Two members own two partitions each, disjoint, at generations above 1000."""
+    a, b = both_join(world)
+
+    assert set(PARTITIONS) == set(a.owned) | set(b.owned)
+    assert a.generation == b.generation > 1000
+
+
+def test_a_kept_partition_commits_and_a_moved_one_is_refused_and_counted(world: World) -> None:
+    """After the move a's old claim on what b has now is ILLEGAL_GENERATION; what a kept goes through all the time."""
+    a = joined(world, "a")
+    before = dict(a.owned)
+    b = Member(world, "b")
+    kept = min(PARTITIONS)  # the latest acquired go first, and of those acquired together the highest
+    errors = set()
+
+    def settled() -> bool:
+        errors.add(a.commit(kept, 5, before[kept]))
+        return len(b.owned) == 2
+
+    wait_until(settled, 10, "b to own two partitions", every_s=0.001)
+
+    assert errors == {ErrorCode.NONE}
+    moved = min(b.owned)
+    assert a.commit(moved, 7, before[moved]) == ErrorCode.ILLEGAL_GENERATION
+    assert world.coordinator.counters["OffsetCommit", "ILLEGAL_GENERATION"] == 1
+
+
+def test_a_member_unheard_of_for_a_session_is_out_and_its_late_commit_refused(world: World) -> None:
+    """After the session timeout the other one has everything; the zombie is UNKNOWN_MEMBER_ID."""
+    a, b = both_join(world)
+    late = min(b.owned)
+    b.freeze()
+    wait_until(lambda: len(a.owned) == 4, 15, "a to have all partitions")
+
+    assert b.commit(late, 9, b.owned[late]) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.coordinator.counters["OffsetCommit", "UNKNOWN_MEMBER_ID"] == 1
+
+
+def test_who_leaves_is_gone_at_once(world: World) -> None:
+    """A leave starts the rebalance without waiting for a session."""
+    a, b = both_join(world)
+    b.freeze()
+    world.call(LeaveGroup((LeavingMember(b.member_id, None, "done"),)))
+
+    wait_until(lambda: len(a.owned) == 4, 1.5, "a to have all partitions, sooner than a session lasts")
+
+
+def test_rejoin_is_pushed_to_the_members_stream(world: World) -> None:
+    """A member with an open stream hears of a rebalance without a heartbeat."""
+    joined(world, "a")
+    events = world.link.events(b"a")
+    assert json.loads(next(events)) == {"event": "subscription", "topics": ["t"]}
+    Member(world, "b")
+
+    assert json.loads(next(events))["event"] == "rejoin"
+
+
+def test_positions_to_prefetch_from_are_the_ends_of_the_plan(world: World) -> None:
+    """OffsetFetch tells the end of what is planned, and -1 for what never was."""
+    world.plans.register("p", [Slot(None, (Range("t", 0, 0, 10),))])
+    reply = world.call(OffsetFetch((TopicPartition("t", 0), TopicPartition("t", 1))))
+
+    assert isinstance(reply, OffsetFetchReply)
+    assert {TopicPartition("t", 0): 10, TopicPartition("t", 1): -1} == dict(reply.offsets)
+
+
+def claim(world: World, index: int, address: str) -> dict[str, object]:
+    """What a task at ``address`` gets."""
+    body = json.dumps({"plan": "p", "index": index, "address": address}).encode()
+    reply: dict[str, object] = json.loads(world.link.call("Claim", body, 5))
+    return reply
+
+
+def test_a_task_is_sent_to_its_own_agent_and_to_no_other(world: World) -> None:
+    """A slot of a's, claimed where a lives, comes from the agent; claimed elsewhere it is read directly."""
+    a = joined(world, "a")
+    world.plans.register("p", [Slot(a.member_id, (Range("t", 0, 0, 10),)), Slot(a.member_id, (Range("t", 1, 0, 5),))])
+
+    assert claim(world, 0, "a")["agent"] is True
+    assert claim(world, 1, "elsewhere")["agent"] is False
+    assert claim(world, 0, "elsewhere")["ranges"] == [["t", 0, 0, 10]]
+
+
+def test_an_agent_that_left_a_task_waiting_is_not_asked_until_it_is_heard_of(world: World) -> None:
+    """A reported time-out sends the next tasks to Kafka; a heartbeat makes the agent trusted again."""
+    a = joined(world, "a")
+    a.freeze()
+    world.plans.register("p", [Slot(a.member_id, (Range("t", 0, 0, 10),))])
+    delivered = {"plan": "p", "ranges": [], "agent": [0, 0], "direct": [0, 0], "address": "a", "timed_out": True}
+    world.link.call("Delivered", json.dumps(delivered).encode(), 5)
+
+    assert claim(world, 0, "a")["agent"] is False
+    a.heartbeat()
+    assert claim(world, 0, "a")["agent"] is True
+
+
+def test_a_fenced_driver_refuses_claims_by_name(world: World) -> None:
+    """Once the real group has fenced this driver no task gets a slot."""
+    world.plans.register("p", [Slot(None, ())])
+    world.failure = CohortError("a newer driver runs", "FENCED_INSTANCE_ID")
+
+    assert claim(world, 0, "")["error"] == "FENCED_INSTANCE_ID"
+
+
+def test_garbage_is_refused_and_changes_nothing(world: World) -> None:
+    """Bytes that are no request leave the group as it was."""
+    before = world.coordinator.group
+
+    for action, body in (
+        ("JoinGroup", b"{}"),
+        ("Heartbeat", encode(OffsetFetchReply(ErrorCode.NONE))),
+        ("Claim", b"x"),
+    ):
+        with pytest.raises(CoordinatorRefused):
+            world.link.call(action, body, 5)
+    assert before == world.coordinator.group
+
+
+def test_time_in_which_the_process_did_not_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a freeze of an hour the clock has gone on by the wait and a second."""
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    clock = Clock()
+    now[0] += 0.5
+    assert clock.advance(1_000) == 500
+    now[0] += 3600
+
+    assert clock.advance(1_000) == 500 + 2_000

@@ -1,0 +1,92 @@
+"""Rebalances as stories: each transcript is a script with the expected answers in words.
+
+A line that begins with ``>`` is a command, the lines below it are what follows (after ``>>`` they are left out).
+To write down what follows now:
+``COHORT_REWRITE_TRANSCRIPTS=1 pytest tests/unit/test_group_transcripts.py``, then read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sparkcohort.runtime import group as g
+from sparkcohort.runtime import protocol as p
+from sparkcohort.runtime.member import Revoked, Stop
+from tests.support.group_world import World, names, static_restart
+
+FOLDER = Path(__file__).parents[1] / "transcripts"
+
+
+def run(world: World, command: str) -> None:
+    """Do what a line of a script says."""
+    verb, *words = command.split()
+    match verb, words:
+        case "start", [name, *topics]:
+            static = [t for t in topics if t.startswith("as=")]
+            world.start(name, tuple(t for t in topics if t not in static), static[0][3:] if static else None)
+        case "restart", [name]:
+            static_restart(world, world.node(name))
+        case "stop", [name]:
+            world.member_step(world.node(name), Stop("asked to"))
+        case "kill", [name]:
+            world.kill(world.node(name))
+        case "hold", [name]:
+            world.node(name).holding = True
+        case "let-go", [name]:
+            world.node(name).holding = False
+            world.node(name).inbox.append(Revoked())
+        case "freeze", [name]:
+            world.node(name).frozen = True
+        case "thaw", [name]:
+            world.node(name).frozen = False
+        case "commit", [name, partition, offset]:
+            place, _, since = partition.partition("@")
+            topic, _, number = place.rpartition("-")
+            tp = p.TopicPartition(topic, int(number))
+            world.commit(world.node(name), tp, int(offset), int(since) if since else None)
+        case "trigger", reason:
+            world.group_step(p.Trigger(" ".join(reason)))
+        case "after", [seconds]:
+            world.advance(int(float(seconds) * 1000))
+        case _:
+            raise ValueError(f"not a command: {command}")
+    world.drain()
+
+
+def owners(world: World) -> list[str]:
+    """Who owns what, each partition with its assignment generation."""
+    return [f"{m} owns {names(g.owned(world.group, m))}" for m in world.group.members if g.owned(world.group, m)]
+
+
+def play(script: str) -> str:
+    """The script again, with what follows now below each command."""
+    world = World({"orders": 4})
+    written: list[str] = []
+    for line in script.splitlines():
+        if not line.startswith(">"):
+            if line.startswith("#") or not line:
+                written.append(line)
+            continue
+        world.log.clear()
+        command = line.strip("> ")
+        if command == "owners":
+            world.log += owners(world)
+        elif command == "settled":
+            world.check_settled()
+        else:
+            run(world, command)
+        written += [line] if line.startswith(">>") else [line, *(f"    {said}" for said in world.log)]
+    return "\n".join(written) + "\n"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
+def test_transcript(path: Path) -> None:
+    """Each story goes as it is written down."""
+    expected = path.read_text()
+    played = play(expected)
+    if os.environ.get("COHORT_REWRITE_TRANSCRIPTS"):
+        path.write_text(played)
+    assert played == expected or os.environ.get("COHORT_REWRITE_TRANSCRIPTS")

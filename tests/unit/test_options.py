@@ -1,0 +1,218 @@
+"""The source's options: what is required, typed, refused, and how it is said."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.config import OPTIONS
+from sparkcohort.runtime.shell.options import SourceOptions, parse
+
+LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
+
+
+def given(**more: str | None) -> SourceOptions:
+    """The least options with ``more`` (``__`` stands for a dot, None takes an option away)."""
+    options = dict(LEAST)
+    for name, value in more.items():
+        options.pop(name.replace("__", "."), None)
+        if value is not None:
+            options[name.replace("__", ".")] = value
+    return parse(options)
+
+
+def refused(**more: str | None) -> str:
+    """The message with which these options are refused."""
+    with pytest.raises(OptionError) as caught:
+        given(**more)
+    return str(caught.value)
+
+
+def test_the_least_options_are_enough() -> None:
+    """Brokers, a subscription and a group are all that has to be said; the rest has the defaults of the table."""
+    options = given()
+    assert options.bootstrap_servers == "b1:9092"
+    assert options.subscription.topics == ("orders",)
+    assert (options.starting_offsets, options.starting_offsets_fallback) == ("committed", "earliest")
+    assert options.assignors == ("cooperative-sticky", "range")
+    assert options.kafka["isolation.level"] == "read_uncommitted"
+    assert options.warnings == ()
+
+
+@pytest.mark.parametrize("name", ["kafka.bootstrap.servers", "group.id"])
+def test_what_is_required_is_named_when_missing(name: str) -> None:
+    """A missing required option is one error that names it."""
+    assert name in refused(**{name.replace(".", "__"): None})
+
+
+def test_exactly_one_subscription() -> None:
+    """None and two ways of subscribing are errors that name them."""
+    assert "subscribePattern" in refused(subscribe=None)
+    assert "subscribe and assign" in refused(assign='{"orders":[0]}')
+
+
+def test_keys_in_any_case() -> None:
+    """PySpark hands keys over in lower case; users write them as they like."""
+    options = parse({key.upper(): value for key, value in (LEAST | {"maxOffsetsPerTrigger": "7"}).items()})
+    assert options.max_offsets_per_trigger == 7
+
+
+def test_subscribe_is_trimmed_and_sorted() -> None:
+    """Blanks and repetitions do not matter, and neither does the order: the instance id is the same."""
+    assert given(subscribe=" b, a ,b").subscription.topics == ("a", "b")
+    assert given(subscribe="b,a").group_instance_id == given(subscribe="a,b").group_instance_id
+
+
+def test_instance_id_depends_on_the_subscription_only() -> None:
+    """Two sources on other topics can share a group; the same topics give the same static member."""
+    assert given().group_instance_id.startswith("cohort-")
+    assert given().group_instance_id == given(maxOffsetsPerTrigger="5").group_instance_id
+    assert given().group_instance_id != given(subscribe="other").group_instance_id
+    assert given(group__instance__id="mine").group_instance_id == "mine"
+
+
+def test_assign_names_partitions() -> None:
+    """``assign`` is JSON of partition numbers."""
+    assert given(subscribe=None, assign='{"t":[1,0]}').subscription.partitions == (
+        TopicPartition("t", 0),
+        TopicPartition("t", 1),
+    )
+    assert "assign" in refused(subscribe=None, assign='{"t":["0"]}')
+    assert "assign" in refused(subscribe=None, assign="[0]")
+    assert "assign" in refused(subscribe=None, assign="{}")
+
+
+def test_a_bad_pattern_or_topic_is_refused() -> None:
+    """Expressions have to compile, topics have to be names."""
+    assert "subscribePattern" in refused(subscribe=None, subscribePattern="(")
+    assert "subscribePattern" in refused(subscribe="orders-.*")
+
+
+def test_kafka_group_id_means_the_same() -> None:
+    """``kafka.group.id`` alone is the group; equal to ``group.id`` it does no harm; different it is an error."""
+    assert given(group__id=None, kafka__group__id="g").group_id == "g"
+    assert given(kafka__group__id="billing").group_id == "billing"
+    message = refused(kafka__group__id="other")
+    assert "group.id" in message
+    assert "kafka.group.id" in message
+
+
+def test_unknown_options_name_the_nearest() -> None:
+    """A typing mistake is answered with what was probably meant."""
+    assert "startingOffsets" in refused(startingOffset="earliest")
+    assert "kafka.fetch.min.bytes" in refused(fetch__min__bytes="1")
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.status == "refused"], ids=lambda o: o.name)
+def test_refused_options_say_what_to_use(option: object) -> None:
+    """Each refused option of the table is an error with its remedy."""
+    name, instead = option.name, option.instead  # type: ignore[attr-defined]
+    message = refused(**{name: "x"})
+    assert name in message
+    assert instead in message
+
+
+def test_accepted_options_warn_once() -> None:
+    """An option without effect is one warning that names it."""
+    (warning,) = given(groupIdPrefix="x").warnings
+    assert "groupIdPrefix" in warning
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.default], ids=lambda o: o.name)
+def test_every_default_is_a_value_of_its_option(option: object) -> None:
+    """Writing a default out changes nothing."""
+    name, default = option.name, option.default  # type: ignore[attr-defined]
+    assert given(**{name.replace(".", "__"): default}).__dict__ == given().__dict__
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxOffsetsPerTrigger", "0"),
+        ("maxOffsetsPerTrigger", "many"),
+        ("minPartitions", ""),
+        ("failOnDataLoss", "yes"),
+        ("unreachable.partitions", "drop"),
+        ("session.timeout.ms", "2000000"),
+        ("metrics.port", "70000"),
+        ("maxTriggerDelay", "soon"),
+        ("startingOffsets", "last"),
+        ("startingOffsets", '{"orders":{"0":-3}}'),
+        ("startingOffsets", '{"orders":{"0":"1"}}'),
+        ("startingOffsets", '{"orders":{"x":1}}'),
+        ("startingOffsets", '{"orders":[0]}'),
+        ("startingOffsets", "{}"),
+        ("startingOffsets.fallback", "committed"),
+        ("startingOffsetsByTimestamp", '{"orders":{"0":-1}}'),
+        ("startingOffsetsByTimestampStrategy", "earliest"),
+        ("partition.assignment.strategy", "sticky"),
+    ],
+)
+def test_bad_values_name_their_option(name: str, value: str) -> None:
+    """A malformed value is one error that begins with the option's name."""
+    assert refused(**{name.replace(".", "__"): value}).startswith(f"option {name}")
+
+
+def test_starting_offsets_by_json() -> None:
+    """Spark's JSON, with -2 and -1, in order of partitions."""
+    start = given(startingOffsets='{"orders":{"10":-1,"2":-2,"0":5}}').starting_offsets
+    assert start == {TopicPartition("orders", 0): 5, TopicPartition("orders", 2): -2, TopicPartition("orders", 10): -1}
+    assert [*start] == sorted(start)
+
+
+def test_starting_offsets_of_what_is_not_read() -> None:
+    """Naming a partition that is not read is an error, except with a pattern."""
+    text = '{"payments":{"0":5}}'
+    assert "payments-0" in refused(startingOffsets=text)
+    assert given(subscribe=None, subscribePattern="p", startingOffsets=text).starting_offsets
+
+
+def test_durations_as_spark_writes_them() -> None:
+    """Units, and seconds where there is none."""
+    assert [given(maxTriggerDelay=text).max_trigger_delay_ms for text in ("15m", "90s", "500ms", "2", "1h")] == [
+        900_000,
+        90_000,
+        500,
+        2000,
+        3_600_000,
+    ]
+
+
+def test_options_that_contradict_each_other() -> None:
+    """Minimum over maximum, heartbeats slower than the session."""
+    assert "minOffsetsPerTrigger" in refused(minOffsetsPerTrigger="9", maxOffsetsPerTrigger="5")
+    assert "heartbeat.interval.ms" in refused(session__timeout__ms="3000")
+
+
+def test_assignors_by_kafkas_class_names() -> None:
+    """What a Java consumer is configured with works here too."""
+    classes = (
+        "org.apache.kafka.clients.consumer.RangeAssignor, org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+    )
+    assert given(kafka__partition__assignment__strategy=classes).assignors == ("range", "cooperative-sticky")
+
+
+def test_initial_hash_follows_the_start_only() -> None:
+    """The pin changes with where a query starts and what it reads, with nothing else."""
+    first = given().initial_hash()
+    assert first == given(maxOffsetsPerTrigger="5", group__id="other").initial_hash()
+    others = [
+        given(startingOffsets="latest"),
+        given(startingOffsets='{"orders":{"0":5}}'),
+        given(startingOffsets__fallback="latest"),
+        given(startingTimestamp="5"),
+        given(subscribe="payments"),
+    ]
+    assert len({first, *(options.initial_hash() for options in others)}) == 6
+
+
+def test_options_survive_pickling() -> None:
+    """The reader is pickled with its options to the executors; an error to Spark."""
+    options = given(startingOffsets='{"orders":{"0":5}}')
+    assert pickle.loads(pickle.dumps(options)).__dict__ == options.__dict__  # noqa: S301  our own
+    error = OptionError("message", "NAME")
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301  our own
+    assert (str(again), again.error) == ("message", "NAME")
