@@ -23,7 +23,7 @@ from sparkcohort.runtime.shell.options import SourceOptions
 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 LOOK_TIMEOUT_S = 5.0
-NEW_TOPIC_S = 5.0  # a topic made a moment ago may not be known to the broker that is asked
+NEW_TOPIC_S = 3.0  # a topic made a moment ago may not be known to the broker that is asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a stranger's failed handshake is no line in the user's log
 
+import pyarrow as pa
 from pyarrow import flight
 
 from sparkcohort.runtime.shell.tls import SERVER_NAME, Credentials, RunAuthority
@@ -61,13 +62,16 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         host: str = "0.0.0.0",  # noqa: S104  executors dial in from other hosts; strangers stop at the handshake
         port: int = 0,
     ) -> None:
-        super().__init__(
-            f"grpc+tls://{host}:{port}",
-            tls_certificates=[(authority.server_certificate, authority.server_key)],
-            verify_client=True,
-            root_certificates=authority.client.authority,
-            middleware={"token": _TokenCheck(authority.client.token)},
-        )
+        try:
+            super().__init__(
+                f"grpc+tls://{host}:{port}",
+                tls_certificates=[(authority.server_certificate, authority.server_key)],
+                verify_client=True,
+                root_certificates=authority.client.authority,
+                middleware={"token": _TokenCheck(authority.client.token)},
+            )
+        except pa.ArrowException as error:  # Arrow says only that the server did not start
+            raise OSError(f"{host}:{port} cannot be listened on; is the port in use?") from error
         self._handlers = handlers
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe

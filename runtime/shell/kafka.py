@@ -423,8 +423,21 @@ class GroupMembership:
         try:
             answers = self._consumer.commit(offsets=sent, asynchronous=False) if sent else []
         except KafkaException as error:
+            if client.code_of(error) in _GONE:
+                return self._taken_of({tp: offset for tp, (offset, _) in targets.items()})
             raise self._retry_or_fail(error) from None
         return self._taken(answers or [])
+
+    def _taken_of(self, sent: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """After "unknown topic or partition": which partitions Kafka took all the same, as the client does not tell."""
+        now = self._read(tuple(sent))
+        taken = {tp: offset for tp, offset in sent.items() if now[tp].offset == offset}
+        left_out = sent.keys() - taken.keys()
+        if left_out & self._expected():
+            raise _Again(f"{client.names_of(left_out)} not known to the group coordinator")
+        log.warning("%s: gone, nothing is committed", client.names_of(left_out))
+        self._last |= taken
+        return taken
 
     def _taken(self, answers: Iterable[Position]) -> dict[TopicPartition, int]:
         taken: dict[TopicPartition, int] = {}

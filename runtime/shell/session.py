@@ -98,9 +98,15 @@ class Session:
     def _serve(self, coordinator: Coordinator, run_id: str) -> None:
         options, authority = self._options, new_authority()
         service = Service(coordinator, self._plans, failure=self._mirror.failure, status=self._status)
-        self._server = GroupServer(
-            authority, service.handlers(), service.subscribe, service.unsubscribe, port=options.coordinator_port
-        )
+        try:
+            self._server = GroupServer(
+                authority, service.handlers(), service.subscribe, service.unsubscribe, port=options.coordinator_port
+            )
+        except OSError as error:
+            raise CohortError(
+                f"port {options.coordinator_port} cannot be opened for the group coordinator: {error}; give the option "
+                "coordinator.port a free port, or leave it out for any free one"
+            ) from None
         self._server.start()
         self._run = Run(run_id, options.coordinator_host, self._server.port, authority.client)
         if options.metrics_port is not None:

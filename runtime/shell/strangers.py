@@ -13,7 +13,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
 
-DESCRIBE_TIMEOUT_S = 5.0
+DESCRIBE_TIMEOUT_S = 3.0
 PART_OF_SESSION = 0.9  # so that the query has ended when one session timeout is over
 EVERYBODY: frozenset[TopicPartition] = frozenset()
 

@@ -113,6 +113,12 @@ def test_a_gone_server_is_unreachable(served: Served) -> None:
         link.call("Echo", b"", 2)
 
 
+def test_a_port_in_use_is_said_to_be(served: Served) -> None:
+    """A second server on one port is an OSError that names the address."""
+    with pytest.raises(OSError, match=f"{served.server.port}.*in use"):
+        GroupServer(new_authority(), {}, lambda _: served.events, lambda _: None, port=served.server.port)
+
+
 def test_secrets_do_not_show() -> None:
     """Neither token nor key appears in the text of an authority or of credentials."""
     authority = new_authority()

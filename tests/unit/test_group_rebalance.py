@@ -250,8 +250,10 @@ def test_the_plan_reaches_everyone() -> None:
 
 def test_a_rebalance_before_the_plan_voids_parked_syncs() -> None:
     """A join in CompletingRebalance answers parked syncs REBALANCE_IN_PROGRESS and clears assignments."""
-    desk = completing()
-    follower = desk.ask(sync("b-3", 2))
+    desk = preparing()
+    desk.ask(join("a-1", "a", claims="t0"))
+    assert set(desk.group.assignments) == {"a-1", "i-2", "b-3"}
+    follower = desk.ask(sync("b-3", 3))
     desk.enter("c")
     assert desk.synced(follower).error is ErrorCode.REBALANCE_IN_PROGRESS
     assert desk.pushed() == ("a-1", "i-2")

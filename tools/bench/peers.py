@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.jars import jars
 
+LOG = "spark.log"  # of the JVM, Python workers, stream runner and agents
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -48,8 +49,21 @@ PEERS = (COHORT, KAFKA, KAFKA_TUNED)
 
 
 @contextmanager
+def stderr_to(log: Path) -> Iterator[None]:
+    """What is started in this block writes its standard error to ``log`` for life: the JVM, and all that it starts."""
+    ours = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+@contextmanager
 def session(master: str, directory: Path) -> Iterator[SparkSession]:
-    """A Spark application with the peer's jars, this interpreter everywhere, and its files in ``directory``."""
+    """A Spark application with the peer's jars, this interpreter everywhere, and its files and log in ``directory``."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")
@@ -66,7 +80,8 @@ def session(master: str, directory: Path) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master(master).appName("cohort-bench")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with stderr_to(directory / LOG):
+        spark = builder.getOrCreate()
     try:
         yield spark
     finally:
