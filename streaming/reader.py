@@ -17,12 +17,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell.log_ends import Snapshot
+from sparkcohort.runtime.shell.log_ends import UNREACHABLE, Snapshot
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.session import Session
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.offsets import Offsets, from_json_value, to_json_value
 from sparkcohort.streaming.task import SlotPartition, read_slot
+from sparkcohort.streaming.telling import message_first, told
 
 log = logging.getLogger("sparkcohort.reader")
 
@@ -67,10 +68,12 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """``maxOffsetsPerTrigger`` as Spark's read limit."""
         return ReadMaxRows(self._options.max_offsets_per_trigger or NO_LIMIT)
 
+    @message_first
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """Where a query without a checkpoint starts: the same answer until the first batch is committed."""
         return to_json_value(self._driver.initial())
 
+    @message_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """The end of the next batch, or ``start`` itself when there is none; ``start`` is in the commit log by now."""
         begin, session = from_json_value(start), self._driver
@@ -89,6 +92,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ends of the logs, for the progress event."""
         return self._reported
 
+    @message_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
         """A plan of ranges ``[start, end)``, one input partition a slot.  Asked again, it makes another plan of the same ranges."""
         first, last = from_json_value(start), from_json_value(end)
@@ -109,7 +113,10 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: SlotPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """The rows of one slot, on an executor."""
-        return read_slot(self._options, partition)
+        try:
+            yield from read_slot(self._options, partition)
+        except CohortError as error:
+            raise told(error)  # noqa: B904  its cause is set
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: what is committed arrives with the next ``latestOffset``, also after the last batch."""
@@ -163,7 +170,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._frozen is not None:
             ends = {tp: min(end, self._frozen[tp]) for tp, end in ends.items() if tp in self._frozen}
         new = [tp for tp in ends if tp not in start and tp not in snapshot.unreachable]
-        beginnings = session.beginnings_of_new(new) if new else {}
+        beginnings = _where_reachable(session, new)
         if not bounded and self._holds_back({**start, **beginnings}, ends):
             return start
         return planner.next_end(start, ends, held, limit, beginnings=beginnings, reset=reset, gone=gone)
@@ -176,11 +183,21 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planner.hold_back(waiting, least, elapsed_ms, delay_ms)
 
 
+def _where_reachable(session: Session, new: list[TopicPartition]) -> Offsets:
+    """Where new partitions begin; those whose broker has just gone away enter with a later batch."""
+    try:
+        return session.beginnings_of_new(new) if new else {}
+    except CohortError as error:
+        if error.error != UNREACHABLE:
+            raise
+        return {}
+
+
 def _unreachable(held: frozenset[TopicPartition], snapshot: Snapshot, why: str) -> CohortError:
     names = ", ".join(f"{tp.topic}-{tp.partition} ({snapshot.unreachable[tp]})" for tp in sorted(held)[:10])
     more = f" and {len(held) - 10} more" if len(held) > 10 else ""
     return CohortError(
         f"{why} and these partitions cannot be reached: {names}{more}. Their brokers are down or cut off; start the query "
         "again when they are back (nothing is lost: the checkpoint has what was read)",
-        "LEADER_NOT_AVAILABLE",
+        UNREACHABLE,
     )

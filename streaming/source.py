@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell import options as source_options
 from sparkcohort.streaming.reader import CohortStreamReader
+from sparkcohort.streaming.telling import message_first
 
 # Built by hand: PySpark parses DDL text in the JVM, and the processes that make readers have none.
 _ROW = (
@@ -45,11 +46,13 @@ class CohortSource(DataSource):
         """The name of the format."""
         return "cohort"
 
+    @message_first
     def schema(self) -> StructType:
         """Spark's Kafka row, with ``headers`` when ``includeHeaders`` is true.  Raises OptionError for bad options."""
         parsed = source_options.parse(self.options)
         return _ROW_WITH_HEADERS if parsed.include_headers else _ROW
 
+    @message_first
     def streamReader(self, schema: StructType) -> CohortStreamReader:  # noqa: N802  PySpark's name
         """The reader of one query.  Raises OptionError for bad options or a schema of the user's own."""
         parsed = source_options.parse(self.options)
@@ -59,6 +62,7 @@ class CohortSource(DataSource):
             )
         return CohortStreamReader(parsed)
 
+    @message_first
     def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002  PySpark's signature
         """Batch reads are refused with what to do instead."""
         raise OptionError(
@@ -66,10 +70,12 @@ class CohortSource(DataSource):
             "(or spark.read.format('kafka') for a batch without a group)"
         )
 
+    @message_first
     def writer(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: ARG002  PySpark's signature
         """Writing is refused with what to do instead."""
         raise OptionError("format('cohort') only reads: write with format('kafka') or inside foreachBatch")
 
+    @message_first
     def streamWriter(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: N802  PySpark's signature
         """Writing is refused with what to do instead."""
         self.writer(schema, overwrite)

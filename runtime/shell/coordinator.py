@@ -289,7 +289,7 @@ class Coordinator:
     def _rebalanced(self, done: Rebalanced) -> None:
         self.rebalances.append(done)
         self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms)
-        self.moved += sum(map(len, summary.moves(done).values()))
+        self.moved += sum(len(moved) for (old, _), moved in summary.moves(done).items() if old)
         revoking = {
             tp: name
             for name, assignment in self.group.assignments.items()

@@ -13,13 +13,11 @@ none appears, it joins again with a new client.  The thawed one finds the higher
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Position
@@ -28,18 +26,17 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client, kafka_errors
 from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.shell.owner import Again, CommitDelayed, Jobs
 from sparkcohort.runtime.shell.reservation import Reservation, encode
 from sparkcohort.runtime.shell.strangers import Strangers
 
 log = client.log
-T = TypeVar("T")
 
 POLL_S = 0.03
 READ_TIMEOUT_S = 5.0
 WATCH_S = 3.0  # a newer run reserves its number within milliseconds of its join; doubled at each further fencing
 WATCH_GAP_S = 0.25
 LOOK_GAP_S = 1.0
-RETRY_S = 0.1
 CLOSE_S = 3.0
 
 _FENCED = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED, KafkaError._FATAL})
@@ -53,10 +50,6 @@ class Committed(NamedTuple):
     metadata: str
 
 
-class CommitDelayed(CohortError):
-    """The group could not take a commit in time: rebalancing, its coordinator away, or membership being settled."""
-
-
 class State(Enum):
     """Where the membership stands."""
 
@@ -64,10 +57,6 @@ class State(Enum):
     MEMBER = "member"  # assigned, and verified that no later run is there
     WATCHING = "watching"  # fenced; is the other one newer?
     ENDED = "ended"  # failed for good, or closed
-
-
-class _Again(Exception):
-    """Not now; the reason."""
 
 
 class GroupMembership:
@@ -79,12 +68,14 @@ class GroupMembership:
         self._topics = topics
         self._subscribed: tuple[str, ...] = ()
         self._conf = {**options.kafka, "group.id": options.group_id}
+        # Short against the limit of ``start``: why nobody answers (no permission, say) is told between two tries.
+        self._read_timeout_s = min(READ_TIMEOUT_S, options.api_timeout_ms / 4000)
         self._strangers = Strangers(
             options.kafka, options.group_id, options.group_instance_id, options.session_timeout_ms
         )
         self.reservation = Reservation()
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._changed = threading.Condition()
+        self._jobs = Jobs(self._check, self._changed)
         self._state = State.JOINING
         self._failure: CohortError | None = None
         self._assigned: frozenset[TopicPartition] | None = None
@@ -133,7 +124,7 @@ class GroupMembership:
     ) -> dict[TopicPartition, Committed]:
         """What is committed for each partition.  Raises ``CohortError``: an error is never "no offset"."""
         wanted = tuple(partitions)
-        return self._insist(
+        return self._jobs.insist(
             lambda: self._read(wanted), timeout_s, f"committed offsets of group {self._options.group_id}"
         )
 
@@ -146,7 +137,7 @@ class GroupMembership:
         exist are left out.  Raises ``CommitDelayed`` after ``timeout_s`` of retrying, ``CohortError`` for what
         ended the membership.
         """
-        return self._insist(
+        return self._jobs.insist(
             lambda: self._commit(offsets, reset=reset), timeout_s, f"commit to group {self._options.group_id}"
         )
 
@@ -158,7 +149,7 @@ class GroupMembership:
         ``starts`` are offsets for what has none committed yet (or, with ``reset``, for all); ``pin`` marks them as the
         start of batch 0.  Call it as soon as start offsets are known, and when ``reservation.last_generation`` is near.
         """
-        return self._insist(
+        return self._jobs.insist(
             lambda: self._reserve(starts, pin, reset=reset), timeout_s, f"reservation in group {self._options.group_id}"
         )
 
@@ -168,65 +159,31 @@ class GroupMembership:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_S)
 
-    # --- asking the owning thread --------------------------------------------------------------------
-
-    def _insist(self, job: Callable[[], T], timeout_s: float, what: str) -> T:
-        """Run ``job`` on the owning thread, again and again while it says "not now"."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            self._check()
-            answer: Future[T] = Future()
-            self._jobs.put((job, answer))
-            try:
-                return answer.result(max(deadline - time.monotonic(), RETRY_S))
-            except TimeoutError:
-                answer.cancel()
-                reason = "the brokers do not answer"
-            except _Again as error:
-                reason = str(error)
-            self._check()
-            if self._closing or time.monotonic() >= deadline:
-                raise CommitDelayed(f"{what}: not within {timeout_s:g} s: {reason}")
-            with self._changed:
-                self._changed.wait(RETRY_S)
-
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
+        if self._closing:
+            raise CommitDelayed(f"the membership of group {self._options.group_id} is closed")
 
     # --- the owning thread -----------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             while not self._closing and self._failure is None:
-                self._serve_job()
-                message = self._consumer.poll(POLL_S)
+                self._jobs.serve(POLL_S)  # waits for one, so that a commit need not wait for a poll
+                message = self._consumer.poll(0)
                 if message is not None:
                     self._on_message(message)
                 self._advance()
+        except CohortError as error:
+            self._fail(error)
         except Exception as error:
             log.exception("the membership of group %s ended", self._options.group_id)
             self._fail(CohortError(f"the membership of group {self._options.group_id} ended: {error}"))
         finally:
             self._to(State.ENDED)
             self._consumer.close()
-            self._refuse_jobs()
-
-    def _serve_job(self) -> None:
-        try:
-            job, answer = self._jobs.get_nowait()
-        except queue.Empty:
-            return
-        if not answer.set_running_or_notify_cancel():
-            return
-        try:
-            answer.set_result(job())
-        except BaseException as error:  # noqa: BLE001  the asker gets it
-            answer.set_exception(error)
-
-    def _refuse_jobs(self) -> None:
-        while not self._jobs.empty():
-            self._jobs.get_nowait()[1].set_exception(_Again("the membership has ended"))
+            self._jobs.refuse()
 
     def _advance(self) -> None:
         """What is due in this state."""
@@ -247,7 +204,7 @@ class GroupMembership:
         """Before the first join: what earlier runs have left."""
         try:
             self.reservation.observe(self._texts())
-        except _Again as error:
+        except Again as error:
             log.debug("group %s: no metadata: %s", self._options.group_id, error)
             return
         self._known = True
@@ -333,7 +290,7 @@ class GroupMembership:
         if failure is not None:
             self._fail(failure)
         elif code not in _GONE:
-            log.info("group %s: %s", self._options.group_id, client.text_of(error))
+            log.debug("group %s: %s", self._options.group_id, client.text_of(error))
 
     # --- fencing -----------------------------------------------------------------------------------------
 
@@ -373,7 +330,7 @@ class GroupMembership:
         if not self._joined_once:
             try:
                 self.reservation.observe(self._texts())
-            except _Again:
+            except Again:
                 return
             self._joined_once = True
         if self._is_superseded() is False:
@@ -386,7 +343,7 @@ class GroupMembership:
         """Whether a later run has reserved; None when the group's metadata could not be read."""
         try:
             later = self.reservation.superseded(self._texts())
-        except _Again as error:
+        except Again as error:
             log.debug("group %s: no metadata: %s", self._options.group_id, error)
             return None
         if later is not None:
@@ -399,7 +356,7 @@ class GroupMembership:
         if not partitions:
             return {}
         try:
-            answers = self._consumer.committed([Position(*tp) for tp in partitions], timeout=READ_TIMEOUT_S)
+            answers = self._consumer.committed([Position(*tp) for tp in partitions], timeout=self._read_timeout_s)
         except KafkaException as error:
             raise self._retry_or_fail(error) from None
         found: dict[TopicPartition, Committed] = {}
@@ -412,7 +369,7 @@ class GroupMembership:
 
     def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]], *, reset: bool) -> dict[TopicPartition, int]:
         if self._state is not State.MEMBER:
-            raise _Again(f"the membership is {self._state.value}")
+            raise Again(f"the membership is {self._state.value}")
         unknown = tuple(tp for tp in offsets if tp not in self._last)
         self._last |= {tp: -1 if known.offset is None else known.offset for tp, known in self._read(unknown).items()}
         targets = {
@@ -434,7 +391,7 @@ class GroupMembership:
         taken = {tp: offset for tp, offset in sent.items() if now[tp].offset == offset}
         left_out = sent.keys() - taken.keys()
         if left_out & self._expected():
-            raise _Again(f"{client.names_of(left_out)} not known to the group coordinator")
+            raise Again(f"{client.names_of(left_out)} not known to the group coordinator")
         log.warning("%s: gone, nothing is committed", client.names_of(left_out))
         self._last |= taken
         return taken
@@ -453,7 +410,7 @@ class GroupMembership:
 
     def _reserve(self, starts: Mapping[TopicPartition, int], pin: str, *, reset: bool) -> Reservation:
         if self._state is not State.MEMBER:
-            raise _Again(f"the membership is {self._state.value}")
+            raise Again(f"the membership is {self._state.value}")
         known = self._read(tuple({*starts, *self._expected()}))
         record = self.reservation.next([committed.metadata for committed in known.values()], pin)
         text = encode(record)
@@ -474,7 +431,7 @@ class GroupMembership:
                     "commit metadata is larger than the broker's offset.metadata.max.bytes", "OFFSET_METADATA_TOO_LARGE"
                 )
             self._on_error(inner)
-        return self._failure or _Again(client.text_of(error))
+        return self._failure or Again(client.text_of(error))
 
 
 def _committed_or(known: Committed | None, start: int) -> int:

@@ -23,6 +23,7 @@ MIN_GAP_S = 0.02  # between two requests to one broker, however often answers ar
 LOOK_UP_S = 5.0
 LOST_LOOK_S = 1.0  # metadata age allowed while some partition is unreachable
 LEADERLESS = "no leader is available"
+UNREACHABLE = "LEADER_NOT_AVAILABLE"  # Kafka's name for what ends by itself when a broker comes back
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,10 @@ class LogEnds:
         reasons: dict[TopicPartition, str] = {}
         for attempt in range(self._tries):
             if attempt:
-                self._pause(self._retry_s)
+                # Asking for ends is what makes the metadata thread look for a leader that has come back.
+                began = time.monotonic()
+                self.refresh(self._retry_s)
+                self._pause(max(began + self._retry_s - time.monotonic(), 0.0))
             with self._changed:
                 layout = self._layout
             more, reasons = ask_apart(self._discovery.consumer, left, layout, LOOK_UP_S)
@@ -237,7 +241,8 @@ class LogEnds:
         why = next(iter(reasons.values()), LEADERLESS)
         raise CohortError(
             f"no offsets of {client.names_of(left)} after {self._tries} tries (fetchOffset.numRetries): {why}; "
-            "their brokers are down or cut off, or the partitions are gone"
+            "their brokers are down or cut off, or the partitions are gone",
+            UNREACHABLE,
         )
 
     def _pause(self, seconds: float) -> None:

@@ -42,6 +42,7 @@ class Mirror:
         self._counters: Counter[str] = Counter()
         self._committed: dict[TopicPartition, int] = {}
         self._initial: Offsets | None = None
+        self._mirrored: Offsets = {}
         self._pinned = False
         self._wanted: dict[TopicPartition, int] | None = None
         self._changed = threading.Condition()
@@ -100,9 +101,11 @@ class Mirror:
         return self._membership.reservation.first_generation
 
     def _reserve(self, offsets: Offsets, pin: str) -> None:
+        # The start of a run is what a checkpoint or an option says, also where the group has gone further: a reset.
         self._membership.reserve(offsets, START_S, pin=pin, reset=True)
         with self._changed:
             self._committed.update(offsets)
+            self._mirrored = dict(offsets)
 
     # --- every batch ------------------------------------------------------------------------------------
 
@@ -114,7 +117,7 @@ class Mirror:
         if generation > self._membership.reservation.last_generation - GENERATION_BLOCK // 10:
             self._reserve(self.committed() or start, "")
         with self._changed:
-            if start == self._committed:
+            if start == self._mirrored:
                 return
             self._wanted = dict(start)
             self._changed.notify_all()
@@ -148,6 +151,7 @@ class Mirror:
                 continue
             with self._changed:
                 self._pinned = False
+                self._mirrored = wanted
                 if self._wanted == wanted:
                     self._wanted = None
                 self._changed.notify_all()
@@ -160,12 +164,18 @@ class Mirror:
 
     def _commit_now(self, offsets: Offsets, metadata: str, timeout_s: float) -> None:
         began = time.monotonic()
-        try:
-            self._membership.commit({tp: (at, metadata) for tp, at in offsets.items()}, timeout_s, reset=True)
-        except CohortError:
-            self._counters["failures"] += 1
-            raise
+        known = self.committed()
+        # Below what this run committed itself lies only a log that was cut or created anew, which was accepted as data loss.
+        lower = {tp for tp, at in offsets.items() if at < known.get(tp, at)}
+        for reset, partitions in ((False, offsets.keys() - lower), (True, lower)):
+            try:
+                taken = self._membership.commit(
+                    {tp: (offsets[tp], metadata) for tp in partitions}, timeout_s, reset=reset
+                )
+            except CohortError:
+                self._counters["failures"] += 1
+                raise
+            with self._changed:
+                self._committed.update(taken)
         self._counters["commits"] += 1
         self._counters["milliseconds"] += int((time.monotonic() - began) * 1000)
-        with self._changed:
-            self._committed.update(offsets)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.client import names_of
-from sparkcohort.runtime.shell.log_ends import LogEnds
+from sparkcohort.runtime.shell.log_ends import UNREACHABLE, LogEnds
 from sparkcohort.runtime.shell.options import EARLIEST, LATEST, SourceOptions, Start
 
 Offsets = Mapping[TopicPartition, int]
+T = TypeVar("T")
+
+PATIENCE_S = 1.0
+"""How long one look for absent brokers takes while a start waits for them."""
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -50,7 +55,7 @@ def _resolve(options: SourceOptions, log_ends: LogEnds, wanted: Offsets) -> dict
     latest = [tp for tp, offset in wanted.items() if offset == LATEST]
     found = dict(wanted)
     if earliest:
-        found |= log_ends.beginnings(earliest)
+        found |= _patiently(options, log_ends, lambda: log_ends.beginnings(earliest))
     if latest:
         found |= ends_of(options, log_ends, latest)
     return dict(sorted(found.items()))
@@ -63,7 +68,7 @@ def ends_of(
     wanted = list(partitions)
     deadline = time.monotonic() + options.unreachable_timeout_ms / 1000
     while True:
-        snapshot = log_ends.refresh(1.0)
+        snapshot = log_ends.refresh(PATIENCE_S)
         missing = [tp for tp in wanted if tp in snapshot.unreachable or tp not in snapshot.ends]
         if not missing:
             return {tp: snapshot.ends[tp] for tp in wanted}
@@ -72,8 +77,25 @@ def ends_of(
             raise CohortError(
                 f"the start cannot be told: no log end of {names_of(missing)} within unreachable.timeout.ms="
                 f"{options.unreachable_timeout_ms}: {reason}",
-                "LEADER_NOT_AVAILABLE",
+                UNREACHABLE,
             )
+
+
+def _patiently(
+    options: SourceOptions, log_ends: LogEnds, look_up: Callable[[], dict[TopicPartition, T]]
+) -> dict[TopicPartition, T]:
+    """Look offsets up, again while brokers are away, for ``unreachable.timeout.ms``.  Raises the last try's error."""
+    deadline = time.monotonic() + options.unreachable_timeout_ms / 1000
+    while True:
+        try:
+            return look_up()
+        except CohortError as error:
+            if error.error != UNREACHABLE:
+                raise
+            if time.monotonic() > deadline:
+                waited = f"unreachable.timeout.ms={options.unreachable_timeout_ms}"
+                raise CohortError(f"the start cannot be told within {waited}: {error}", UNREACHABLE) from None
+            log_ends.refresh(PATIENCE_S)
 
 
 def _times(options: SourceOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
@@ -95,7 +117,7 @@ def _times(options: SourceOptions, partitions: Iterable[TopicPartition]) -> dict
 def _at_times(
     options: SourceOptions, log_ends: LogEnds, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    found = log_ends.at_timestamp(times)
+    found = _patiently(options, log_ends, lambda: log_ends.at_timestamp(times))
     too_young = sorted(tp for tp, offset in found.items() if offset is None)
     if too_young and options.starting_offsets_by_timestamp_strategy == "error":
         raise CohortError(

@@ -1,6 +1,7 @@
 """Fixtures of the end-to-end tests.
 
 ``spark``       one session in this process for all tests that need no driver of their own
+``application`` one driver process with three executors to kill, for all tests that need real ones
 ``checkpoint``  a folder for this test's checkpoint
 """
 
@@ -13,6 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support import streams
+from tests.support.application import Application
+from tests.support.faults import Faults
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +23,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The shared session, with ``format("cohort")`` installed and ``format("kafka")`` on its class path."""
     with streams.session(tmp_path_factory.mktemp("spark")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """The shared application; what a test kills in it is replaced, the queries it starts it stops."""
+    faults = Faults(tmp_path_factory.mktemp("faults"))
+    # No job before all executors are there: the first batch is what brings the agents up.
+    conf = {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+    folder = tmp_path_factory.mktemp("application") / "app"
+    with Application(folder, master="local-cluster[3,1,1024]", conf=conf, env=faults.environment()) as running:
+        running.faults = faults
+        yield running
+    # Sockets of others on this machine are not ours to judge: see test_leftovers.
+    assert [line for line in running.driver.left if line.startswith("pid ")] == []
 
 
 @pytest.fixture

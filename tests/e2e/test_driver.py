@@ -30,12 +30,12 @@ def test_a_script_that_fails_says_why(tmp_path: Path) -> None:
             driver.wait()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_executors_are_found_killed_and_replaced(tmp_path: Path) -> None:
     """On local-cluster each executor is a JVM with an id and cores; a killed one is replaced; a killed driver takes all."""
     master = "local-cluster[2,1,512]"
     with Driver("scripts/count.py", tmp_path, {"rows": 100, "linger": 240}, master=master) as driver:
-        driver.wait_for("counted", 120)
+        driver.wait_for("counted", 200)
         first, second = driver.executors()
         assert (first.executor_id, second.executor_id, first.cores) == ("0", "1", 1)
         assert driver.jvm().is_running()

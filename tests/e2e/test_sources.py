@@ -2,23 +2,164 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
 from tests.support import consumer_groups, delivery
 from tests.support.broker import Broker
 from tests.support.produce import produce
-from tests.support.streams import Stream, options
+from tests.support.streams import ASAP, PLAIN_COLUMNS, Stream, options
+
+HOUR_MS = 3_600_000
+BASE_MS = 1_700_000_000_000
+OLD, YOUNG = 100, 60  # records per partition, an hour apart
 
 
-def test_available_now_ends_with_lag_zero(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
-    """After an AvailableNow run Kafka's own tool shows lag 0 on every partition, and each record came once."""
+def test_once_and_available_now(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
+    """Once takes all in one batch, AvailableNow batches of the limit and all, to lag 0 in Kafka's own tool."""
     broker.admin.create_topic(topic, 4)
-    produce(broker.bootstrap, topic, 2_000, partitions=4)
-    run = Stream(spark, options(broker, topic, maxOffsetsPerTrigger=700), checkpoint).finish()
+    source = options(broker, topic, maxOffsetsPerTrigger=700)
+    produce(broker.bootstrap, topic, 1_200, partitions=4)
+    once = Stream(spark, source, checkpoint, trigger={"once": True}).finish()
+    assert [len(rows) for rows in once.batches.values()] == [1_200]
+    produce(broker.bootstrap, topic, 2_000, partitions=4, first=300)
+    run = Stream(spark, source, checkpoint, batches=once.batches).finish()
+    assert {number: len(rows) for number, rows in run.batches.items()} == {0: 1_200, 1: 700, 2: 700, 3: 600}
     delivery.check(run.delivered(), delivery.held(broker.bootstrap, [topic])).assert_exact()
-    assert sorted(run.batches) == [0, 1, 2]
     assert [(row.partition, row.lag) for row in consumer_groups.describe(broker.bootstrap, topic)] == [
         (number, 0) for number in range(4)
     ]
+
+
+@pytest.fixture(scope="module")
+def started(broker: Broker) -> str:
+    """A topic of three partitions: 100 old records in each, then 60 an hour younger in the first two."""
+    topic = "starts"
+    broker.admin.create_topic(topic, 3)
+    produce(broker.bootstrap, topic, 3 * OLD, partitions=3, timestamp_ms=BASE_MS)
+    produce(broker.bootstrap, topic, 2 * YOUNG, partitions=2, first=OLD, timestamp_ms=BASE_MS + HOUR_MS)
+    return topic
+
+
+def at(topic: str, *offsets: int) -> str:
+    """Offsets (or times) of partitions 0, 1, 2 in Spark's JSON."""
+    return json.dumps({topic: {str(number): offset for number, offset in enumerate(offsets)}})
+
+
+LATER = BASE_MS + HOUR_MS // 2
+# What is asked for, and where each partition has to start: offsets of partitions 0, 1, 2.
+STARTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
+    "committed, earliest else": ({"startingOffsets": None}, (40, 0, 0)),
+    "committed, latest else": ({"startingOffsets": "committed", "startingOffsets__fallback": "latest"}, (40, 160, 100)),
+    "latest": ({"startingOffsets": "latest"}, (160, 160, 100)),
+    "JSON": ({"startingOffsets": at("starts", 7, -1, -2)}, (7, 160, 0)),
+    "JSON in part": (
+        {"startingOffsets": '{"starts":{"1":70}}', "startingOffsets__fallback": at("starts", 20, 30, 40)},
+        (20, 70, 40),
+    ),
+    "timestamp": (
+        {"startingTimestamp": LATER, "startingOffsetsByTimestampStrategy": "latest"},
+        (OLD, OLD, 100),
+    ),
+    "timestamps": ({"startingOffsetsByTimestamp": at("starts", LATER, BASE_MS, BASE_MS)}, (OLD, 0, 0)),
+}
+
+
+@pytest.mark.parametrize(("changes", "starts"), STARTS.values(), ids=STARTS)
+def test_starts(
+    spark: SparkSession,
+    broker: Broker,
+    started: str,
+    topic: str,
+    checkpoint: Path,
+    changes: dict[str, Any],
+    starts: tuple[int, int, int],
+) -> None:
+    """A new query starts where the options say, commits up to the end, and is not led by options ever after."""
+    broker.admin.commit(topic, started, {0: 40})  # by whom, does not matter
+    ends = (OLD + YOUNG, OLD + YOUNG, OLD)
+    run = Stream(spark, options(broker, started, group__id=topic, **changes), checkpoint).finish()
+    expected = [(number, offset) for number in range(3) for offset in range(starts[number], ends[number])]
+    assert sorted((row.partition, row.offset) for row in run.rows) == expected
+    committed = broker.admin.committed(topic)
+    assert [committed[started, number] for number in range(3)] == list(ends)
+
+
+def test_a_timestamp_that_nothing_is_as_young_as(
+    spark: SparkSession, broker: Broker, started: str, topic: str, checkpoint: Path
+) -> None:
+    """Under the strategy ``error`` a time after a partition's last record ends the query and names the partition."""
+    source = options(broker, started, group__id=topic, startingTimestamp=LATER)
+    message = Stream(spark, source, checkpoint).failure()
+    assert "no record at or after the starting timestamp in starts-2" in message
+    assert "startingOffsetsByTimestampStrategy" in message
+
+
+def test_assign_and_task_sizes(spark: SparkSession, broker: Broker, started: str, topic: str, tmp_path: Path) -> None:
+    """``assign`` reads the partitions named; minPartitions and maxRecordsPerPartition cut them into tasks."""
+
+    def numbered(stream: DataFrame) -> DataFrame:
+        return stream.withColumn("task", F.spark_partition_id())
+
+    columns = (*PLAIN_COLUMNS, "task")
+    sizes: dict[str, list[int]] = {}
+    for name, limit in {"minPartitions": 5, "maxRecordsPerPartition": 50}.items():
+        source = options(
+            broker, started, subscribe=None, assign='{"starts":[0,2]}', group__id=f"{topic}-{name}", **{name: limit}
+        )
+        run = Stream(spark, source, tmp_path / name, columns=columns, transform=numbered).finish()
+        assert {row.partition for row in run.rows} == {0, 2}
+        assert len(run.rows) == 2 * OLD + YOUNG
+        tasks = [row.task for row in run.rows]
+        sizes[name] = [tasks.count(task) for task in set(tasks)]
+    assert len(sizes["minPartitions"]) >= 5
+    assert max(sizes["maxRecordsPerPartition"]) <= 50
+
+
+def test_new_topics_and_partitions(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Topics that begin to match a pattern, and partitions added to a topic, are read from their beginnings."""
+    first, second = f"{topic}-first", f"{topic}-second"
+    broker.admin.create_topic(first, 1)
+    produce(broker.bootstrap, first, 30)
+    quick = {"metadata__max__age__ms": 300}
+    by_pattern = options(
+        broker, first, subscribe=None, subscribePattern=f"^{topic}-.*", group__id=f"{topic}-p", **quick
+    )
+    by_name = options(broker, first, group__id=f"{topic}-n", **quick)
+    with (
+        Stream(spark, by_pattern, tmp_path / "pattern", trigger=ASAP) as pattern,
+        Stream(spark, by_name, tmp_path / "name", trigger=ASAP) as name,
+    ):
+        pattern.wait_for_rows(30)
+        name.wait_for_rows(30)
+        broker.admin.create_topic(second, 2)
+        produce(broker.bootstrap, second, 40, partitions=2)
+        broker.admin.add_partitions(first, 3)
+        produce(broker.bootstrap, first, 90, partitions=3, first=30)
+        pattern.wait_for_rows(160)
+        name.wait_for_rows(120)
+    delivery.check(pattern.delivered(), delivery.held(broker.bootstrap, [first, second])).assert_exact()
+    delivery.check(name.delivered(), delivery.held(broker.bootstrap, [first])).assert_exact()
+
+
+def test_data_loss(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
+    """Records deleted before they were read fail the query by Spark's condition name, or are passed over with false."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 200, partitions=2)
+    source = options(broker, topic)
+    run = Stream(spark, source, checkpoint).finish()
+    produce(broker.bootstrap, topic, 200, partitions=2, first=100)
+    broker.admin.delete_records(topic, {0: 150})
+    message = Stream(spark, source, checkpoint, batches=run.batches).failure()
+    assert "KAFKA_DATA_LOSS" in message
+    assert f"{topic}-0" in message
+    assert "failOnDataLoss" in message
+    tolerant = Stream(spark, {**source, "failOnDataLoss": "false"}, checkpoint, batches=run.batches).finish()
+    offsets = {number: [row.offset for row in tolerant.rows if row.partition == number] for number in range(2)}
+    assert offsets == {0: [*range(100), *range(150, 200)], 1: [*range(200)]}
+    assert set(broker.admin.committed(topic).values()) == {200}

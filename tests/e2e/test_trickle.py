@@ -38,7 +38,7 @@ def test_a_trickle_over_many_partitions_is_as_quick_as_over_few(broker: Broker, 
         (tmp_path / "stopped").touch()
         driver.wait(100)
         readings = driver.events("reading")
-    times = defaultdict(list)
+    times: dict[str, list[int]] = defaultdict(list)
     for reading in readings:
         times[reading["topic"]] += reading["trigger_ms"]
     for name in topics:

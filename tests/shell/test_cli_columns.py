@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from sparkcohort.runtime.shell import cli_views as views
-from tests.support.broker import LOGGING, QUICK, Broker
-from tests.support.jars import class_path, java
+from tests.support.broker import LOGGING, Broker
+from tests.support.jars import QUICK, class_path, java
 from tests.support.waiting import wait_until
 
 COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

@@ -38,7 +38,7 @@ def everything(topic: str, partitions: int = 4, offset: int = 0) -> dict[TopicPa
 
 
 def test_it_owns_what_it_subscribes_to_and_commits_with_metadata(broker: Broker, topic: str) -> None:
-    """A joined member is assigned all partitions, its commits are the group's, with their metadata, as Kafka shows them."""
+    """A joined member is assigned all partitions; its commits, with their metadata, are what Kafka shows."""
     broker.admin.create_topic(topic, 4)
     first = TopicPartition(topic, 0)
     with member(broker.bootstrap, topic) as membership:
@@ -100,7 +100,7 @@ def test_it_never_fetches(broker: Broker, topic: str) -> None:
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic) as membership:
         membership.start(20)
-        assert membership._insist(membership._consumer.assignment, 5, "assignment") == []
+        assert membership._jobs.insist(membership._consumer.assignment, 5, "assignment") == []
         assert len(membership.assigned()) == 4
 
 

@@ -16,8 +16,9 @@ import pytest
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell.kafka import CommitDelayed, GroupMembership, State
+from sparkcohort.runtime.shell.kafka import GroupMembership, State
 from sparkcohort.runtime.shell.options import parse
+from sparkcohort.runtime.shell.owner import CommitDelayed
 from tests.support.broker import Broker
 from tests.support.mock import MockCluster
 from tests.support.waiting import hold_for, wait_until
@@ -98,7 +99,7 @@ def start(membership: GroupMembership, topic: str) -> None:
 
 @pytest.mark.parametrize("frozen_s", [0.0, 4.0], ids=["at once", "after its session is over"])
 def test_a_thawed_driver_stops_and_the_newer_one_goes_on(broker: Broker, topic: str, frozen_s: float) -> None:
-    """A driver frozen in the middle, replaced, and thawed ends with FENCED_INSTANCE_ID; what it commits late is refused."""
+    """A driver frozen, replaced and thawed ends with FENCED_INSTANCE_ID; what it commits late is refused."""
     broker.admin.create_topic(topic, 4)
     options = options_of(broker.bootstrap, topic)
     with Driver(options) as older, member(options) as newer:

@@ -74,7 +74,7 @@ def test_asking_often_is_coalesced_and_not_asking_costs_nothing(mock_broker: Moc
 
 
 def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:
-    """The answer comes within the reader's 200 ms, the others' ends go on, the reason names the broker; then it is back."""
+    """Answers come within the reader's 200 ms, the others' ends go on, the reason names the broker; then it is back."""
     with MockCluster(3) as mock:
         mock.create_topic(topic, 3)
         for number in range(3):
@@ -121,7 +121,7 @@ def test_a_stopped_broker_and_its_return() -> None:
 
 def test_beginnings_and_timestamps(broker: Broker, topic: str) -> None:
     """The first offsets after a deletion of records; the first offset at or after a time, None where there is none."""
-    broker.admin.create_topic(topic, 2)
+    broker.admin.create_topic(topic, 2, configs={"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for second in range(5):
         producer.produce(topic, b"x", partition=0, timestamp=1_700_000_000_000 + second * 1000)
@@ -158,7 +158,7 @@ def test_read_committed_ends_at_the_last_stable_offset(broker: Broker, topic: st
 
 
 def test_new_partitions_and_topics_are_found(broker: Broker, topic: str) -> None:
-    """A pattern is searched in the names (not anchored), internal topics never match, listeners hear of every change."""
+    """A pattern is searched in the names, internal topics never match, listeners hear of every change."""
     broker.admin.create_topic(f"pre-{topic}", 1)
     heard: list[int] = []
     with log_ends(broker.bootstrap, subscribePattern=f"{topic}|__consumer") as ends:

@@ -18,16 +18,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell import connection
+from tests.support.faults import Faults
 from tests.support.jars import ROOT
+from tests.support.processes import kill_run
 from tests.support.spark import Driver
 from tests.support.waiting import wait_until
 
 SCRIPT = ROOT / "tests" / "e2e" / "drivers" / "application.py"
-READY_S = 120.0
+READY_S = 300.0
 STOP_S = 60.0
 ALL = 1 << 60
+HOME = "COHORT_HOME"
 
 Status = dict[str, Any]
 
@@ -86,11 +91,9 @@ class Query:
 
     def live(self) -> connection.Connection | None:
         """Its live coordinator."""
-        try:
-            (found,) = connection.find(self.group)
-        except CohortError:
-            return None
-        return found
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(HOME, str(self.app.directory / "home"))
+            return next((found for found in connection.live() if found.group_id == self.group), None)
 
     def status(self) -> Status | None:
         """The group as its coordinator sees it now; None while there is no coordinator."""
@@ -131,15 +134,21 @@ class Application:
     def __init__(self, directory: Path, **options: Any) -> None:
         """``options`` are those of ``tests.support.spark.Driver``."""
         self.directory = directory
+        self.faults: Faults | None = None  # set by whoever gives it an environment with faults
         self._commands = directory / "commands"
         self._commands.mkdir(parents=True)
         self._count = 0
-        self.driver = Driver(SCRIPT, directory, {"commands": self._commands}, **options)
+        env = {HOME: str(directory / "home"), **options.pop("env", {})}
+        self.driver = Driver(SCRIPT, directory, {"commands": self._commands}, env=env, **options)
 
     def __enter__(self) -> Self:
         """Start it and wait until Spark is up."""
         self.driver.start()
-        self.driver.wait_for("ready", READY_S)
+        try:
+            self.driver.wait_for("ready", READY_S)
+        except BaseException:
+            kill_run(self.driver.run_id)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

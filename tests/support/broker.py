@@ -34,11 +34,10 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.admin import Admin
-from tests.support.jars import class_path, java
+from tests.support.jars import QUICK, class_path, java
 from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 60.0
-QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # for short-lived Java tools
 LOGGING = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
 
 COMMON = {

@@ -11,8 +11,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 
-from tests.support.broker import QUICK
-from tests.support.jars import class_path, java
+from tests.support.jars import QUICK, class_path, java
 
 COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 

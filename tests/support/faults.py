@@ -12,7 +12,6 @@ Usage::
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
@@ -26,13 +25,12 @@ class Faults:
 
     def __init__(self, directory: Path) -> None:
         """Make the directory in which agents look for faults."""
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)
         self._directory = directory
 
     def environment(self) -> dict[str, str]:
         """What the application's environment has to have."""
-        path = [str(INSIDE), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return {"COHORT_FAULTS": str(self._directory), "PYTHONPATH": os.pathsep.join(path)}
+        return {"COHORT_FAULTS": str(self._directory), "PYTHONPATH": str(INSIDE)}
 
     def arm(self, place: str, what: str) -> None:
         """The next agent to reach ``place`` gets the signal named ``what``; once."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".cache" / "jars"
+QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # for short-lived JVMs
 
 
 def jars(part: str) -> list[Path]:

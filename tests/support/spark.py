@@ -36,7 +36,7 @@ import pyspark
 
 from tests.support import processes
 from tests.support.driver import ARGUMENTS, CONF, EVENTS
-from tests.support.jars import ROOT, jars
+from tests.support.jars import QUICK, ROOT, jars
 from tests.support.waiting import wait_until
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -46,6 +46,9 @@ QUIET = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
+    # Short-lived JVMs on few cores: starting is what costs.  A measurement of speed sets these back.
+    "spark.driver.extraJavaOptions": " ".join(QUICK),
+    "spark.executor.extraJavaOptions": " ".join(QUICK),
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "30s",
     "spark.executor.heartbeatInterval": "2s",
@@ -109,9 +112,7 @@ class Driver:
         env = os.environ | {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(
-                filter(None, [str(_tests_only(self.directory)), os.environ.get("PYTHONPATH")])
-            ),
+            "PYTHONPATH": self._python_path(),
             "SPARK_HOME": str(_spark_home(self.directory)),
             "SPARK_LOCAL_DIRS": str(self.directory / "local"),
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -121,6 +122,11 @@ class Driver:
             EVENTS: str(self.directory / "events.jsonl"),
         }
         return env | self._extra_env
+
+    def _python_path(self) -> str:
+        """``env``'s own comes first, then this tests package, then what the environment has."""
+        parts = [self._extra_env.pop("PYTHONPATH", ""), str(_tests_only(self.directory)), os.environ.get("PYTHONPATH")]
+        return os.pathsep.join(filter(None, parts))
 
     @property
     def pid(self) -> int:

@@ -14,7 +14,6 @@ Rows are kept by batch id, as a sink that is keyed by it does: a batch that runs
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
+import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -36,7 +36,7 @@ from tests.support.waiting import wait_until
 
 AVAILABLE_NOW = {"availableNow": True}
 ASAP = {"processingTime": "0 seconds"}
-LIMIT_S = 60.0
+LIMIT_S = 90.0
 PLAIN_COLUMNS = ("topic", "partition", "offset", "key", "value")
 
 Batches = dict[int, list[Row]]
@@ -52,13 +52,10 @@ def session(scratch: Path, master: str = "local[2]") -> Iterator[SparkSession]:
         builder = builder.config(key, value)
     # Inherited by the JVM and by every Python that it starts: what is installed counts, not the folder we are in.
     env = {"PYSPARK_PYTHON": sys.executable, "PYTHONSAFEPATH": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
-    before = {name: os.environ.get(name) for name in env}
-    os.environ.update(env)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in env.items():
+            patch.setenv(name, value)
         spark = builder.getOrCreate()
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
     try:
         yield spark
     finally:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tools.demo import flights
-from tools.demo.verdict import Delivery, Verdict, compare, longest_gap
+from tools.demo.verdict import LABELS, Delivery, Verdict, compare, longest_gap
 
 BOOKS = {0: {0: 11, 1: 12}, 1: {0: 21}}
 ALL: list[Delivery] = [(0, 0, 11, 0), (0, 1, 12, 0), (1, 0, 21, 0)]
@@ -68,6 +68,11 @@ def test_it_passes_only_when_nothing_is_wrong(changes: dict[str, object], passed
     """Lost, doubled or uncommitted records fail it; so does a run without records."""
     assert verdict(**changes).passed is passed
     assert json.loads(json.dumps(verdict(**changes).as_value()))["delivered"] == 3
+
+
+def test_every_value_is_explained() -> None:
+    """The table has a label for each name of the JSON object."""
+    assert list(LABELS) == list(verdict().as_value())
 
 
 def test_the_events_are_the_flights() -> None:

@@ -14,6 +14,7 @@ from sparkcohort.runtime.shell.security_options import SENSITIVE, is_sensitive, 
 LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 PASSWORD = 'p"w;=x y'
 
@@ -111,7 +112,7 @@ def test_jaas_oauth() -> None:
         security__protocol="SASL_SSL",
         sasl__mechanism="OAUTHBEARER",
         sasl__jaas__config=jaas,
-        sasl__login__callback__handler__class="org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+        sasl__login__callback__handler__class=HANDLER,
         sasl__oauthbearer__token__endpoint__url="https://id.example.org/token",
     ).kafka
     assert conf["sasl.oauthbearer.method"] == "oidc"

@@ -36,7 +36,18 @@ def test_a_record_comes_back_as_it_went(record: Record) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "null", "7", "[]", "{}", '{"cohort":"1"}', '{"cohort":1,"run":"7","gen":1}', '{"cohort":1,"run":-1,"gen":1}', "[" * 100000],
+    [
+        "",
+        "x",
+        "null",
+        "7",
+        "[]",
+        "{}",
+        '{"cohort":"1"}',
+        '{"cohort":1,"run":"7","gen":1}',
+        '{"cohort":1,"run":-1,"gen":1}',
+        "[" * 100000,
+    ],
 )
 def test_metadata_of_others_says_nothing(text: str) -> None:
     """Whatever other tools put there is no record, and no error."""

@@ -6,7 +6,6 @@ import os
 import sys
 import tempfile
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,12 @@ from pyspark.errors import PySparkException
 # The tree last: the installed wheel is what is measured, and `tests.support` comes from here.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from tests.support.broker import Broker  # noqa: E402 - after the path is right
-from tools.bench import report  # noqa: E402 - after the path is right
-from tools.bench.clients import MARK, Clients  # noqa: E402 - after the path is right
-from tools.bench.peers import COHORT, KAFKA, PEERS, Peer, session  # noqa: E402 - after the path is right
-from tools.bench.runs import Bench, BenchError, Throughput, Trickle  # noqa: E402 - after the path is right
+from tests.support.broker import Broker
+from tools.bench import report
+from tools.bench.clients import MARK, Clients
+from tools.bench.peers import COHORT, KAFKA, PEERS, Peer, session
+from tools.bench.results import Throughput, Trickle, order
+from tools.bench.runs import Bench, BenchError
 
 PARTITIONS = 8
 MANY_PARTITIONS = 300
@@ -45,11 +45,6 @@ class Plan:
 def say(text: str) -> None:
     """A progress line, out of the result's way."""
     click.echo(text, err=True)
-
-
-def order(peers: Sequence[Peer], rounds: int) -> list[Peer]:
-    """Every source once a round, there and back: A-B-C-C-B-A, so that a drift of the machine hits all alike."""
-    return [peer for number in range(rounds) for peer in (peers if number % 2 == 0 else tuple(reversed(peers)))]
 
 
 def measure_throughput(bench: Bench, plan: Plan) -> list[Throughput]:

@@ -7,7 +7,7 @@ has no parent who would count it, so a thread remembers what was last seen of ea
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import defaultdict
 from types import TracebackType
 from typing import Self
 
@@ -69,8 +69,7 @@ class Clients:
     def cpu(self) -> dict[str, float]:
         """CPU-seconds so far by kind of process; only differences of two answers mean something."""
         self.agents()
-        used: Counter[str] = Counter(agents=0.0)
-        used["agents"] += sum(self._seen.values())
+        used: dict[str, float] = defaultdict(float, agents=sum(self._seen.values()))
         for child in psutil.Process().children():
             if child.pid != self._broker:
                 for process in (child, *_below(child)):
@@ -80,12 +79,12 @@ class Clients:
 
 def _below(process: psutil.Process) -> list[psutil.Process]:
     try:
-        return process.children(recursive=True)
+        return list(process.children(recursive=True))
     except psutil.Error:
         return []
 
 
-def _add(used: Counter[str], process: psutil.Process) -> None:
+def _add(used: dict[str, float], process: psutil.Process) -> None:
     try:
         line, times = " ".join(process.cmdline()), process.cpu_times()
     except psutil.Error:
@@ -97,8 +96,7 @@ def _add(used: Counter[str], process: psutil.Process) -> None:
 
 
 def _own(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
+    return float(sum(process.cpu_times()[:2]))
 
 
 def _environment(process: psutil.Process) -> list[str]:

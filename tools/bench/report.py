@@ -9,7 +9,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from tools.bench.runs import Throughput, Trickle
+from tools.bench.results import Throughput, Trickle
 
 BASE = "cohort"
 Value = float | None
@@ -75,7 +75,10 @@ def ratios(rates: Mapping[str, Mapping[str, object]], trickles: Mapping[str, Map
             )
             own, other = (_median(rates[name]["cpu_s_per_million"]) for name in (BASE, peer))
             found[f"cpu cohort / {peer}"] = ratio(own, other)
+    own_sizes = trickles.get(BASE, {})
     for peer, by_size in trickles.items():
+        for size in own_sizes.keys() & by_size.keys() if peer != BASE else ():
+            found[f"trigger cohort / {peer}, {size} partitions"] = ratio(_trigger(own_sizes[size]), _trigger(by_size[size]))
         few, many = min(by_size, key=int), max(by_size, key=int)
         if few != many:
             found[f"trigger {peer} {many} / {few} partitions"] = ratio(_trigger(by_size[many]), _trigger(by_size[few]))

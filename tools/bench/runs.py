@@ -6,11 +6,8 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from statistics import median
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
@@ -26,6 +23,7 @@ from tests.support.produce import Steady
 from tests.support.waiting import wait_until
 from tools.bench.clients import Clients
 from tools.bench.peers import Peer
+from tools.bench.results import Batch, Throughput, Trickle
 
 VALUE_BYTES = 100
 LISTENER_TIMEOUT_S = 30.0
@@ -36,61 +34,6 @@ UNMEASURED = 5  # first batches of a trickle
 
 class BenchError(RuntimeError):
     """A run that didn't deliver what it should; the message says which and what."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One micro-batch with rows: when it began and ended (epoch s), its rows, and the CPU-seconds used until its end."""
-
-    began: float
-    ended: float
-    rows: int
-    cpu: Mapping[str, float]
-
-    @property
-    def seconds(self) -> float:
-        """Spark's triggerExecution."""
-        return self.ended - self.began
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """What one run over all of a topic cost.  ``rows`` and CPU are of the steady batches: neither first nor last."""
-
-    peer: str
-    rows: int
-    wall_s: float
-    cpu_s: Mapping[str, float]
-    query_rows: int
-    query_wall_s: float
-    query_cpu_s: float
-    first_batch_s: float
-
-    @property
-    def rows_per_s(self) -> float:
-        """Steady rows per second of wall time."""
-        return self.rows / self.wall_s
-
-    @property
-    def cpu_per_million(self) -> float:
-        """Steady CPU-seconds of all client processes per million rows."""
-        return sum(self.cpu_s.values()) / self.rows * 1e6
-
-
-@dataclass(frozen=True)
-class Trickle:
-    """Trigger times in ms of the batches that a query got through; the first ones are not among them."""
-
-    peer: str
-    partitions: int
-    trigger_ms: tuple[float, ...]
-    unmeasured: int
-    seconds: float
-
-    @property
-    def median_ms(self) -> float | None:
-        """The median, None when no measured batch ended."""
-        return median(self.trigger_ms) if self.trigger_ms else None
 
 
 class Progress(StreamingQueryListener):

@@ -24,7 +24,7 @@ from tools.demo import flights
 from tools.demo.broker import EmbeddedBroker
 from tools.demo.producer import FlightProducer
 from tools.demo.sink import Sink
-from tools.demo.verdict import Delivery, Verdict, compare, longest_gap
+from tools.demo.verdict import LABELS, Delivery, Verdict, compare, longest_gap
 from tools.demo.view import Screen
 from tools.demo.watch import Watch, numbers, partitions
 
@@ -38,6 +38,7 @@ AT_ONCE: Final = 60_000
 RATE: Final = 4_500
 KILL_AT: Final = 0.4
 """The share of the flights delivered after which an executor is killed."""
+INTERRUPTED: Final = "interrupted"
 PATIENCE_S: Final = 120.0
 
 
@@ -263,7 +264,7 @@ def _printed(screen: Screen, verdict: Verdict) -> None:
     for name, value in verdict.as_value().items():
         wrong = (name in ("lost", "duplicated") and value) or value is False
         text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-        table.add_row(name.replace("_", " "), text, style="bold red" if wrong else "")
+        table.add_row(LABELS[name], text, style="bold red" if wrong else "")
     screen.console.print(table)
     screen.console.print("passed" if verdict.passed else "FAILED", style="bold green" if verdict.passed else "bold red")
 
@@ -288,13 +289,14 @@ def main() -> int:
             _printed(demo.screen, verdict)
             value, passed = verdict.as_value(), verdict.passed
         except KeyboardInterrupt:
-            failure = "interrupted"
+            failure = INTERRUPTED
         except Exception as error:  # noqa: BLE001  whatever it was, the last line is the verdict
             failure = f"{type(error).__name__}: {error}"
     if failure:
-        print(f"{failure}\nSpark's log: {log}", file=sys.stderr)
         value = {"error": failure}
-    if passed:
+    if passed or failure == INTERRUPTED:
         shutil.rmtree(directory, ignore_errors=True)
+    else:
+        print(f"{failure or 'not passed'}; logs are in {directory}", file=sys.stderr)
     print(json.dumps(value), flush=True)
     return 0 if passed else 1

@@ -6,9 +6,28 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from typing import Final
 
 Delivery = tuple[int, int, int, int]
 """Partition, offset, checksum, and when (ms)."""
+
+
+LABELS: Final = {
+    "produced": "flights the broker acknowledged",
+    "delivered": "delivered at the sink",
+    "lost": "lost",
+    "duplicated": "duplicated",
+    "rebalances": "rebalances since the kill",
+    "partitions_moved": "partitions moved since the kill, there and back",
+    "partitions_stayed": "partitions that never moved",
+    "longest_gap_ms": "longest gap of one that never moved (ms)",
+    "usual_gap_ms": "the same in the 5 s before the kill (ms)",
+    "committed_equals_end": "committed in Kafka = end delivered, every partition",
+    "generation": "generation",
+    "agents_left": "agent processes left behind",
+    "seconds": "seconds in all",
+}
+"""What the values mean to a reader."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final
@@ -34,7 +33,7 @@ class Screen:
         self._plain = not self.console.is_terminal
         self._facts = facts
         self._began = time.monotonic()
-        self._story: deque[tuple[float, str]] = deque(maxlen=STORY_LINES)
+        self._story: list[tuple[float, str]] = []
         self._phase = ""
         self._told = 0.0
         self._stop = threading.Event()
@@ -59,9 +58,11 @@ class Screen:
     def showing(self) -> Iterator[None]:
         """Show it until the block ends."""
         if not self._plain:
-            with Live(get_renderable=self._drawn, console=self.console, refresh_per_second=4, transient=True):
-                yield
-            self._tell_story()
+            try:
+                with Live(get_renderable=self._drawn, console=self.console, refresh_per_second=4, transient=True):
+                    yield
+            finally:
+                self._tell_story()
             return
         ticker = threading.Thread(target=self._tick, name="screen", daemon=True)
         ticker.start()
@@ -73,7 +74,7 @@ class Screen:
 
     def _tell_story(self) -> None:
         for at, text in self._story:
-            self.console.print(Text(f"{at:6.1f} s  {text}"))
+            self.console.print(Text(f"{at:6.1f} s  {text}"), soft_wrap=True)
 
     # --- lines -----------------------------------------------------------------------------------------
 
@@ -103,7 +104,7 @@ class Screen:
                 shown.insert(0, _members(status, colors))
                 lines -= len(status["members"]) + BORDER_LINES
             parts += shown
-        latest = list(self._story)[-max(lines - BORDER_LINES, 3) :]
+        latest = self._story[-max(lines - BORDER_LINES, 3) :]
         story = Text("\n").join(Text(f"{at:6.1f} s  {text}", overflow="ellipsis", no_wrap=True) for at, text in latest)
         parts.append(Panel(story, title="what happened", title_align="left", border_style="dim"))
         return Group(*parts)
@@ -184,5 +185,5 @@ def _cells(row: dict[str, Any], colors: dict[str, str]) -> tuple[str | Text, ...
         return "-" if value is None else f"{value:,}"
 
     owner = row["executor"]
-    who = Text("moving", "bold yellow") if owner is None else Text(str(owner), colors.get(owner, ""))
+    who = Text("none", "yellow") if owner is None else Text(str(owner), colors.get(owner, ""))
     return str(row["partition"]), number(row["current_offset"]), number(row["log_end_offset"]), number(row["lag"]), who

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
@@ -85,9 +86,10 @@ class Watch:
         reason = done["reason"]
         for member_id, name in self._names.items():
             reason = reason.replace(member_id, name)
+        reason = re.sub(r"\bdriver-\w+-\d+", "the driver", reason)
         moved, revoked = partitions(done["moved"]), partitions(done["revoked"])
         parts = [f"rebalance to generation {done['generation']} in {done['duration_ms']} ms ({reason})"]
-        parts.append(f"{done['members']} members")
+        parts.append("1 member" if done["members"] == 1 else f"{done['members']} members")
         if moved:
             parts.append(f"moved: {numbers(moved)}")
         if revoked:

@@ -1,7 +1,8 @@
 """A driver's membership in a process of its own, told what to do line by line.
 
-Usage: member.py OPTIONS-AS-JSON PARTITIONS; then on standard input ``commit PARTITION OFFSET`` or ``state``.  Each line is
-answered by one line of JSON on standard output; the first answer comes when the group is joined and a run number reserved.
+Usage: member.py OPTIONS-AS-JSON PARTITIONS; then on standard input ``commit PARTITION OFFSET`` or ``state``.  Each line
+is answered by one line of JSON on standard output; the first answer comes when the group is joined and a run number
+reserved.
 """
 
 from __future__ import annotations

@@ -1,0 +1,139 @@
+"""Agents that freeze or die while they hold partitions: the tasks go on, and nobody commits for somebody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.support.application import Application, Query, Status
+from tests.support.broker import Broker
+from tests.support.delivery import check, from_parquet, held
+from tests.support.faults import Faults
+from tests.support.produce import Steady, produce
+from tests.support.waiting import wait_until
+
+SESSION_MS = 6_000
+AGENT_MS = 2_000
+LIMIT_S = 240
+SLACK_S = 10.0  # of a busy machine, beside agent.timeout.ms
+
+
+def _options(broker: Broker, topic: str) -> dict[str, Any]:
+    return {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": topic,
+        "group.id": topic,
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": SESSION_MS // 6,
+        "agent.timeout.ms": AGENT_MS,
+    }
+
+
+def _faults(application: Application) -> Faults:
+    assert application.faults is not None
+    return application.faults
+
+
+@contextmanager
+def _thawed(pid: int) -> Iterator[None]:
+    """Let a frozen process go on when the block ends, however it ends."""
+    try:
+        yield
+    finally:
+        if psutil.pid_exists(pid):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _member(status: Status, pid: int) -> dict[str, Any] | None:
+    return next((member for member in status["members"] if member["pid"] == pid), None)
+
+
+def _no_lag(status: Status) -> bool:
+    return all(row["lag"] == 0 for row in status["partitions"])
+
+
+def _refused(status: Status) -> dict[str, int]:
+    """Refused commits by error."""
+    return {row["error"]: row["count"] for row in status["refused"] if row["request"] == "OffsetCommit"}
+
+
+@pytest.mark.timeout(900)
+def test_an_agent_frozen_before_its_commit(application: Application, broker: Broker, topic: str) -> None:
+    """Its partitions move, tasks go on within agent.timeout.ms, its late commit is refused, it rejoins empty-handed."""
+    broker.admin.create_topic(topic, 6)
+    query = application.start(topic, _options(broker, topic))
+    with Steady(broker.bootstrap, topic, partitions=6, rate=300):
+        before = query.wait_for_members(3, LIMIT_S)
+        _faults(application).arm("before-commit", "SIGSTOP")
+        pid = _faults(application).struck("before-commit", LIMIT_S)
+        with _thawed(pid):
+            victim = _member(before, pid)
+            assert victim is not None and len(victim["owned"]) == 2
+            last = query.last_batch()
+            query.wait_for_members(2, LIMIT_S)  # everything moved to the others
+            query.next_batches(1, LIMIT_S)
+        query.wait_for_status(_refused, LIMIT_S, "a refused commit")
+        after = query.wait_for_members(3, LIMIT_S)
+        refused = _refused(after)
+    query.wait_for_status(_no_lag, LIMIT_S, "no lag")
+    query.stop()
+
+    assert refused == {"UNKNOWN_MEMBER_ID": 1}
+    _check_rejoined_empty_handed(after, victim, pid)
+    frozen = [event["seconds"] for event in query.events("batch") if event["batch"] > last]
+    assert max(frozen) < AGENT_MS / 1000 + SLACK_S, frozen
+    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+
+
+def _check_rejoined_empty_handed(after: Status, victim: dict[str, Any], pid: int) -> None:
+    """The thawed agent is another member, which owned nothing when it came."""
+    again = _member(after, pid)
+    assert again is not None and again["member_id"] != victim["member_id"]
+    first = next(done for done in after["rebalances"] if again["member_id"] in done["after"])
+    assert again["member_id"] not in first["before"]
+    assert first["after"][again["member_id"]] == []
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
+def test_an_agent_fails_within_a_range(application: Application, broker: Broker, topic: str, how: str) -> None:
+    """The task goes on by itself, from the first row it has not given on: no row twice, none missing."""
+    broker.admin.create_topic(topic, 3)
+    query = application.start(topic, _options(broker, topic))
+    produce(broker.bootstrap, topic, 300, partitions=3)
+    query.wait_for_members(3, LIMIT_S)
+    _large_batch(query, broker, topic)
+    _faults(application).arm("within-range", how)
+    query.allow(1 << 60)
+    pid = _faults(application).struck("within-range", LIMIT_S)
+    with _thawed(pid):
+        (large,) = query.next_batches(1, LIMIT_S)
+        if how == "SIGKILL":
+            wait_until(lambda: not psutil.pid_exists(pid), LIMIT_S, "the end of the agent")
+        else:
+            assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    with Steady(broker.bootstrap, topic, partitions=3, rate=300, first=60_200):  # tasks, which start a new agent
+        status = query.wait_for_members(3, LIMIT_S)
+    query.wait_for_status(_no_lag, LIMIT_S, "no lag")
+    query.stop()
+
+    assert status["audit"]["agent_timeouts"] >= 1
+    assert large["seconds"] < AGENT_MS / 1000 + SLACK_S
+    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+
+
+def _large_batch(query: Query, broker: Broker, topic: str) -> None:
+    """Hold the query in a small batch while 60,000 records a partition arrive: they make one batch."""
+    small = query.last_batch() + 1
+    query.allow(small - 1)
+    produce(broker.bootstrap, topic, 300, partitions=3, first=100)
+    query.wait_for("begin", small, LIMIT_S)
+    produce(broker.bootstrap, topic, 180_000, partitions=3, first=200)
+    query.allow(small)
+    query.wait_for("batch", small, LIMIT_S)

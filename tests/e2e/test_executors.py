@@ -1,0 +1,76 @@
+"""Executors that die and are replaced, while a million records flow."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from tests.support.application import Application, Query, Status, owners
+from tests.support.broker import Broker
+from tests.support.delivery import check, from_parquet, held
+from tests.support.produce import produce
+
+PARTITIONS = 12
+RECORDS = 1_000_000
+PER_BATCH = 60_000
+IN_FLIGHT = 4  # the batch that loses an executor
+LIMIT_S = 240
+
+
+@pytest.mark.timeout(900)
+def test_an_executor_is_killed_and_replaced(application: Application, broker: Broker, topic: str) -> None:
+    """Each offset is delivered once; survivors keep their partitions and never wait; two rounds a change at most."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": topic,
+        "group.id": topic,
+        "maxOffsetsPerTrigger": PER_BATCH,
+    }
+    query = application.start(topic, options, gate=IN_FLIGHT - 1)
+    before = query.wait_for_members(3, LIMIT_S)
+    query.wait_for("begin", IN_FLIGHT, LIMIT_S)  # planned with the owners of before
+    victim = _kill_one(application, query, before)
+    after = query.wait_for_status(lambda status: _replaced(status, before, victim), LIMIT_S, "a replacement's share")
+
+    query.wait_for_status(lambda status: all(row["lag"] == 0 for row in status["partitions"]), LIMIT_S, "no lag")
+    query.stop()
+    _check_rounds(after, before, victim)
+    delivered = from_parquet(query.out)
+    check(delivered, held(broker.bootstrap, [topic])).assert_exact()
+    batches: dict[int, set[int]] = {}
+    for row in delivered.group_by(["batch_id", "partition"]).aggregate([]).to_pylist():
+        batches.setdefault(row["batch_id"], set()).add(row["partition"])
+    assert len(batches) >= RECORDS // PER_BATCH
+    assert all(partitions == set(range(PARTITIONS)) for partitions in batches.values()), "a partition waited"
+
+
+def _kill_one(application: Application, query: Query, status: Status) -> dict[str, Any]:
+    """SIGKILL the executor of one member as the batch begins to be read; returns the member."""
+    victim: dict[str, Any] = status["members"][1]
+    (executor,) = [each for each in application.driver.executors() if each.executor_id == victim["executor"]]
+    query.allow(1 << 60)
+    query.wait_for("open", IN_FLIGHT, LIMIT_S)
+    os.kill(executor.pid, signal.SIGKILL)
+    return victim
+
+
+def _replaced(status: Status, before: Status, victim: dict[str, Any]) -> bool:
+    """Whether the victim is gone and somebody new has as much as everybody else."""
+    now, then = ({member["member_id"] for member in s["members"]} for s in (status, before))
+    loads = [len(member["owned"]) for member in status["members"]]
+    return status["state"] == "Stable" and then - now == {victim["member_id"]} and loads == [PARTITIONS // 3] * 3
+
+
+def _check_rounds(after: Status, before: Status, victim: dict[str, Any]) -> None:
+    """At most two generations for the departure and two for the arrival; in none does a survivor lose what it had."""
+    rounds = [done for done in after["rebalances"] if done["generation"] > before["generation"]]
+    assert 2 <= len(rounds) <= 4, [done["reason"] for done in rounds]
+    kept = {number: name for number, name in owners(before).items() if name != victim["member_id"]}
+    for done in rounds:
+        held_now = {number: name for name, partitions in done["after"].items() for _, number in partitions}
+        assert {number: held_now.get(number) for number in kept} == kept, done

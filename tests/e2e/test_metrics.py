@@ -1,0 +1,108 @@
+"""A live query as seen from outside: the metrics endpoint and the command, beside Kafka's own tool."""
+
+from __future__ import annotations
+
+import errno
+import json
+import socket
+import subprocess
+import sys
+import urllib.request
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql import SparkSession
+
+from sparkcohort.runtime.shell.metrics import METRICS
+from tests.support import consumer_groups
+from tests.support.broker import Broker
+from tests.support.produce import produce
+from tests.support.streams import ASAP, Stream, options
+from tests.support.waiting import wait_until
+
+PARTITIONS = 4
+RECORDS = 2_000
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that nobody uses."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        number: int = free.getsockname()[1]
+        return number
+
+
+def described(group: str, *flags: str) -> list[dict[str, Any]] | None:
+    """The rows of ``cohort describe --output json``, None when it has nothing to tell."""
+    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli", "describe", "--group", group, "--output", "json"]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=60, check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def scraped(port: int) -> dict[tuple[str, str], float]:
+    """The samples of a scrape by (name, the one label that is not the group, or nothing)."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    samples = [sample for family in families for sample in family.samples]
+    return {
+        (
+            sample.name,
+            ",".join(value for name, value in sorted(sample.labels.items()) if name not in ("group", "topic")),
+        ): (sample.value)
+        for sample in samples
+    }
+
+
+def refuses(port: int) -> bool:
+    """Whether nobody listens there."""
+    with closing(socket.socket()) as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+
+def caught_up(group: str) -> bool:
+    """Whether every partition is committed to its end."""
+    rows = described(group)
+    return rows is not None and [row["lag"] for row in rows] == [0] * PARTITIONS
+
+
+@pytest.mark.timeout(400)
+def test_a_live_query_is_seen(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int) -> None:
+    """The command and the metrics tell what Kafka's own tool tells, and who owns what; with the query both are gone."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    with Stream(spark, options(broker, topic, metrics__port=port), checkpoint, trigger=ASAP) as run:
+        run.wait_for_rows(RECORDS, 200)
+        wait_until(lambda: caught_up(topic), 60, "the commit of the last batch")
+        ours, members = described(topic) or [], described(topic, "--members", "--verbose") or []
+        samples = scraped(port)
+        theirs = consumer_groups.describe(broker.bootstrap, topic)
+    names = ("topic", "partition", "current_offset", "log_end_offset", "lag")
+    assert [[row[name] for name in names] for row in ours] == [[getattr(row, name) for name in names] for row in theirs]
+    (member,) = members
+    assert member["partitions"] == PARTITIONS
+    assert {row["consumer_id"] for row in ours} == {member["consumer_id"]}
+    assert {name for name, _ in samples} >= {spec.name for spec in METRICS if not spec.labels and spec.kind == "gauge"}
+    assert samples["cohort_group_state", "Stable"] == 1
+    assert samples["cohort_group_members", ""] == 1
+    assert [samples["cohort_partition_lag_records", str(number)] for number in range(PARTITIONS)] == [0] * PARTITIONS
+    assert sum(samples["cohort_records_consumed_total", path] for path in ("agent", "direct")) == RECORDS
+    assert samples["cohort_commits_total", ""] >= 1
+    assert samples["cohort_rebalances_total", "member_joined"] >= 1
+    wait_until(lambda: described(topic) is None, 30, "the end of the run")
+    wait_until(lambda: refuses(port), 30, "the end of the endpoint")
+
+
+@pytest.mark.timeout(400)
+def test_a_metrics_port_in_use_ends_the_query(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int
+) -> None:
+    """One error that names the option and the port, and says what to do."""
+    broker.admin.create_topic(topic, 1)
+    with closing(socket.create_server(("127.0.0.1", port))):
+        failure = Stream(spark, options(broker, topic, metrics__port=port), checkpoint).failure(200)
+    assert f"metrics.port={port}: the port is in use on 127.0.0.1" in failure
+    assert "a port of its own" in failure
