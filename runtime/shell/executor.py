@@ -5,6 +5,7 @@ Read from /proc: the executor is the first Java process above the Python worker 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -16,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_ORPHANED = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
+"""Starts a command with our standard input as a child of nobody here: whoever waits for children (init) will wait for
+it, while a Python worker that is kept for later tasks would keep an agent that ended as a zombie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +106,22 @@ def start_agent(address: str, config: Mapping[str, object]) -> bool:
         lock.close()
         return False
     try:
+        held = fcntl.fcntl(lock.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # out of the way of what the shell does with 3
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-        with subprocess.Popen(
-            [sys.executable, "-m", "sparkcohort.runtime.shell.agent", address],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            pass_fds=(lock.fileno(),),
-            start_new_session=True,
-            env=environment,
-        ) as process:
-            assert process.stdin is not None  # noqa: S101  PIPE was asked for
-            process.stdin.write(json.dumps(config).encode())
-            process.stdin.close()
-            process.returncode = 0  # it outlives this task: nobody here waits for it
+        try:
+            subprocess.run(
+                [*_ORPHANED, sys.executable, "-m", "sparkcohort.runtime.shell.agent", address],
+                input=json.dumps(config).encode(),
+                stdout=subprocess.DEVNULL,
+                pass_fds=(held,),
+                start_new_session=True,
+                env=environment,
+                check=True,
+            )
+        finally:
+            os.close(held)
+    except subprocess.CalledProcessError as error:
+        raise OSError(str(error)) from error
     finally:
         lock.close()
     return True

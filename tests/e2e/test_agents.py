@@ -108,6 +108,7 @@ def test_an_agent_fails_within_a_range(application: Application, broker: Broker,
     query = application.start(topic, _options(broker, topic))
     produce(broker.bootstrap, topic, 300, partitions=3)
     query.wait_for_members(3, LIMIT_S)
+    query.wait_for_status(_no_lag, LIMIT_S, "no lag")  # nothing in flight
     _large_batch(query, broker, topic)
     _faults(application).arm("within-range", how)
     query.allow(1 << 60)
@@ -115,7 +116,7 @@ def test_an_agent_fails_within_a_range(application: Application, broker: Broker,
     with _thawed(pid):
         (large,) = query.next_batches(1, LIMIT_S)
         if how == "SIGKILL":
-            wait_until(lambda: not psutil.pid_exists(pid), LIMIT_S, "the end of the agent")
+            wait_until(lambda: pid not in {agent.pid for agent in application.driver.agents()}, LIMIT_S, "its end")
         else:
             assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
     with Steady(broker.bootstrap, topic, partitions=3, rate=300, first=60_200):  # tasks, which start a new agent

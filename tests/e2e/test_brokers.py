@@ -1,153 +1,153 @@
-"""Brokers that go away and come back, as a query sees it."""
+"""Brokers that go away and come back, while queries read from them."""
 
 from __future__ import annotations
 
-import json
-import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from sparkcohort.runtime.shell import connection
+from tests.support.application import Application, Query, Status
 from tests.support.broker import Broker, Cluster
-from tests.support.delivery import check, held
+from tests.support.delivery import check, from_parquet, held
 from tests.support.produce import produce
-from tests.support.streams import ASAP, Stream, options
-from tests.support.waiting import wait_until
+from tests.support.waiting import hold_for, wait_until
 
 AWAY_S = 10.0
+LIMIT_S = 240
+AVAILABLE_NOW = {"availableNow": True}
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Two brokers, topics of one replica; the first is controller and group coordinator and stays."""
+    """Two brokers; the second one is stopped and started again."""
     with Cluster(2) as running:
         yield running
 
 
-def spread_topic(cluster: Cluster, topic: str, records: int) -> str:
-    """A topic of four partitions, 1 and 3 of them on the second broker."""
-    cluster.admin.create_topic(topic, assignment=[1, 2, 1, 2])
-    produce(cluster.bootstrap, topic, records, partitions=4)
-    return topic
+@pytest.fixture
+def topic_of_both(cluster: Cluster, topic: str) -> Iterator[str]:
+    """A topic with partition 0 on the first broker and partition 1 on the second, 1,000 records in each."""
+    cluster.admin.create_topic(topic, assignment=[1, 2])
+    produce(cluster.bootstrap, topic, 2_000, partitions=2)
+    yield topic
+    cluster.start()
 
 
-def back_after(cluster: Cluster, seconds: float) -> threading.Thread:
-    """Bring the second broker back in a while."""
-    bringing = threading.Timer(seconds, cluster.node(2).start)
-    bringing.start()
-    return bringing
+def _options(cluster: Cluster, topic: str, **more: Any) -> dict[str, Any]:
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    return {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "group.id": topic} | named
 
 
-@pytest.mark.timeout(240)
-def test_available_now_waits_for_a_broker_that_is_away_for_ten_seconds(
-    spark: SparkSession, cluster: Cluster, topic: str, checkpoint: Path
-) -> None:
-    """The query started while two partitions cannot be reached ends when all of their records are delivered."""
-    spread_topic(cluster, topic, 4_000)
+def _delivered(query: Query) -> dict[int, int]:
+    """Rows per partition so far, of batches that are complete."""
+    rows = from_parquet(query.out)
+    return {partition: rows["partition"].to_pylist().count(partition) for partition in range(2)}
+
+
+def _away(cluster: Cluster) -> None:
+    """Stop the second broker and wait until the first knows."""
     cluster.node(2).stop()
-    bringing = back_after(cluster, AWAY_S)
-    began = time.monotonic()
-    run = Stream(spark, options(cluster, topic), checkpoint).finish(150)
-    bringing.join()
-
-    assert time.monotonic() - began >= AWAY_S
-    check(run.delivered(), held(cluster.bootstrap, [topic])).assert_exact()
+    wait_until(lambda: cluster.admin.brokers() == {1}, LIMIT_S, "the cluster to see that broker 2 is away")
 
 
-@pytest.mark.timeout(240)
-def test_available_now_names_the_partitions_that_stay_away_beyond_the_deadline(
-    spark: SparkSession, cluster: Cluster, topic: str, checkpoint: Path
+def _unreachable(status: Status) -> set[int]:
+    return {row["partition"] for row in status["partitions"] if row["unreachable"]}
+
+
+@pytest.mark.timeout(600)
+def test_available_now_waits_for_a_broker(application: Application, cluster: Cluster, topic_of_both: str) -> None:
+    """A bounded query that starts while a broker is away for ten seconds waits, and delivers everything."""
+    _away(cluster)
+    query = application.start(topic_of_both, _options(cluster, topic_of_both), trigger=AVAILABLE_NOW)
+    hold_for(lambda: not query.events("ended"), AWAY_S, "the query goes on")
+    cluster.start()
+    assert query.end(LIMIT_S) is None
+    check(from_parquet(query.out), held(cluster.bootstrap, [topic_of_both])).assert_exact()
+
+
+@pytest.mark.timeout(600)
+def test_available_now_loses_a_broker_on_its_way(application: Application, cluster: Cluster, topic_of_both: str) -> None:
+    """A bounded query that loses a broker between two batches reads what it can, waits, and delivers everything."""
+    options = _options(cluster, topic_of_both, maxOffsetsPerTrigger=400)
+    query = application.start(topic_of_both, options, trigger=AVAILABLE_NOW, gate=0)
+    query.wait_for("begin", 1, LIMIT_S)
+    _away(cluster)
+    query.allow(1 << 60)
+    hold_for(lambda: not query.events("ended"), AWAY_S, "the query goes on")
+    cluster.start()
+    assert query.end(LIMIT_S) is None
+    check(from_parquet(query.out), held(cluster.bootstrap, [topic_of_both])).assert_exact()
+
+
+@pytest.mark.timeout(600)
+def test_available_now_gives_up_after_its_deadline(
+    application: Application, cluster: Cluster, topic_of_both: str
 ) -> None:
-    """After unreachable.timeout.ms the error names option and partitions; started again later, nothing is lost."""
-    spread_topic(cluster, topic, 4_000)
-    source = options(
-        cluster, topic, unreachable__timeout__ms=6000, startingOffsets=json.dumps({topic: dict.fromkeys("0123", 0)})
-    )
-    cluster.node(2).stop()
-    try:
-        first = Stream(spark, source, checkpoint)
-        message = first.failure()
-    finally:
-        cluster.node(2).start()
-
-    assert "unreachable.timeout.ms" in message
-    assert f"{topic}-1" in message
-    assert f"{topic}-3" in message
-    assert f"{topic}-0" not in message.split("cannot be reached", 1)[1].split("Their brokers")[0]
-    again = Stream(spark, source, checkpoint, batches=first.batches).finish(150)
-    check(again.delivered(), held(cluster.bootstrap, [topic])).assert_exact()
+    """Away for longer than unreachable.timeout.ms: the query ends with an error that names partition and option."""
+    options = _options(cluster, topic_of_both, unreachable_timeout_ms=3_000)
+    with_checkpoint = application.start(topic_of_both, options, trigger=AVAILABLE_NOW)
+    assert with_checkpoint.end(LIMIT_S) is None
+    _away(cluster)
+    for name in (topic_of_both, f"{topic_of_both}-new"):
+        error = application.start(name, options, trigger=AVAILABLE_NOW).end(LIMIT_S)
+        assert error is not None
+        assert f"{topic_of_both}-1" in error and f"{topic_of_both}-0" not in error
+        assert "unreachable.timeout.ms" in error
 
 
-@pytest.mark.timeout(300)
-def test_the_other_partitions_flow_while_a_broker_is_away(
-    spark: SparkSession, cluster: Cluster, topic: str, checkpoint: Path
-) -> None:
-    """Held are only the partitions of the dead broker; back again, they catch up."""
-    spread_topic(cluster, topic, 400)
-    with Stream(spark, options(cluster, topic), checkpoint, trigger=ASAP) as run:
-        run.wait_for_rows(400)
-        cluster.node(2).stop()
-        produce(cluster.bootstrap, topic, 100, partitions=1, first=100)
-        run.wait_for_rows(500)
-        cluster.node(2).start()
-        produce(cluster.bootstrap, topic, 100, partitions=4, first=1_000)
-        run.wait_for_rows(600)
-    check(run.delivered(), held(cluster.bootstrap, [topic])).assert_exact()
+@pytest.mark.timeout(600)
+def test_the_others_flow_while_one_broker_is_away(application: Application, cluster: Cluster, topic_of_both: str) -> None:
+    """hold: only the unreachable partitions wait; wait: all of them do; fail: an error names them."""
+    queries = {
+        policy: application.start(
+            f"{topic_of_both}-{policy}",
+            _options(cluster, topic_of_both, unreachable_partitions=policy) | {"group.id": f"{topic_of_both}-{policy}"},
+        )
+        for policy in ("hold", "wait", "fail")
+    }
+    for query in queries.values():
+        wait_until(lambda: _delivered(query) == {0: 1_000, 1: 1_000}, LIMIT_S, "the first records")  # noqa: B023
+    _away(cluster)
+    error = queries["fail"].end(LIMIT_S)
+    assert error is not None and f"{topic_of_both}-1" in error and "unreachable.partitions" in error
+
+    produce(cluster.bootstrap, topic_of_both, 500, partitions=1, first=1_000)
+    hold, wait = queries["hold"], queries["wait"]
+    wait_until(lambda: _delivered(hold) == {0: 1_500, 1: 1_000}, LIMIT_S, "the reachable partition to flow")
+    hold.wait_for_status(lambda status: _unreachable(status) == {1}, LIMIT_S, "partition 1 to be shown as unreachable")
+    hold_for(lambda: _delivered(wait) == {0: 1_000, 1: 1_000}, 2, "everything waits", every_s=0.5)
+    assert not hold.events("ended") and not wait.events("ended")
+
+    cluster.start()
+    produce(cluster.bootstrap, topic_of_both, 1_000, partitions=2, first=1_500)
+    everything = held(cluster.bootstrap, [topic_of_both])
+    for query in (hold, wait):
+        wait_until(lambda: from_parquet(query.out).num_rows == everything.num_rows, LIMIT_S, "all records")  # noqa: B023
+        query.stop()
+        check(from_parquet(query.out), everything).assert_exact()
 
 
-@pytest.mark.timeout(240)
-def test_fail_means_an_error_that_names_the_partitions(
-    spark: SparkSession, cluster: Cluster, topic: str, checkpoint: Path
-) -> None:
-    """unreachable.partitions=fail ends a query whose broker goes away, not one whose broker is a moment late."""
-    spread_topic(cluster, topic, 400)
-    source = options(cluster, topic, unreachable__partitions="fail")
-    run = Stream(spark, source, checkpoint, trigger=ASAP).start().wait_for_rows(400)
-    cluster.node(2).stop()
-    try:
-        message = run.failure()
-    finally:
-        cluster.node(2).start()
-
-    assert "unreachable.partitions=fail" in message
-    assert f"{topic}-1" in message
-
-
-@pytest.mark.timeout(300)
-def test_a_query_survives_a_broker_that_is_stopped_for_ten_seconds(
-    spark: SparkSession, topic: str, checkpoint: Path, tmp_path: Path
-) -> None:
-    """The only broker away and back: the query goes on, and its members' group has not even noticed."""
+@pytest.mark.timeout(600)
+def test_the_only_broker_is_away(application: Application, topic: str) -> None:
+    """Ten seconds without any broker: the query survives, and the executors' group does not even rebalance."""
     with Broker() as broker:
-        broker.admin.create_topic(topic, 4)
-        produce(broker.bootstrap, topic, 400, partitions=4)
-        with Stream(spark, options(broker, topic), checkpoint, trigger=ASAP) as run:
-            run.wait_for_rows(400)
-            before = generation(topic)
-            broker.stop()
-            away = threading.Timer(AWAY_S, broker.start)
-            away.start()
-            away.join()
-            produce(broker.bootstrap, topic, 400, partitions=4, first=100)
-            run.wait_for_rows(800)
-            assert before == generation(topic)
-            wait_until(
-                lambda: all(at == 200 for at in broker.admin.committed(topic).values()), 30, "the commits to catch up"
-            )
-        check(run.delivered(), held(broker.bootstrap, [topic])).assert_exact()
-
-
-def generation(group: str) -> int:
-    """The generation of the group, once its member has joined."""
-    (found,) = connection.find(group)
-    status = wait_until(lambda: _with_members(found), 60, "a member")
-    return int(status["generation"])
-
-
-def _with_members(found: connection.Connection) -> dict[str, int] | None:
-    status = connection.fetch_status(found)
-    return status if status["members"] and status["state"] == "Stable" else None
+        broker.admin.create_topic(topic, 3)
+        produce(broker.bootstrap, topic, 3_000, partitions=3)
+        query = application.start(topic, _options(broker, topic))
+        before = query.wait_for_members(3, LIMIT_S)
+        query.wait_for_status(lambda status: all(row["lag"] == 0 for row in status["partitions"]), LIMIT_S, "no lag")
+        broker.stop()
+        hold_for(lambda: not query.events("ended"), AWAY_S, "the query goes on")
+        broker.start()
+        produce(broker.bootstrap, topic, 3_000, partitions=3, first=1_000)
+        everything = held(broker.bootstrap, [topic])
+        wait_until(lambda: from_parquet(query.out).num_rows == everything.num_rows, LIMIT_S, "all records")
+        after = query.wait_for_status(
+            lambda status: all(row["lag"] == 0 for row in status["partitions"]), LIMIT_S, "everything committed"
+        )
+        query.stop()
+    assert after["generation"] == before["generation"]
+    assert [member["member_id"] for member in after["members"]] == [member["member_id"] for member in before["members"]]
+    assert [member["owned"] for member in after["members"]] == [member["owned"] for member in before["members"]]
+    check(from_parquet(query.out), everything).assert_exact()

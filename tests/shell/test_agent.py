@@ -107,7 +107,7 @@ class World:
 def gone(process: psutil.Process) -> bool:
     """Whether a process has ended (its parent here may not have reaped it yet)."""
     try:
-        return process.status() == psutil.STATUS_ZOMBIE
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 

@@ -63,6 +63,7 @@ def coordinator() -> Iterator[Coordinator]:
         )
         assert isinstance(joined, JoinGroupReply)
         member_id = joined.member_id
+    assert isinstance(joined, JoinGroupReply)
     assert joined.error == ErrorCode.NONE
     ask(running, SyncGroup(member_id, None, joined.generation))
     yield running

@@ -138,6 +138,7 @@ class Application:
         self._commands = directory / "commands"
         self._commands.mkdir(parents=True)
         self._count = 0
+        self._runs: dict[str, int] = {}
         env = {HOME: str(directory / "home"), **options.pop("env", {})}
         self.driver = Driver(SCRIPT, directory, {"commands": self._commands}, env=env, **options)
 
@@ -169,14 +170,18 @@ class Application:
     def start(
         self, name: str, options: Mapping[str, Any], *, trigger: Mapping[str, Any] | None = None, gate: int = ALL
     ) -> Query:
-        """Start a query of these source options; batches after ``gate`` wait for ``Query.allow``.  Returns at once."""
-        folder = self.directory / name
-        query = Query(self, name, str(options["group.id"]), folder / "out", folder / "checkpoint")
+        """Start a query of these source options; batches after ``gate`` wait for ``Query.allow``.  Returns at once.
+
+        The name of a query that has ended starts it again, from its checkpoint.
+        """
+        folder, runs = self.directory / name, self._runs.setdefault(name, 0) + 1
+        self._runs[name] = runs
+        query = Query(self, f"{name}.{runs}", str(options["group.id"]), folder / "out", folder / "checkpoint")
         query.out.mkdir(parents=True, exist_ok=True)
         query.allow(gate)
         self.command(
             do="start",
-            name=name,
+            name=query.name,
             options={key: str(value) for key, value in options.items()},
             trigger=dict(trigger or {"processingTime": "0 seconds"}),
             out=str(query.out),

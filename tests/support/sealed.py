@@ -24,6 +24,7 @@ from typing import Self
 from tests.support.jars import java
 
 NEED = "this test needs a machine on which it may make a network namespace (root, or CAP_NET_ADMIN and CAP_SYS_ADMIN)"
+LISTEN, LOOPBACK = "0A", "0100007F"  # as /proc/net/tcp writes the state, and 127.0.0.1 (::ffff:127.0.0.1 too)
 LAUNCHER = """#!/bin/sh
 case " $* " in *" org.apache.spark.executor.CoarseGrainedExecutorBackend "*) ;; *) exec {java} "$@" ;; esac
 previous=
@@ -99,6 +100,13 @@ class SealedNetwork:
         """Whether a process is in there."""
         return Path(f"/proc/{pid}/ns/net").stat().st_ino == Path(f"/run/netns/{self.name}").stat().st_ino
 
+    @staticmethod
+    def listening(pid: int) -> list[int]:
+        """The TCP ports that anybody listens on in this process's network, loopback alone left out."""
+        rows = [line.split() for name in ("tcp", "tcp6") for line in _lines(Path(f"/proc/{pid}/net/{name}"))]
+        places = [row[1].split(":") for row in rows if row[3] == LISTEN]
+        return [int(port, 16) for address, port in places if not address.endswith(LOOPBACK)]
+
     def _ip(self, *arguments: str) -> None:
         self._run("ip", *arguments)
 
@@ -110,3 +118,7 @@ class SealedNetwork:
             raise AssertionError(f"{NEED} and the programs ip and iptables: {error}") from None
         if done.returncode != 0:
             raise AssertionError(f"{NEED}: `{' '.join(command)}` said: {done.stderr.strip()}")
+
+
+def _lines(table: Path) -> list[str]:
+    return table.read_text().splitlines()[1:]

@@ -15,7 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(predicate: Callable[[], T], timeout_s: float, what: str, *, every_s: float = 0.05) -> T:
+def wait_until(predicate: Callable[[], T | None], timeout_s: float, what: str, *, every_s: float = 0.05) -> T:
     """Poll ``predicate`` until it is true and return its value.
 
     The predicate is asked at least once, and once more at the deadline.  Raises AssertionError naming ``what`` and the

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +50,10 @@ def main() -> None:
     running: dict[str, StreamingQuery] = {}
     done = 0
     report("ready", application=spark.sparkContext.applicationId)
+    said: dict[str, Any] | str
     while True:
         command = folder / f"{done}.json"
-        said = wait_until(lambda: _next(command) or _ended(running), 3600, "a command or the end of a query")  # noqa: B023
+        said = wait_until(partial(_happened, command, running), 3600, "a command or the end of a query")
         if isinstance(said, str):
             error = running.pop(said).exception()
             report("ended", query=said, error=None if error is None else str(error))
@@ -67,6 +69,11 @@ def main() -> None:
         except PySparkException as error:
             report("ended", query=said["name"], error=str(error))
     spark.stop()
+
+
+def _happened(command: Path, running: dict[str, StreamingQuery]) -> Any:
+    said = _next(command)
+    return _ended(running) if said is None else said
 
 
 def _next(command: Path) -> dict[str, Any] | None:

@@ -1,0 +1,96 @@
+"""What stays behind when queries end: nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support import processes
+from tests.support.application import Application, Query
+from tests.support.broker import Broker
+from tests.support.produce import produce
+from tests.support.waiting import wait_until
+
+ROUNDS = 3
+LIMIT_S = 240
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass
+class Run:
+    """What one coordinator run occupies while it lives."""
+
+    run_id: str
+    port: int
+    file: Path
+    processes: list[psutil.Process]
+
+
+@pytest.mark.timeout(900)
+def test_two_groups_started_and_stopped_three_times(application: Application, broker: Broker, topic: str) -> None:
+    """No agent, runner, port, socket, file or shared memory outlives its query; the next start finds all clean."""
+    topics = [f"{topic}-a", f"{topic}-b"]
+    shared_before = set(SHARED_MEMORY.iterdir())
+    ports_before = _ports(application)
+    for name in topics:
+        broker.admin.create_topic(name, 3)
+    for number in range(ROUNDS):
+        queries = [application.start(f"{name}-{number}", _options(broker, name)) for name in topics]
+        for name in topics:
+            produce(broker.bootstrap, name, 3_000, partitions=3, first=1_000 * number)
+        runs = [_run(application, query) for query in queries]
+        assert len({run.port for run in runs}) == len({run.run_id for run in runs}) == 2
+        for query in queries:
+            query.stop()
+        for run in runs:
+            wait_until(lambda: not _left(run), LIMIT_S, f"the end of all of run {run.run_id}; left: {_left(run)}")  # noqa: B023
+    wait_until(lambda: _ports(application) <= ports_before, 10, f"ports as before ({ports_before})")
+    assert set(SHARED_MEMORY.iterdir()) <= shared_before
+    for name in topics:
+        committed = {number: offset for (of, number), offset in broker.admin.committed(name).items() if of == name}
+        assert committed == dict.fromkeys(range(3), 1_000 * ROUNDS)
+
+
+def _options(broker: Broker, topic: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
+
+
+def _run(application: Application, query: Query) -> Run:
+    """Wait until the group is complete and has read everything; then see what is there."""
+    query.wait_for_members(3, LIMIT_S)
+    query.wait_for_status(lambda status: all(row["lag"] == 0 for row in status["partitions"]), LIMIT_S, "no lag")
+    found = query.live()
+    assert found is not None
+    agents = [agent for agent in application.driver.agents() if found.run.run_id in processes.command(agent)]
+    assert len(agents) == 3
+    assert any(found.run.run_id in name for name in processes.sockets())
+    file = application.directory / "home" / f"{found.run.run_id}.json"
+    assert file.stat().st_mode & 0o777 == 0o600
+    return Run(found.run.run_id, found.run.port, file, [psutil.Process(found.pid), *agents])
+
+
+def _left(run: Run) -> list[str]:
+    """What is left of a run, in words."""
+    alive = [process for process in run.processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    found = [f"pid {process.pid}: {processes.command(process)}" for process in alive]
+    found += [f"socket {name}" for name in processes.sockets() if run.run_id in name]
+    return found + [f"file {run.file}"] * run.file.exists()
+
+
+def _ports(application: Application) -> set[int]:
+    """The TCP ports on which the application's processes listen, Spark's own for shuffles and blocks included."""
+    inodes = {inode for process in application.driver.processes() for inode in _socket_inodes(process.pid)}
+    rows = [line.split() for file in ("tcp", "tcp6") for line in Path("/proc/net", file).read_text().splitlines()[1:]]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+def _socket_inodes(pid: int) -> set[str]:
+    try:
+        targets = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:  # it has ended
+        return set()
+    return {target[len("socket:[") : -1] for target in targets if target.startswith("socket:[")}

@@ -1,0 +1,121 @@
+"""Records that readers trip over: row for row and column for column what Spark's own Kafka source gives."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from tests.support.admin import COMPACTED, LOG_APPEND_TIME
+from tests.support.broker import Broker
+from tests.support.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact
+from tests.support.streams import Stream, options
+
+MEGABYTE = 1 << 20
+ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)}
+
+
+def nulls_and_headers(broker: Broker, topic: str) -> None:
+    """Null and empty keys and values; headers that are many, doubled, empty and null; old and new timestamps."""
+    broker.admin.create_topic(topic, 2, configs=ANY_TIME)
+    client = producer(broker.bootstrap)
+    client.produce(topic, None, None, 0)
+    client.produce(topic, b"", b"", 0, headers=[])
+    client.produce(topic, b"v", None, 0, headers=[("a", b"1"), ("a", b"2"), ("", b""), ("b", None)])
+    client.produce(topic, None, b"k", 1, headers=[("bytes", bytes(range(256))), ("naïve", "é".encode())])
+    client.produce(topic, bytes(range(256)), b"\xff\xfe", 1, timestamp=1)
+    client.produce(topic, b"late", b"k", 1, timestamp=4_102_444_800_000)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+
+
+def log_append_time(broker: Broker, topic: str) -> None:
+    """Timestamps that the broker sets."""
+    broker.admin.create_topic(topic, 1, configs=LOG_APPEND_TIME)
+    produce(broker.bootstrap, topic, 20, timestamp_ms=1)
+
+
+def compacted(broker: Broker, topic: str) -> None:
+    """Gaps where a key's older records were, one of them at the log's beginning, and a removed key."""
+    broker.admin.create_topic(topic, 1, configs=COMPACTED)
+    client = producer(broker.bootstrap)
+    now = int(time.time() * 1000)
+    for number in range(200):
+        client.produce(topic, b"%d" % number, b"k%d" % (number % 7), 0, timestamp=now - 10_000)
+    client.produce(topic, None, b"k3", 0, timestamp=now - 10_000)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+    client.produce(topic, b"rolls the segment", b"last", 0, timestamp=now)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+    broker.wait_compacted(topic, 0, 195)
+
+
+def transactions(broker: Broker, topic: str) -> None:
+    """Committed and aborted transactions, the aborted one last: the log ends with records that nobody sees."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 10)
+    transact(broker.bootstrap, topic, 15, first=10, transactional_id=f"{topic}-1")
+    abort(broker.bootstrap, topic, 30)
+    transact(broker.bootstrap, topic, 5, first=25, transactional_id=f"{topic}-2")
+    abort(broker.bootstrap, topic, 3)
+
+
+def large(broker: Broker, topic: str) -> None:
+    """Values of a megabyte and more among small ones, which do not compress."""
+    broker.admin.create_topic(topic, 2, configs={"max.message.bytes": str(8 * MEGABYTE)})
+    client = producer(broker.bootstrap)
+    for number in range(12):
+        size = (3 * MEGABYTE, MEGABYTE, 10)[number % 3]
+        client.produce(topic, os.urandom(size), b"%d" % number, number % 2)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+
+
+def read(spark: SparkSession, form: str, source: dict[str, str], checkpoint: Path) -> tuple[str, list[Row]]:
+    """Schema and rows of all columns, in order of partition and offset."""
+    run = Stream(spark, source, checkpoint, form=form, columns=None)
+    schema = run.load().schema.json()
+    return schema, sorted(run.finish().rows, key=lambda row: (row.topic, row.partition, row.offset))
+
+
+CASES: dict[str, tuple[Callable[[Broker, str], None], dict[str, str], int]] = {
+    "nulls and headers": (nulls_and_headers, {"includeHeaders": "true"}, 6),
+    "nulls without headers": (nulls_and_headers, {}, 6),
+    "LogAppendTime": (log_append_time, {}, 20),
+    "transactions, committed": (transactions, {"kafka.isolation.level": "read_committed"}, 30),
+    "transactions, all": (transactions, {}, 63),
+    "large": (large, {}, 12),
+}
+
+
+@pytest.mark.parametrize(("write", "more", "count"), CASES.values(), ids=CASES)
+def test_rows_are_those_of_sparks_own_source(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    tmp_path: Path,
+    write: Callable[[Broker, str], None],
+    more: dict[str, str],
+    count: int,
+) -> None:
+    """Same schema, and the same rows in all columns, as ``format("kafka")`` gives of the same topic."""
+    write(broker, topic)
+    source = {**options(broker, topic), **more}
+    ours = read(spark, "cohort", source, tmp_path / "ours")
+    theirs = read(spark, "kafka", source, tmp_path / "theirs")
+    assert ours == theirs
+    assert len(ours[1]) == count
+
+
+def test_compacted_gaps(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Gaps that compaction left are no loss and no end: the rows are those of ``format("kafka")``, the lag is 0."""
+    compacted(broker, topic)
+    source = options(broker, topic, maxOffsetsPerTrigger=50)
+    ours = read(spark, "cohort", source, tmp_path / "ours")
+    theirs = read(spark, "kafka", source, tmp_path / "theirs")
+    assert ours == theirs
+    offsets = [row.offset for row in ours[1]]
+    assert 0 < len(offsets) < 60
+    assert offsets[-1] == 201
+    assert broker.admin.committed(topic) == {(topic, 0): 202}
