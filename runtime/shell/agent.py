@@ -7,6 +7,7 @@ session timeout.  One thread owns the member's state machine; everything that bl
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -46,7 +47,10 @@ from sparkcohort.runtime.shell.wire import decode, encode
 log = logging.getLogger("sparkcohort.agent")
 
 POSITION_RETRY_MS = 1_000
+COMMIT_DELAY_MS = 20
 RECONNECT_S = 0.5
+FIRST_CONTACT_S = 5.0
+"""Patience of an agent that has never heard of its coordinator: a moment ago a task did, so the query has ended since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,8 @@ class Agent:
         self._unreachable_since: float | None = None
         self._unpositioned: set[TopicPartition] = set()
         self._next_positions_ms = 0
+        self._served: dict[TopicPartition, int] = {}  # handed over, not committed yet
+        self._commit_due_ms: int | None = None
         self._prefetcher = Prefetcher(
             config.kafka, include_headers=config.include_headers, buffer_bytes=config.buffer_bytes
         )
@@ -149,13 +155,11 @@ class Agent:
         threading.Thread(target=self._listen, name="cohort-events", daemon=True).start()
         while True:
             now = _now_ms()
-            due = [at for at in (member.deadline(self._member), self._positions_due()) if at is not None]
-            try:
-                job = self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)
-            except queue.Empty:
-                self._tick()
-                continue
-            job()
+            deadlines = (member.deadline(self._member), self._positions_due(), self._commit_due_ms)
+            due = [at for at in deadlines if at is not None]
+            with contextlib.suppress(queue.Empty):
+                self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)()
+            self._tick()
 
     def _tick(self) -> None:
         now = _now_ms()
@@ -165,6 +169,8 @@ class Agent:
         due = self._positions_due()
         if due is not None and due <= now:
             self._fetch_positions()
+        if self._commit_due_ms is not None and self._commit_due_ms <= now:
+            self._commit()
 
     def _drive(self, event: member.MemberEvent) -> None:
         self._member, actions = member.step(self._member, event, _now_ms())
@@ -227,8 +233,10 @@ class Agent:
         # has an old last success although the coordinator may be well.
         now = time.monotonic()
         self._unreachable_since = self._unreachable_since or now
-        if now - self._unreachable_since > self._config.session_timeout_ms / 1000:
-            self._end("the coordinator has been unreachable for a session timeout", leave=False)
+        session_s = self._config.session_timeout_ms / 1000
+        patience_s = session_s if self._started else min(FIRST_CONTACT_S, session_s)
+        if now - self._unreachable_since > patience_s:
+            self._end(f"the coordinator has been unreachable for {patience_s:g} s", leave=False)
         self._drive(member.Unreachable(kind))
 
     def _listen(self) -> None:
@@ -273,10 +281,17 @@ class Agent:
             self._prefetcher.assign(known)
 
     def _on_served(self, item: Range) -> None:
-        self._inbox.put(lambda: self._commit(item))
+        self._inbox.put(partial(self._served_range, item))
 
-    def _commit(self, item: Range) -> None:
-        request = member.commit(self._member, {item.tp: item.end})
+    def _served_range(self, item: Range) -> None:
+        # One commit for what is handed over within a moment: 300 partitions are no 300 calls.
+        self._served[item.tp] = item.end
+        if self._commit_due_ms is None:
+            self._commit_due_ms = _now_ms() + COMMIT_DELAY_MS
+
+    def _commit(self) -> None:
+        request = member.commit(self._member, self._served)
+        self._served, self._commit_due_ms = {}, None
         if request is not None:
             self._send(request)
 

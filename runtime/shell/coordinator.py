@@ -6,6 +6,7 @@ without a network.  Everybody else comes in through ``request`` (Flight's thread
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import queue
@@ -188,18 +189,16 @@ class Coordinator:
     def _run(self) -> None:
         while True:
             wait_ms = self._wait_ms()
-            try:
+            job: Callable[[], None] | None = _nothing
+            with contextlib.suppress(queue.Empty):
                 job = self._inbox.get(timeout=wait_ms / 1000)
-            except queue.Empty:
-                self._clock.advance(wait_ms)
-                self._tick()
-                continue
             self._clock.advance(wait_ms)
             if job is None:
                 self._end()
                 return
             try:
                 job()
+                self._tick()  # also where requests never cease
             except Exception:  # one request must not end the group
                 log.exception("group %s: a request failed inside the coordinator", self.settings.group_id)
 
@@ -333,3 +332,7 @@ class Coordinator:
         for _, future in self._waiting.values():
             if future is not None and not future.done():
                 future.set_exception(TimeoutError("the coordinator has ended"))
+
+
+def _nothing() -> None:
+    """What there is to do when only time has passed."""

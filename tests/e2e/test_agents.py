@@ -54,10 +54,6 @@ def _member(status: Status, pid: int) -> dict[str, Any] | None:
     return next((member for member in status["members"] if member["pid"] == pid), None)
 
 
-def _no_lag(status: Status) -> bool:
-    return all(row["lag"] == 0 for row in status["partitions"])
-
-
 def _refused(status: Status) -> dict[str, int]:
     """Refused commits by error."""
     return {row["error"]: row["count"] for row in status["refused"] if row["request"] == "OffsetCommit"}
@@ -69,19 +65,19 @@ def test_an_agent_frozen_before_its_commit(application: Application, broker: Bro
     broker.admin.create_topic(topic, 6)
     query = application.start(topic, _options(broker, topic))
     with Steady(broker.bootstrap, topic, partitions=6, rate=300):
-        before = query.wait_for_members(3, LIMIT_S)
+        before = query.wait_for_members(3)
         _faults(application).arm("before-commit", "SIGSTOP")
         pid = _faults(application).struck("before-commit", LIMIT_S)
         with _thawed(pid):
             victim = _member(before, pid)
             assert victim is not None and len(victim["owned"]) == 2
             last = query.last_batch()
-            query.wait_for_members(2, LIMIT_S)  # everything moved to the others
-            query.next_batches(1, LIMIT_S)
-        query.wait_for_status(_refused, LIMIT_S, "a refused commit")
-        after = query.wait_for_members(3, LIMIT_S)
+            query.wait_for_members(2)  # everything moved to the others
+            query.next_batches(1)
+        query.wait_for_status(_refused, "a refused commit")
+        after = query.wait_for_members(3)
         refused = _refused(after)
-    query.wait_for_status(_no_lag, LIMIT_S, "no lag")
+    query.wait_for_no_lag()
     query.stop()
 
     assert refused == {"UNKNOWN_MEMBER_ID": 1}
@@ -107,21 +103,21 @@ def test_an_agent_fails_within_a_range(application: Application, broker: Broker,
     broker.admin.create_topic(topic, 3)
     query = application.start(topic, _options(broker, topic))
     produce(broker.bootstrap, topic, 300, partitions=3)
-    query.wait_for_members(3, LIMIT_S)
-    query.wait_for_status(_no_lag, LIMIT_S, "no lag")  # nothing in flight
+    query.wait_for_members(3)
+    query.wait_for_no_lag()  # nothing in flight
     _large_batch(query, broker, topic)
     _faults(application).arm("within-range", how)
     query.allow(1 << 60)
     pid = _faults(application).struck("within-range", LIMIT_S)
     with _thawed(pid):
-        (large,) = query.next_batches(1, LIMIT_S)
+        (large,) = query.next_batches(1)
         if how == "SIGKILL":
             wait_until(lambda: pid not in {agent.pid for agent in application.driver.agents()}, LIMIT_S, "its end")
         else:
             assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
     with Steady(broker.bootstrap, topic, partitions=3, rate=300, first=60_200):  # tasks, which start a new agent
-        status = query.wait_for_members(3, LIMIT_S)
-    query.wait_for_status(_no_lag, LIMIT_S, "no lag")
+        status = query.wait_for_members(3)
+    query.wait_for_no_lag()
     query.stop()
 
     assert status["audit"]["agent_timeouts"] >= 1
@@ -134,7 +130,7 @@ def _large_batch(query: Query, broker: Broker, topic: str) -> None:
     small = query.last_batch() + 1
     query.allow(small - 1)
     produce(broker.bootstrap, topic, 300, partitions=3, first=100)
-    query.wait_for("begin", small, LIMIT_S)
+    query.wait_for("begin", small)
     produce(broker.bootstrap, topic, 180_000, partitions=3, first=200)
     query.allow(small)
-    query.wait_for("batch", small, LIMIT_S)
+    query.wait_for("batch", small)

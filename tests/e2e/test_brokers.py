@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,9 +41,20 @@ def _options(cluster: Cluster, topic: str, **more: Any) -> dict[str, Any]:
 
 
 def _delivered(query: Query) -> dict[int, int]:
-    """Rows per partition so far, of batches that are complete."""
-    rows = from_parquet(query.out)
-    return {partition: rows["partition"].to_pylist().count(partition) for partition in range(2)}
+    """Rows per partition so far."""
+    return dict(Counter(from_parquet(query.out)["partition"].to_pylist()))
+
+
+def _wait_for_rows(query: Query, expected: dict[int, int]) -> None:
+    query.wait(lambda: _delivered(query) == expected, LIMIT_S, f"rows per partition: {expected}")
+
+
+def _policy(application: Application, cluster: Cluster, topic: str, policy: str) -> Query:
+    """A query with this ``unreachable.partitions`` that has read what there is."""
+    options = _options(cluster, topic, unreachable_partitions=policy) | {"group.id": f"{topic}-{policy}"}
+    query = application.start(f"{topic}-{policy}", options)
+    _wait_for_rows(query, {0: 1_000, 1: 1_000})
+    return query
 
 
 def _away(cluster: Cluster) -> None:
@@ -62,7 +74,7 @@ def test_available_now_waits_for_a_broker(application: Application, cluster: Clu
     query = application.start(topic_of_both, _options(cluster, topic_of_both), trigger=AVAILABLE_NOW)
     hold_for(lambda: not query.events("ended"), AWAY_S, "the query goes on")
     cluster.start()
-    assert query.end(LIMIT_S) is None
+    assert query.end() is None
     check(from_parquet(query.out), held(cluster.bootstrap, [topic_of_both])).assert_exact()
 
 
@@ -71,12 +83,12 @@ def test_available_now_loses_a_broker_on_its_way(application: Application, clust
     """A bounded query that loses a broker between two batches reads what it can, waits, and delivers everything."""
     options = _options(cluster, topic_of_both, maxOffsetsPerTrigger=400)
     query = application.start(topic_of_both, options, trigger=AVAILABLE_NOW, gate=0)
-    query.wait_for("begin", 1, LIMIT_S)
+    query.wait_for("begin", 1)
     _away(cluster)
     query.allow(1 << 60)
     hold_for(lambda: not query.events("ended"), AWAY_S, "the query goes on")
     cluster.start()
-    assert query.end(LIMIT_S) is None
+    assert query.end() is None
     check(from_parquet(query.out), held(cluster.bootstrap, [topic_of_both])).assert_exact()
 
 
@@ -87,10 +99,10 @@ def test_available_now_gives_up_after_its_deadline(
     """Away for longer than unreachable.timeout.ms: the query ends with an error that names partition and option."""
     options = _options(cluster, topic_of_both, unreachable_timeout_ms=3_000)
     with_checkpoint = application.start(topic_of_both, options, trigger=AVAILABLE_NOW)
-    assert with_checkpoint.end(LIMIT_S) is None
+    assert with_checkpoint.end() is None
     _away(cluster)
     for name in (topic_of_both, f"{topic_of_both}-new"):
-        error = application.start(name, options, trigger=AVAILABLE_NOW).end(LIMIT_S)
+        error = application.start(name, options, trigger=AVAILABLE_NOW).end()
         assert error is not None
         assert f"{topic_of_both}-1" in error and f"{topic_of_both}-0" not in error
         assert "unreachable.timeout.ms" in error
@@ -99,23 +111,15 @@ def test_available_now_gives_up_after_its_deadline(
 @pytest.mark.timeout(600)
 def test_the_others_flow_while_one_broker_is_away(application: Application, cluster: Cluster, topic_of_both: str) -> None:
     """hold: only the unreachable partitions wait; wait: all of them do; fail: an error names them."""
-    queries = {
-        policy: application.start(
-            f"{topic_of_both}-{policy}",
-            _options(cluster, topic_of_both, unreachable_partitions=policy) | {"group.id": f"{topic_of_both}-{policy}"},
-        )
-        for policy in ("hold", "wait", "fail")
-    }
-    for query in queries.values():
-        wait_until(lambda: _delivered(query) == {0: 1_000, 1: 1_000}, LIMIT_S, "the first records")  # noqa: B023
+    queries = {policy: _policy(application, cluster, topic_of_both, policy) for policy in ("hold", "wait", "fail")}
     _away(cluster)
-    error = queries["fail"].end(LIMIT_S)
+    error = queries["fail"].end()
     assert error is not None and f"{topic_of_both}-1" in error and "unreachable.partitions" in error
 
     produce(cluster.bootstrap, topic_of_both, 500, partitions=1, first=1_000)
     hold, wait = queries["hold"], queries["wait"]
-    wait_until(lambda: _delivered(hold) == {0: 1_500, 1: 1_000}, LIMIT_S, "the reachable partition to flow")
-    hold.wait_for_status(lambda status: _unreachable(status) == {1}, LIMIT_S, "partition 1 to be shown as unreachable")
+    _wait_for_rows(hold, {0: 1_500, 1: 1_000})
+    hold.wait_for_status(lambda status: _unreachable(status) == {1}, "partition 1 to be shown as unreachable")
     hold_for(lambda: _delivered(wait) == {0: 1_000, 1: 1_000}, 2, "everything waits", every_s=0.5)
     assert not hold.events("ended") and not wait.events("ended")
 
@@ -123,7 +127,7 @@ def test_the_others_flow_while_one_broker_is_away(application: Application, clus
     produce(cluster.bootstrap, topic_of_both, 1_000, partitions=2, first=1_500)
     everything = held(cluster.bootstrap, [topic_of_both])
     for query in (hold, wait):
-        wait_until(lambda: from_parquet(query.out).num_rows == everything.num_rows, LIMIT_S, "all records")  # noqa: B023
+        _wait_for_rows(query, {0: 2_000, 1: 1_500})
         query.stop()
         check(from_parquet(query.out), everything).assert_exact()
 
@@ -135,17 +139,15 @@ def test_the_only_broker_is_away(application: Application, topic: str) -> None:
         broker.admin.create_topic(topic, 3)
         produce(broker.bootstrap, topic, 3_000, partitions=3)
         query = application.start(topic, _options(broker, topic))
-        before = query.wait_for_members(3, LIMIT_S)
-        query.wait_for_status(lambda status: all(row["lag"] == 0 for row in status["partitions"]), LIMIT_S, "no lag")
+        before = query.wait_for_members(3)
+        query.wait_for_no_lag()
         broker.stop()
         hold_for(lambda: not query.events("ended"), AWAY_S, "the query goes on")
         broker.start()
         produce(broker.bootstrap, topic, 3_000, partitions=3, first=1_000)
         everything = held(broker.bootstrap, [topic])
-        wait_until(lambda: from_parquet(query.out).num_rows == everything.num_rows, LIMIT_S, "all records")
-        after = query.wait_for_status(
-            lambda status: all(row["lag"] == 0 for row in status["partitions"]), LIMIT_S, "everything committed"
-        )
+        _wait_for_rows(query, dict.fromkeys(range(3), 2_000))
+        after = query.wait_for_no_lag()
         query.stop()
     assert after["generation"] == before["generation"]
     assert [member["member_id"] for member in after["members"]] == [member["member_id"] for member in before["members"]]

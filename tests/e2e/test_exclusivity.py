@@ -21,7 +21,7 @@ from tests.support.streams import ASAP, Stream, options
 from tests.support.waiting import wait_until
 
 SESSION_MS = 6_000
-END_S = 60.0
+END_S = 90.0
 
 
 @pytest.fixture(scope="module")

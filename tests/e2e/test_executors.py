@@ -17,7 +17,6 @@ PARTITIONS = 12
 RECORDS = 1_000_000
 PER_BATCH = 60_000
 IN_FLIGHT = 4  # the batch that loses an executor
-LIMIT_S = 240
 
 
 @pytest.mark.timeout(900)
@@ -32,12 +31,12 @@ def test_an_executor_is_killed_and_replaced(application: Application, broker: Br
         "maxOffsetsPerTrigger": PER_BATCH,
     }
     query = application.start(topic, options, gate=IN_FLIGHT - 1)
-    before = query.wait_for_members(3, LIMIT_S)
-    query.wait_for("begin", IN_FLIGHT, LIMIT_S)  # planned with the owners of before
+    before = query.wait_for_members(3)
+    query.wait_for("begin", IN_FLIGHT)  # planned with the owners of before
     victim = _kill_one(application, query, before)
-    after = query.wait_for_status(lambda status: _replaced(status, before, victim), LIMIT_S, "a replacement's share")
+    after = query.wait_for_status(lambda status: _replaced(status, before, victim), "a replacement's share")
 
-    query.wait_for_status(lambda status: all(row["lag"] == 0 for row in status["partitions"]), LIMIT_S, "no lag")
+    query.wait_for_no_lag()
     query.stop()
     _check_rounds(after, before, victim)
     delivered = from_parquet(query.out)
@@ -54,7 +53,7 @@ def _kill_one(application: Application, query: Query, status: Status) -> dict[st
     victim: dict[str, Any] = status["members"][1]
     (executor,) = [each for each in application.driver.executors() if each.executor_id == victim["executor"]]
     query.allow(1 << 60)
-    query.wait_for("open", IN_FLIGHT, LIMIT_S)
+    query.wait_for("open", IN_FLIGHT)
     os.kill(executor.pid, signal.SIGKILL)
     return victim
 

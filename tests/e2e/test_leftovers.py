@@ -39,15 +39,15 @@ def test_two_groups_started_and_stopped_three_times(application: Application, br
     for name in topics:
         broker.admin.create_topic(name, 3)
     for number in range(ROUNDS):
-        queries = [application.start(f"{name}-{number}", _options(broker, name)) for name in topics]
         for name in topics:
             produce(broker.bootstrap, name, 3_000, partitions=3, first=1_000 * number)
+        queries = [_started(application, broker, name) for name in topics]
         runs = [_run(application, query) for query in queries]
         assert len({run.port for run in runs}) == len({run.run_id for run in runs}) == 2
         for query in queries:
             query.stop()
         for run in runs:
-            wait_until(lambda: not _left(run), LIMIT_S, f"the end of all of run {run.run_id}; left: {_left(run)}")  # noqa: B023
+            wait_until(lambda: _left(run) == [], LIMIT_S, f"the end of all that run {run.run_id} has")  # noqa: B023
     wait_until(lambda: _ports(application) <= ports_before, 10, f"ports as before ({ports_before})")
     assert set(SHARED_MEMORY.iterdir()) <= shared_before
     for name in topics:
@@ -55,14 +55,19 @@ def test_two_groups_started_and_stopped_three_times(application: Application, br
         assert committed == dict.fromkeys(range(3), 1_000 * ROUNDS)
 
 
-def _options(broker: Broker, topic: str) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
+def _started(application: Application, broker: Broker, topic: str) -> Query:
+    """A query that reads; the next one of the application starts beside it."""
+    query = application.start(
+        topic, {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
+    )
+    query.wait_for("begin", 0)
+    return query
 
 
 def _run(application: Application, query: Query) -> Run:
     """Wait until the group is complete and has read everything; then see what is there."""
-    query.wait_for_members(3, LIMIT_S)
-    query.wait_for_status(lambda status: all(row["lag"] == 0 for row in status["partitions"]), LIMIT_S, "no lag")
+    query.wait_for_members(3)
+    query.wait_for_no_lag()
     found = query.live()
     assert found is not None
     agents = [agent for agent in application.driver.agents() if found.run.run_id in processes.command(agent)]

@@ -12,8 +12,6 @@ from tests.support.delivery import check, from_parquet, held
 from tests.support.produce import produce
 from tests.support.sealed import SealedNetwork
 
-LIMIT_S = 240
-
 
 @pytest.mark.timeout(600)
 def test_executors_accept_no_connection(tmp_path: Path, topic: str) -> None:
@@ -31,14 +29,12 @@ def test_executors_accept_no_connection(tmp_path: Path, topic: str) -> None:
         ) as application:
             options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
             query = application.start(topic, options)
-            query.wait_for_members(2, LIMIT_S)
+            query.wait_for_members(2)
             for process in [*application.driver.executors(), *application.driver.agents()]:
                 assert network.holds(process.pid)
                 assert all(network.refuses(port) for port in network.listening(process.pid))
             produce(broker.bootstrap, topic, 40_000, partitions=4, first=1_000)
-            status = query.wait_for_status(
-                lambda status: all(row["lag"] == 0 for row in status["partitions"]), LIMIT_S, "no lag"
-            )
+            status = query.wait_for_no_lag()
             query.stop()
         assert application.driver.left == []
         assert status["audit"]["records_from_agent"] > 0

@@ -207,10 +207,10 @@ def test_of_many_tasks_that_start_an_agent_exactly_one_does(world: World) -> Non
     wait_until(lambda: not agent_answers(config.address), 5, "the socket to be gone")
     wait_until(lambda: start_agent(config.address, to_json(config)), 5, "another agent to be allowed")
     wait_until(lambda: agent_answers(config.address), 20, "the other agent to listen")
-    (second,) = [
-        info for info in wait_until(world.coordinator.members, 20, "it to join").values() if info.pid != agent.pid
-    ]
-    world.agents.add(second.pid)
+    others = wait_until(
+        lambda: [info for info in world.coordinator.members().values() if info.pid != agent.pid], 20, "it to join"
+    )
+    world.agents |= {info.pid for info in others}
 
 
 def test_sigterm_makes_it_leave(world: World) -> None:

@@ -92,7 +92,7 @@ class Demo:
         self._producer.fill()
         self.screen.phase(f"starting Spark: a driver and {spark.EXECUTORS} executors (takes about 20 s)")
         with spark.session(self._directory) as session:
-            self.screen.phase("starting the query: format('cohort'), group.id=cohort-demo")
+            self.screen.phase("starting the query: format('cohort'); its first tasks bring the members up")
             checkpoint = self._directory / "checkpoint"
             self._query = spark.stream(session, self._bootstrap, TOPIC, GROUP_ID, self._sink, checkpoint)
             self._watch.start()

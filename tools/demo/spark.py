@@ -39,6 +39,7 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 def session(directory: Path) -> Iterator[SparkSession]:
     """A Spark session whose executors are processes of their own; gone, with its JVM and files, at the end."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONSAFEPATH"] = "1"  # what is installed counts, not the folder we are in
     os.environ["COHORT_HOME"] = str(directory / "cohort")
     logging = directory / "log4j2.properties"
     logging.write_text(_LOGGING)

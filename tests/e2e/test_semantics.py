@@ -1,0 +1,121 @@
+"""What user code does with a batch, however often and in whatever pieces it reads it, gives the rows that Kafka holds."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
+
+from tests.support import delivery
+from tests.support.broker import Broker
+from tests.support.produce import produce
+from tests.support.spark import Driver
+from tests.support.streams import PLAIN_COLUMNS, Stream, Transform, options
+
+RECORDS, PARTITIONS = 900, 3
+SHAPES: dict[str, Transform] = {
+    "coalesce": lambda stream: stream.coalesce(1),
+    "union with itself": lambda stream: stream.union(stream),
+    "union of two selections, coalesced": lambda stream: (
+        stream.where("partition = 0").union(stream.where("offset % 2 = 0")).coalesce(1)
+    ),
+    "limit": lambda stream: stream.limit(70),
+}
+
+
+@pytest.mark.timeout(240)
+def test_shapes_of_queries(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """coalesce, union and limit of a stream give, per batch, the rows that ``format("kafka")`` gives."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    for name, shape in SHAPES.items():
+        found: dict[str, dict[int, Counter[Any]]] = {}
+        for form in ("cohort", "kafka"):
+            source = options(broker, topic, group__id=f"{topic}-{name[-5:]}", maxOffsetsPerTrigger=600)
+            run = Stream(spark, source, tmp_path / form / name, form=form, transform=shape).finish()
+            found[form] = {number: Counter(rows) for number, rows in run.batches.items()}
+        if name == "limit":  # which rows come first, nobody promises
+            assert sum(found["cohort"].values(), Counter()).total() == 70
+            assert max(sum(found["cohort"].values(), Counter()).values()) == 1
+        else:
+            assert found["cohort"] == found["kafka"], name
+
+
+def actions(batch: DataFrame, folder: Path) -> dict[str, Any]:
+    """What one foreachBatch may do: seven actions, three of which stop early, and a write."""
+    plain = batch.select(*PLAIN_COLUMNS)
+    seen: dict[str, Any] = {
+        "empty": plain.isEmpty(),
+        "count": plain.count(),
+        "limited": plain.limit(5).count(),
+        "head": len(plain.head(3)),
+        "by partition": Counter(row.asDict()["partition"] for row in plain.select("partition").collect()),
+        "once": Counter(plain.coalesce(1).collect()),
+        "twice": Counter(plain.union(plain).collect()),
+        "values": plain.agg(F.sum(F.length("value")), F.countDistinct("partition", "offset")).first(),
+    }
+    plain.write.mode("overwrite").parquet(str(folder))
+    return seen
+
+
+class Acting(Stream):
+    """A query whose foreachBatch does all of ``actions``; ``seen`` is what they gave, by batch."""
+
+    folder: Path
+    seen: dict[int, dict[str, Any]]
+
+    def _keep(self, batch: DataFrame, batch_id: int) -> None:
+        self.seen[batch_id] = actions(batch, self.folder / f"batch_id={batch_id}")
+
+
+@pytest.mark.timeout(240)
+def test_many_actions_of_one_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """isEmpty, count, limit, head, coalesce, union and a write in one foreachBatch all see the batch's rows."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    seen: dict[str, dict[int, dict[str, Any]]] = {}
+    for form in ("cohort", "kafka"):
+        source = options(broker, topic, maxOffsetsPerTrigger=450)
+        run = Acting(spark, source, tmp_path / form / "checkpoint", form=form)
+        run.folder, run.seen = tmp_path / form / "out", {}
+        seen[form] = run.finish().seen
+        delivered = delivery.from_parquet(run.folder)
+        delivery.check(delivered, delivery.held(broker.bootstrap, [topic])).assert_exact()
+    assert seen["cohort"] == seen["kafka"]
+    assert [batch["count"] for batch in seen["cohort"].values()] == [450, 450]
+
+
+@pytest.mark.timeout(240)
+def test_speculation_and_a_lost_cache(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """A speculative copy reads the rows of its original; a cached batch whose executor is killed is read again."""
+    broker.admin.create_topic(topic, 4)
+    produce(broker.bootstrap, topic, 4_000, partitions=4)
+    out, turn = tmp_path / "out", tmp_path / "turn"
+    turn.mkdir()
+    arguments = {
+        "options": options(broker, topic, maxOffsetsPerTrigger=2_000),
+        "checkpoint": tmp_path / "checkpoint",
+        "out": out,
+        "turn": turn,
+    }
+    conf = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.1",
+        "spark.speculation.minTaskRuntime": "500ms",
+    }
+    master = "local-cluster[2,2,1024]"
+    with Driver("drivers/semantics.py", tmp_path / "driver", arguments, master=master, conf=conf) as driver:
+        (cached,) = driver.wait_for("cached", 120)
+        assert cached["copies"] >= 1
+        os.kill(driver.executors()[0].pid, signal.SIGKILL)
+        (turn / "killed").touch()
+        driver.wait(120)
+    assert driver.events("counted")[0]["rows"] == 2_000
+    delivery.check(delivery.from_parquet(out), delivery.held(broker.bootstrap, [topic])).assert_exact()
