@@ -68,10 +68,26 @@ def _end_rebalance(turn: Turn) -> None:
     )
 
 
+def sort_sync(group: Group, member_id: str) -> Input:
+    """Whether a follower's sync is one that the next join phase has overtaken, with an assignment there to give.
+
+    What is stored is this generation's: a phase that interrupts a generation before it was stable clears it.
+    """
+    overtaken = group.state is GroupState.PREPARING_REBALANCE and member_id not in group.joins
+    return Input.SYNC_LATE if overtaken and member_id in group.assignments else Input.SYNC
+
+
 def answer_sync(turn: Turn, correlation: int, request: p.SyncGroup) -> None:
     """A late follower gets its stored assignment."""
     turn.record(r.SyncsAnswered((request.member_id,), turn.now_ms))
     turn.answer(correlation, rebalance.synced(turn.group, request.member_id))
+
+
+def answer_late_sync(turn: Turn, correlation: int, request: p.SyncGroup) -> None:
+    """A follower that the next join phase has overtaken gets its assignment, and is told once more that it has to rejoin."""
+    answer_sync(turn, correlation, request)
+    reason = turn.group.rebalance.reason if turn.group.rebalance else ""
+    turn.actions.append(p.PushRejoin(request.member_id, reason, turn.group.generation))
 
 
 def hear(turn: Turn, correlation: int, request: p.Heartbeat, error: ErrorCode) -> None:

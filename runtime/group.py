@@ -153,7 +153,7 @@ def _sort(group: Group, request: p.Request) -> Input:
         case p.JoinGroup():
             return Input.JOIN_NEW if group.state is GroupState.DEAD else joins.sort_join(group, request)
         case p.SyncGroup(member_id):
-            return Input.SYNC_LEADER if member_id == group.leader else Input.SYNC
+            return Input.SYNC_LEADER if member_id == group.leader else answers.sort_sync(group, member_id)
         case p.OffsetCommit():
             return Input.COMMIT_SIMPLE if _is_simple(request) else Input.COMMIT
     return _INPUTS[type(request)]
@@ -190,6 +190,7 @@ _EFFECTS: Mapping[Effect, Callable[[Turn, int, Any], None]] = {
     Effect.PARK_SYNC: answers.park_sync,
     Effect.STORE_ASSIGNMENT: answers.store_assignment,
     Effect.ANSWER_SYNC: answers.answer_sync,
+    Effect.ANSWER_LATE_SYNC: answers.answer_late_sync,
     Effect.LEAVE: answers.leave,
     Effect.COMMIT: answers.commit,
     Effect.COMMIT_SIMPLE: answers.commit_simple,

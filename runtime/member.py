@@ -201,8 +201,11 @@ def _joined(turn: _Turn, reply: p.JoinGroupReply) -> None:
         outstanding=None,
     )
     told = turn.member.rejoin_after
-    if told is not None and told >= reply.generation:
+    void = told is not None and told >= reply.generation
+    if void and turn.member.leads:
         _join(turn, "told to rejoin meanwhile")
+    elif void:  # not before it has asked what it must give up: that would cost a round more
+        _sync(turn, (), rejoin_after=told)
     elif turn.member.leads and not reply.skip_assignment:
         turn.change(state=MemberState.COMPUTING)
         turn.actions.append(ComputeAssignment(turn.member.protocol_name, reply.members, reply.generation))
@@ -215,8 +218,8 @@ def _computed(turn: _Turn, event: AssignmentComputed) -> None:
         _sync(turn, event.assignments)
 
 
-def _sync(turn: _Turn, assignments: tuple[tuple[str, bytes], ...]) -> None:
-    turn.change(state=MemberState.SYNCING, rejoin_after=None)
+def _sync(turn: _Turn, assignments: tuple[tuple[str, bytes], ...], rejoin_after: int | None = None) -> None:
+    turn.change(state=MemberState.SYNCING, rejoin_after=rejoin_after)
     member = turn.member
     turn.send(
         p.SyncGroup(

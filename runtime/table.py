@@ -22,6 +22,9 @@ What the table can't say:
 * **Commits don't look at the state.**  Each partition is judged by its owner and its assignment generation alone
   (``ownership``), so commits of partitions that stay are accepted all through a rebalance.  This is the deliberate
   difference to Kafka, whose column for CompletingRebalance says REBALANCE_IN_PROGRESS.
+* **A late sync is answered.**  When a member's SyncGroup arrives after another has already rejoined for the next round, it
+  still gets the assignment that was stored for this generation, and so gives up in this round what it must.  Kafka says
+  REBALANCE_IN_PROGRESS, and the member claims everything once more: one round more for everybody.
 * **A new assignment is not yet ownership.**  What the leader gives to one member while another still owns it is
   promised, and granted when the owner no longer claims it at its next join, or is gone.
 * **A signal is not a refusal.**  MEMBER_ID_REQUIRED and REBALANCE_IN_PROGRESS tell the member what to do next; all
@@ -60,6 +63,7 @@ class Input(StrEnum):
     TAKEOVER = "JoinGroup: static member back without its id"
     TAKEOVER_CHANGED = "JoinGroup: static member back, another protocol would win"
     SYNC = "SyncGroup: follower"
+    SYNC_LATE = "SyncGroup: follower, the next join phase has begun"
     SYNC_LEADER = "SyncGroup: leader"
     HEARTBEAT = "Heartbeat"
     LEAVE = "LeaveGroup"
@@ -93,6 +97,7 @@ class Effect(StrEnum):
     PARK_SYNC = "park"
     STORE_ASSIGNMENT = "store assignment, answer all"
     ANSWER_SYNC = "answer assignment"
+    ANSWER_LATE_SYNC = "answer assignment, tell to rejoin"
     HEAR = "reset session"
     LEAVE = "remove each"
     COMMIT = "judge each partition"
@@ -144,6 +149,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.TAKEOVER: _UNKNOWN,
         Input.TAKEOVER_CHANGED: _UNKNOWN,
         Input.SYNC: _UNKNOWN,
+        Input.SYNC_LATE: _UNKNOWN,
         Input.SYNC_LEADER: _UNKNOWN,
         Input.HEARTBEAT: _UNKNOWN,
         Input.COMMIT: _UNKNOWN,
@@ -161,6 +167,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_PARK),
         Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_PARK),
         Input.SYNC: _REBALANCING,
+        Input.SYNC_LATE: Row(Effect.ANSWER_LATE_SYNC),
         Input.SYNC_LEADER: _REBALANCING,
         Input.HEARTBEAT: Row(Effect.HEAR, error=ErrorCode.REBALANCE_IN_PROGRESS),
         Input.COMMIT: Row(Effect.COMMIT),
@@ -182,6 +189,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
         Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
         Input.SYNC: Row(Effect.PARK_SYNC),
+        Input.SYNC_LATE: Row(Effect.PARK_SYNC),
         Input.SYNC_LEADER: Row(Effect.STORE_ASSIGNMENT, _STABLE),
         Input.HEARTBEAT: Row(Effect.HEAR),
         Input.COMMIT: Row(Effect.COMMIT),
@@ -200,6 +208,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.TAKEOVER: Row(Effect.TAKE_OVER),
         Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
         Input.SYNC: Row(Effect.ANSWER_SYNC),
+        Input.SYNC_LATE: Row(Effect.ANSWER_SYNC),
         Input.SYNC_LEADER: Row(Effect.ANSWER_SYNC),
         Input.HEARTBEAT: Row(Effect.HEAR),
         Input.COMMIT: Row(Effect.COMMIT),

@@ -30,8 +30,9 @@ _ENDINGS: Final = (
     (" left", "member_left"),
     ("one too many", "member_left"),
     (" expired", "member_expired"),
-    (" changed its metadata", "member_rejoined"),
     (" leads and rejoined", "leader_rejoined"),
+    (" rejoined", "member_rejoined"),
+    (" changed its metadata", "member_rejoined"),
     (" did not sync", "sync_expired"),
     ("topics or partitions changed", "topics_changed"),
 )
@@ -41,8 +42,10 @@ def reason_class(reason: str) -> str:
     """The class (one of REASONS) of a rebalance's reason in words."""
     what, _, said = reason.partition(": ")
     found = next((name for ending, name in _ENDINGS if what.endswith(ending)), "other")
-    if found == "member_rejoined" and "revok" in said:  # a cooperative member has given up what it had to
-        return "follow_up"
+    if found == "member_rejoined":
+        if said.startswith("gave up "):  # what it had to: a cooperative rebalance's second round
+            return "follow_up"
+        return "topics_changed" if said == "topics changed" else found
     return "member_replaced" if " took over " in what else found
 
 

@@ -79,7 +79,9 @@ def test_available_now_waits_for_a_broker(application: Application, cluster: Clu
 
 
 @pytest.mark.timeout(600)
-def test_available_now_loses_a_broker_on_its_way(application: Application, cluster: Cluster, topic_of_both: str) -> None:
+def test_available_now_loses_a_broker_on_its_way(
+    application: Application, cluster: Cluster, topic_of_both: str
+) -> None:
     """A bounded query that loses a broker between two batches reads what it can, waits, and delivers everything."""
     options = _options(cluster, topic_of_both, maxOffsetsPerTrigger=400)
     query = application.start(topic_of_both, options, trigger=AVAILABLE_NOW, gate=0)
@@ -109,7 +111,9 @@ def test_available_now_gives_up_after_its_deadline(
 
 
 @pytest.mark.timeout(600)
-def test_the_others_flow_while_one_broker_is_away(application: Application, cluster: Cluster, topic_of_both: str) -> None:
+def test_the_others_flow_while_one_broker_is_away(
+    application: Application, cluster: Cluster, topic_of_both: str
+) -> None:
     """hold: only the unreachable partitions wait; wait: all of them do; fail: an error names them."""
     queries = {policy: _policy(application, cluster, topic_of_both, policy) for policy in ("hold", "wait", "fail")}
     _away(cluster)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,10 +79,16 @@ def _run(application: Application, query: Query) -> Run:
 
 def _left(run: Run) -> list[str]:
     """What is left of a run, in words."""
-    alive = [process for process in run.processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
-    found = [f"pid {process.pid}: {processes.command(process)}" for process in alive]
+    found = [f"pid {process.pid}: {processes.command(process)}" for process in run.processes if _alive(process)]
     found += [f"socket {name}" for name in processes.sockets() if run.run_id in name]
     return found + [f"file {run.file}"] * run.file.exists()
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _ports(application: Application) -> set[int]:
@@ -95,7 +100,7 @@ def _ports(application: Application) -> set[int]:
 
 def _socket_inodes(pid: int) -> set[str]:
     try:
-        targets = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        targets = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
     except OSError:  # it has ended
         return set()
     return {target[len("socket:[") : -1] for target in targets if target.startswith("socket:[")}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
-from tests.support import delivery
+from tests.support import delivery, processes
 from tests.support.broker import Broker
 from tests.support.produce import produce
-from tests.support.spark import Driver
+from tests.support.spark import EXECUTOR, Driver
+from tests.support.standalone import environment, standalone
 from tests.support.streams import PLAIN_COLUMNS, Stream, Transform, options
 
 RECORDS, PARTITIONS = 900, 3
@@ -91,9 +91,9 @@ def test_many_actions_of_one_batch(spark: SparkSession, broker: Broker, topic: s
     assert [batch["count"] for batch in seen["cohort"].values()] == [450, 450]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(360)
 def test_speculation_and_a_lost_cache(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """A speculative copy reads the rows of its original; a cached batch whose executor is killed is read again."""
+    """A speculative copy reads the rows of its original; a cached batch whose executors are killed is read again."""
     broker.admin.create_topic(topic, 4)
     produce(broker.bootstrap, topic, 4_000, partitions=4)
     out, turn = tmp_path / "out", tmp_path / "turn"
@@ -104,18 +104,27 @@ def test_speculation_and_a_lost_cache(broker: Broker, topic: str, tmp_path: Path
         "out": out,
         "turn": turn,
     }
+    # A copy never runs on its original's host: hence two hosts.
     conf = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
         "spark.speculation.quantile": "0.1",
-        "spark.speculation.minTaskRuntime": "500ms",
+        "spark.speculation.multiplier": "0.1",
+        "spark.speculation.minTaskRuntime": "100ms",
     }
-    master = "local-cluster[2,2,1024]"
-    with Driver("drivers/semantics.py", tmp_path / "driver", arguments, master=master, conf=conf) as driver:
-        (cached,) = driver.wait_for("cached", 120)
-        assert cached["copies"] >= 1
-        os.kill(driver.executors()[0].pid, signal.SIGKILL)
+    env = environment(tmp_path, uuid.uuid4().hex)
+    with (
+        standalone(tmp_path, env, hosts=["127.0.0.1", "127.0.0.2"]) as master,
+        Driver("drivers/semantics.py", tmp_path / "driver", arguments, master=master, conf=conf) as driver,
+    ):
+        (cached,) = driver.wait_for("cached", 150)
+        assert cached["copies"] == 1
+        executors = processes.matching(f"{EXECUTOR} --driver-url", processes.marked(env[processes.MARK]))
+        assert len(executors) == 2
+        for executor in executors:
+            executor.kill()
         (turn / "killed").touch()
-        driver.wait(120)
+        driver.wait(150)
     assert driver.events("counted")[0]["rows"] == 2_000
+    assert cached["blocks"] > 0
     delivery.check(delivery.from_parquet(out), delivery.held(broker.bootstrap, [topic])).assert_exact()

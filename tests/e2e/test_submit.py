@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -20,13 +17,11 @@ from tests.support import consumer_groups, delivery, processes
 from tests.support.broker import Broker
 from tests.support.jars import ROOT
 from tests.support.produce import place_of, produce
+from tests.support.standalone import environment, standalone
 from tests.support.waiting import wait_until
 
 RECORDS, PARTITIONS, GROUP = 200_000, 12, "submitted"
-BIN = Path(sys.executable).parent
-DAEMON_TIMEOUT_S = 60.0
 SUBMIT_TIMEOUT_S = 180.0
-MASTER_CLASS, WORKER_CLASS = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 
 
 def pipeline() -> str:
@@ -38,62 +33,6 @@ def pipeline() -> str:
     )
     assert block, "README.md has no python block between <!-- pipeline:begin --> and <!-- pipeline:end -->"
     return block[1]
-
-
-@contextmanager
-def daemon(log: Path, env: Mapping[str, str], *arguments: str) -> Iterator[None]:
-    """A Spark daemon that writes to ``log``; ended by its pid."""
-    with log.open("wb") as output:
-        command = ["setpriv", "--pdeathsig", "TERM", str(BIN / "spark-class"), *arguments]
-        process = subprocess.Popen(command, env=dict(env), stdout=output, stderr=output, start_new_session=True)
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def said(log: Path, pattern: str) -> str:
-    """The first group of ``pattern`` in a daemon's log, waited for."""
-    found = wait_until(
-        lambda: re.search(pattern, log.read_text(errors="replace")), DAEMON_TIMEOUT_S, f"{pattern} in {log}"
-    )
-    assert found
-    return found[1]
-
-
-@contextmanager
-def standalone(directory: Path, env: Mapping[str, str], workers: int) -> Iterator[str]:
-    """A standalone cluster on this machine, on ports that the system chose; its master's URL."""
-    web = ("--webui-port", "0")
-    with ExitStack() as stack:
-        log = directory / "master.log"
-        stack.enter_context(daemon(log, env, MASTER_CLASS, "--host", "127.0.0.1", "--port", "0", *web))
-        master = said(log, r"Starting Spark master at (spark://\S+)")
-        for number in range(1, workers + 1):
-            own = {**env, "SPARK_LOCAL_DIRS": str(directory / f"local-{number}")}
-            size = ("--cores", "1", "--memory", "2g", "--work-dir", str(directory / f"work-{number}"))
-            log = directory / f"worker-{number}.log"
-            stack.enter_context(daemon(log, own, WORKER_CLASS, "--host", "127.0.0.1", *web, *size, master))
-            said(log, r"(Successfully registered with master)")
-        yield master
-
-
-def environment(directory: Path, run: str) -> dict[str, str]:
-    """What every process of the cluster and the driver gets."""
-    return {
-        **os.environ,
-        processes.MARK: run,
-        "PYTHON": sys.executable,
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(directory / "local"),
-        "SPARK_DAEMON_MEMORY": "256m",
-    }
 
 
 def submit(command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
@@ -132,7 +71,7 @@ def test_the_readme_pipeline_runs_through_spark_submit(broker: Broker, topic: st
     script.write_text(pipeline())
     env = environment(tmp_path, run)
     try:
-        with standalone(tmp_path, env, workers=2) as master:
+        with standalone(tmp_path, env, hosts=["127.0.0.1"] * 2) as master:
             command = [str(ROOT / "conf" / "submit.sh"), "--conf", "spark.ui.enabled=false"]
             command += [str(script), broker.bootstrap, topic, GROUP, str(tmp_path)]
             submit(command, {**env, "MASTER": master}, tmp_path / "driver.log")

@@ -355,3 +355,21 @@ def test_describe_shows_protocol_and_bytes_only_when_stable() -> None:
         assert a.owned == ((p.TopicPartition("t", 0), 2),)
         assert a.target == (p.TopicPartition("t", 0),)
         assert a.heartbeat_age_ms == 40
+
+
+def test_a_sync_that_the_next_join_phase_overtook_is_answered() -> None:
+    """a's sync comes when b has rejoined: it gets its stored assignment and is told to rejoin, instead of claiming all again."""
+    desk = completing()
+    desk.ask(sync("a-1", 2, {"a-1": "t0", "i-2": "t1", "b-3": "t2"}))
+    desk.ask(join("b-3", "b", meta="new", claims=""))
+    late = desk.ask(sync("i-2", 2, instance="i"))
+
+    assert desk.synced(late).assignment == b"t1"
+    assert "i-2" in desk.pushed()
+
+
+def test_a_sync_after_its_members_own_join_is_not() -> None:
+    """Who waits in its join already has no use for the assignment of the generation before."""
+    desk = preparing()
+
+    assert desk.error(sync("b-3", 2)) == "REBALANCE_IN_PROGRESS"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from sparkcohort.runtime import member as m
+from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.shell.metrics import METRICS, StatusCollector, values
 from sparkcohort.runtime.shell.rebalances import REASONS, RebalanceTotals, reason_class
+from tests.support.group_world import SESSION_MS, World
 from tests.support.status import a_partition, a_status
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +92,10 @@ def test_the_table_names_every_metric_once() -> None:
         ("cohort-ab-3 did not sync", "sync_expired"),
         ("left joined", "member_joined"),
         ("cohort-ab-3 changed its metadata", "member_rejoined"),
-        ("cohort-ab-3 changed its metadata: revoked 2 partitions", "follow_up"),
+        ("cohort-ab-3 rejoined: gave up 2 partitions", "follow_up"),
+        ("cohort-ab-3 rejoined: topics changed", "topics_changed"),
+        ("cohort-ab-3 rejoined: a heartbeat told so", "member_rejoined"),
+        ("driver-1 leads and rejoined", "leader_rejoined"),
         ("driver-1 leads and rejoined: topics", "leader_rejoined"),
         ("x took over driver", "member_replaced"),
         ("topics or partitions changed", "topics_changed"),
@@ -105,6 +112,47 @@ def test_every_class_of_reason_is_known() -> None:
     """Whatever the words, the class is one of the table's."""
     for reason in ("rejoin", "an operator asked", ": ", "joined", " left: for good", "\x00", "Übung"):
         assert reason_class(reason) in REASONS
+
+
+class Listening(World):
+    """A world that keeps the class of each rebalance's reason."""
+
+    classes: ClassVar[list[str]] = []
+
+    def group_step(self, event: p.Event) -> tuple[p.Action, ...]:
+        """One step of the group."""
+        actions = super().group_step(event)
+        self.classes.extend(reason_class(action.reason) for action in actions if isinstance(action, p.Rebalanced))
+        return actions
+
+
+def test_the_groups_own_words_are_understood() -> None:
+    """Members join, give up, leave, die, and topics change: each rebalance falls into its class, none into other."""
+    world = Listening({"orders": 4})
+    world.classes.clear()
+    seen: list[list[str]] = []
+
+    def happens(*doing: Callable[[], object]) -> None:
+        for do in doing:
+            do()
+        world.drain()
+        seen.append(list(world.classes))
+        world.classes.clear()
+
+    happens(lambda: world.start("driver", ()))
+    happens(lambda: world.start("one", ("orders",)))
+    happens(lambda: world.start("two", ("orders",)))
+    happens(lambda: world.group_step(p.Trigger("topics or partitions changed")))
+    happens(lambda: world.member_step(world.node("two"), m.Stop("done")))
+    happens(lambda: world.kill(world.node("one")), lambda: world.advance(2 * SESSION_MS))
+    assert seen == [
+        ["member_joined"],
+        ["member_joined"],
+        ["member_joined", "follow_up"],
+        ["topics_changed"],
+        ["member_left"],
+        ["member_expired"],
+    ]
 
 
 def test_totals_outlive_the_history() -> None:

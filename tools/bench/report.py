@@ -78,7 +78,9 @@ def ratios(rates: Mapping[str, Mapping[str, object]], trickles: Mapping[str, Map
     own_sizes = trickles.get(BASE, {})
     for peer, by_size in trickles.items():
         for size in own_sizes.keys() & by_size.keys() if peer != BASE else ():
-            found[f"trigger cohort / {peer}, {size} partitions"] = ratio(_trigger(own_sizes[size]), _trigger(by_size[size]))
+            found[f"trigger cohort / {peer}, {size} partitions"] = ratio(
+                _trigger(own_sizes[size]), _trigger(by_size[size])
+            )
         few, many = min(by_size, key=int), max(by_size, key=int)
         if few != many:
             found[f"trigger {peer} {many} / {few} partitions"] = ratio(_trigger(by_size[many]), _trigger(by_size[few]))

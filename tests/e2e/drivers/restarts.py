@@ -1,0 +1,28 @@
+"""An AvailableNow run with ``format("dying")`` that keeps what it wrote, batch by batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support import sink
+from tests.support.driver import arguments, session
+from tests.support.dying import DyingSource, die_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+GIVEN = arguments()
+
+
+def write(batch: DataFrame, batch_id: int) -> None:
+    """The sink."""
+    sink.parquet(GIVEN["out"])(batch, batch_id)
+    die_at("sink")
+
+
+spark = session()
+spark.dataSource.register(DyingSource)
+stream = spark.readStream.format("dying").options(**GIVEN["options"]).load()
+query = stream.writeStream.foreachBatch(write).option("checkpointLocation", GIVEN["checkpoint"])
+query.trigger(availableNow=True).start().awaitTermination()
+spark.stop()

@@ -1,0 +1,101 @@
+"""A driver that is SIGKILLed anywhere in Spark's cycle and started again reads the same ranges, each record once."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from tests.support import consumer_groups, delivery
+from tests.support.broker import Broker
+from tests.support.dying import DIES
+from tests.support.produce import produce
+from tests.support.spark import Driver
+from tests.support.streams import options
+
+PARTITIONS, PORTION = 3, 60  # records to each partition between two runs
+LIMIT = 90  # per batch, so a partition gets 30
+
+
+def run(directory: Path, arguments: Mapping[str, Any], master: str, dies: str) -> None:
+    """One life of the driver, to its end at the place given; nothing of it is left then."""
+    with Driver("drivers/restarts.py", directory, arguments, master=master, env={DIES: dies}) as driver:
+        ended = driver.end(150)
+        assert ended == (-signal.SIGKILL if dies else 0), driver.log_tail()
+    assert driver.left == []
+
+
+def logged(checkpoint: Path, log: str) -> set[str]:
+    """The batches in the offset log or the commit log."""
+    folder = checkpoint / log
+    return {path.name for path in folder.iterdir() if path.name.isdigit()} if folder.exists() else set()
+
+
+def end_of(checkpoint: Path, batch_id: int) -> list[int]:
+    """The end of a batch in the offset log."""
+    (ends,) = json.loads((checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1]).values()
+    return [ends[str(number)] for number in range(PARTITIONS)]
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_every_place_of_the_cycle(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """From a pinned ``latest`` on, five lives on other numbers of executors give each record once, in equal ranges."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    source = options(broker, topic, startingOffsets="latest", maxOffsetsPerTrigger=LIMIT)
+    arguments = {"options": source, "checkpoint": checkpoint, "out": out}
+    written = 0
+
+    def more() -> None:
+        nonlocal written
+        produce(broker.bootstrap, topic, PORTION * PARTITIONS, partitions=PARTITIONS, first=written)
+        written += PORTION
+
+    def committed() -> list[int]:
+        found = broker.admin.committed(topic)
+        return [found[topic, number] for number in range(PARTITIONS)]
+
+    more()
+    run(tmp_path / "pinned", arguments, "local[1]", "initialOffset 0")
+    assert logged(checkpoint, "offsets") == set()
+    assert committed() == [60] * PARTITIONS
+    more()
+    run(tmp_path / "logged", arguments, "local-cluster[2,1,1024]", "partitions 0")
+    assert (logged(checkpoint, "offsets"), logged(checkpoint, "commits")) == ({"0"}, set())
+    first_end = end_of(checkpoint, 0)
+    assert first_end == [90] * PARTITIONS
+    more()
+    run(tmp_path / "written", arguments, "local[2]", "sink 0")
+    assert (logged(checkpoint, "commits"), committed()) == (set(), [60] * PARTITIONS)
+    assert sorted(delivery.from_parquet(out)["offset"].to_pylist()) == sorted([*range(60, 90)] * PARTITIONS)
+    run(tmp_path / "planned", arguments, "local[1]", "planned 0")
+    assert (logged(checkpoint, "commits"), end_of(checkpoint, 0)) == ({"0"}, first_end)
+    assert logged(checkpoint, "offsets") == {"0"}
+    run(tmp_path / "to-the-end", arguments, "local-cluster[3,1,1024]", "")
+    held = delivery.held(broker.bootstrap, [topic])
+    delivery.check(delivery.from_parquet(out), held.filter(pc.field("offset") >= 60)).assert_exact()
+    assert [row.lag for row in consumer_groups.describe(broker.bootstrap, topic)] == [0] * PARTITIONS
+
+
+@pytest.mark.timeout(300)
+def test_killed_before_kafka_is_told(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """A driver killed between Spark's commit log and Kafka's commit leaves Kafka behind, never ahead; the next one tells."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    produce(broker.bootstrap, topic, 2 * PORTION * PARTITIONS, partitions=PARTITIONS)
+    arguments = {
+        "options": options(broker, topic, maxOffsetsPerTrigger=LIMIT),
+        "checkpoint": checkpoint,
+        "out": out,
+    }
+    run(tmp_path / "first", arguments, "local[2]", "latestOffset 2")
+    assert logged(checkpoint, "commits") == {"0", "1"}
+    assert set(broker.admin.committed(topic).values()) == {30}
+    run(tmp_path / "second", arguments, "local[1]", "")
+    delivery.check(delivery.from_parquet(out), delivery.held(broker.bootstrap, [topic])).assert_exact()
+    assert set(broker.admin.committed(topic).values()) == {2 * PORTION}

@@ -1,0 +1,77 @@
+"""``format("dying")``: ``format("cohort")`` in a driver that is SIGKILLed at a chosen place of Spark's cycle.
+
+The environment variable ``COHORT_TEST_DIES`` names the place and how many times it is passed before: ``"partitions 0"``.
+Places: ``initialOffset`` (pinned, nothing logged), ``planned`` (an end is chosen, not in the offset log), ``partitions``
+(in the offset log, nothing read), ``sink`` (written, not in the commit log), ``latestOffset`` (in the commit log, Kafka
+not told).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from typing import Any
+
+import psutil
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from sparkcohort.streaming.reader import CohortStreamReader
+from sparkcohort.streaming.source import CohortSource
+from sparkcohort.streaming.task import SlotPartition
+
+DIES = "COHORT_TEST_DIES"
+_passed: Counter[str] = Counter()
+
+
+def die_at(place: str) -> None:
+    """SIGKILL the driver's JVM, its script and this process, if this is the place."""
+    here = f"{place} {_passed[place]}"
+    _passed[place] += 1
+    if os.environ.get(DIES) != here:
+        return
+    doomed = [process for process in [psutil.Process(), *psutil.Process().parents()] if _of_the_driver(process)]
+    for process in sorted(doomed, key=lambda process: process.pid == os.getpid()):  # itself last
+        process.send_signal(signal.SIGKILL)
+
+
+def _of_the_driver(process: psutil.Process) -> bool:
+    """Whether a process above is the driver's (what started the driver has no such variable)."""
+    return DIES in process.environ()
+
+
+class DyingReader(CohortStreamReader):
+    """Passes every call on, or dies."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  PySpark's name
+        """Die after it."""
+        found = super().initialOffset()
+        die_at("initialOffset")
+        return found
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
+        """Die before it, or after it when it found something."""
+        die_at("latestOffset")
+        end = super().latestOffset(start, limit)
+        if end != start:
+            die_at("planned")
+        return end
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
+        """Die before it."""
+        die_at("partitions")
+        return super().partitions(start, end)
+
+
+class DyingSource(CohortSource):
+    """The source of the dying reader."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "dying"
+
+    def streamReader(self, schema: StructType) -> DyingReader:  # noqa: N802  PySpark's name
+        """The reader."""
+        return DyingReader(super().streamReader(schema)._options)
