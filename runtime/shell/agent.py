@@ -129,9 +129,15 @@ class Agent:
 
     def _member_config(self, topics: tuple[str, ...]) -> member.MemberConfig:
         config, executor = self._config, self._config.executor
-        said = {"executor": executor.executor_id, "host": executor.host, "cores": executor.cores, "pid": os.getpid()}
+        said = {
+            "executor": executor.executor_id,
+            "host": executor.host,
+            "cores": executor.cores,
+            "pid": os.getpid(),
+            "address": config.address,
+        }
         return member.MemberConfig(
-            client_id=config.address,
+            client_id=f"executor-{executor.executor_id}",
             client_host=executor.host,
             group_instance_id=None,
             session_timeout_ms=config.session_timeout_ms,

@@ -316,7 +316,7 @@ class Coordinator:
             host=str(said.get("host", request.client_host)),
             cores=int(said.get("cores", 1)),
             pid=int(said.get("pid", 0)),
-            address=request.client_id,
+            address=str(said.get("address", request.client_id)),
         )
         for gone in set(self._infos) - set(self.group.members):
             self._infos.pop(gone, None)

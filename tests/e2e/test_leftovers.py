@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.support import processes
-from tests.support.application import Application, Query
+from tests.support.application import Application, Query, settled
 from tests.support.broker import Broker
 from tests.support.produce import produce
 from tests.support.waiting import wait_until
@@ -64,17 +64,20 @@ def _started(application: Application, broker: Broker, topic: str) -> Query:
 
 
 def _run(application: Application, query: Query) -> Run:
-    """Wait until the group is complete and has read everything; then see what is there."""
-    query.wait_for_members(3)
+    """Wait until the group has read everything and every agent there is owns its share; then see what is there."""
     query.wait_for_no_lag()
     found = query.live()
     assert found is not None
-    agents = [agent for agent in application.driver.agents() if found.run.run_id in processes.command(agent)]
-    assert len(agents) == 3
-    assert any(found.run.run_id in name for name in processes.sockets())
-    file = application.directory / "home" / f"{found.run.run_id}.json"
+    run_id = found.run.run_id
+
+    def agents() -> list[psutil.Process]:
+        return [agent for agent in application.driver.agents() if run_id in processes.command(agent)]
+
+    query.wait_for_status(lambda status: agents() and settled(status, len(agents())), "all agents in the group")
+    assert any(run_id in name for name in processes.sockets())
+    file = application.directory / "home" / f"{run_id}.json"
     assert file.stat().st_mode & 0o777 == 0o600
-    return Run(found.run.run_id, found.run.port, file, [psutil.Process(found.pid), *agents])
+    return Run(run_id, found.run.port, file, [psutil.Process(found.pid), *agents()])
 
 
 def _left(run: Run) -> list[str]:
