@@ -59,7 +59,7 @@ def _started(application: Application, broker: Broker, topic: str) -> Query:
     query = application.start(
         topic, {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
     )
-    query.wait_for("begin", 0)
+    query.wait_for("batch", 0)
     return query
 
 
