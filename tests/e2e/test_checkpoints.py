@@ -14,6 +14,8 @@ from tests.support.broker import Broker
 from tests.support.produce import produce
 from tests.support.streams import Batches, Stream, options
 
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
 
 class Failing(Stream):
     """A query whose sink fails at one batch: its range is in the offset log, and not in the commit log."""
@@ -33,7 +35,6 @@ def logged(checkpoint: Path, batch_id: int) -> dict[str, int]:
     return {number: int(offset) for number, offset in ends.items()}
 
 
-@pytest.mark.timeout(240)
 def test_there_and_back(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
     """kafka, cohort, kafka, cohort on one checkpoint, each taking over a batch that failed: every record comes once."""
     broker.admin.create_topic(topic, 2)

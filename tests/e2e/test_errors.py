@@ -16,6 +16,8 @@ from tests.support.broker import Broker, Port
 from tests.support.produce import produce
 from tests.support.streams import Stream, options
 
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
 FRONT_LINES = 5  # of the message; the cause has to stand there
 API_TIMEOUT_MS = 3_000
 SLACK_S = 20.0  # what Spark and Python need around it on a busy machine

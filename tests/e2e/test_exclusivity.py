@@ -20,6 +20,8 @@ from tests.support.produce import produce
 from tests.support.streams import ASAP, Stream, options
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
 SESSION_MS = 6_000
 END_S = 90.0
 
@@ -52,7 +54,6 @@ def assert_fenced(message: str | None, topic: str) -> None:
     assert "give each its own group.id" in message
 
 
-@pytest.mark.timeout(240)
 def test_the_newer_application_wins(
     spark: SparkSession, other: Application, broker: Broker, topic: str, checkpoint: Path
 ) -> None:
@@ -70,7 +71,6 @@ def test_the_newer_application_wins(
     delivery.check(newer.delivered(), delivery.held(broker.bootstrap, [topic])).assert_exact()
 
 
-@pytest.mark.timeout(240)
 def test_a_driver_that_thaws_ends(
     spark: SparkSession, other: Application, broker: Broker, topic: str, checkpoint: Path
 ) -> None:

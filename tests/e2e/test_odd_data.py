@@ -15,6 +15,8 @@ from tests.support.broker import Broker
 from tests.support.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact
 from tests.support.streams import Stream, options
 
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
 MEGABYTE = 1 << 20
 ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)}
 

@@ -18,6 +18,8 @@ from tests.support.produce import produce
 from tests.support.spark import Driver
 from tests.support.streams import options
 
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
 PARTITIONS, PORTION = 3, 60  # records to each partition between two runs
 LIMIT = 90  # per batch, so a partition gets 30
 
@@ -82,7 +84,6 @@ def test_killed_at_every_place_of_the_cycle(broker: Broker, topic: str, tmp_path
     assert [row.lag for row in consumer_groups.describe(broker.bootstrap, topic)] == [0] * PARTITIONS
 
 
-@pytest.mark.timeout(300)
 def test_killed_before_kafka_is_told(broker: Broker, topic: str, tmp_path: Path) -> None:
     """A driver killed between Spark's commit log and Kafka's commit leaves Kafka behind, never ahead; the next one tells."""
     broker.admin.create_topic(topic, PARTITIONS)

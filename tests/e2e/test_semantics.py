@@ -18,6 +18,8 @@ from tests.support.spark import EXECUTOR, Driver
 from tests.support.standalone import environment, standalone
 from tests.support.streams import PLAIN_COLUMNS, Stream, Transform, options
 
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
 RECORDS, PARTITIONS = 900, 3
 SHAPES: dict[str, Transform] = {
     "coalesce": lambda stream: stream.coalesce(1),
@@ -29,7 +31,6 @@ SHAPES: dict[str, Transform] = {
 }
 
 
-@pytest.mark.timeout(240)
 def test_shapes_of_queries(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """coalesce, union and limit of a stream give, per batch, the rows that ``format("kafka")`` gives."""
     broker.admin.create_topic(topic, PARTITIONS)
@@ -74,7 +75,6 @@ class Acting(Stream):
         self.seen[batch_id] = actions(batch, self.folder / f"batch_id={batch_id}")
 
 
-@pytest.mark.timeout(240)
 def test_many_actions_of_one_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """isEmpty, count, limit, head, coalesce, union and a write in one foreachBatch all see the batch's rows."""
     broker.admin.create_topic(topic, PARTITIONS)
