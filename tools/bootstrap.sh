@@ -4,6 +4,7 @@
 #   tools/bootstrap.sh venv    uv, .venv from uv.lock, the wheel built from this tree and installed into it
 #   tools/bootstrap.sh java    a Java 17 runtime (for Spark)
 #   tools/bootstrap.sh jars    java, Maven, and the jars that tests and benchmark need, in .cache/jars
+#   tools/bootstrap.sh newest  .venv-newest: the same with the newest PySpark 4 there is
 #   tools/bootstrap.sh hosts   ip and iptables, with which one test makes a network of its own
 #
 # Quick when all is there.  Package indexes, mirrors and certificates are those that pip, uv, Maven and apt are set up
@@ -126,6 +127,16 @@ venv() {
   install_wheel
 }
 
+newest() { # the lock holds Spark at the version that the peer's jars exist for; users have newer ones
+  venv
+  if [ ! -x .venv-newest/bin/python ]; then
+    "$UV" venv --quiet --python "$PYTHON" .venv-newest
+    "$UV" export --quiet --frozen --all-extras --no-emit-project --no-hashes | grep -v '^pyspark==' >"$CACHE/newest.txt"
+    "$UV" pip install --quiet --python .venv-newest/bin/python --no-config -r "$CACHE/newest.txt" 'pyspark>=4.2,<5'
+  fi
+  "$UV" pip install --quiet --python .venv-newest/bin/python --no-deps --reinstall "$CACHE"/wheel/*.whl
+}
+
 # --- Java and Maven --------------------------------------------------------------------------------
 
 java_version() { # the major version of the java that would be used, or nothing
@@ -167,13 +178,14 @@ hosts() {
   apt_install iproute2 iptables || die "needs ip and iptables (for the tests only): install iproute2 and iptables"
 }
 
-if [ $# = 0 ]; then die "say what: venv, java, jars, hosts"; fi
+if [ $# = 0 ]; then die "say what: venv, newest, java, jars, hosts"; fi
 for part in "$@"; do
   case $part in
     venv) venv ;;
     java) need_java ;;
     jars) jars ;;
+    newest) newest ;;
     hosts) hosts ;;
-    *) die "no such part: $part (venv, java, jars, hosts)" ;;
+    *) die "no such part: $part (venv, newest, java, jars, hosts)" ;;
   esac
 done

@@ -318,7 +318,8 @@ class Coordinator:
             pid=int(said.get("pid", 0)),
             address=str(said.get("address", request.client_id)),
         )
-        for gone in set(self._infos) - set(self.group.members):
+        # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
+        for gone in set(self._infos) - {*self.group.members, *self.group.settled}:
             self._infos.pop(gone, None)
 
     def _name(self, member_id: str) -> str:

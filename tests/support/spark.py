@@ -112,7 +112,6 @@ class Driver:
         env = os.environ | {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": self._python_path(),
             "SPARK_HOME": str(_spark_home(self.directory)),
             "SPARK_LOCAL_DIRS": str(self.directory / "local"),
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -121,12 +120,9 @@ class Driver:
             ARGUMENTS: json.dumps(self._arguments, default=str),
             EVENTS: str(self.directory / "events.jsonl"),
         }
-        return env | self._extra_env
-
-    def _python_path(self) -> str:
-        """``env``'s own comes first, then this tests package, then what the environment has."""
-        parts = [self._extra_env.pop("PYTHONPATH", ""), str(_tests_only(self.directory)), os.environ.get("PYTHONPATH")]
-        return os.pathsep.join(filter(None, parts))
+        # The caller's own path first, then this tests package, then what the environment has.
+        path = [self._extra_env.get("PYTHONPATH"), str(_tests_only(self.directory)), os.environ.get("PYTHONPATH")]
+        return env | self._extra_env | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
 
     @property
     def pid(self) -> int:

@@ -114,7 +114,7 @@ def measure(plan: Plan, master: str) -> dict[str, Any]:
 EXAMPLES = """\b
 Examples:
   make bench                                       all of it, about 8 minutes
-  make bench ARGS=--quick                          a first impression, about 2 minutes
+  make bench ARGS=--quick                          a first impression, about 4 minutes
   python tools/bench --part throughput --rounds 6  only rows per second and CPU
   python tools/bench --output json >bench.json     only the JSON line on standard output
 """
@@ -125,7 +125,9 @@ Examples:
 @click.option("--rounds", type=click.IntRange(1), default=4, show_default=True, help="Measured runs of each source.")
 @click.option("--batches", type=click.IntRange(3), default=40, show_default=True, help="Batches of each trickle.")
 @click.option("--cap", type=click.FloatRange(1), default=60.0, show_default=True, help="Longest trickle, in seconds.")
-@click.option("--quick", is_flag=True, help="1,000,000 records, 2 rounds, 15 batches, 20 s: drift is not evened out.")
+@click.option(
+    "--quick", is_flag=True, help="2,400,000 records, 2 rounds, 15 batches, 40 s: drift is hardly evened out."
+)
 @click.option("--part", type=click.Choice(["throughput", "trickle"]), multiple=True, help="Only this part.")
 @click.option(
     "--source", type=click.Choice([peer.name for peer in PEERS]), multiple=True, help="Only this source (repeatable)."
@@ -150,7 +152,7 @@ def main(
     Exit status: 0 measured, 1 a source failed or did not deliver every record, 2 wrong usage.
     """
     if quick:
-        records, rounds, batches, cap = 1_000_000, 2, 15, 20.0
+        records, rounds, batches, cap = 2_400_000, 2, 15, 40.0
     peers = tuple(peer for peer in PEERS if not source or peer.name in source)
     plan = Plan(records, rounds, batches, cap, part or ("throughput", "trickle"), peers)
     try:

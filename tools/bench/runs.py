@@ -28,7 +28,7 @@ from tools.bench.results import Batch, Throughput, Trickle
 VALUE_BYTES = 100
 LISTENER_TIMEOUT_S = 30.0
 AGENTS_GONE_S = 15.0
-TRICKLE_PER_PARTITION = 5  # records a second: nearly every batch has data in nearly every partition
+TRICKLE_RATE = 900  # records a second, however many partitions: the rows of a batch are the same
 UNMEASURED = 5  # first batches of a trickle
 
 
@@ -133,7 +133,7 @@ class Bench:
         began = time.monotonic()
         with (
             tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory,
-            Steady(self.broker.bootstrap, topic, partitions=partitions, rate=partitions * TRICKLE_PER_PARTITION),
+            Steady(self.broker.bootstrap, topic, partitions=partitions, rate=TRICKLE_RATE),
         ):
             query = self._start(frame, directory, available_now=False)
             self._await_batches(query, batches + UNMEASURED, cap_s)
