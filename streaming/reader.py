@@ -22,7 +22,7 @@ from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.session import Session
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.offsets import Offsets, from_json_value, to_json_value
-from sparkcohort.streaming.task import SlotPartition, read_slot
+from sparkcohort.streaming.task import SlotPartition, packed, read_slot
 from sparkcohort.streaming.telling import message_first, told
 
 log = logging.getLogger("sparkcohort.reader")
@@ -114,7 +114,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: SlotPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """The rows of one slot, on an executor."""
         try:
-            yield from read_slot(self._options, partition)
+            yield from packed(read_slot(self._options, partition))
         except CohortError as error:
             raise told(error)  # noqa: B904  its cause is set
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,9 @@ log = logging.getLogger("sparkcohort.task")
 
 CALL_TIMEOUT_S = 10.0
 CALL_ATTEMPTS = 3
+PACK_ROWS = 4096
+PACK_BYTES = 1 << 20
+"""Batches of fewer rows and bytes are joined: each one costs PySpark and the JVM alike, whatever is in it."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,26 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
             _report(link, partition, address, ranges, tally)
     finally:
         link.close()
+
+
+def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, small batches joined; large ones pass as they are, without a copy."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        small = batch.num_rows < PACK_ROWS and batch.nbytes < PACK_BYTES
+        if small:
+            held.append(batch)
+        if held and (not small or sum(each.num_rows for each in held) >= PACK_ROWS):
+            yield _joined(held)
+            held = []
+        if not small:
+            yield batch
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _driver_host() -> str:

@@ -12,6 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long one example takes is the machine's business: a law does not fail because another process is busy.
+settings.register_profile("cohort", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("cohort")
 
 ROOT = Path(__file__).resolve().parents[1]
 # pytest puts the tree first on the path, for `tests.support`.  There it would shadow the installed wheel's

@@ -213,6 +213,13 @@ def test_of_many_tasks_that_start_an_agent_exactly_one_does(world: World) -> Non
     world.agents |= {info.pid for info in others}
 
 
+def test_it_is_no_child_of_the_worker_that_started_it(world: World) -> None:
+    """A Python worker lives on for other tasks and waits for nobody: an agent of its own would end as a zombie there."""
+    _, agent = world.start("1")
+
+    assert agent.pid not in {child.pid for child in psutil.Process().children()}
+
+
 def test_sigterm_makes_it_leave(world: World) -> None:
     """An agent that is told to end by the system leaves the group before it goes."""
     _, agent = world.start("1")
