@@ -21,13 +21,14 @@ from tests.support.streams import options
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
 PARTITIONS, PORTION = 3, 60  # records to each partition between two runs
+LIFE_S = 200.0
 LIMIT = 90  # per batch, so a partition gets 30
 
 
 def run(directory: Path, arguments: Mapping[str, Any], master: str, dies: str) -> None:
     """One life of the driver, to its end at the place given; no process of it is left then."""
     with Driver("drivers/restarts.py", directory, arguments, master=master, env={DIES: dies}) as driver:
-        ended = driver.end(150)
+        ended = driver.end(LIFE_S)
         assert ended == (-signal.SIGKILL if dies else 0), driver.log_tail()
     assert [what for what in driver.left if what.startswith("pid")] == []
 
@@ -78,7 +79,7 @@ def test_killed_at_every_place_of_the_cycle(broker: Broker, topic: str, tmp_path
     run(tmp_path / "planned", arguments, "local[1]", "planned 0")
     assert (logged(checkpoint, "commits"), end_of(checkpoint, 0)) == ({"0"}, first_end)
     assert logged(checkpoint, "offsets") == {"0"}
-    run(tmp_path / "to-the-end", arguments, "local-cluster[3,1,1024]", "")
+    run(tmp_path / "to-the-end", arguments, "local[3]", "")
     held = delivery.held(broker.bootstrap, [topic])
     delivery.check(delivery.from_parquet(out), held.filter(pc.field("offset") >= 60)).assert_exact()
     assert [row.lag for row in consumer_groups.describe(broker.bootstrap, topic)] == [0] * PARTITIONS
