@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.application import Application, Query, Status
+from tests.support.application import Application, Query, Status, settled
 from tests.support.broker import Broker
 from tests.support.delivery import check, from_parquet, held
 from tests.support.faults import Faults
@@ -118,7 +118,9 @@ def test_an_agent_fails_within_a_range(application: Application, broker: Broker,
         else:
             assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
     with Steady(broker.bootstrap, topic, partitions=3, rate=300, first=60_200):  # tasks, which start a new agent
-        status = query.wait_for_members(3)
+        status = query.wait_for_status(
+            lambda status: settled(status, 3) and (how == "SIGSTOP" or not _member(status, pid)), "three living members"
+        )
     query.wait_for_no_lag()
     query.stop()
 
