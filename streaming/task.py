@@ -25,7 +25,6 @@ from sparkcohort.runtime.shell.fetch import RangeReader
 from sparkcohort.runtime.shell.flight import CoordinatorUnreachable, Link
 from sparkcohort.runtime.shell.local import AgentTimeout, LocalClient
 from sparkcohort.runtime.shell.options import SourceOptions
-from sparkcohort.runtime.shell.prefetch import Miss
 from sparkcohort.runtime.shell.run import Run
 
 log = logging.getLogger("sparkcohort.task")
@@ -158,26 +157,20 @@ def _from_agent(
     options: SourceOptions, run: Run, address: str, claimed: dict[str, Any], ranges: list[Range], tally: _Tally
 ) -> Generator[pa.RecordBatch, None, list[Range]]:
     """Yield what the agent has; returns what is left to be read directly."""
-    left: list[Range] = []
+    stands = [item.start for item in ranges]
     client = LocalClient(address, run.credentials.token, options.agent_timeout_ms / 1000)
     try:
-        for item, floor in zip(ranges, claimed["floors"], strict=True):
-            position = item.start
-            try:
-                for next_offset, batch in client.read(item, floor, claimed["sequence"]):
-                    if batch is not None and batch.num_rows:
-                        _count(tally.agent, batch)
-                        yield batch
-                    position = next_offset
-            except AgentTimeout:  # one wait a task: from now on the client raises it at once
-                tally.timed_out = True
-            except Miss:
-                pass
-            if position < item.end:
-                left.append(item._replace(start=position))
+        for step in client.read(ranges, claimed["floors"], claimed["sequence"]):
+            if step.batch is not None and step.batch.num_rows:
+                _count(tally.agent, step.batch)
+                yield step.batch
+            for index, at in step.positions:
+                stands[index] = at
+    except AgentTimeout:
+        tally.timed_out = True
     finally:
         client.close()
-    return left
+    return [item._replace(start=at) for item, at in zip(ranges, stands, strict=True) if at < item.end]
 
 
 def _directly(options: SourceOptions, ranges: list[Range], tally: _Tally) -> Iterator[pa.RecordBatch]:

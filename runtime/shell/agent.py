@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -286,12 +286,12 @@ class Agent:
             self._unpositioned -= set(known)
             self._prefetcher.assign(known)
 
-    def _on_served(self, item: Range) -> None:
-        self._inbox.put(partial(self._served_range, item))
+    def _on_served(self, ranges: Sequence[Range]) -> None:
+        self._inbox.put(partial(self._served_ranges, ranges))
 
-    def _served_range(self, item: Range) -> None:
-        # One commit for what is handed over within a moment: 300 partitions are no 300 calls.
-        self._served[item.tp] = item.end
+    def _served_ranges(self, ranges: Sequence[Range]) -> None:
+        # One commit for what is handed over within a moment, by whichever of the executor's tasks.
+        self._served.update((item.tp, item.end) for item in ranges)
         if self._commit_due_ms is None:
             self._commit_due_ms = _now_ms() + COMMIT_DELAY_MS
 

@@ -4,8 +4,10 @@ An abstract name needs no file and is free again the moment its holder is gone, 
 Anybody on the host could connect, or bind the name first: both sides compare the peer's user id (SO_PEERCRED), and the
 server wants the run's token.
 
-One request at a time per connection: JSON, answered by frames (kind, offset, length, body).  A client that hears
-nothing for its time-out, or finds the agent gone, says where it stands and never asks this agent again.
+One request at a time per connection: JSON, answered by frames (kind, length, body).  A request names all ranges that a
+task wants of this agent: a round trip for each of 300 partitions would cost more than their rows.  The answer goes in
+steps: where which ranges stand, then the rows that brought them there, if any.  A client that hears nothing for its
+time-out, or finds the agent gone, never asks this agent again.
 """
 
 from __future__ import annotations
@@ -17,32 +19,27 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol import Range
-from sparkcohort.runtime.shell.prefetch import Miss
+from sparkcohort.runtime.shell.prefetch import Served
 
 _log = logging.getLogger("sparkcohort.local")
 
-_FRAME = struct.Struct("!BqQ")  # kind, next offset, length of the body
-_SCHEMA, _BATCH, _SKIP, _END, _MISS, _INFO, _ERROR = range(1, 8)
+_FRAME = struct.Struct("!BQ")  # kind, length of the body
+_SCHEMA, _STEP, _BATCH, _END, _INFO = range(1, 6)
 _LENGTH = struct.Struct("!I")
-_REQUEST_LIMIT = 64 << 10
+_REQUEST_LIMIT = 16 << 20
 _DELIVERED = b"\x01"
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 class AgentTimeout(Exception):
-    """The agent fell silent, or is gone; everything before ``next_offset`` has been handed out."""
-
-    def __init__(self, next_offset: int, reason: str) -> None:
-        super().__init__(f"{reason} at offset {next_offset}")
-        self.next_offset = next_offset
-        self.reason = reason
+    """The agent fell silent, or is gone; every step that came whole has been handed out."""
 
 
 class AlreadyRunning(OSError):
@@ -54,11 +51,11 @@ class _Nonsense(Exception):
 
 
 class _Request(NamedTuple):
-    """One request: a range to serve, or None for the agent's description."""
+    """One request: ranges to serve, or none for the agent's description."""
 
     token: str
-    wanted: Range | None = None
-    floor: int = 0
+    ranges: Sequence[Range] = ()
+    floors: Sequence[int] = ()
     plan_seq: int = 0
     patience_s: float | None = None
 
@@ -67,15 +64,15 @@ class Source(Protocol):
     """What the server serves from; see ``prefetch.Prefetcher``."""
 
     def serve(
-        self, wanted: Range, floor: int, plan_seq: int, patience_s: float | None = None
-    ) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-        """Yield (next offset, batch or None) up to the range's end; raises Miss."""
+        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, patience_s: float | None = None
+    ) -> Iterator[Served]:
+        """Yield steps until every range is at its end or missed."""
 
 
 class LocalServer:
     """Serves ranges and the agent's description to this user's processes that know the token; a thread per connection.
 
-    ``on_served`` is called once per range that a client has read to its end and acknowledged.
+    ``on_served`` is called with those ranges of a request that a client has read to their ends, once it has said so.
     """
 
     def __init__(
@@ -84,7 +81,7 @@ class LocalServer:
         token: str,
         prefetcher: Source,
         info: Callable[[], Mapping[str, Any]],
-        on_served: Callable[[Range], None],
+        on_served: Callable[[Sequence[Range]], None],
     ) -> None:
         """Nothing is bound before ``start``."""
         self._name = name
@@ -149,38 +146,38 @@ class LocalServer:
                 self._connections.discard(connection)
 
     def _answer(self, connection: socket.socket, request: _Request) -> None:
-        if request.wanted is None:
-            _send(connection, _INFO, 0, json.dumps(dict(self._info())).encode())
+        if not request.ranges:
+            _send(connection, _INFO, json.dumps(dict(self._info())).encode())
             return
-        try:
-            self._stream(connection, request.wanted, request)
-        except Miss as miss:
-            _send(connection, _MISS, miss.next_offset, miss.reason.encode())
-            return
-        if connection.recv(1) == _DELIVERED:
+        served = self._stream(connection, request)
+        if connection.recv(1) == _DELIVERED and served:
             try:
-                self._on_served(request.wanted)
+                self._on_served(served)
             except Exception:  # noqa: BLE001 - the rows are delivered, whatever comes of telling so
-                _log.exception("after serving %s", request.wanted)
+                _log.exception("after serving %s", served)
 
-    def _stream(self, connection: socket.socket, wanted: Range, request: _Request) -> None:
+    def _stream(self, connection: socket.socket, request: _Request) -> list[Range]:
+        """Send the steps; returns the ranges that came to their ends."""
         announced = False
-        pieces = self._prefetcher.serve(wanted, request.floor, request.plan_seq, request.patience_s)
-        for next_offset, batch in pieces:
-            if batch is None:
-                _send(connection, _SKIP, next_offset)
-                continue
-            if not announced:
-                _send(connection, _SCHEMA, next_offset, batch.schema.serialize())
+        stands = [wanted.start for wanted in request.ranges]
+        for step in self._prefetcher.serve(request.ranges, request.floors, request.plan_seq, request.patience_s):
+            if step.batch is not None and not announced:
+                _send(connection, _SCHEMA, step.batch.schema.serialize())
                 announced = True
-            _send(connection, _BATCH, next_offset, batch.serialize())
-        _send(connection, _END, wanted.end)
+            said = {"positions": step.positions, "missed": step.missed, "rows": step.batch is not None}
+            _send(connection, _STEP, json.dumps(said).encode())
+            if step.batch is not None:
+                _send(connection, _BATCH, step.batch.serialize())
+            for index, at in step.positions:
+                stands[index] = at
+        _send(connection, _END)
+        return [wanted for wanted, at in zip(request.ranges, stands, strict=True) if at == wanted.end]
 
 
 class LocalClient:
     """Asks one agent; for one thread at a time.
 
-    After an AgentTimeout it asks no more: only one range waits in vain, the others raise it at once.
+    After an AgentTimeout it asks no more: a second request raises it at once.
     """
 
     def __init__(self, name: str, token: str, timeout_s: float) -> None:
@@ -195,41 +192,38 @@ class LocalClient:
         """The agent's description: member id, generation, pid; raises AgentTimeout."""
         try:
             connection = self._ask({})
-            _, _, body = _receive(connection)
+            _, body = _receive(connection)
         except OSError as error:
-            raise self._silent(0, error) from error
+            raise self._silent(error) from error
         described: dict[str, Any] = json.loads(bytes(body))
         return described
 
-    def read(self, wanted: Range, floor: int, plan_seq: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-        """Yield (next offset, batch or None) up to the range's end, then acknowledge; raises Miss or AgentTimeout."""
-        at, finished = wanted.start, False
-        request = {
-            "wanted": wanted,
-            "floor": floor,
-            "plan_seq": plan_seq,
-            "patience_s": self._timeout_s / 2,
-        }
+    def read(self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int) -> Iterator[Served]:
+        """Yield steps until every range is at its end or missed, then acknowledge; raises AgentTimeout.
+
+        ``floors``: for each range, where the plan begins to read its partition.
+        """
+        finished = False
+        request = {"ranges": ranges, "floors": floors, "plan_seq": plan_seq, "patience_s": self._timeout_s / 2}
         schema: pa.Schema | None = None
         try:
             connection = self._ask(request)
             while True:
-                kind, offset, body = _receive(connection)
+                kind, body = _receive(connection)
                 if kind == _SCHEMA:
                     schema = pa.ipc.read_schema(pa.py_buffer(body))
-                elif kind == _MISS:
-                    finished = True
-                    raise Miss(at, bytes(body).decode())
                 elif kind == _END:
                     connection.sendall(_DELIVERED)
                     finished = True
                     return
                 else:
-                    batch = pa.ipc.read_record_batch(pa.py_buffer(body), schema) if kind == _BATCH else None
-                    at = offset
-                    yield offset, batch
+                    said = json.loads(bytes(body))
+                    batch = None
+                    if said["rows"]:  # a step counts when its rows have come, too
+                        batch = pa.ipc.read_record_batch(pa.py_buffer(_receive(connection)[1]), schema)
+                    yield Served(said["positions"], batch, said["missed"])
         except OSError as error:
-            raise self._silent(at, error) from error
+            raise self._silent(error) from error
         finally:
             if not finished:  # whatever else is on its way belongs to nobody
                 self.close()
@@ -259,11 +253,11 @@ class LocalClient:
             undo.pop_all()
         return connection
 
-    def _silent(self, at: int, error: OSError) -> AgentTimeout:
+    def _silent(self, error: OSError) -> AgentTimeout:
         self.close()
         silence = f"no answer from the agent within {self._timeout_s} s (agent.timeout.ms)"
         self._lost = silence if isinstance(error, TimeoutError) else f"the agent is gone ({error})"
-        return AgentTimeout(at, self._lost)
+        return AgentTimeout(self._lost)
 
 
 def _address(name: str) -> bytes:
@@ -286,22 +280,24 @@ def _read_request(connection: socket.socket) -> _Request | None:
         raise _Nonsense(f"a request of {length} bytes")
     try:
         said = json.loads(bytes(_receive_exactly(connection, length)))
-        wanted = None if said.get("wanted") is None else Range(*said["wanted"])
-        return _Request(**{**said, "wanted": wanted})
+        request = _Request(**{**said, "ranges": [Range(*wanted) for wanted in said.get("ranges", ())]})
     except (ValueError, TypeError, AttributeError) as error:
         raise _Nonsense("a request that can't be read") from error
+    if len(request.ranges) != len(request.floors):
+        raise _Nonsense("ranges and floors of different number")
+    return request
 
 
-def _send(connection: socket.socket, kind: int, offset: int, body: bytes | pa.Buffer = b"") -> None:
+def _send(connection: socket.socket, kind: int, body: bytes | pa.Buffer = b"") -> None:
     view = memoryview(body)
-    connection.sendall(_FRAME.pack(kind, offset, view.nbytes))
+    connection.sendall(_FRAME.pack(kind, view.nbytes))
     if view.nbytes:
         connection.sendall(view)
 
 
-def _receive(connection: socket.socket) -> tuple[int, int, bytearray]:
-    kind, offset, length = _FRAME.unpack(_receive_exactly(connection, _FRAME.size))
-    return kind, offset, _receive_exactly(connection, length)
+def _receive(connection: socket.socket) -> tuple[int, bytearray]:
+    kind, length = _FRAME.unpack(_receive_exactly(connection, _FRAME.size))
+    return kind, _receive_exactly(connection, length)
 
 
 def _receive_exactly(connection: socket.socket, length: int) -> bytearray:

@@ -1,6 +1,6 @@
 """Fetching ahead: what the member owns, kept as Arrow in a bounded buffer until the tasks ask for it.
 
-A cache and nothing more: whatever it can't serve is a ``Miss`` that says where it stands, and the task reads the rest
+A cache and nothing more: what it can't serve is *missed*, with the reason, and the task reads the rest of that range
 from Kafka by itself.  Every partition's buffer is one gapless run of chunks ``[base, position)``; records only ever
 come from the broker in order behind ``position``, so a served range is byte for byte what a direct read gives.
 
@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -42,13 +42,16 @@ CHUNK_OVERHEAD = 1 << 10  # what a chunk costs beside its columns
 _log = logging.getLogger("sparkcohort.prefetch")
 
 
-class Miss(Exception):
-    """The buffer can't go on; everything before ``next_offset`` has been handed out, the rest is read directly."""
+class Served(NamedTuple):
+    """One step of serving ranges, which are called by their index in the request.
 
-    def __init__(self, next_offset: int, reason: str) -> None:
-        super().__init__(f"{reason} at offset {next_offset}")
-        self.next_offset = next_offset
-        self.reason = reason
+    ``batch`` holds rows of any of them, in order per partition; ``positions`` are the next offsets (index, offset) of
+    those that have moved, whether by rows or by gaps.  What is ``missed`` (index, reason) won't come from here any more.
+    """
+
+    positions: Sequence[tuple[int, int]]
+    batch: pa.RecordBatch | None = None
+    missed: Sequence[tuple[int, str]] = ()
 
 
 class PartitionStats(NamedTuple):
@@ -74,7 +77,10 @@ class _Chunk(NamedTuple):
 class _Reader:
     """One range being served: what comes next, and whether it waits for Kafka."""
 
+    index: int
+    buffer: _Buffer
     at: int
+    end: int
     waiting: bool = False
 
 
@@ -165,7 +171,7 @@ class Prefetcher:
             self._changed.notify_all()
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """Own them no longer; readers in the middle of one get a Miss."""
+        """Own them no longer; readers in the middle of one miss the rest."""
         with self._changed:
             for tp in partitions:
                 self._buffers.pop(tp, None)
@@ -185,7 +191,7 @@ class Prefetcher:
             return self._total()
 
     def close(self) -> None:
-        """Stop fetching; readers get a Miss."""
+        """Stop fetching; readers miss what is left."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -194,42 +200,59 @@ class Prefetcher:
     # --- from the tasks -------------------------------------------------------------------------
 
     def serve(
-        self, wanted: Range, floor: int, plan_seq: int, patience_s: float | None = None
-    ) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-        """Yield (next offset, batch or None) in order up to the range's end, waiting for Kafka where need be.
+        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, patience_s: float | None = None
+    ) -> Iterator[Served]:
+        """Yield steps until every range is at its end or missed, waiting for Kafka only when nothing is buffered.
 
-        ``floor`` is the offset of this partition below which plan ``plan_seq`` (growing) reads nothing; ``patience_s``
-        shortens the prefetcher's own.  Raises Miss at any point.
+        ``floors`` are the offsets of the ranges' partitions below which plan ``plan_seq`` (growing) reads nothing;
+        ``patience_s`` shortens the prefetcher's own.
         """
         patience_s = min(self._patience_s, self._patience_s if patience_s is None else patience_s)
-        reader = _Reader(wanted.start)
         with self._changed:
-            buffer = self._begin(wanted, floor, plan_seq)
-            buffer.readers.append(reader)
+            readers, missed = self._begin(ranges, floors, plan_seq)
         try:
-            while reader.at < wanted.end:
-                yield self._next(buffer, reader, wanted.end, patience_s)
+            if missed:
+                yield Served([], None, missed)
+            while readers:
+                with self._changed:
+                    step = self._next(readers, patience_s)
+                yield step
         finally:
             with self._changed:
-                buffer.readers.remove(reader)
+                _dismiss(readers)
                 self._changed.notify_all()
 
-    def _begin(self, wanted: Range, floor: int, plan_seq: int) -> _Buffer:
-        """Bring the buffer in line with the plan; raises Miss when it can't serve the range's start."""
-        buffer = self._buffers.get(wanted.tp)
-        if buffer is None:
-            raise Miss(wanted.start, "not owned")
-        if plan_seq > buffer.plan_seq:
-            # A floor that goes down: the offsets start anew (topic recreated), what is buffered is another log's.
-            if floor > buffer.position or floor < buffer.floor:
-                self._move(buffer, floor)
-            buffer.plan_seq, buffer.floor = plan_seq, floor
-            while buffer.chunks and buffer.chunks[0].next_offset <= floor:
-                buffer.drop_head()
-            self._changed.notify_all()
-        if wanted.start < buffer.base:
-            raise Miss(wanted.start, "no longer buffered")
-        return buffer
+    def _begin(
+        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int
+    ) -> tuple[list[_Reader], list[tuple[int, str]]]:
+        """Bring the buffers in line with the plan; one reader for each range whose start can be served, and the rest."""
+        readers: list[_Reader] = []
+        missed: list[tuple[int, str]] = []
+        for index, (wanted, floor) in enumerate(zip(ranges, floors, strict=True)):
+            buffer = self._buffers.get(wanted.tp)
+            if buffer is None:
+                missed.append((index, "not owned"))
+                continue
+            self._follow(buffer, floor, plan_seq)
+            if wanted.start < buffer.base:
+                missed.append((index, "no longer buffered"))
+            elif wanted.start < wanted.end:
+                reader = _Reader(index, buffer, wanted.start, wanted.end)
+                buffer.readers.append(reader)
+                readers.append(reader)
+        self._changed.notify_all()
+        return readers, missed
+
+    def _follow(self, buffer: _Buffer, floor: int, plan_seq: int) -> None:
+        """Give up what no plan will ask for again."""
+        if plan_seq <= buffer.plan_seq:
+            return
+        # A floor that goes down: the offsets start anew (topic recreated), what is buffered is another log's.
+        if floor > buffer.position or floor < buffer.floor:
+            self._move(buffer, floor)
+        buffer.plan_seq, buffer.floor = plan_seq, floor
+        while buffer.chunks and buffer.chunks[0].next_offset <= floor:
+            buffer.drop_head()
 
     @staticmethod
     def _move(buffer: _Buffer, to: int) -> None:
@@ -238,39 +261,56 @@ class Prefetcher:
         buffer.base = buffer.position = buffer.served = to
         buffer.nbytes, buffer.live, buffer.error, buffer.retry_at = 0, False, "", 0.0
 
-    def _next(self, buffer: _Buffer, reader: _Reader, end: int, patience_s: float) -> tuple[int, pa.RecordBatch | None]:
-        """The next piece of a range: what is buffered, up to a batch; blocks until there is something."""
-        with self._changed:
-            self._await(buffer, reader, patience_s)
-            batches, reader.at = _gather(buffer, reader.at, end, self._batch_bytes)
-            buffer.served = max(buffer.served, reader.at)
-            batch = _joined(batches)
-            if batch is not None:
-                buffer.records_out += batch.num_rows
-                buffer.bytes_out += batch.nbytes
-            return reader.at, batch
+    def _next(self, readers: list[_Reader], patience_s: float) -> Served:
+        """The next step: what is buffered, up to a batch; blocks until there is something or nothing will be.
 
-    def _await(self, buffer: _Buffer, reader: _Reader, patience_s: float) -> None:
-        """Wait until the reader's offset is buffered; raises Miss when that won't be."""
+        Readers that have come to their end are taken off the list.
+        """
+        missed = self._await(readers, patience_s)
+        load = _Load(self._batch_bytes)
+        positions: list[tuple[int, int]] = []
+        for reader in readers:
+            if reader.at >= reader.buffer.position or reader.at < reader.buffer.base:
+                continue
+            if load.full:
+                break
+            load.take(reader)
+            reader.buffer.served = max(reader.buffer.served, reader.at)
+            positions.append((reader.index, reader.at))
+        gone = {index for index, _ in missed}
+        _dismiss([reader for reader in readers if reader.index in gone or reader.at >= reader.end])
+        readers[:] = [reader for reader in readers if reader in reader.buffer.readers]
+        return Served(positions, _joined(load.batches), missed)
+
+    def _await(self, readers: Sequence[_Reader], patience_s: float) -> list[tuple[int, str]]:
+        """Wait until something can be served; returns what can't be any more."""
         deadline = time.monotonic() + patience_s
-        reader.waiting = True
+        for reader in readers:
+            reader.waiting = True
         try:
             while True:
-                if self._closed or self._buffers.get(buffer.tp) is not buffer:
-                    raise Miss(reader.at, "revoked")
-                if reader.at < buffer.base:
-                    raise Miss(reader.at, "evicted")
-                if reader.at < buffer.position:
-                    return
-                if buffer.error:
-                    raise Miss(reader.at, buffer.error)
-                if reader.at > buffer.position and buffer.nbytes >= self._share():
-                    raise Miss(reader.at, "too far ahead")
+                missed = [(reader.index, why) for reader in readers if (why := self._hopeless(reader))]
+                if missed or any(reader.at < reader.buffer.position for reader in readers):
+                    return missed
                 self._changed.notify_all()
                 if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
-                    raise Miss(reader.at, f"nothing from Kafka within {patience_s} s")
+                    return [(reader.index, f"nothing from Kafka within {patience_s} s") for reader in readers]
         finally:
-            reader.waiting = False
+            for reader in readers:
+                reader.waiting = False
+
+    def _hopeless(self, reader: _Reader) -> str:
+        """Why the reader's next offset won't be buffered; empty if it is or may be."""
+        buffer = reader.buffer
+        if self._closed or self._buffers.get(buffer.tp) is not buffer:
+            return "revoked"
+        if reader.at < buffer.base:
+            return "evicted"
+        if reader.at >= buffer.position and buffer.error:
+            return buffer.error
+        if reader.at > buffer.position and buffer.nbytes >= self._share():
+            return "too far ahead"
+        return ""
 
     # --- the thread -----------------------------------------------------------------------------
 
@@ -379,22 +419,45 @@ def _evict_for_waiting(buffers: Iterable[_Buffer], over: int) -> None:
             over -= buffer.drop_head()
 
 
-def _gather(buffer: _Buffer, at: int, end: int, limit: int) -> tuple[list[pa.RecordBatch], int]:
-    """The buffered batches from ``at`` on, up to ``end`` or about one batch's worth, and the offset after them."""
-    found: list[pa.RecordBatch] = []
-    rows = nbytes = 0
-    index = bisect_right(buffer.chunks, at, key=attrgetter("next_offset"))
-    for chunk in buffer.chunks[index : index + 1000]:
-        if at >= end or (found and (rows + chunk.batch.num_rows if chunk.batch else rows) > BATCH_RECORDS):
-            break
-        if found and nbytes + chunk.nbytes > limit:
-            break
-        part = None if chunk.batch is None else trim(chunk.batch, at, end)
-        if part is not None:
-            found.append(part)
-            rows, nbytes = rows + part.num_rows, nbytes + chunk.nbytes
-        at = min(chunk.next_offset, end)
-    return found, at
+class _Load:
+    """What one step hands out: up to about one batch's worth, gathered from any number of buffers."""
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: bytes; at least one chunk is taken whatever its size."""
+        self.batches: list[pa.RecordBatch] = []
+        self.full = False
+        self._limit = limit
+        self._rows = self._nbytes = 0
+
+    def take(self, reader: _Reader) -> None:
+        """Move a reader as far as its buffer, its end and the room here allow."""
+        buffer = reader.buffer
+        index = bisect_right(buffer.chunks, reader.at, key=attrgetter("next_offset"))
+        for chunk in buffer.chunks[index : index + 1000]:
+            if reader.at >= reader.end or not self._fits(chunk):
+                return
+            part = None if chunk.batch is None else trim(chunk.batch, reader.at, reader.end)
+            if part is not None:
+                self.batches.append(part)
+                self._rows, self._nbytes = self._rows + part.num_rows, self._nbytes + chunk.nbytes
+                buffer.records_out, buffer.bytes_out = (
+                    buffer.records_out + part.num_rows,
+                    buffer.bytes_out + part.nbytes,
+                )
+            reader.at = min(chunk.next_offset, reader.end)
+
+    def _fits(self, chunk: _Chunk) -> bool:
+        rows = chunk.batch.num_rows if chunk.batch else 0
+        if self.batches and (self._rows + rows > BATCH_RECORDS or self._nbytes + chunk.nbytes > self._limit):
+            self.full = True
+        return not self.full
+
+
+def _dismiss(readers: Iterable[_Reader]) -> None:
+    """They read no more: what they stood at is no longer kept for them."""
+    for reader in readers:
+        if reader in reader.buffer.readers:
+            reader.buffer.readers.remove(reader)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:

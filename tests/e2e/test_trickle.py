@@ -17,14 +17,14 @@ from tests.support.spark import Driver
 FEW, MANY = 8, 300
 RATE = 900  # records a second into each topic, however many partitions it has: the rows of a batch are the same
 BATCHES, UNMEASURED = 25, 8  # of each reading; the first ones of a query find cold code and no members yet
-MOST = 3.0  # a guard: the aim is 1.5, and `make bench` says what it is
+MOST = 1.5
 
 
 @pytest.mark.timeout(420)
-def test_a_trickle_over_many_partitions_is_not_many_times_slower_than_over_few(
+def test_a_trickle_over_many_partitions_is_hardly_slower_than_over_few(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """The median trigger time of 300 partitions is at most 3 x that of 8, and every record arrives once."""
+    """The median trigger time of 300 partitions is at most 1.5 x that of 8, and every record arrives once."""
     topics = {f"{topic}-{partitions}": partitions for partitions in (FEW, MANY)}
     few, many = topics
     given = {"bootstrap": broker.bootstrap, "directory": tmp_path, "topics": [few, many, many, few]}

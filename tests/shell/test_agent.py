@@ -21,11 +21,11 @@ from sparkcohort.runtime.shell.executor import Executor, agent_answers, start_ag
 from sparkcohort.runtime.shell.flight import GroupServer
 from sparkcohort.runtime.shell.local import LocalClient
 from sparkcohort.runtime.shell.plans import Plans
-from sparkcohort.runtime.shell.prefetch import Miss
 from sparkcohort.runtime.shell.service import Service
 from sparkcohort.runtime.shell.tls import new_authority
 from tests.support.mock import MockCluster
 from tests.support.produce import produce
+from tests.support.ranges import Missed, one_by
 from tests.support.waiting import hold_for, wait_until
 
 TOPIC, PARTITIONS, RECORDS = "orders", 3, 300
@@ -122,8 +122,8 @@ def pulled(world: World, executor: Executor, wanted: Range) -> list[tuple[int, p
     """What the agent hands over of a range, nothing where it hasn't got it."""
     client = LocalClient(executor.address("run"), world.authority.client.token, 10)
     try:
-        return list(client.read(wanted, wanted.start, 2))
-    except Miss:
+        return list(one_by(client.read, wanted, wanted.start, 2))
+    except Missed:
         return []
     finally:
         client.close()

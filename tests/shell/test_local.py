@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,30 +17,33 @@ import pytest
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell import local
 from sparkcohort.runtime.shell.local import AgentTimeout, AlreadyRunning, LocalClient, LocalServer
-from sparkcohort.runtime.shell.prefetch import Miss
+from sparkcohort.runtime.shell.prefetch import Served
 from tests.support.local_server import serving
 from tests.support.mock import MockCluster
 from tests.support.produce import produce
-from tests.support.ranges import batches_to_rows, direct, offsets
+from tests.support.ranges import Missed, batches_to_rows, direct, offsets, one_by
 from tests.support.waiting import hold_for, wait_until
 
 TOKEN = "token-of-this-run"
 Connect = Callable[..., LocalClient]
-Pieces = Iterator[tuple[int, pa.RecordBatch | None]]
 
 
 class Numbers:
-    """Serves ten rows a piece, with a gap where an offset divides by seven, and misses partition 9 at offset 25."""
+    """Serves ten rows a step, with a gap where an offset divides by seven, and misses partition 9 at offset 25."""
 
-    def serve(self, wanted: Range, floor: int, plan_seq: int, patience_s: float | None = None) -> Pieces:
-        """The pieces of a range."""
-        assert floor <= wanted.start
-        for start in range(wanted.start, wanted.end, 10):
-            if wanted.partition == 9 and start >= 25:
-                raise Miss(start, "evicted")
-            end = min(start + 10, wanted.end)
-            rows = [{"offset": at} for at in range(start, end) if at % 7]
-            yield end, (pa.RecordBatch.from_pylist(rows) if rows else None)
+    def serve(
+        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, patience_s: float | None = None
+    ) -> Iterator[Served]:
+        """The steps of a request, its ranges one after the other."""
+        for index, (wanted, floor) in enumerate(zip(ranges, floors, strict=True)):
+            assert floor <= wanted.start
+            for start in range(wanted.start, wanted.end, 10):
+                if wanted.partition == 9 and start >= 25:
+                    yield Served([], None, [(index, "evicted")])
+                    break
+                end = min(start + 10, wanted.end)
+                rows = [{"offset": at} for at in range(start, end) if at % 7]
+                yield Served([(index, end)], pa.RecordBatch.from_pylist(rows) if rows else None)
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def served(name: str) -> Iterator[list[Range]]:
     """A server of numbers on ``name``; the list of what was acknowledged."""
     pa.array([])  # imports pandas, which may take longer than a client waits
     acknowledged: list[Range] = []
-    server = LocalServer(name, TOKEN, Numbers(), lambda: {"member_id": "m", "generation": 7}, acknowledged.append)
+    server = LocalServer(name, TOKEN, Numbers(), lambda: {"member_id": "m", "generation": 7}, acknowledged.extend)
     server.start()
     yield acknowledged
     server.close()
@@ -79,7 +82,7 @@ def test_rows_positions_and_acknowledgement(name: str, served: list[Range], conn
     client = connect()
     assert client.hello() == {"member_id": "m", "generation": 7}
     for wanted in (Range("t", 0, 0, 35), Range("t", 1, 14, 15), Range("t", 0, 35, 36)):
-        pieces = list(client.read(wanted, 0, 1))
+        pieces = list(one_by(client.read, wanted, 0, 1))
         assert pieces[-1][0] == wanted.end
         assert offsets(batches_to_rows(pieces)) == [at for at in range(wanted.start, wanted.end) if at % 7]
     wait_until(lambda: len(served) == 3, 5, "three acknowledgements")
@@ -87,31 +90,50 @@ def test_rows_positions_and_acknowledgement(name: str, served: list[Range], conn
 
 
 def test_a_miss_carries_the_position(name: str, served: list[Range], connect: Connect) -> None:
-    """A Miss in mid-range says where the direct read goes on; the connection stays good, nothing is acknowledged."""
+    """A miss in mid-range says where the direct read goes on; the connection stays good, nothing is acknowledged."""
     client = connect()
     for _ in range(2):
         got: list[tuple[int, pa.RecordBatch | None]] = []
-        with pytest.raises(Miss) as caught:
-            got.extend(client.read(Range("t", 9, 5, 100), 0, 1))
+        with pytest.raises(Missed) as caught:
+            got.extend(one_by(client.read, Range("t", 9, 5, 100), 0, 1))
         assert caught.value.next_offset == 25
     assert client.hello()["generation"] == 7
     assert served == []
 
 
+def test_one_request_for_many_ranges(name: str, served: list[Range], connect: Connect) -> None:
+    """Every range comes to its own end or its own miss, and only the whole ones are acknowledged, all at once."""
+    ranges = [Range("t", 0, 3, 35), Range("t", 9, 5, 100), Range("t", 1, 14, 15), Range("t", 2, 8, 9)]
+    stands = [wanted.start for wanted in ranges]
+    rows: list[int] = []
+    missed: list[Any] = []
+    for step in connect().read(ranges, stands[:], 1):
+        for index, at in step.positions:
+            assert at > stands[index]
+            stands[index] = at
+        rows += [] if step.batch is None else offsets(step.batch.to_pylist())
+        missed += step.missed
+    assert stands == [35, 25, 15, 9]
+    assert rows == [at for wanted, end in zip(ranges, stands, strict=True) for at in range(wanted.start, end) if at % 7]
+    assert missed == [[1, "evicted"]]
+    wait_until(lambda: served, 5, "the acknowledgement")
+    assert served == [ranges[0], ranges[2], ranges[3]]
+
+
 def test_a_reader_that_stops_early(name: str, served: list[Range], connect: Connect) -> None:
     """A range left unfinished is not acknowledged, and the next one comes from its own start."""
     client = connect()
-    pieces = client.read(Range("t", 0, 0, 100_000), 0, 1)
+    pieces = one_by(client.read, Range("t", 0, 0, 100_000), 0, 1)
     next(pieces)
     del pieces
-    assert offsets(batches_to_rows(client.read(Range("t", 0, 1, 4), 0, 1))) == [1, 2, 3]
+    assert offsets(batches_to_rows(one_by(client.read, Range("t", 0, 1, 4), 0, 1))) == [1, 2, 3]
     wait_until(lambda: served, 5, "the second range's acknowledgement")
     assert served == [Range("t", 0, 1, 4)]
 
 
 def test_the_name_is_a_lock(name: str, served: list[Range]) -> None:
     """A second server of the same name is told so, and the name is free again when the first one closes."""
-    second = LocalServer(name, TOKEN, Numbers(), dict, served.append)
+    second = LocalServer(name, TOKEN, Numbers(), dict, served.extend)
     with pytest.raises(AlreadyRunning):
         second.start()
 
@@ -135,7 +157,7 @@ def test_a_wrong_token_gets_nothing(name: str, served: list[Range], connect: Con
         client.hello()
     assert "another-token" not in str(caught.value)
     with pytest.raises(AgentTimeout):
-        list(connect("").read(Range("t", 0, 0, 1), 0, 0))
+        list(one_by(connect("").read, Range("t", 0, 0, 1), 0, 0))
     assert connect().hello()
     assert served == []
 
@@ -167,10 +189,9 @@ def test_garbage_ends_only_its_own_connection(name: str, served: list[Range], co
 
 
 def test_nobody_there(name: str, connect: Connect) -> None:
-    """Without an agent a read says at once that it stands at the range's start."""
-    with pytest.raises(AgentTimeout) as caught:
-        list(connect().read(Range("t", 0, 17, 20), 0, 1))
-    assert caught.value.next_offset == 17
+    """Without an agent a read says so at once."""
+    with pytest.raises(AgentTimeout, match="gone"):
+        list(one_by(connect().read, Range("t", 0, 17, 20), 0, 1))
 
 
 RECORDS = 60_000
@@ -181,15 +202,14 @@ def continue_directly(mock: MockCluster, client: LocalClient, strike: Callable[[
     wanted, at = Range("t", 0, 100, RECORDS), 100
     rows: list[Any] = []
     with pytest.raises(AgentTimeout) as caught:
-        for count, (next_offset, batch) in enumerate(client.read(wanted, 0, 1)):
+        for count, (next_offset, batch) in enumerate(one_by(client.read, wanted, 0, 1)):
             rows += [] if batch is None else batch.to_pylist()
             at = next_offset
             if count == 0:
                 strike()
-    assert caught.value.next_offset == at
     assert 100 < at < RECORDS, "the agent was struck in the middle of the range"
     rows += direct({"bootstrap.servers": mock.bootstrap}, [wanted._replace(start=at)], include_headers=False)[wanted.tp]
-    return rows, caught.value.reason
+    return rows, str(caught.value)
 
 
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
@@ -212,7 +232,7 @@ def test_an_agent_struck_in_mid_range(
         assert ("agent.timeout.ms" in reason) == (how == signal.SIGSTOP)
         began = time.monotonic()
         with pytest.raises(AgentTimeout):
-            list(client.read(Range("t", 0, 0, 10), 0, 1))
+            list(one_by(client.read, Range("t", 0, 0, 10), 0, 1))
         assert time.monotonic() - began < 0.5, "a lost agent is asked once"
 
 
@@ -225,7 +245,7 @@ def test_a_thawed_agent_acknowledges_nothing(mock_broker: MockCluster, name: str
         process.send_signal(signal.SIGCONT)
         again = connect()
         hold_for(again.hello, 1, "the agent answers")
-        rows = batches_to_rows(again.read(Range("t", 0, 0, 5), 0, 2))
+        rows = batches_to_rows(one_by(again.read, Range("t", 0, 0, 5), 0, 2))
         assert offsets(rows) == [0, 1, 2, 3, 4]
         assert process.stdout is not None
         assert process.stdout.readline() == "served t 0 0 5\n"

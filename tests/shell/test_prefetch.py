@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
-from sparkcohort.runtime.shell.prefetch import Miss, Prefetcher
+from sparkcohort.runtime.shell.prefetch import Prefetcher
 from tests.support.broker import Broker
 from tests.support.mock import MockCluster
 from tests.support.produce import abort, produce, producer
-from tests.support.ranges import Rows, batches_to_rows, direct, offsets
+from tests.support.ranges import Missed, Rows, batches_to_rows, direct, offsets, one_by
 from tests.support.waiting import hold_for, wait_until
 
 RECORDS = 4_000
@@ -74,14 +74,14 @@ def prefetcher(filled: MockCluster) -> Iterator[Prefetcher]:
 
 
 def read(mock: MockCluster, prefetcher: Prefetcher, wanted: Range, floor: int, sequence: int) -> list[dict[str, Any]]:
-    """One range as a task reads it: from the buffer, after a Miss directly."""
+    """One range as a task reads it: from the buffer, after a miss directly."""
     rows: list[dict[str, Any]] = []
     at = wanted.start
     try:
-        for next_offset, batch in prefetcher.serve(wanted, floor, sequence):
+        for next_offset, batch in one_by(prefetcher.serve, wanted, floor, sequence):
             rows += [] if batch is None else batch.to_pylist()
             at = next_offset
-    except Miss as miss:
+    except Missed as miss:
         at = miss.next_offset
         rows += direct(conf(mock), [wanted._replace(start=at)], include_headers=False).get(wanted.tp, [])
     else:
@@ -118,8 +118,8 @@ def test_what_is_served_is_what_kafka_has(
             middle = (start + end) // 2 if how == "split" else start
             pieces = [Range(*tp, middle, end), Range(*tp, start, middle)] + [Range(*tp, start, end)] * (how == "twice")
             if how == "abandon":
-                with suppress(Miss):
-                    next(prefetcher.serve(Range(*tp, start, end), start, sequence), None)
+                with suppress(Missed):
+                    next(one_by(prefetcher.serve, Range(*tp, start, end), start, sequence), None)
             for wanted in pieces:
                 got = read(filled, prefetcher, wanted, start, sequence)
                 assert got == expected.rows[tp][wanted.start : wanted.end]
@@ -134,65 +134,65 @@ def test_a_plan_is_served_whole_and_again(prefetcher: Prefetcher, expected: Know
     """While the budget allows, second readings of the plan in flight come from the buffer too."""
     for _ in range(2):
         for tp in ALL:
-            assert batches_to_rows(prefetcher.serve(whole(tp), 0, 1)) == expected.rows[tp]
+            assert batches_to_rows(one_by(prefetcher.serve, whole(tp), 0, 1)) == expected.rows[tp]
     stats = prefetcher.stats()[ALL[0]]
     assert (stats.records, stats.position, stats.error) == (2 * RECORDS, RECORDS, "")
 
 
 def test_the_floor_frees_what_lies_below(prefetcher: Prefetcher) -> None:
-    """When the plan advances, what lies below its floor is dropped, and asking for it is a Miss."""
+    """When the plan advances, what lies below its floor is dropped, and asking for it is a miss."""
     buffered(prefetcher)
     before = prefetcher.buffered_bytes()
     # The floor at the very end: how many chunks lie below any other depends on how the fetches were answered.
-    assert list(prefetcher.serve(Range("t", 0, RECORDS, RECORDS), RECORDS, 2)) == []
+    assert list(one_by(prefetcher.serve, Range("t", 0, RECORDS, RECORDS), RECORDS, 2)) == []
     assert prefetcher.buffered_bytes() < before
     assert prefetcher.stats()[ALL[0]].buffered_bytes == 0
-    with pytest.raises(Miss) as caught:
-        next(prefetcher.serve(whole(ALL[0]), 0, 1))
+    with pytest.raises(Missed) as caught:
+        next(one_by(prefetcher.serve, whole(ALL[0]), 0, 1))
     assert caught.value.next_offset == 0
 
 
 def test_a_floor_that_goes_down_starts_anew(prefetcher: Prefetcher, expected: Known) -> None:
     """A plan below the last one (the topic was recreated) throws the buffer away and fetches from its floor."""
-    list(prefetcher.serve(Range("t", 0, 3_000, RECORDS), 3_000, 1))
-    assert batches_to_rows(prefetcher.serve(Range("t", 0, 100, 200), 100, 2)) == expected.rows[ALL[0]][100:200]
+    list(one_by(prefetcher.serve, Range("t", 0, 3_000, RECORDS), 3_000, 1))
+    assert batches_to_rows(one_by(prefetcher.serve, Range("t", 0, 100, 200), 100, 2)) == expected.rows[ALL[0]][100:200]
 
 
 def test_a_floor_ahead_is_followed(prefetcher: Prefetcher, filled: MockCluster) -> None:
     """Positions behind the plan (others have read in between) jump to it."""
     ahead = Prefetcher(conf(filled), patience_s=2)
     ahead.assign({ALL[0]: 0})
-    rows = batches_to_rows(ahead.serve(Range("t", 0, 3_990, RECORDS), 3_990, 1))
+    rows = batches_to_rows(one_by(ahead.serve, Range("t", 0, 3_990, RECORDS), 3_990, 1))
     assert offsets(rows) == list(range(3_990, RECORDS))
     ahead.close()
 
 
 def test_what_is_not_owned_is_a_miss(prefetcher: Prefetcher) -> None:
     """Unowned and revoked partitions are missed at once, in mid-range with the position; others are not touched."""
-    with pytest.raises(Miss, match="not owned"):
-        next(prefetcher.serve(Range("other", 0, 5, 6), 5, 0))
+    with pytest.raises(Missed, match="not owned"):
+        next(one_by(prefetcher.serve, Range("other", 0, 5, 6), 5, 0))
     buffered(prefetcher)
-    pieces = prefetcher.serve(whole(ALL[0], RECORDS + 1), 0, 0)
+    pieces = one_by(prefetcher.serve, whole(ALL[0], RECORDS + 1), 0, 0)
     at, _ = next(pieces)
     prefetcher.revoke([ALL[0]])
-    with pytest.raises(Miss, match="revoked") as caught:
+    with pytest.raises(Missed, match="revoked") as caught:
         next(pieces)
     assert caught.value.next_offset == at
-    assert len(batches_to_rows(prefetcher.serve(whole(ALL[1]), 0, 0))) == RECORDS
+    assert len(batches_to_rows(one_by(prefetcher.serve, whole(ALL[1]), 0, 0))) == RECORDS
 
 
 def test_waiting_for_records_to_come(mock_broker: MockCluster) -> None:
-    """A reader at the log's end gets what is written meanwhile, and a Miss when nothing is."""
+    """A reader at the log's end gets what is written meanwhile, and a miss when nothing is."""
     produce(mock_broker.bootstrap, "t", 10)
     prefetcher = Prefetcher(conf(mock_broker), patience_s=0.5)
     prefetcher.assign({ALL[0]: 0})
     buffered_ten = {ALL[0]: 10}
     wait_until(lambda: {tp: s.position for tp, s in prefetcher.stats().items()} == buffered_ten, 20, "ten records")
-    pieces = prefetcher.serve(whole(ALL[0], 20), 0, 0)
+    pieces = one_by(prefetcher.serve, whole(ALL[0], 20), 0, 0)
     assert next(pieces)[0] == 10
     produce(mock_broker.bootstrap, "t", 5, first=10)
     assert next(pieces)[0] == 15
-    with pytest.raises(Miss, match="nothing from Kafka") as caught:
+    with pytest.raises(Missed, match="nothing from Kafka") as caught:
         next(pieces)
     assert caught.value.next_offset == 15
     prefetcher.close()
@@ -205,13 +205,13 @@ def test_a_lost_broker_is_a_pause(mock_broker: MockCluster) -> None:
     prefetcher.assign({ALL[0]: 0})
     wait_until(lambda: prefetcher.stats()[ALL[0]].position == 10, 20, "ten records")
     mock_broker.broker_down()
-    assert len(batches_to_rows(prefetcher.serve(whole(ALL[0], 10), 0, 0))) == 10
-    with pytest.raises(Miss):
-        list(prefetcher.serve(Range("t", 0, 10, 12), 10, 1))
+    assert len(batches_to_rows(one_by(prefetcher.serve, whole(ALL[0], 10), 0, 0))) == 10
+    with pytest.raises(Missed):
+        list(one_by(prefetcher.serve, Range("t", 0, 10, 12), 10, 1))
     mock_broker.broker_up()
     produce(mock_broker.bootstrap, "t", 5, first=10)
     wait_until(lambda: prefetcher.stats()[ALL[0]].position == 15, 20, "the broker's return")
-    assert offsets(batches_to_rows(prefetcher.serve(Range("t", 0, 10, 12), 10, 1))) == [10, 11]
+    assert offsets(batches_to_rows(one_by(prefetcher.serve, Range("t", 0, 10, 12), 10, 1))) == [10, 11]
     prefetcher.close()
 
 
@@ -227,11 +227,11 @@ def test_one_partitions_error_is_its_own(mock_broker: MockCluster) -> None:
     wait_until(lambda: prefetcher.stats()[ALL[0]].error and prefetcher.stats()[ALL[2]].error, 10, "the errors")
     assert "MALFORMED_RECORD_TIMESTAMP" in prefetcher.stats()[ALL[2]].error
     for tp, start in ((ALL[0], 1_000_000), (ALL[2], 100), (TopicPartition("gone", 0), 5)):
-        with pytest.raises(Miss) as caught:
-            list(prefetcher.serve(Range(*tp, start, start + 1), start, 1))
+        with pytest.raises(Missed) as caught:
+            list(one_by(prefetcher.serve, Range(*tp, start, start + 1), start, 1))
         assert caught.value.next_offset == start
-    assert len(batches_to_rows(prefetcher.serve(whole(ALL[1], 100), 0, 1))) == 100
-    assert offsets(batches_to_rows(prefetcher.serve(Range("t", 0, 90, 95), 90, 2))) == list(range(90, 95))
+    assert len(batches_to_rows(one_by(prefetcher.serve, whole(ALL[1], 100), 0, 1))) == 100
+    assert offsets(batches_to_rows(one_by(prefetcher.serve, Range("t", 0, 90, 95), 90, 2))) == list(range(90, 95))
     prefetcher.close()
 
 
@@ -249,7 +249,7 @@ def test_the_budget_holds_and_nobody_starves(broker: Broker, topic: str, size: i
     prefetcher.assign({TopicPartition(topic, 3): 0})
     for number in (3, 0, 2, 1):
         count = 0
-        for _, batch in prefetcher.serve(Range(topic, number, 0, total // 4), 0, 1):
+        for _, batch in one_by(prefetcher.serve, Range(topic, number, 0, total // 4), 0, 1):
             count += 0 if batch is None else batch.num_rows
             assert prefetcher.buffered_bytes() <= budget
         assert count == total // 4
@@ -264,22 +264,68 @@ def test_an_aborted_tail_is_served_to_its_end(broker: Broker, topic: str) -> Non
     settings = {"bootstrap.servers": broker.bootstrap, "isolation.level": "read_committed"}
     prefetcher = Prefetcher(settings, patience_s=5)
     prefetcher.assign({TopicPartition(topic, 0): 0})
-    pieces = list(prefetcher.serve(Range(topic, 0, 0, 61), 0, 0))
+    pieces = list(one_by(prefetcher.serve, Range(topic, 0, 0, 61), 0, 0))
     assert offsets(batches_to_rows(pieces)) == list(range(10))
     assert pieces[-1][0] == 61
     abort(broker.bootstrap, topic, 5)
-    assert [batch for _, batch in prefetcher.serve(Range(topic, 0, 61, 67), 61, 1) if batch is not None] == []
+    assert [batch for _, batch in one_by(prefetcher.serve, Range(topic, 0, 61, 67), 61, 1) if batch is not None] == []
+    prefetcher.close()
+
+
+REQUESTS = st.lists(
+    st.lists(st.tuples(st.sampled_from(ALL), st.integers(0, RECORDS), st.integers(0, 1_500)), min_size=1, max_size=5),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(requests=REQUESTS, buffer_kb=st.sampled_from([150, 1_000, 64_000]))
+def test_many_ranges_in_one_request(
+    filled: MockCluster, expected: Known, requests: list[list[tuple[TopicPartition, int, int]]], buffer_kb: int
+) -> None:
+    """Ranges of any partitions, overlapping or not: each one's rows come in order up to its end or its miss."""
+    prefetcher = Prefetcher(conf(filled), buffer_bytes=buffer_kb << 10, patience_s=1)
+    prefetcher.assign(dict.fromkeys(ALL[:2], 0))
+    for request in requests:
+        ranges = [Range(*tp, start, min(start + length, RECORDS)) for tp, start, length in request]
+        stands = [wanted.start for wanted in ranges]
+        missed: dict[int, str] = {}
+        for step in prefetcher.serve(ranges, [0] * len(ranges), 0):
+            rows = [] if step.batch is None else step.batch.to_pylist()
+            for index, at in step.positions:
+                assert index not in missed
+                due = expected.rows[ranges[index].tp][stands[index] : at]
+                assert rows[: len(due)] == due
+                del rows[: len(due)]
+                stands[index] = at
+            assert rows == []
+            missed |= dict(step.missed)
+        assert {index for index, wanted in enumerate(ranges) if stands[index] < wanted.end} <= missed.keys()
+        assert all(missed[index] == "not owned" for index, wanted in enumerate(ranges) if wanted.tp == ALL[2])
+    prefetcher.close()
+
+
+def test_one_request_for_more_than_the_buffer_holds(filled: MockCluster, expected: Known) -> None:
+    """All of three partitions through a buffer of a fraction of them, by one reader: nothing is missed."""
+    prefetcher = Prefetcher(conf(filled), buffer_bytes=150 << 10, patience_s=20)
+    prefetcher.assign(dict.fromkeys(ALL, 0))
+    steps = list(prefetcher.serve([whole(tp) for tp in ALL], [0] * len(ALL), 0))
+    assert [step.missed for step in steps if step.missed] == []
+    rows = [row for step in steps if step.batch is not None for row in step.batch.to_pylist()]
+    for tp in ALL:
+        assert [row for row in rows if row["partition"] == tp.partition] == expected.rows[tp]
     prefetcher.close()
 
 
 def test_closing_ends_everybody(filled: MockCluster) -> None:
-    """Close ends the thread and turns those who wait away with a Miss."""
+    """Close ends the thread and turns those who wait away with a miss."""
     prefetcher = Prefetcher(conf(filled), patience_s=30)
     prefetcher.assign({ALL[0]: 0})
-    pieces = prefetcher.serve(whole(ALL[0], RECORDS + 1), 0, 0)
+    pieces = one_by(prefetcher.serve, whole(ALL[0], RECORDS + 1), 0, 0)
     assert next(pieces)[0] > 0
     prefetcher.close()
-    with pytest.raises(Miss):
+    with pytest.raises(Missed):
         list(pieces)
 
 
@@ -287,11 +333,11 @@ def test_a_split_range_larger_than_the_buffer(filled: MockCluster, expected: Kno
     """Two readers of one partition, the second far ahead: it is told so or served, the first is served whole."""
     prefetcher = Prefetcher(conf(filled), buffer_bytes=150 << 10, patience_s=10)
     prefetcher.assign({ALL[0]: 0})
-    low = prefetcher.serve(Range("t", 0, 0, 3_000), 0, 1)
+    low = one_by(prefetcher.serve, Range("t", 0, 0, 3_000), 0, 1)
     at, _ = next(low)
     reached = 3_000
-    with suppress(Miss):  # "too far ahead", unless one fetch has brought all of it at once: a chunk is never cut
-        for piece in prefetcher.serve(Range("t", 0, 3_000, 4_000), 0, 1):
+    with suppress(Missed):  # "too far ahead", unless one fetch has brought all of it at once: a chunk is never cut
+        for piece in one_by(prefetcher.serve, Range("t", 0, 3_000, 4_000), 0, 1):
             assert batches_to_rows([piece]) == expected.rows[ALL[0]][reached : piece[0]]
             reached = piece[0]
     assert batches_to_rows(low) == expected.rows[ALL[0]][at:3_000]
@@ -307,7 +353,7 @@ def test_many_partitions_in_a_small_buffer(mock_broker: MockCluster) -> None:
     prefetcher.assign({TopicPartition("t", number): 0 for number in range(partitions)})
 
     def count(number: int) -> int:
-        return len(batches_to_rows(prefetcher.serve(Range("t", number, 0, each), 0, 1)))
+        return len(batches_to_rows(one_by(prefetcher.serve, Range("t", number, 0, each), 0, 1)))
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(count, range(partitions))) == [each] * partitions

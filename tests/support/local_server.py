@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
@@ -32,8 +32,9 @@ def main(name: str, token: str, bootstrap: str, topic: str, partitions: str) -> 
     prefetcher = Prefetcher({"bootstrap.servers": bootstrap})
     prefetcher.assign({TopicPartition(topic, number): 0 for number in range(int(partitions))})
 
-    def served(wanted: Range) -> None:
-        say(f"served {wanted.topic} {wanted.partition} {wanted.start} {wanted.end}")
+    def served(ranges: Sequence[Range]) -> None:
+        for wanted in ranges:
+            say(f"served {wanted.topic} {wanted.partition} {wanted.start} {wanted.end}")
 
     LocalServer(name, token, prefetcher, lambda: {"pid": os.getpid()}, served).start()
     wait_until(lambda: all(stats.position for stats in prefetcher.stats().values()), 30, "records")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.fetch import Piece, RangeReader
+from sparkcohort.runtime.shell.prefetch import Served
 
 Rows = dict[TopicPartition, list[dict[str, Any]]]
 
@@ -48,3 +50,30 @@ def offsets(rows: Sequence[dict[str, Any]]) -> list[int]:
 def batches_to_rows(pieces: Iterable[tuple[int, pa.RecordBatch | None]]) -> list[dict[str, Any]]:
     """The rows of one served range."""
     return [row for _, batch in pieces if batch is not None for row in batch.to_pylist()]
+
+
+class Missed(Exception):
+    """A range that could not be served to its end; everything before ``next_offset`` was."""
+
+    def __init__(self, next_offset: int, reason: str) -> None:
+        super().__init__(f"{reason} at offset {next_offset}")
+        self.next_offset = next_offset
+        self.reason = reason
+
+
+def one_by(
+    serve: Callable[..., Iterator[Served]], wanted: Range, floor: int, plan_seq: int
+) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+    """A request for one range, to a Prefetcher's ``serve`` or a LocalClient's ``read``: (next offset, batch or None).
+
+    Raises Missed; checks that the range came to its end otherwise.
+    """
+    at = wanted.start
+    with closing(serve([wanted], [floor], plan_seq)) as steps:  # type: ignore[type-var]
+        for step in steps:
+            for index, at in step.positions:
+                assert index == 0
+                yield at, step.batch
+            for _, reason in step.missed:
+                raise Missed(at, reason)
+    assert at == wanted.end

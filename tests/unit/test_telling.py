@@ -15,7 +15,7 @@ from sparkcohort.streaming.telling import message_first
 def refuse(option: str) -> int:
     """Raise an error for the user, caused by another one."""
     try:
-        return {}[option]
+        return int(dict[str, str]()[option])
     except KeyError as error:
         raise OptionError(f"option {option} is missing", "MISSING") from error
 

@@ -50,17 +50,17 @@ def install(faults: Faults) -> None:
             faults.reach("before-commit")
         return request
 
-    def send(connection: socket.socket, kind: int, offset: int, body: Any = b"") -> None:
+    def send(connection: socket.socket, kind: int, body: Any = b"") -> None:
         number = connection.fileno()
         batches[number] = 0 if kind == local._SCHEMA else batches[number] + (kind == local._BATCH)
         if kind == local._BATCH and batches[number] == 2:
             view = memoryview(body)
-            connection.sendall(local._FRAME.pack(kind, offset, view.nbytes))
+            connection.sendall(local._FRAME.pack(kind, view.nbytes))
             connection.sendall(view[: view.nbytes // 2])
             faults.reach("within-range")
             connection.sendall(view[view.nbytes // 2 :])
         else:
-            send_whole(connection, kind, offset, body)
+            send_whole(connection, kind, body)
 
     member.commit, local._send = commit, send  # type: ignore[assignment]
 
