@@ -16,7 +16,7 @@ from tests.support.spark import Driver
 
 FEW, MANY = 8, 300
 RATE = 900  # records a second into each topic, however many partitions it has: the rows of a batch are the same
-BATCHES, UNMEASURED = 25, 8  # of each reading; the first ones of a query find cold code and no members yet
+BATCHES, UNMEASURED = 25, 8  # of each reading; the first ones of a query find no members yet
 MOST = 1.5
 
 
@@ -27,7 +27,7 @@ def test_a_trickle_over_many_partitions_is_hardly_slower_than_over_few(
     """The median trigger time of 300 partitions is at most 1.5 x that of 8, and every record arrives once."""
     topics = {f"{topic}-{partitions}": partitions for partitions in (FEW, MANY)}
     few, many = topics
-    given = {"bootstrap": broker.bootstrap, "directory": tmp_path, "topics": [few, many, many, few]}
+    given = {"bootstrap": broker.bootstrap, "directory": tmp_path, "topics": [many, few, many, many, few]}
     given |= {"batches": BATCHES, "unmeasured": UNMEASURED}
     for name, partitions in topics.items():
         broker.admin.create_topic(name, partitions)
@@ -36,12 +36,12 @@ def test_a_trickle_over_many_partitions_is_hardly_slower_than_over_few(
         with ExitStack() as producers:
             for name, partitions in topics.items():
                 producers.enter_context(Steady(broker.bootstrap, name, partitions=partitions, rate=RATE))
-            driver.wait_for("reading", 300, count=4)
+            driver.wait_for("reading", 300, count=5)
         (tmp_path / "stopped").touch()
         driver.wait(100)
         readings = driver.events("reading")
     times: dict[str, list[int]] = defaultdict(list)
-    for reading in readings:
+    for reading in readings[1:]:  # the first one finds cold code
         times[reading["topic"]] += reading["trigger_ms"]
     for name in topics:
         seen = delivery.from_json(tmp_path / name / "out")
