@@ -180,6 +180,8 @@ class Suspects:
         self._woken = woken
         self._changed = threading.Condition()
         self._silent: dict[int, TopicPartition] = {}  # with one partition each to ask for
+        self._told: set[int] = set()
+        self._addresses: dict[int, str] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -192,11 +194,9 @@ class Suspects:
 
     def add(self, node: int, layout: Layout) -> None:
         """A leader gave no answer."""
-        client.log.warning(
-            "broker %d (%s) does not answer; its partitions are left out until it does", node, layout.address(node)
-        )
         with self._changed:
             self._silent[node] = layout.by_leader()[node][0]
+            self._addresses[node] = layout.address(node)
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._probe, name="cohort-suspects", daemon=True)
@@ -220,6 +220,10 @@ class Suspects:
             for node, tp in silent.items():
                 if self._answers(consumer, tp):
                     self._clear(node)
+                elif node not in self._told:  # told at the second silence: a busy machine is late once now and then
+                    self._told.add(node)
+                    where = f"broker {node} ({self._addresses[node]})"
+                    client.log.warning("%s does not answer; its partitions are left out until it does", where)
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, PROBE_GAP_S)
 
@@ -238,5 +242,7 @@ class Suspects:
     def _clear(self, node: int) -> None:
         with self._changed:
             self._silent.pop(node, None)
-        client.log.info("broker %d answers again", node)
+        if node in self._told:
+            self._told.discard(node)
+            client.log.info("broker %d answers again", node)
         self._woken()
