@@ -92,17 +92,18 @@ def _unequal(
     hardest_first = sorted(wanted_by, key=lambda topic: (len(wanted_by[topic]), topic))
     anew: Held = {member: [] for member in sorted(members)}
     for topic in hardest_first:
-        _give_to_least([(topic, partition) for partition in range(topics[topic])], wanted_by[topic], anew)
+        give_to_least([(topic, partition) for partition in range(topics[topic])], wanted_by[topic], anew)
     held = {member: owned[member][: len(anew[member])] for member in anew}
     free = _free(topics, wanted_by, held)
     for topic in hardest_first:
-        _give_to_least([partition for partition in free if partition[0] == topic], wanted_by[topic], held)
+        give_to_least([partition for partition in free if partition[0] == topic], wanted_by[topic], held)
     ages = {p: since(members, member, p) for member, mine in owned.items() for p in mine}
     owner = {partition: member for member, mine in owned.items() for partition in mine}
     return improve(held, owner, ages, {member: frozenset(members[member].topics) for member in sorted(members)})
 
 
-def _give_to_least(partitions: list[Partition], who: list[str], held: Held) -> None:
+def give_to_least(partitions: list[Partition], who: list[str], held: Held) -> None:
+    """Give partitions one by one to the member of ``who`` that has least, the first by id among equals."""
     loads = [(len(held[member]), member) for member in who]
     heapify(loads)
     for partition in partitions:

@@ -6,18 +6,22 @@ both as the bytes that JoinGroup and SyncGroup carry (Kafka: ConsumerCoordinator
 Two safeguards hold whatever the assignor: a partition that somebody else may still be reading is held back until
 the follow-up round (so even ``range`` moves partitions without a stop of the world), and a plan that isn't
 complete, exclusive and to subscribers only is refused with the assignor's name.
+
+Whether the assignor rules in a round at all is decided in ``departed``: while somebody is waited for, nobody gives
+anything up (``stay``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from sparkcohort.assignors import MemberSubscription, find
 from sparkcohort.assignors.base import Assignment as Given
 from sparkcohort.assignors.base import Partition, finish, subscribers
 from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
+from sparkcohort.assignors.sticky import give_to_least
 from sparkcohort.runtime.consumer_protocol import (
     Assignment,
     ConsumerEmbedded,
@@ -28,10 +32,11 @@ from sparkcohort.runtime.consumer_protocol import (
 )
 from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
 
-__all__ = ["InvalidAssignment", "JoinedMember", "assign", "keep"]
+__all__ = ["InvalidAssignment", "JoinedMember", "Plan", "assign", "keep", "plan", "stay", "subscriptions"]
 
 Since: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
 Assignments: TypeAlias = tuple[tuple[str, bytes], ...]
+Said: TypeAlias = Mapping[str, MemberSubscription]
 
 
 class InvalidAssignment(ValueError):
@@ -54,16 +59,66 @@ def assign(
     ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….
     Raises UnknownAssignor, and InvalidAssignment naming the assignor.
     """
+    return plan(protocol_name, subscriptions(members, since), topics, only=only).assignments
+
+
+class Plan(NamedTuple):
+    """What an assignor wants in this round, and whether it takes partitions from members that hold them."""
+
+    assignments: Assignments
+    revokes: bool
+
+
+def subscriptions(members: Sequence[JoinedMember], since: Since) -> dict[str, MemberSubscription]:
+    """What each member wants and holds.  Raises InvalidAssignment naming one that can't be read."""
+    return {joined.member_id: _subscription(joined, since) for joined in members}
+
+
+def plan(
+    protocol_name: str, said: Said, topics: Mapping[str, int], *, only: Mapping[str, Sequence[int]] | None = None
+) -> Plan:
+    """Run the assignor (see ``assign``)."""
     assignor = find(protocol_name)
-    only = only or {}
+    only = _existing(topics, only)
     topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
-    subscriptions = {joined.member_id: _renumbered(_subscription(joined, since), only) for joined in members}
-    given = assignor.assign(topics, subscriptions)
-    ownership = resolve(topics, subscriptions)
-    if problem := _problem(given, topics, subscriptions, ownership):
+    members = {member: _renumbered(subscription, only) for member, subscription in said.items()}
+    given = assignor.assign(topics, members)
+    ownership = resolve(topics, members)
+    if problem := _problem(given, topics, members, ownership):
         raise InvalidAssignment(f"assignor {protocol_name}: {problem}")
-    finished = finish(subscriptions, hand_over(given, ownership))
-    return _encode({member: [_numbered(p, only) for p in partitions] for member, partitions in finished.items()})
+    finished = finish(members, hand_over(given, ownership))
+    revokes = any(partition not in finished[owner] for partition, owner in ownership.owner.items())
+    numbered = {member: [_numbered(p, only) for p in partitions] for member, partitions in finished.items()}
+    return Plan(_encode(numbered), revokes)
+
+
+def stay(
+    said: Said,
+    topics: Mapping[str, int],
+    *,
+    only: Mapping[str, Sequence[int]] | None = None,
+    withheld: Collection[Partition] = (),
+) -> Assignments:
+    """The assignments in which nobody gives anything up; what is free goes to who has least, but for ``withheld``."""
+    ownership, only = resolve(topics, said), _existing(topics, only)
+    given: dict[str, list[Partition]] = {member: [] for member in sorted(said)}
+    for (topic, number), owner in ownership.owner.items():
+        if number in only.get(topic, (number,)):
+            given[owner].append((topic, number))
+    kept_back = ownership.claimants.keys() | set(withheld)
+    for topic, who in subscribers(topics, said).items():
+        every = [(topic, number) for number in only.get(topic, range(topics[topic]))]
+        give_to_least([partition for partition in every if partition not in kept_back], who, given)
+    return _encode(given)
+
+
+def _existing(topics: Mapping[str, int], only: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
+    """What of ``only`` there is: a topic may be deleted while its query runs."""
+    return {
+        topic: [number for number in numbers if number < topics[topic]]
+        for topic, numbers in (only or {}).items()
+        if topic in topics
+    }
 
 
 def keep(members: Sequence[JoinedMember]) -> Assignments:

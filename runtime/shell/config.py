@@ -137,6 +137,13 @@ GROUP = (
         minimum=1000,
     ),
     Option(
+        "scheduled.rebalance.max.delay.ms",
+        "milliseconds",
+        "30000",
+        "partitions of a departed executor wait so long for a replacement, read directly meanwhile; 0: move at once",
+        maximum=2**31 - 1,
+    ),
+    Option(
         "partition.assignment.strategy",
         "list",
         "cooperative-sticky,range",

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from sparkcohort.runtime import departed, leader, member, summary
 from sparkcohort.runtime import group as groups
-from sparkcohort.runtime import leader, member, summary
 from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, decode_subscription
 from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.protocol import (
@@ -59,6 +59,7 @@ class GroupSettings:
     heartbeat_interval_ms: int
     rebalance_timeout_ms: int
     assignors: tuple[str, ...]
+    scheduled_rebalance_max_delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class Coordinator:
         )
         self.group = groups.new_group(config, ConsumerEmbedded())
         self._driver = member.new_member(self._driver_config())
+        self._memory = departed.Memory()
         self._thread = threading.Thread(target=self._run, name="cohort-coordinator", daemon=True)
 
     def _driver_config(self) -> member.MemberConfig:
@@ -184,6 +186,12 @@ class Coordinator:
         """Who owns which partition now."""
         return groups.owners(self.group)
 
+    def scheduled(self) -> tuple[frozenset[TopicPartition], int] | None:
+        """The partitions that wait for a replacement, and the ms until they or postponed moves are dealt with."""
+        memory = self._memory
+        due = departed.deadline(memory)
+        return None if due is None else (memory.grace.lost, max(due - self._clock.now_ms, 0))
+
     # --- in the loop's thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -203,8 +211,13 @@ class Coordinator:
                 log.exception("group %s: a request failed inside the coordinator", self.settings.group_id)
 
     def _wait_ms(self) -> int:
-        deadlines = [at for at in (groups.deadline(self.group), member.deadline(self._driver)) if at is not None]
-        return min(max(min(deadlines, default=self._clock.now_ms + 1000) - self._clock.now_ms, 0), 1000)
+        deadlines = (groups.deadline(self.group), member.deadline(self._driver), self._round_due())
+        due = min((at for at in deadlines if at is not None), default=self._clock.now_ms + 1000)
+        return min(max(due - self._clock.now_ms, 0), 1000)
+
+    def _round_due(self) -> int | None:
+        """When the leader wants another round; one that is under way will see for itself what is due."""
+        return departed.deadline(self._memory) if self.group.state is groups.GroupState.STABLE else None
 
     def _tick(self) -> None:
         due = groups.deadline(self.group)
@@ -213,6 +226,9 @@ class Coordinator:
         due = member.deadline(self._driver)
         if due is not None and due <= self._clock.now_ms:
             self._drive(Tick())
+        due = self._round_due()
+        if due is not None and due <= self._clock.now_ms:
+            self._step(Trigger(departed.reason(self._memory, self._name)))
 
     def _receive(self, request: Request, future: Future[Reply] | None) -> None:
         self._correlation += 1
@@ -275,14 +291,27 @@ class Coordinator:
 
     def _lead(self, asked: member.ComputeAssignment) -> None:
         since = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in asked.members}
+        topics, settled, before = self._topics(), self.group.settled, self._memory.grace.departed
+        this = departed.Round(asked.protocol_name, asked.members, topics, since, settled, self._only)
+        delay_ms = self.settings.scheduled_rebalance_max_delay_ms
         try:
-            assignments = leader.assign(asked.protocol_name, asked.members, self._topics(), since, only=self._only)
+            assignments, self._memory = departed.lead(self._memory, this, self._clock.now_ms, delay_ms)
         except Exception:  # an assignor's mistake must not end the group: keep what everybody has
+            self._memory = departed.Memory()
             self.failed_rebalances[asked.protocol_name] += 1
             log.exception(
                 "group %s: assignor %s failed; everybody keeps what it has", self.settings.group_id, asked.protocol_name
             )
             assignments = leader.keep(asked.members)
+        grace = self._memory.grace
+        if grace.departed != before and grace.due_ms is not None:
+            log.info(
+                "group %s: %s departed: %d partitions are read directly until a replacement comes, for %d ms at most",
+                self.settings.group_id,
+                ", ".join(map(self._name, grace.departed)),
+                len(grace.lost),
+                grace.due_ms - self._clock.now_ms,
+            )
         self._drive(member.AssignmentComputed(assignments, asked.generation))
 
     def _rebalanced(self, done: Rebalanced) -> None:
@@ -319,7 +348,7 @@ class Coordinator:
             address=str(said.get("address", request.client_id)),
         )
         # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
-        for gone in set(self._infos) - {*self.group.members, *self.group.settled}:
+        for gone in set(self._infos) - {*self.group.members, *self.group.settled, *self._memory.grace.departed}:
             self._infos.pop(gone, None)
 
     def _name(self, member_id: str) -> str:

@@ -67,6 +67,7 @@ class SourceOptions:
     session_timeout_ms: int
     heartbeat_interval_ms: int
     rebalance_timeout_ms: int
+    scheduled_rebalance_max_delay_ms: int
     assignors: tuple[str, ...]
     agent_timeout_ms: int
     poll_timeout_ms: int
@@ -202,6 +203,7 @@ def _build(
         session_timeout_ms=value.integer("session.timeout.ms"),
         heartbeat_interval_ms=value.integer("heartbeat.interval.ms"),
         rebalance_timeout_ms=value.integer("rebalance.timeout.ms"),
+        scheduled_rebalance_max_delay_ms=value.integer("scheduled.rebalance.max.delay.ms"),
         assignors=_assignors(value.text("partition.assignment.strategy")),
         agent_timeout_ms=value.integer("agent.timeout.ms"),
         poll_timeout_ms=value.integer("kafkaConsumer.pollTimeoutMs"),

@@ -20,6 +20,7 @@ REASONS: Final = (
     "follow_up",
     "sync_expired",
     "topics_changed",
+    "delay_over",
     "other",
 )
 """The classes of a rebalance's reason: a label of a metric has to be bounded, the group's own words are not."""
@@ -35,6 +36,7 @@ _ENDINGS: Final = (
     (" changed its metadata", "member_rejoined"),
     (" did not sync", "sync_expired"),
     ("topics or partitions changed", "topics_changed"),
+    (" is over", "delay_over"),
 )
 
 

@@ -89,6 +89,7 @@ class Session:
             heartbeat_interval_ms=options.heartbeat_interval_ms,
             rebalance_timeout_ms=options.rebalance_timeout_ms,
             assignors=options.assignors,
+            scheduled_rebalance_max_delay_ms=options.scheduled_rebalance_max_delay_ms,
         )
         self._coordinator = Coordinator(settings, self._log_ends.topics, _by_topic(options.subscription.partitions))
         self._coordinator.start()

@@ -39,6 +39,7 @@ def build(
         "protocol": described.protocol_name,
         "members": _members(coordinator, described),
         "partitions": _partitions(coordinator, committed, announced, snapshot),
+        "scheduled_rebalance": _scheduled(coordinator),
         "rebalances": [_rebalance(done) for done in coordinator.rebalances],
         "rebalance_totals": coordinator.rebalance_totals.as_value(),
         "refused": [
@@ -102,6 +103,12 @@ def _partitions(
             }
         )
     return rows
+
+
+def _scheduled(coordinator: Coordinator) -> dict[str, Any] | None:
+    """The partitions of departed members that wait for a replacement, and the round that ends the wait; None: no wait."""
+    found = coordinator.scheduled()
+    return found and {"partitions": [list(tp) for tp in sorted(found[0])], "due_in_ms": found[1]}
 
 
 def _rebalance(done: Rebalanced) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from sparkcohort.runtime import departed, journal
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime import journal, leader
 from sparkcohort.runtime import member as m
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime import records as r
@@ -52,6 +52,7 @@ class Node:
     frozen: bool = False
     holding: bool = False  # takes its time to give up what it is to give up
     failed: m.Failed | None = None
+    memory: departed.Memory = field(default_factory=departed.Memory)  # as the leader
 
     @property
     def running(self) -> bool:
@@ -81,6 +82,7 @@ class World:
         self.journal: list[r.Record] = list(journal.opening(self.group))
         self.replayed = journal.replay(self.journal)
         self.now_ms = 0
+        self.max_delay_ms = 0
         self.nodes: list[Node] = []
         self.requests: deque[InFlight] = deque()
         self.asked: dict[int, InFlight] = {}
@@ -117,7 +119,8 @@ class World:
             case m.Send(request):
                 self.requests.append(InFlight(node, request))
             case m.ComputeAssignment(name, members, generation):
-                assignments = leader.assign(name, members, self.topics, self.group.owned)
+                this = departed.Round(name, members, self.topics, self.group.owned, self.group.settled)
+                assignments, node.memory = departed.lead(node.memory, this, self.now_ms, self.max_delay_ms)
                 node.inbox.append(m.AssignmentComputed(assignments, generation))
             case m.Revoke(partitions):
                 self.say(f"{_id(node)} is to give up {names(partitions)}")
@@ -208,9 +211,21 @@ class World:
             due_ms = m.deadline(node.member)
             if node.running and due_ms is not None and due_ms <= self.now_ms:
                 self.member_step(node, p.Tick())
+        round_due_ms = self._round_due_ms()
+        if round_due_ms is not None and round_due_ms <= self.now_ms:
+            self.group_step(p.Trigger(departed.reason(self.memory())))
+
+    def memory(self) -> departed.Memory:
+        """What the leader remembers, if it runs."""
+        leads = (n.memory for n in self.nodes if n.running and n.member.member_id == self.group.leader)
+        return next(leads, departed.Memory())
+
+    def _round_due_ms(self) -> int | None:
+        return departed.deadline(self.memory()) if self.group.state is g.GroupState.STABLE else None
 
     def _next_deadline(self) -> int | None:
-        times = [g.deadline(self.group), *(m.deadline(n.member) for n in self.nodes if n.running)]
+        times = [g.deadline(self.group), self._round_due_ms()]
+        times += [m.deadline(n.member) for n in self.nodes if n.running]
         return min((time for time in times if time is not None), default=None)
 
     def kill(self, node: Node) -> None:
@@ -245,7 +260,7 @@ class World:
         return quiet and synced and all(x.state is m.MemberState.STABLE for x in members)
 
     def check_settled(self) -> None:
-        """The laws of a settled group: I2, I3, and that members and group agree about every partition."""
+        """The laws of a settled group: I2 (but for what waits for a replacement), I3, and that members and group agree."""
         assert self.settled(), (self.group.state, [(n.name, n.member.state) for n in self.nodes if n.running])
         running = [n.member for n in self.nodes if n.running]
         assert {x.member_id for x in running} == set(self.group.members)
@@ -254,7 +269,7 @@ class World:
             assert dict(member.owned) == dict(g.owned(self.group, member.member_id))
         wanted = {topic for member in running for topic in member.config.topics}
         every = {p.TopicPartition(t, n) for t, count in self.topics.items() if t in wanted for n in range(count)}
-        assert set(g.owners(self.group)) == every
+        assert set(g.owners(self.group)) == every - self.memory().grace.lost
         assert not self.group.promised
         assert journal.replay(self.journal) == self.group
 

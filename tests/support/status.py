@@ -28,6 +28,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
             a_partition(1, 90, 90, "2"),
             a_partition(2, None, None, None, unreachable="broker 3 does not answer"),
         ],
+        "scheduled_rebalance": None,
         "rebalances": [],
         "rebalance_totals": totals.as_value(),
         "refused": [{"request": "OffsetCommit", "error": "ILLEGAL_GENERATION", "count": 3}],

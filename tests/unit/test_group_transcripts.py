@@ -47,6 +47,8 @@ def run(world: World, command: str) -> None:
             topic, _, number = place.rpartition("-")
             tp = p.TopicPartition(topic, int(number))
             world.commit(world.node(name), tp, int(offset), int(since) if since else None)
+        case "delay", [seconds]:
+            world.max_delay_ms = int(float(seconds) * 1000)
         case "trigger", reason:
             world.group_step(p.Trigger(" ".join(reason)))
         case "after", [seconds]:

@@ -1,0 +1,146 @@
+"""What the leader remembers between rounds: whose partitions wait for a replacement, and when revoking may go on.
+
+Connect's rules (KIP-415, ``IncrementalCooperativeAssignor``; KAFKA-12495 for the back-off), for partitions:
+
+* **Lost** is what a departed member had when the last rebalance ended and nobody holds now.  It stays unassigned (tasks
+  read it directly) for ``scheduled.rebalance.max.delay.ms`` from the first loss on; a delay of 0 means: reassign at once.
+  What nobody departed with is not lost but free, and free partitions are given out in any round.
+* **While the delay runs nobody gives anything up.**  Those who come wait empty-handed, as candidates.
+* **It ends** when its time has come, or sooner when the members are as many as they were.  Connect waits for the time even
+  then, since a worker may come back under its own name; a Spark executor never does (a replacement has a new id), so
+  there is nobody left to wait for.  Then the assignor rules again: a sticky one gives what was lost to those
+  who have least, that is to the candidates, or evenly to the others if none came, and moves nothing else.
+* **Revoking backs off.**  A round that would take partitions from live members right after a round that did waits for
+  1 ms x 40^n, at most the delay; n is how many times in a row.  Meanwhile free partitions go to who has least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sparkcohort.runtime import leader
+from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
+
+BACK_OFF_BASE = 40  # Connect: ExponentialBackoff(1, 40, maxDelay, 0)
+_MOST_BACK_OFFS = 16  # 40^16 ms is past any delay
+
+
+@dataclass(frozen=True, slots=True)
+class Grace:
+    """Partitions ``lost`` with ``departed`` members, unassigned until ``due_ms`` or until ``expected`` members are there.
+
+    ``due_ms`` is None when nothing is lost.
+    """
+
+    departed: tuple[str, ...] = ()
+    lost: frozenset[TopicPartition] = frozenset()
+    expected: int = 0
+    due_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """Whether the last round took partitions from live members, how often in a row it had to wait, and until when."""
+
+    revoked: bool = False
+    times: int = 0
+    due_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All that a leader remembers; a new leader begins with an empty one."""
+
+    grace: Grace = Grace()
+    back_off: BackOff = BackOff()
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round as its leader meets it; ``settled`` is who had what when the last rebalance ended (see ``leader.assign``)."""
+
+    protocol_name: str
+    members: Sequence[JoinedMember]
+    topics: Mapping[str, int]
+    since: leader.Since
+    settled: Mapping[str, Sequence[TopicPartition]]
+    only: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+def lead(memory: Memory, asked: Round, now_ms: int, max_delay_ms: int) -> tuple[leader.Assignments, Memory]:
+    """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does."""
+    said = leader.subscriptions(asked.members, asked.since)
+    grace = depart(memory.grace, _seen(memory.grace, asked, said), now_ms, max_delay_ms)
+    if grace.due_ms is not None:
+        return leader.stay(said, asked.topics, only=asked.only, withheld=grace.lost), Memory(grace)
+    plan = leader.plan(asked.protocol_name, said, asked.topics, only=asked.only)
+    back_off = revoke(memory.back_off, now_ms, max_delay_ms, wanted=plan.revokes)
+    if back_off.due_ms is not None:
+        return leader.stay(said, asked.topics, only=asked.only), Memory(grace, back_off)
+    return plan.assignments, Memory(grace, back_off)
+
+
+def deadline(memory: Memory) -> int | None:
+    """When the next round is due (absolute ms); None if only an event can bring one."""
+    return memory.back_off.due_ms if memory.grace.due_ms is None else memory.grace.due_ms
+
+
+def reason(memory: Memory, name: Callable[[str], str] = str) -> str:
+    """Why the round that is due takes place; ``name`` makes a member id readable."""
+    if memory.grace.due_ms is None:
+        return "the back-off of revoking rounds is over"
+    return f"the grace period of {', '.join(map(name, memory.grace.departed))} is over"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at the group finds.
+
+    ``lost`` is what each departed member had that exists and nobody holds, and ``before`` likewise of who departed in
+    earlier rounds; ``workers`` counts the members that want partitions, ``survivors`` those of them that were there before.
+    """
+
+    lost: Mapping[str, frozenset[TopicPartition]]
+    before: frozenset[TopicPartition]
+    workers: int
+    survivors: int
+
+
+def depart(grace: Grace, seen: Seen, now_ms: int, max_delay_ms: int) -> Grace:
+    """The grace period after a look at who is there; the empty one when there is none, or when it is over."""
+    lost = seen.before.union(*seen.lost.values())
+    if not lost or max_delay_ms == 0:
+        return Grace()
+    expected = grace.expected or seen.survivors + len(seen.lost)
+    due_ms = now_ms + max_delay_ms if grace.due_ms is None else grace.due_ms
+    if seen.workers >= expected or now_ms >= due_ms:
+        return Grace()
+    return Grace(tuple(dict.fromkeys((*grace.departed, *sorted(seen.lost)))), lost, expected, due_ms)
+
+
+def revoke(back_off: BackOff, now_ms: int, max_delay_ms: int, *, wanted: bool) -> BackOff:
+    """After a round whose plan takes partitions from live members, or doesn't; ``due_ms`` set means: not in this round."""
+    if not wanted:
+        return BackOff()
+    if back_off.due_ms is not None:
+        return back_off if now_ms < back_off.due_ms else replace(back_off, revoked=True, due_ms=None)
+    if not back_off.revoked:
+        return BackOff(revoked=True)
+    times = min(back_off.times + 1, _MOST_BACK_OFFS)
+    wait_ms = min(BACK_OFF_BASE**times, max_delay_ms)
+    return BackOff(revoked=True, times=times, due_ms=now_ms + wait_ms if wait_ms else None)
+
+
+def _seen(grace: Grace, asked: Round, said: leader.Said) -> Seen:
+    workers = {name for name, subscription in said.items() if subscription.topics}
+    gone = {name: had for name, had in asked.settled.items() if name not in said and had}
+    held: set[tuple[str, int]] = set()
+    if gone or grace.lost:
+        held = {partition for member in said.values() for partition in member.owned}
+
+    def still_lost(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        return frozenset(tp for tp in partitions if tp.partition < asked.topics.get(tp.topic, 0) and tp not in held)
+
+    lost = {name: found for name, had in gone.items() if (found := still_lost(had))}
+    return Seen(lost, still_lost(grace.lost), len(workers), len(workers.intersection(asked.settled)))
