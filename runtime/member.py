@@ -9,7 +9,8 @@ What the table at the end can't say:
   nothing.  Being told to rejoin while one is outstanding is remembered until its reply is here; a push for a
   generation left behind is void.
 * **Revoke, assign, rejoin.**  A new assignment first takes away, then gives; when the shell has finished giving up
-  (``Revoked``) the member rejoins, and only that join tells the group that the partitions are free.
+  (``Revoked``) the member rejoins, and only that join tells the group that the partitions are free.  Topics that are not
+  subscribed to any more are given up without being told to.
 * **Lost is not revoked.**  A member that the group no longer knows, or that missed a generation, owns nothing from
   that moment on: there is nobody to commit to, and the partitions may be somebody else's already.
 * **Heartbeats** begin with the join's reply and run beside everything else.  A reply to one that was sent under
@@ -286,12 +287,18 @@ def _pushed_meanwhile(turn: _Turn, event: Pushed) -> None:
 
 
 def _resubscribe(turn: _Turn, event: Resubscribe) -> None:
-    if event.topics != turn.member.config.topics:
-        turn.change(config=replace(turn.member.config, topics=event.topics))
-        if turn.member.state in _SETTLED:
-            _join(turn, "topics changed")
-        else:
-            turn.change(rejoin_after=_ANY_GENERATION)
+    """Give up what is not subscribed to any more, and only then join: so it is all one round (KIP-429)."""
+    if event.topics == turn.member.config.topics:
+        return
+    turn.change(config=replace(turn.member.config, topics=event.topics))
+    dropped = frozenset(tp for tp in turn.member.owned if tp.topic not in event.topics)
+    if turn.member.state not in _SETTLED:
+        turn.change(rejoin_after=_ANY_GENERATION)
+    elif dropped:
+        turn.change(state=MemberState.REVOKING, revoking=dropped)
+        turn.actions.append(Revoke(dropped))
+    else:
+        _join(turn, "topics changed")
 
 
 # --- heartbeats, time, silence ------------------------------------------------------------------

@@ -103,7 +103,7 @@ class Coordinator:
         self.settings = settings
         self._topics = topics
         self._only = only or {}
-        self._subscribed: tuple[str, ...] = ()
+        self._known: dict[str, int] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._clock = Clock()
         self._waiting: dict[int, tuple[Request, Future[Reply] | None]] = {}  # no future: the driver's own request
@@ -139,7 +139,7 @@ class Coordinator:
 
     def start(self) -> None:
         """Start the loop; the driver joins first."""
-        self._subscribed = tuple(sorted(self._topics()))
+        self._known = dict(self._topics())
         self._inbox.put(lambda: self._drive(member.Start()))
         self._thread.start()
 
@@ -157,8 +157,12 @@ class Coordinator:
     def subscribe(self, address: str) -> EventQueue:
         """A queue of what is pushed to the agent at this address; the first event tells the topics."""
         events: EventQueue = queue.SimpleQueue()
-        events.put(self._event("subscription"))
-        self._inbox.put(lambda: self._streams.__setitem__(events, address))
+
+        def register() -> None:  # in the loop, so that no change of topics falls between the two lines
+            self._streams[events] = address
+            events.put(self._event("subscription"))
+
+        self._inbox.put(register)
         return events
 
     def unsubscribe(self, events: EventQueue) -> None:
@@ -273,7 +277,7 @@ class Coordinator:
                 events.put(self._event("rejoin", reason=push.reason, generation=push.generation))
 
     def _event(self, kind: str, **more: object) -> bytes:
-        return json.dumps({"event": kind, "topics": self._subscribed, **more}).encode()
+        return json.dumps({"event": kind, "topics": self._subscribed(), **more}).encode()
 
     def _drive(self, event: member.MemberEvent) -> None:
         """Step the driver's own member and carry out what it wants."""
@@ -326,11 +330,18 @@ class Coordinator:
         log.info("group %s: %s", self.settings.group_id, summary.line(done, revoking, self._name))
 
     def _on_topics_changed(self) -> None:
-        self._subscribed = tuple(sorted(self._topics()))
-        event = self._event("subscription")
-        for events in self._streams:
-            events.put(event)
+        topics = dict(self._topics())
+        if topics == self._known:
+            return
+        told, self._known = self._subscribed(), topics
+        if told != self._subscribed():  # before the push to rejoin, so that every member joins once
+            event = self._event("subscription")
+            for events in self._streams:
+                events.put(event)
         self._step(Trigger("topics or partitions changed"))
+
+    def _subscribed(self) -> tuple[str, ...]:
+        return tuple(sorted(self._known))
 
     def _remember(self, request: JoinGroup, member_id: str) -> None:
         if request.client_id == "driver":

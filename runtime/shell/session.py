@@ -94,6 +94,7 @@ class Session:
         self._coordinator = Coordinator(settings, self._log_ends.topics, _by_topic(options.subscription.partitions))
         self._coordinator.start()
         self._log_ends.on_change(self._coordinator.topics_changed)
+        self._coordinator.topics_changed()  # what changed since it started
         self._serve(self._coordinator, run_id)
 
     def _serve(self, coordinator: Coordinator, run_id: str) -> None:

@@ -44,13 +44,14 @@ PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 class World:
     """A coordinator with its port, and members that speak the protocol by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_delay_ms: int = 0) -> None:
         self.authority = new_authority()
         self.failure: CohortError | None = None
         self.members: list[Member] = []
+        self.topics = {"t": 4}
         self.plans = Plans()
-        settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("cooperative-sticky", "range"))
-        self.coordinator = Coordinator(settings, lambda: {"t": 4})
+        settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("cooperative-sticky", "range"), max_delay_ms)
+        self.coordinator = Coordinator(settings, lambda: self.topics)
         self.coordinator.start()
         service = Service(self.coordinator, self.plans, failure=lambda: self.failure, status=dict)
         self.server = GroupServer(
@@ -137,9 +138,9 @@ class Member:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    """A running coordinator."""
-    running = World()
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A running coordinator; its parameter is the delay after a departure."""
+    running = World(getattr(request, "param", 0))
     yield running
     running.close()
 
@@ -207,6 +208,49 @@ def test_who_leaves_is_gone_at_once(world: World) -> None:
     wait_until(lambda: len(a.owned) == 4, 1.5, "a to have all partitions, sooner than a session lasts")
 
 
+def b_leaves(world: World) -> tuple[Member, dict[TopicPartition, int], set[TopicPartition]]:
+    """Of a and b, b leaves: a, what a owned and what b owned."""
+    a, b = both_join(world)
+    before, lost = dict(a.owned), set(b.owned)
+    b.freeze()
+    world.call(LeaveGroup((LeavingMember(b.member_id, None, "done"),)))
+    return a, before, lost
+
+
+@pytest.mark.parametrize("world", [60_000], indirect=True)
+def test_what_a_departed_member_had_waits_for_a_replacement(world: World) -> None:
+    """Nobody owns it meanwhile; who comes gets it in one round, and the survivor never gains or loses anything."""
+    a, before, lost = b_leaves(world)
+    wait_until(lambda: world.coordinator.scheduled() is not None, 5, "the wait to begin")
+    waiting = world.coordinator.scheduled()
+    assert waiting is not None
+    assert waiting[0] == lost
+    assert 0 < waiting[1] <= 60_000
+    wait_until(lambda: world.coordinator.group.state == "Stable", 5, "the round to end")
+    assert world.coordinator.owners().keys() == before.keys()
+    left = len(world.coordinator.rebalances)
+
+    c = joined(world, "c", 2)
+
+    assert set(c.owned) == lost
+    assert a.owned == before
+    assert world.coordinator.scheduled() is None
+    assert len(world.coordinator.rebalances) == left + 1
+
+
+@pytest.mark.parametrize("world", [300], indirect=True)
+def test_without_a_replacement_the_others_get_it_when_the_delay_is_over(world: World) -> None:
+    """The coordinator's own clock begins the round, which says why by the executor's name."""
+    a, before, lost = b_leaves(world)
+    wait_until(lambda: len(a.owned) == 4, 10, "a to own all partitions")
+
+    assert before.items() <= a.owned.items()
+    assert lost <= a.owned.keys()
+    wait_until(lambda: world.coordinator.rebalances[-1].reason.startswith("the grace"), 5, "the round to be told")
+    assert world.coordinator.rebalances[-1].reason == "the grace period of executor b on h is over"
+    assert world.coordinator.scheduled() is None
+
+
 def test_rejoin_is_pushed_to_the_members_stream(world: World) -> None:
     """A member with an open stream hears of a rebalance without a heartbeat."""
     joined(world, "a")
@@ -215,6 +259,35 @@ def test_rejoin_is_pushed_to_the_members_stream(world: World) -> None:
     Member(world, "b")
 
     assert json.loads(next(events))["event"] == "rejoin"
+
+
+def test_added_partitions_are_one_rebalance_and_no_change_is_none(world: World) -> None:
+    """However often the driver looks; what the members had stays theirs, the new ones are given out."""
+    a, b = both_join(world)
+    before, generation = {**a.owned, **b.owned}, world.coordinator.group.generation
+    world.topics = {"t": 6}
+    for _ in range(3):
+        world.coordinator.topics_changed()
+    wait_until(lambda: len(a.owned) == len(b.owned) == 3, 10, "both to have a new partition")
+
+    assert world.coordinator.group.generation == generation + 1
+    assert world.coordinator.rebalances[-1].reason == "topics or partitions changed"
+    assert before.items() <= {**a.owned, **b.owned}.items()
+
+
+def test_new_topics_are_told_before_the_push_to_rejoin(world: World) -> None:
+    """So a member that listens joins once, with the new subscription."""
+    joined(world, "a")
+    events = world.link.events(b"a")
+    assert json.loads(next(events)) == {"event": "subscription", "topics": ["t"]}
+    world.topics = {"t": 4, "u": 2}
+    world.coordinator.topics_changed()
+    told = [json.loads(next(events)) for _ in range(2)]
+
+    assert [(event["event"], event["topics"]) for event in told] == [
+        ("subscription", ["t", "u"]),
+        ("rejoin", ["t", "u"]),
+    ]
 
 
 def test_positions_to_prefetch_from_are_the_ends_of_the_plan(world: World) -> None:

@@ -31,6 +31,7 @@ from tests.support.status import a_status
 from tests.support.waiting import wait_until
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
+TOPICS = {"orders": 2}
 SAID = {"executor": "2", "host": "10.0.0.12", "cores": 2, "pid": 4002}
 
 
@@ -43,7 +44,7 @@ def ask(coordinator: Coordinator, request: Any) -> Reply:
 def coordinator() -> Iterator[Coordinator]:
     """A coordinator of two partitions with one agent-like member that owns both."""
     settings = GroupSettings("billing", "r1", 1000, 30_000, 3_000, 1_000, ("cooperative-sticky",))
-    running = Coordinator(settings, lambda: {"orders": 2})
+    running = Coordinator(settings, lambda: TOPICS)
     running.start()
     metadata = encode_subscription(Subscription(("orders",), json.dumps(SAID).encode()))
     member_id = ""
@@ -124,8 +125,9 @@ def test_rebalances_are_counted_by_why_they_happened(coordinator: Coordinator) -
     assert sum(samples.values()) == 2
 
 
-def test_a_topic_change_is_its_own_reason(coordinator: Coordinator) -> None:
+def test_a_topic_change_is_its_own_reason(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the coordinator asks for itself falls into its class."""
+    monkeypatch.setitem(TOPICS, "orders", 3)
     coordinator.topics_changed()
     wait_until(lambda: built(coordinator)["rebalance_totals"]["by_reason"].get("topics_changed"), 20, "a rebalance")
 

@@ -233,6 +233,15 @@ class World:
         node.dead = True
         node.inbox.clear()
 
+    def change_topics(self, topics: Mapping[str, int]) -> None:
+        """Topics come and go, or grow: members that want any are told which there are, then a rebalance is asked for."""
+        if topics.keys() != self.topics.keys():
+            for node in self.nodes:
+                if node.member.config.topics and not node.dead:
+                    node.inbox.append(m.Resubscribe(tuple(sorted(topics))))
+        self.topics = dict(topics)
+        self.group_step(p.Trigger("topics or partitions changed"))
+
     def lose_request(self) -> None:
         """The network loses the next request; its sender notices."""
         flight = self.requests.popleft()

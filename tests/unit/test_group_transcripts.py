@@ -49,6 +49,8 @@ def run(world: World, command: str) -> None:
             world.commit(world.node(name), tp, int(offset), int(since) if since else None)
         case "delay", [seconds]:
             world.max_delay_ms = int(float(seconds) * 1000)
+        case "topics", counts:
+            world.change_topics({name: int(count) for name, _, count in (word.partition("=") for word in counts)})
         case "trigger", reason:
             world.group_step(p.Trigger(" ".join(reason)))
         case "after", [seconds]:
