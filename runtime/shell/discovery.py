@@ -60,8 +60,9 @@ class Discovery:
         self._retry_s = min(options.fetch_retry_interval_ms / 1000, 1.0)
         self._last_error = ""
         self._fatal: CohortError | None = None
-        self._missing: frozenset[str] = frozenset()
+        self._lacking: frozenset[TopicPartition] = frozenset()
         self._layout = Layout({})
+        self.in_doubt = False
         self.consumer: Consumer
 
     def first(self) -> Layout:
@@ -85,22 +86,22 @@ class Discovery:
             threading.Event().wait(self._retry_s)
 
     def again(self) -> Layout | None:
-        """A later look: None when the cluster did not answer; a topic is gone when it is missing twice in a row.
+        """A later look: None when the cluster did not answer.
 
-        Raises ``CohortError`` when the permission is gone.
+        What was there and isn't is gone when it is lacking twice in a row: the broker that was asked may be behind the
+        others.  Until the second look there is doubt (``in_doubt``).  Raises ``CohortError`` when the permission is gone.
         """
         self.consumer.poll(0)  # serves log lines and errors, nothing is subscribed
-        layout, missing = self._look(LOOK_TIMEOUT_S)
-        if layout is None:
+        now, _missing = self._look(LOOK_TIMEOUT_S)
+        if now is None:
             return None
-        spared = missing - self._missing
-        self._missing = missing
-        kept = {tp: leader for tp, leader in self._layout.leaders.items() if tp.topic in spared}
-        nodes = {
-            **self._layout.nodes,
-            **layout.nodes,
-        }  # a broker that is down is not in the metadata, its address still helps
-        self._layout = Layout({**kept, **layout.leaders}, nodes)
+        before = self._layout
+        lacking = frozenset(before.leaders.keys() - now.leaders.keys())
+        spared = lacking - self._lacking
+        self._lacking, self.in_doubt = lacking, bool(spared)
+        kept = {tp: before.leaders[tp] for tp in spared}
+        # A broker that is down is not in the metadata, its address still helps.
+        self._layout = Layout({**kept, **now.leaders}, {**before.nodes, **now.nodes})
         return self._layout
 
     # --- inside ------------------------------------------------------------------------------------

@@ -172,6 +172,7 @@ class LogEnds:
         with self._changed:
             while not self._closed:
                 urgent = self._asked > seen and bool(self._reasons or self._layout.leaderless())
+                urgent |= self._discovery.in_doubt
                 due = looked + (min(LOST_LOOK_S, self._max_age_s) if urgent else self._max_age_s)
                 left = due - time.monotonic()
                 if left <= 0:
