@@ -114,6 +114,7 @@ class Coordinator:
         self.rebalance_totals = RebalanceTotals()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.moved = 0
+        self._had: set[TopicPartition] = set()
         self.failed_rebalances: Counter[str] = Counter()
         config = groups.GroupConfig(
             group_id=settings.group_id, first_generation=settings.first_generation, member_id_salt=settings.run_id
@@ -321,7 +322,9 @@ class Coordinator:
     def _rebalanced(self, done: Rebalanced) -> None:
         self.rebalances.append(done)
         self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms)
-        self.moved += sum(len(moved) for (old, _), moved in summary.moves(done).items() if old)
+        # What waited for a replacement had no owner in between, and has moved all the same.
+        self.moved += sum(bool(old) or tp in self._had for (old, _), tps in summary.moves(done).items() for tp in tps)
+        self._had.update(tp for tps in done.after.values() for tp in tps)
         revoking = {
             tp: name
             for name, assignment in self.group.assignments.items()

@@ -32,6 +32,7 @@ def _options(broker: Broker, topic: str) -> dict[str, Any]:
         "session.timeout.ms": SESSION_MS,
         "heartbeat.interval.ms": SESSION_MS // 6,
         "agent.timeout.ms": AGENT_MS,
+        "scheduled.rebalance.max.delay.ms": 0,  # these tests wait for what follows a departure
     }
 
 

@@ -228,7 +228,7 @@ def test_what_a_departed_member_had_waits_for_a_replacement(world: World) -> Non
     assert 0 < waiting[1] <= 60_000
     wait_until(lambda: world.coordinator.group.state == "Stable", 5, "the round to end")
     assert world.coordinator.owners().keys() == before.keys()
-    left = len(world.coordinator.rebalances)
+    left, moved = len(world.coordinator.rebalances), world.coordinator.moved
 
     c = joined(world, "c", 2)
 
@@ -236,6 +236,7 @@ def test_what_a_departed_member_had_waits_for_a_replacement(world: World) -> Non
     assert a.owned == before
     assert world.coordinator.scheduled() is None
     assert len(world.coordinator.rebalances) == left + 1
+    assert world.coordinator.moved == moved + len(lost)
 
 
 @pytest.mark.parametrize("world", [300], indirect=True)

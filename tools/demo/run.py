@@ -113,12 +113,12 @@ class Demo:
         self.screen.phase(f"streaming; the producer goes on at {RATE:,} flights per second")
         self._until(lambda: self._sink.delivered >= KILL_AT * flights.FLIGHTS, "two fifths of the flights delivered")
         self._kill(kill)
-        self._until(lambda: self._left_and_settled(executors - 1), "the survivors to take over", every_s=0.05)
-        self.screen.phase("the survivors own everything; Spark starts a replacement")
+        self._until(self._departed, "the group to notice", every_s=0.05)
+        self.screen.phase(f"{self._waiting()}; Spark starts a replacement")
         self._until(lambda: self._all_owned(executors), "the replacement to join")
         self._settled_ms = _now_ms()
         self._producer.release()
-        self.screen.phase("the replacement has its share; the producer goes on to the last flight")
+        self.screen.phase("the replacement has what was lost; the producer goes on to the last flight")
         self._until(lambda: self._producer.finished, "the producer to write all flights")
         self._ends = {number: len(offsets) for number, offsets in self._producer.acknowledged.items()}
         self.screen.phase("all flights are written; draining")
@@ -174,12 +174,17 @@ class Demo:
         pid = kill(str(victim["executor"]))
         self.screen.phase(f"SIGKILL to executor {victim['executor']} (pid {pid}), which owned {numbers(owned)}")
 
-    def _left_and_settled(self, members: int) -> bool:
+    def _departed(self) -> bool:
         status = self._watch.refresh()
         assert self._killed is not None  # noqa: S101  asked after the kill only
         gone = all(member["executor"] != self._killed.executor for member in status["members"])
-        owned = sum(len(member["owned"]) for member in status["members"])
-        return gone and status["state"] == "Stable" and len(status["members"]) >= members and owned == PARTITIONS
+        return gone and status["state"] == "Stable"
+
+    def _waiting(self) -> str:
+        waiting = self._watch.status["scheduled_rebalance"]
+        if waiting is None:
+            return "its partitions have new owners"
+        return f"{numbers(partitions(waiting['partitions']))} wait for a replacement, read directly meanwhile"
 
     def _committed_all(self, consumer: Consumer) -> bool:
         asked = [TopicPartition(TOPIC, number) for number in self._ends]

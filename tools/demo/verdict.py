@@ -18,7 +18,7 @@ LABELS: Final = {
     "lost": "lost",
     "duplicated": "duplicated",
     "rebalances": "rebalances since the kill",
-    "partitions_moved": "partitions moved since the kill, there and back",
+    "partitions_moved": "partitions moved since the kill",
     "partitions_stayed": "partitions that never moved",
     "longest_gap_ms": "longest gap of one that never moved (ms)",
     "usual_gap_ms": "the same in the 5 s before the kill (ms)",
