@@ -129,14 +129,16 @@ class Leader:
         self.since: dict[str, dict[TopicPartition, int]] = {}
         self.only: dict[str, list[int]] = {}
 
-    def round(self, now_ms: int = 0, delay_ms: int = DELAY_MS) -> dict[str, tuple[int, ...]]:
-        """One round: what each member is given; those who get less give up at once, others own it."""
+    def round(self, now_ms: int = 0, delay_ms: int = DELAY_MS, *, applied: bool = True) -> dict[str, tuple[int, ...]]:
+        """One round: what each member is given.  Unless it is interrupted, they give up at once what they lose, and own it."""
         self.generation += 1
         asked = [self._joined(member, numbers) for member, numbers in self.holds.items()]
         this = Round(self.protocol, [*asked, _driver()], self.topics, self.since, self.settled, self.only)
         assignments, self.memory = departed.lead(self.memory, this, now_ms, delay_ms)
         given = {m: tuple(tp.partition for tp in decode_assignment(data).partitions) for m, data in assignments}
         assert given.pop("driver") == ()
+        if not applied:
+            return given
         self.since = {
             m: {tp: self.since.get(m, {}).get(tp, self.generation) for tp in sorted(tps(*numbers))}
             for m, numbers in given.items()
@@ -211,6 +213,30 @@ def test_a_replacement_gets_what_was_lost_at_once_and_nothing_else_moves() -> No
     group.round(1_000)
     group.holds["d"] = ()
     assert group.round(2_000) == {"a": before["a"], "c": before["c"], "d": before["b"]}
+
+
+def test_a_round_that_was_not_applied_counts_for_nothing() -> None:
+    """Connect: previous := active.  The delay is not begun anew, and what was computed and never given is computed again."""
+    group = Leader(12)
+    before = group.settle("a", "b", "c")
+    del group.holds["b"]
+    kept = {"a": before["a"], "c": before["c"]}
+    assert group.round(1_000, applied=False) == group.round(2_000, applied=False) == kept
+    assert departed.deadline(group.memory) == 31_000
+    group.holds["d"] = ()
+    assert group.round(3_000, applied=False) == group.round(4_000) == {**kept, "d": before["b"]}
+
+
+def test_what_two_claim_is_taken_from_both() -> None:
+    """Also while somebody is waited for; it is given out when neither claims it any more."""
+    group = Leader(6)
+    group.settle("a", "b", "c")
+    del group.holds["c"]
+    group.round(1_000)
+    group.since = {}
+    group.holds = {"a": (0, 1), "b": (1, 3, 4)}
+    assert group.round(2_000) == {"a": (0,), "b": (3, 4)}
+    assert group.round(3_000) == {"a": (0, 1), "b": (3, 4)}
 
 
 def test_what_comes_back_with_its_partitions_has_not_lost_them() -> None:
