@@ -301,6 +301,26 @@ def _unloaded(group: Group, _record: r.Unloaded) -> Group:
     )
 
 
+def _resumed(group: Group, record: r.Resumed) -> Group:
+    # Not a transition but a beginning, from whatever state the journal ended in.  What is owned stays owned.
+    completing = group.state is GroupState.COMPLETING_REBALANCE  # what is stored then is the generation before's
+    resumed = replace(
+        group,
+        config=record.config,
+        state=GroupState.PREPARING_REBALANCE if record.phase else GroupState.EMPTY,
+        pending=NOTHING,
+        joins=NOTHING,
+        syncs=NOTHING,
+        unsynced=frozenset(),
+        sync_deadline_ms=None,
+        sessions=NOTHING,
+        sessions_due_ms=None,
+        rebalance=record.phase,
+        assignments=NOTHING if completing else group.assignments,
+    )
+    return _armed(resumed, group.members, record.at_ms)
+
+
 _APPLY: Mapping[type, Callable[[Group, Any], Group]] = {
     r.GroupCreated: lambda _group, record: created(record),
     r.SerialTaken: _serial_taken,
@@ -328,4 +348,5 @@ _APPLY: Mapping[type, Callable[[Group, Any], Group]] = {
     r.RebalanceEnded: _rebalance_ended,
     r.OffsetsCommitted: _offsets_committed,
     r.Unloaded: _unloaded,
+    r.Resumed: _resumed,
 }

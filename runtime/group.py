@@ -77,6 +77,8 @@ def decide(group: Group, event: Event, now_ms: int) -> Decision:
             rebalance.happen(turn, Input.TRIGGER, reason)
         case p.Unload(reason):
             _unload(turn, reason)
+        case p.Resume(first_generation, member_id_salt):
+            rebalance.resume(turn, first_generation, member_id_salt)
     return Decision(turn.group, tuple(turn.actions), tuple(turn.records))
 
 

@@ -276,7 +276,18 @@ class Unload:
     reason: str
 
 
-Event: TypeAlias = Received | Tick | Trigger | Unload
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A new coordinator run goes on with the group of its predecessor's journal; it is the run's first event.
+
+    Generations begin above ``first_generation`` and above all that the journal knows; ``member_id_salt`` is the run's.
+    """
+
+    first_generation: int
+    member_id_salt: str = ""
+
+
+Event: TypeAlias = Received | Tick | Trigger | Unload | Resume
 
 
 @dataclass(frozen=True, slots=True)

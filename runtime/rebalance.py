@@ -6,6 +6,7 @@ Most functions here are the effect of an input from inside the group (see ``tabl
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkcohort.runtime import ownership
@@ -97,7 +98,7 @@ def _extend(turn: Turn, _reason: str) -> None:
 
 
 def _empty_out(turn: Turn, _reason: str) -> None:
-    turn.record(r.Emptied(turn.group.generation + 1))
+    turn.record(r.Emptied(_next_generation(turn.group)))
 
 
 def _complete_join(turn: Turn, _reason: str) -> None:
@@ -106,11 +107,25 @@ def _complete_join(turn: Turn, _reason: str) -> None:
     if group.leader not in group.joins:
         turn.record(r.LeaderElected(next(m for m in group.members if m in group.joins)))
     sync_deadline_ms = turn.now_ms + rebalance_timeout_ms(group)
-    turn.record(r.GenerationStarted(group.generation + 1, choose_protocol(group), sync_deadline_ms))
+    turn.record(r.GenerationStarted(_next_generation(group), choose_protocol(group), sync_deadline_ms))
     parked = turn.group.joins
     turn.record(r.JoinsAnswered(tuple(turn.group.members), turn.now_ms))
     for member_id, correlation in parked.items():
         turn.answer(correlation, joined(turn.group, member_id))
+
+
+def _next_generation(group: Group) -> int:
+    """Above all before, and above the block that an earlier run of the coordinator may have used."""
+    return max(group.generation, group.config.first_generation) + 1
+
+
+def resume(turn: Turn, first_generation: int, member_id_salt: str) -> None:
+    """Take a journal's group over: nobody loses anything, everybody rejoins, nobody waits for the run that is gone."""
+    group, reason = turn.group, "the coordinator was restarted"
+    config = replace(group.config, first_generation=first_generation, member_id_salt=member_id_salt)
+    phase = JoinPhase(reason, turn.now_ms, turn.now_ms + rebalance_timeout_ms(group)) if group.members else None
+    turn.record(r.Resumed(config, turn.now_ms, phase))
+    turn.actions += [p.PushRejoin(member_id, reason, group.generation) for member_id in group.members]
 
 
 def choose_protocol(group: Group) -> str:

@@ -218,6 +218,15 @@ class Unloaded:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A new coordinator run took over: who waits for an answer waits at the old one; all members are to rejoin."""
+
+    config: GroupConfig
+    at_ms: int
+    phase: JoinPhase | None
+
+
 Record: TypeAlias = (
     GroupCreated
     | SerialTaken
@@ -245,4 +254,5 @@ Record: TypeAlias = (
     | RebalanceEnded
     | OffsetsCommitted
     | Unloaded
+    | Resumed
 )

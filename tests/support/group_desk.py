@@ -11,7 +11,7 @@ from sparkcohort.runtime import group as g
 from sparkcohort.runtime import journal
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.applying import apply
-from tests.support.group_world import check_step
+from tests.support.group_laws import check_step
 
 SESSION_MS = 500
 REBALANCE_MS = 500

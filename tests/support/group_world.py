@@ -19,7 +19,7 @@ from sparkcohort.runtime.applying import apply
 from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.state import Group
-from sparkcohort.runtime.turn import SIGNALS
+from tests.support.group_laws import check_step, errors_of
 
 EMBEDDED = ConsumerEmbedded()
 SESSION_MS = 10_000
@@ -309,82 +309,6 @@ class World:
                 return f"refused: {request} of {member_id or 'nobody'}, {error.name}, {partitions}"
             case p.Rebalanced():
                 return f"rebalanced in {action.ended_ms - action.started_ms} ms, because {action.reason}"
-
-
-def check_step(before: Group, event: p.Event, decision: g.Decision) -> None:
-    """The laws that hold at every step: I1, I4, I5, totality, and that a refusal changes nothing."""
-    after = decision.group
-    held = [tp for partitions in after.owned.values() for tp in partitions]
-    assert len(held) == len(set(held)), "I1: one owner per partition"
-    assert after.generation >= before.generation, "I4: generations never go down"
-    _check_hand_over(before, decision)
-    _check_refusals(before, event, decision)
-    if isinstance(event, p.Received) and isinstance(event.request, p.OffsetCommit):
-        _check_commit(before, event.request, decision)
-    assert set(after.owned) | set(after.promised) <= set(after.members)
-    assert set(after.joins) | set(after.syncs) | after.unsynced | set(after.sessions) <= set(after.members)
-    assert set(after.sessions) | set(after.joins) | set(after.syncs) == set(after.members), "no member without timer"
-    assert (after.leader in after.members) if after.members else (after.leader == "")
-
-
-def _check_hand_over(before: Group, decision: g.Decision) -> None:
-    """I1: a partition changes hands only when its owner gave it up, or is gone."""
-    given_up = {(x.member_id, tp) for x in decision.records if isinstance(x, r.Released) for tp in x.partitions}
-    gone = {x.member_id for x in decision.records if isinstance(x, r.MemberRemoved)}
-    gone |= {x.old_id for x in decision.records if isinstance(x, r.MemberReplaced)}
-    owners_after = g.owners(decision.group)
-    unloaded = any(isinstance(x, r.Unloaded) for x in decision.records)
-    for tp, owner in g.owners(before).items():
-        if owners_after.get(tp) != owner:
-            assert unloaded or owner in gone or (owner, tp) in given_up, f"{tp} was taken from {owner}"
-
-
-def _check_refusals(before: Group, event: p.Event, decision: g.Decision) -> None:
-    """Every refusal is counted, and an event that is only refused changes nothing."""
-    refused = [a for a in decision.actions if isinstance(a, p.Refused)]
-    if not isinstance(event, p.Received):
-        assert not refused
-        return
-    own = [a.reply for a in decision.actions if isinstance(a, p.Answer) and a.correlation == event.correlation]
-    errors = {error for reply in own for error in errors_of(reply)}
-    assert {a.error for a in refused} == errors - SIGNALS
-    nothing_done = ErrorCode.NONE not in errors and errors and not errors & SIGNALS
-    made_room = any(isinstance(x, r.MemberRemoved | r.IdDropped) for x in decision.records)
-    if nothing_done and not made_room:
-        assert decision.group == before
-        assert not decision.records
-
-
-def errors_of(reply: p.Reply) -> set[ErrorCode]:
-    """All errors that a reply tells, of its parts if it has parts."""
-    match reply:
-        case p.OffsetCommitReply(partitions) if partitions:
-            return {error for _tp, error in partitions}
-        case p.OffsetCommitReply():
-            return {ErrorCode.NONE}
-        case p.LeaveGroupReply(error, members) if members:
-            return {e for _m, e in members} | ({error} - {ErrorCode.NONE})
-        case _:
-            return {reply.error}
-
-
-def _check_commit(before: Group, request: p.OffsetCommit, decision: g.Decision) -> None:
-    """I5: accepted if and only if the member owns the partition since the generation that it states."""
-    if not request.member_id:
-        return
-    (reply,) = (a.reply for a in decision.actions if isinstance(a, p.Answer))
-    assert isinstance(reply, p.OffsetCommitReply)
-    instance = request.group_instance_id
-    fenced = instance is not None and before.instances.get(instance) != request.member_id
-    for position, (tp, error) in zip(request.offsets, reply.partitions, strict=True):
-        since = g.owned(before, request.member_id).get(tp)
-        owns = since is not None and since == position.assignment_generation and not fenced
-        assert (error in {ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE}) == owns
-    accepted = {tp for tp, error in reply.partitions if error is ErrorCode.NONE}
-    changed = {tp for tp, at in decision.group.committed.items() if before.committed.get(tp) != at}
-    assert changed <= accepted <= set(decision.group.committed)
-    counted = sum(a.partitions for a in decision.actions if isinstance(a, p.Refused))
-    assert counted == sum(error is not ErrorCode.NONE for _tp, error in reply.partitions)
 
 
 def names(
