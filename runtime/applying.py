@@ -302,8 +302,8 @@ def _unloaded(group: Group, _record: r.Unloaded) -> Group:
 
 
 def _resumed(group: Group, record: r.Resumed) -> Group:
-    # Not a transition but a beginning, from whatever state the journal ended in.  What is owned stays owned.
-    completing = group.state is GroupState.COMPLETING_REBALANCE  # what is stored then is the generation before's
+    # Not a transition but a beginning, from whatever state the journal ended in.  What is owned stays owned; an
+    # assignment is not given any more, for the journal may end between it and the ownership that follows from it.
     resumed = replace(
         group,
         config=record.config,
@@ -316,7 +316,7 @@ def _resumed(group: Group, record: r.Resumed) -> Group:
         sessions=NOTHING,
         sessions_due_ms=None,
         rebalance=record.phase,
-        assignments=NOTHING if completing else group.assignments,
+        assignments=NOTHING,
     )
     return _armed(resumed, group.members, record.at_ms)
 

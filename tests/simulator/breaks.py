@@ -1,0 +1,91 @@
+"""Negative controls: each breaks one thing in the core, and the simulator has to find it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from sparkcohort.assignors import cooperative_sticky
+from sparkcohort.runtime import applying, leader, offsets, ownership
+from sparkcohort.runtime import records as r
+from tests.simulator.coordinator import Coordinator
+
+
+@dataclass(frozen=True)
+class Break:
+    """What is broken, the laws of which one must be found broken, and the patches that break it."""
+
+    what: str
+    laws: frozenset[str]
+    patches: Callable[[], list[Any]]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The core, broken."""
+        with ExitStack() as stack:
+            for broken in self.patches():
+                stack.enter_context(broken)
+            yield
+
+
+def _skip_fencing() -> list[Any]:
+    """Every partition of every member's commit is accepted."""
+
+    def judge(group: Any, request: Any) -> Any:
+        return tuple(offsets._sized(group, position) for position in request.offsets)
+
+    return [patch.object(offsets, "judge", judge)]
+
+
+def _give_early() -> list[Any]:
+    """A partition that moves is given to its new owner in the round in which it is revoked."""
+
+    def at_once(target: Any, _ownership: Any) -> Any:
+        return target
+
+    def nobody(_group: Any) -> dict[Any, str]:
+        return {}
+
+    return [
+        patch.object(leader, "hand_over", at_once),
+        patch.object(cooperative_sticky, "hand_over", at_once),
+        patch.object(ownership, "owners", nobody),
+    ]
+
+
+def _forget_pending() -> list[Any]:
+    """An id that was issued is not remembered."""
+    return [patch.dict(applying._APPLY, {r.IdIssued: lambda group, _record: group})]
+
+
+def _lower_generation() -> list[Any]:
+    """Every seventh generation is two lower than it was decided to be."""
+    begin = applying._APPLY[r.GenerationStarted]
+
+    def lowered(group: Any, record: Any) -> Any:
+        down = record.generation - 2 if record.generation % 7 == 0 else record.generation
+        return begin(group, replace(record, generation=down))
+
+    return [patch.dict(applying._APPLY, {r.GenerationStarted: lowered})]
+
+
+def _lose_commit() -> list[Any]:
+    """A commit is answered and not kept in the journal."""
+    keep = Coordinator.keep
+
+    def forgetful(self: Coordinator, records: Any) -> None:
+        keep(self, tuple(x for x in records if not isinstance(x, r.OffsetsCommitted)))
+
+    return [patch.object(Coordinator, "keep", forgetful)]
+
+
+BREAKS = {
+    "skip-fencing": Break("commits are not fenced", frozenset({"I5", "I6"}), _skip_fencing),
+    "give-early": Break("a revoked partition is given away early", frozenset({"I1"}), _give_early),
+    "forget-pending": Break("a pending member is forgotten", frozenset({"I12"}), _forget_pending),
+    "lower-generation": Break("a generation is lowered", frozenset({"I4"}), _lower_generation),
+    "lose-commit": Break("a staged commit is lost", frozenset({"I6", "replay"}), _lose_commit),
+}

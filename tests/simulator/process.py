@@ -1,0 +1,186 @@
+"""A member's process: the production state machine, and around it what the agent's shell does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sparkcohort.runtime import leader
+from sparkcohort.runtime import member as m
+from sparkcohort.runtime import protocol as p
+from sparkcohort.runtime.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from tests.simulator.world import World
+
+FETCH_RETRY_MS = 500
+_ENDED = frozenset({m.MemberState.LEFT, m.MemberState.FAILED})
+
+
+class Process:
+    """Runs one member; ``local`` is the driver, which lives with the coordinator and needs no network."""
+
+    def __init__(self, world: World, name: str, config: m.MemberConfig, *, local: bool = False) -> None:
+        self.world, self.name, self.local = world, name, local
+        self.member = m.new_member(config)
+        self.up, self.frozen = True, False
+        self.positions: dict[p.TopicPartition, int] = {}
+        self.last_commit: p.OffsetCommit | None = None
+        self.highest_generation = -1
+        self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._calls: dict[int, p.Request] = {}
+        self._wake_ms: int | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it does anything."""
+        return self.up and not self.frozen
+
+    # --- what reaches it ----------------------------------------------------------------------------
+
+    def reach(self, what: Callable[..., None], *args: Any) -> None:
+        """Something reaches the process; a frozen one finds it when it thaws."""
+        if self.frozen:
+            self._held.append((what, args))
+        elif self.up:
+            what(*args)
+
+    def replied(self, call: int, reply: p.Reply) -> None:
+        """The first reply of a call counts; later ones are nobody's."""
+        request = self._calls.pop(call, None)
+        if request is None:
+            return
+        if isinstance(reply, p.OffsetFetchReply):
+            self._positioned(reply)
+        else:
+            self.step(m.Replied(reply))
+
+    def unreachable(self, call: int) -> None:
+        """A call has failed, or taken too long."""
+        request = self._calls.pop(call, None)
+        if isinstance(request, p.OffsetFetch):
+            self.world.schedule.after(FETCH_RETRY_MS, self.reach, self._fetch, request.partitions)
+        elif request is not None:
+            self.step(m.Unreachable(type(request).__name__))
+
+    def pushed(self, generation: int, reason: str) -> None:
+        """The coordinator says: rejoin."""
+        self.step(m.Pushed(reason, generation))
+
+    def step(self, event: m.MemberEvent) -> None:
+        """Step the member and do what it wants."""
+        if not self.up:
+            return
+        before = self.member
+        self.member, actions = m.step(before, event, self.world.now_ms)
+        self.world.member_stepped(self, before, event)
+        for action in actions:
+            self._do(action)
+        if self.member.state in _ENDED:
+            self.end()
+        else:
+            self._arm()
+
+    # --- what it does -------------------------------------------------------------------------------
+
+    def _do(self, action: m.MemberAction) -> None:
+        match action:
+            case m.Send(request):
+                self.send(request)
+            case m.ComputeAssignment():
+                self._lead(action)
+            case m.Assigned(added):
+                self._fetch(tuple(added))
+            case m.Revoke(partitions):
+                self.commit(partitions)
+                self.world.schedule.after(self.world.takes_ms(600), self.reach, self.step, m.Revoked())
+            case m.Lost(partitions):
+                for tp in partitions:
+                    self.positions.pop(tp, None)
+
+    def send(self, request: p.Request) -> None:
+        """Call the coordinator."""
+        world = self.world
+        world.calls += 1
+        call = world.calls
+        self._calls[call] = request
+        if not self.local:
+            world.schedule.later(self._timeout_ms(request), self.reach, self.unreachable, call)
+        world.network.request(self, call, request, world.coordinator.receive)
+
+    def _timeout_ms(self, request: p.Request) -> int:
+        config = self.member.config
+        if isinstance(request, p.JoinGroup | p.SyncGroup):
+            return config.rebalance_timeout_ms + 5_000
+        return max(config.session_timeout_ms // 3, 500)
+
+    def _lead(self, asked: m.ComputeAssignment) -> None:
+        since = self.world.coordinator.group.owned if self.local else {}
+        assignments = leader.assign(asked.protocol_name, asked.members, self.world.topics, since)
+        computed = m.AssignmentComputed(assignments, asked.generation)
+        self.world.schedule.after(0 if self.local else self.world.takes_ms(60), self.reach, self.step, computed)
+
+    def _fetch(self, partitions: tuple[p.TopicPartition, ...]) -> None:
+        wanted = tuple(tp for tp in partitions if tp in self.member.owned and tp not in self.positions)
+        if wanted:
+            self.send(p.OffsetFetch(wanted))
+
+    def _positioned(self, reply: p.OffsetFetchReply) -> None:
+        if reply.error is not ErrorCode.NONE:
+            return
+        for tp, offset in reply.offsets:
+            if tp in self.member.owned:
+                self.positions[tp] = max(offset, 0)
+
+    def commit(self, partitions: Any, *, lie: int | None = None) -> None:
+        """Commit how far it has read; ``lie`` is an assignment generation to state, whatever is true."""
+        read = {tp: self.positions[tp] for tp in sorted(partitions) if tp in self.positions}
+        request = m.commit(self.member, read)
+        if lie is not None:
+            offsets = tuple(p.CommittedPosition(*tp, 0, lie) for tp in sorted(partitions))
+            member = self.member
+            request = p.OffsetCommit(member.member_id, member.config.group_instance_id, member.generation, offsets)
+        elif request is not None:
+            self.last_commit = request
+        if request is not None and request.offsets:
+            self.send(request)
+
+    def read_on(self, at_most: int) -> None:
+        """Read some more of every partition that it knows its place in."""
+        for tp, position in self.positions.items():
+            self.positions[tp] = min(position + at_most, self.world.log_end(tp))
+
+    # --- its life -----------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        due_ms = m.deadline(self.member)
+        if due_ms is not None and (self._wake_ms is None or due_ms < self._wake_ms):
+            self._wake_ms = max(due_ms, self.world.now_ms)
+            self.world.schedule.later(self._wake_ms - self.world.now_ms, self._wake, self._wake_ms)
+
+    def _wake(self, at_ms: int) -> None:
+        if self._wake_ms != at_ms:
+            return
+        self._wake_ms = None
+        if not self.running:
+            return
+        due_ms = m.deadline(self.member)
+        if due_ms is not None and due_ms <= at_ms:
+            self.step(p.Tick())
+        else:
+            self._arm()
+
+    def thaw(self) -> None:
+        """Go on, with all that has come meanwhile."""
+        self.frozen = False
+        held, self._held = self._held, []
+        for what, args in held:
+            self.reach(what, *args)
+        if self.up:
+            self._arm()
+
+    def end(self) -> None:
+        """The process is gone."""
+        self.up = self.frozen = False
+        self._held.clear()
+        self._calls.clear()

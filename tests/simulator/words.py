@@ -1,0 +1,40 @@
+"""What happened, in words."""
+
+from __future__ import annotations
+
+from sparkcohort.runtime import member as m
+from sparkcohort.runtime import protocol as p
+from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded
+from tests.support.group_laws import errors_of
+
+_EMBEDDED = ConsumerEmbedded()
+
+
+def words(about: object) -> str:
+    """An event, a request, a reply, in a line."""
+    match about:
+        case p.Received(_, request):
+            return words(request)
+        case m.Replied(reply):
+            return f"hears {words(reply)}"
+        case p.JoinGroup(member_id, instance):
+            owned = _EMBEDDED.claimed(about.protocols[0].metadata)
+            return f"JoinGroup of {member_id or instance or 'a newcomer'}, holding {_names(owned)}"
+        case p.SyncGroup(member_id, _, generation, _, _, assignments):
+            return f"SyncGroup of {member_id}, generation {generation}{', with the plan' if assignments else ''}"
+        case p.Heartbeat(member_id, _, generation):
+            return f"Heartbeat of {member_id}, generation {generation}"
+        case p.OffsetCommit(member_id, _, _, offsets):
+            commits = " ".join(f"{o.topic}-{o.partition}@{o.assignment_generation}={o.offset}" for o in offsets)
+            return f"OffsetCommit of {member_id}: {commits}"
+        case p.JoinGroupReply(error, generation, _, protocol, leader, member_id):
+            return f"JoinGroup {error.name}: {member_id}, generation {generation}, {protocol}, led by {leader}"
+        case p.SyncGroupReply(error):
+            return f"SyncGroup {error.name}: {_names(_EMBEDDED.assigned(about.assignment))}"
+        case p.OffsetCommitReply() | p.HeartbeatReply() | p.LeaveGroupReply():
+            return f"{type(about).__name__[:-5]} {', '.join(sorted(error.name for error in errors_of(about)))}"
+    return str(about)
+
+
+def _names(partitions: frozenset[p.TopicPartition]) -> str:
+    return " ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)) or "nothing"

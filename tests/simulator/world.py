@@ -1,0 +1,173 @@
+"""One run: processes, coordinator, network, time, and the log from which a run is told and compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import blake2b
+from random import Random
+from typing import TYPE_CHECKING
+
+from sparkcohort.runtime import group as g
+from sparkcohort.runtime import member as m
+from sparkcohort.runtime import protocol as p
+from sparkcohort.runtime import records as r
+from sparkcohort.runtime.errors import ErrorCode
+from tests.simulator.coordinator import Coordinator
+from tests.simulator.laws import Laws, refusals
+from tests.simulator.network import Network
+from tests.simulator.process import Process
+from tests.simulator.schedule import Schedule
+from tests.simulator.words import words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SESSION_MS = 10_000
+REBALANCE_MS = 6_000
+HEARTBEAT_MS = 3_000
+
+
+class World:
+    """Everything of one run; ``events`` counts the steps of the production machines and the faults."""
+
+    def __init__(self, random: Random, topics: dict[str, int], config: g.GroupConfig, *, driver: bool) -> None:
+        self.random, self.topics, self.has_driver = random, topics, driver
+        self.schedule = Schedule()
+        self.network = Network(self.schedule, self.random)
+        self.processes: list[Process] = []
+        self.counts: Counter[str] = Counter()
+        self.events = 0
+        self.calls = 0
+        self.log: list[tuple[int, str, object]] = []
+        self._frozen_ends_ms: int | None = None
+        self.coordinator = Coordinator(self, config)
+        self.laws = Laws(self)
+
+    @property
+    def now_ms(self) -> int:
+        """The time."""
+        return self.schedule.now_ms
+
+    # --- processes ----------------------------------------------------------------------------------
+
+    def start(self, name: str, topics: tuple[str, ...], assignors: tuple[str, ...], instance: str | None) -> Process:
+        """Start a member's process."""
+        process = Process(self, name, _config(name, topics, assignors, instance))
+        self.processes.append(process)
+        self.schedule.after(0, process.reach, process.step, m.Start())
+        return process
+
+    def start_driver(self) -> None:
+        """Start the driver, within the coordinator's process."""
+        assignors = ("cooperative-sticky", "range")
+        process = Process(self, "driver", _config("driver", (), assignors, "driver"), local=True)
+        self.processes.append(process)
+        self.schedule.after(0, process.reach, process.step, m.Start())
+
+    def forget(self, process: Process) -> None:
+        """A process is gone."""
+        process.end()
+        self.network.cut.pop(process, None)
+        self.processes.remove(process)
+
+    def coordinator_down(self) -> None:
+        """The coordinator's process is gone, and its driver with it; the next run comes soon."""
+        for process in [x for x in self.processes if x.local]:
+            self.forget(process)
+        self.schedule.after(self.random.randint(50, 3_000), self._coordinator_up)
+
+    def _coordinator_up(self) -> None:
+        self.coordinator.resume()
+        if self.has_driver:
+            self.start_driver()
+
+    # --- records and time -----------------------------------------------------------------------------
+
+    def log_end(self, _tp: p.TopicPartition) -> int:
+        """Where a partition's records end: they come all the time, until the faults end."""
+        return 1 + (self.now_ms if self._frozen_ends_ms is None else self._frozen_ends_ms) // 10
+
+    def end_logs(self) -> None:
+        """No records come any more."""
+        self._frozen_ends_ms = self.now_ms
+
+    def takes_ms(self, usually: int) -> int:
+        """How long some work takes: now and then ten times as long."""
+        ms = self.random.randint(1, usually)
+        return ms * 10 if self.random.random() < 0.1 else ms
+
+    # --- what is told of every step ---------------------------------------------------------------------
+
+    def say(self, what: str, about: object = "") -> None:
+        """Add to the log; values are put into words when somebody reads it."""
+        self.log.append((self.schedule.now_ms, what, about))
+
+    def count(self, what: str) -> None:
+        """Count what the summary tells."""
+        self.counts[what] += 1
+
+    def member_stepped(self, process: Process, before: m.Member, event: m.MemberEvent) -> None:
+        """A member made a step."""
+        self.events += 1
+        self.log.append((self.schedule.now_ms, process.name, event))
+        self.laws.member_stepped(process, before)
+
+    def group_stepped(self, before: g.Group, event: p.Event, decision: g.Decision) -> None:
+        """The coordinator made a step."""
+        self.events += 1
+        self.log.append((self.schedule.now_ms, "group", event))
+        after = decision.group
+        if after.generation != before.generation or after.state is not before.state:
+            self.log.append((self.schedule.now_ms, f"group is {after.state}", after.generation))
+        self.laws.group_stepped(before, event, decision)
+        for action in decision.actions:
+            if type(action) is p.Rebalanced:
+                self.counts["rebalances"] += 1
+            elif type(action) is p.Removed:
+                self.counts["members removed"] += 1
+
+    def kept(self, records: Iterable[r.Record]) -> None:
+        """A part of a step's records was kept before the coordinator went down."""
+        self.laws.kept(records)
+
+    def answered(self, process: Process, reply: p.Reply) -> None:
+        """A request is answered."""
+        self.log.append((self.schedule.now_ms, f"answer to {process.name}", reply))
+        if type(reply) is p.OffsetCommitReply:
+            refused = refusals(reply)
+            self.counts["commits refused"] += refused
+            self.counts["commits accepted"] += len(reply.partitions) - refused
+        elif type(reply) is p.JoinGroupReply and reply.error is ErrorCode.FENCED_INSTANCE_ID:
+            self.counts["static members fenced"] += 1
+
+    def resumed(self, before: g.Group) -> None:
+        """A journal was replayed."""
+        self.count("coordinator runs resumed")
+        self.laws.resumed(before)
+
+    # --- the log --------------------------------------------------------------------------------------
+
+    def lines(self, last: int | None = None) -> list[str]:
+        """The log in words, or the last of it."""
+        chosen = self.log if last is None else self.log[-last:]
+        return [f"{at_ms:>7} ms  {what}: {words(about)}" for at_ms, what, about in chosen]
+
+    def digest(self) -> str:
+        """A fingerprint of all that happened, equal for equal runs (I13)."""
+        fingerprint = blake2b(digest_size=16)
+        for at_ms, what, about in self.log:
+            fingerprint.update(f"{at_ms} {what} {about!r}\n".encode())
+        return fingerprint.hexdigest()
+
+
+def _config(name: str, topics: tuple[str, ...], assignors: tuple[str, ...], instance: str | None) -> m.MemberConfig:
+    return m.MemberConfig(
+        client_id=name,
+        client_host="host",
+        group_instance_id=instance,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        topics=topics,
+        assignors=assignors,
+    )
