@@ -109,7 +109,7 @@ def _complete_join(turn: Turn, _reason: str) -> None:
     sync_deadline_ms = turn.now_ms + rebalance_timeout_ms(group)
     turn.record(r.GenerationStarted(_next_generation(group), choose_protocol(group), sync_deadline_ms))
     parked = turn.group.joins
-    turn.record(r.JoinsAnswered(tuple(turn.group.members), turn.now_ms))
+    turn.record(r.JoinsAnswered(tuple(parked), turn.now_ms))
     for member_id, correlation in parked.items():
         turn.answer(correlation, joined(turn.group, member_id))
 
