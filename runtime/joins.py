@@ -143,6 +143,9 @@ def take_over(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
     turn.record(r.JoinsAnswered((member_id,), turn.now_ms))
     leads = member_id == turn.group.leader
     turn.answer(correlation, rebalance.joined(turn.group, member_id, skip_assignment=leads))
+    if left := len(set(freed).difference(ownership.owners(turn.group))):  # its predecessor was about to give them up
+        what = f"{member_id} took over {request.group_instance_id}, {left} partition{'s' if left > 1 else ''} less"
+        rebalance.happen(turn, Input.TRIGGER, what)
 
 
 def take_over_and_park(turn: Turn, correlation: int, request: p.JoinGroup) -> None:

@@ -18,3 +18,17 @@ def test_a_rebalance_does_not_prolong_an_absent_static_member() -> None:
     desk.pass_to(500)  # the join phase ends without i-2, which stays
     assert (desk.group.state, desk.group.generation) == ("CompletingRebalance", 3)
     assert desk.group.sessions["i-2"] == 1_200
+
+
+def test_what_a_taken_over_member_was_about_to_give_up_is_given_out() -> None:
+    """Nobody else would ask for the follow-up round: the one that had to give up is gone."""
+    desk = stable()
+    desk.ask(join("b-3", "b", meta="new"))
+    desk.ask(join("i-2", "s", "i", claims="t1"))
+    desk.ask(join("a-1", "a"))
+    desk.ask(sync("a-1", 3, {"a-1": "t0", "b-3": "t2"}))  # t1 is withheld until i-2 has given it up
+    desk.ask(sync("b-3", 3))
+    desk.ask(join("", "s", "i"))
+    assert tp("t1") not in g.owners(desk.group)
+    assert desk.group.state == "PreparingRebalance"
+    assert desk.pushed() == ("a-1", "i-4", "b-3")
