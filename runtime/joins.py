@@ -72,7 +72,7 @@ def sort_join(group: Group, request: p.JoinGroup) -> Input:
         return Input.JOIN_NEW if old_id is None else _sort_takeover(group, old_id, request)
     if _issued(group, request):
         return Input.JOIN_NEW
-    if group.members[request.member_id].protocols != request.protocols:
+    if group.members[request.member_id].protocols != request.protocols or ownership.has_lost(group, request.member_id):
         return Input.JOIN_CHANGED
     return Input.JOIN_LEADER if request.member_id == group.leader else Input.JOIN_SAME
 

@@ -59,6 +59,16 @@ def assign(turn: Turn) -> None:
         turn.record(r.Granted(_frozen(grants)))
 
 
+def has_lost(group: Group, member_id: str) -> bool:
+    """Whether a member that comes back with its old metadata misses something that it has been granted since.
+
+    What this generation granted it has yet to hear of; what an earlier one did, it has heard of and lost, or never will.
+    """
+    mine = group.owned.get(member_id, {})
+    older = {tp for tp, since in mine.items() if since < group.generation}
+    return bool(older) and not older <= _claims(group, group.members[member_id])
+
+
 def honour_claims(turn: Turn, member: GroupMember) -> None:
     """A member that joins again owns no more than it claims; what it gave up goes to whom it is promised."""
     member_id = member.member_id

@@ -32,3 +32,20 @@ def test_what_a_taken_over_member_was_about_to_give_up_is_given_out() -> None:
     assert tp("t1") not in g.owners(desk.group)
     assert desk.group.state == "PreparingRebalance"
     assert desk.pushed() == ("a-1", "i-4", "b-3")
+
+
+def test_a_member_that_has_lost_what_it_owns_has_changed() -> None:
+    """A static member that missed a generation comes back with its old metadata, and without what it was granted."""
+    desk = stable()
+    desk.ask(join("b-3", "b", meta="new", claims="t2"))
+    desk.ask(join("a-1", "a", claims="t0"))
+    desk.pass_to(499)
+    desk.ask(beat("i-2", 2, "i"))
+    desk.pass_to(500)  # the join phase ends without i-2, which stays
+    desk.ask(sync("a-1", 3, {"a-1": "t0", "i-2": "t1", "b-3": "t2"}))
+    desk.ask(sync("b-3", 3))
+    assert desk.error(beat("i-2", 2, "i")) == "ILLEGAL_GENERATION"
+    assert g.owned(desk.group, "i-2") == {tp("t1"): 2}
+    desk.ask(join("i-2", "s", "i"))
+    assert desk.group.state == "PreparingRebalance"
+    assert g.owned(desk.group, "i-2") == {}
