@@ -66,7 +66,9 @@ class Laws:
             who = (position.member_id,)
             since = stated.get(tp, self._since.get(tp, -1))
             if since < self._since.get(tp, -1):
-                raise LawBroken("I5", f"{tp.topic}-{tp.partition}: committed as of {since} after {self._since[tp]}", who)
+                raise LawBroken(
+                    "I5", f"{tp.topic}-{tp.partition}: committed as of {since} after {self._since[tp]}", who
+                )
             self._since[tp] = since
             if position.offset > self._world.log_end(tp):
                 raise LawBroken("I6", f"{tp.topic}-{tp.partition}: {position.offset} is beyond the log", who)

@@ -93,6 +93,8 @@ class Process:
                 self._fetch(tuple(added))
             case m.Revoke(partitions):
                 self.commit(partitions)
+                for tp in partitions:
+                    self.positions.pop(tp, None)
                 self.world.schedule.after(self.world.takes_ms(600), self.reach, self.step, m.Revoked())
             case m.Lost(partitions):
                 for tp in partitions:
@@ -137,7 +139,7 @@ class Process:
         read = {tp: self.positions[tp] for tp in sorted(partitions) if tp in self.positions}
         request = m.commit(self.member, read)
         if lie is not None:
-            offsets = tuple(p.CommittedPosition(*tp, 0, lie) for tp in sorted(partitions))
+            offsets = tuple(p.CommittedPosition(*tp, self.world.log_end(tp), lie) for tp in sorted(partitions))
             member = self.member
             request = p.OffsetCommit(member.member_id, member.config.group_instance_id, member.generation, offsets)
         elif request is not None:
