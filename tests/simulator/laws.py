@@ -63,6 +63,9 @@ class Laws:
     def _committed_as(self, record: r.OffsetsCommitted, request: p.OffsetCommit | None) -> None:
         stated = {(o.topic, o.partition): o.assignment_generation for o in request.offsets} if request else {}
         for tp, position in record.positions:
+            if not position.member_id:  # of no member, which an empty group takes: an operator's reset
+                self._committed[tp] = position.offset
+                continue
             who = (position.member_id,)
             since = stated.get(tp, self._since.get(tp, -1))
             if since < self._since.get(tp, -1):
@@ -72,7 +75,7 @@ class Laws:
             self._since[tp] = since
             if position.offset > self._world.log_end(tp):
                 raise LawBroken("I6", f"{tp.topic}-{tp.partition}: {position.offset} is beyond the log", who)
-            if position.member_id and position.offset < self._floor.get(tp, 0):
+            if position.offset < self._floor.get(tp, 0):
                 raise LawBroken("I6", f"{tp.topic}-{tp.partition}: {position.offset} is before its owner's start", who)
             self._committed[tp] = position.offset
 

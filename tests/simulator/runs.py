@@ -79,9 +79,7 @@ def _deliver(world: World) -> None:
         for process in list(world.processes):
             process.read_on(world.now_ms)
             process.commit(process.member.owned)
-        until_ms = world.now_ms + DELIVERY_MS
-        while (next_ms := world.schedule.next_ms()) is not None and (next_ms <= until_ms or world.schedule.busy):
-            world.schedule.step()
+        world.schedule.run_to(world.now_ms + DELIVERY_MS)
         if not world.laws.late():
             break
     world.laws.check_settled()

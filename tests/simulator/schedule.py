@@ -34,6 +34,12 @@ class Schedule:
         """When the next event is due."""
         return self._heap[0][0] if self._heap else None
 
+    def run_to(self, at_ms: int) -> None:
+        """Let everything happen until then."""
+        while self._heap and self._heap[0][0] <= at_ms:
+            self.step()
+        self.now_ms = at_ms
+
     def step(self) -> None:
         """Go to the next event."""
         self.now_ms, _, counted, what, args = heappop(self._heap)
