@@ -80,6 +80,13 @@ class ConsumerEmbedded:
         except MalformedConsumerProtocol:
             return frozenset()
 
+    def wanted(self, metadata: bytes) -> object:
+        """Topics of a subscription."""
+        try:
+            return frozenset(decode_subscription(metadata).topics)
+        except MalformedConsumerProtocol:
+            return metadata
+
 
 def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
     """Write a subscription; fields that ``version`` (0 to 3) doesn't have are left out."""

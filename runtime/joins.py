@@ -78,8 +78,10 @@ def sort_join(group: Group, request: p.JoinGroup) -> Input:
 
 
 def _sort_takeover(group: Group, old_id: str, request: p.JoinGroup) -> Input:
-    after = apply(group, r.MemberUpdated(_member(request, old_id)))
+    returned = _member(request, old_id)
+    after = apply(group, r.MemberUpdated(returned))
     same = rebalance.choose_protocol(after) == group.protocol_name
+    same = same and ownership.wants_the_same(group, group.members[old_id], returned)
     return Input.TAKEOVER if same else Input.TAKEOVER_CHANGED
 
 

@@ -112,6 +112,15 @@ def inherit(turn: Turn, member_id: str, freed: Iterable[TopicPartition]) -> None
     keep_promises(turn, [tp for tp in freed if tp not in inherited])
 
 
+def wants_the_same(group: Group, one: GroupMember, other: GroupMember) -> bool:
+    """Whether two members ask for the same under the group's protocol; bytes that can't be read are compared as such."""
+    before, after = one.metadata(group.protocol_name), other.metadata(group.protocol_name)
+    try:
+        return before == after or group.embedded.wanted(before) == group.embedded.wanted(after)
+    except ValueError:
+        return False
+
+
 def _claims(group: Group, member: GroupMember) -> set[TopicPartition]:
     """What a member says it still holds, under any of the protocols that it offers."""
     claims: set[TopicPartition] = set()

@@ -33,6 +33,9 @@ class EmbeddedProtocol(Interface):
     def claimed(self, metadata: bytes) -> frozenset[TopicPartition]:
         """The partitions that a member's metadata says it still holds; ValueError when the bytes can't be read."""
 
+    def wanted(self, metadata: bytes) -> object:
+        """What a member's metadata asks for, to be compared with what it asked for before; ValueError likewise."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:

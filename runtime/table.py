@@ -61,7 +61,7 @@ class Input(StrEnum):
     JOIN_LEADER = "JoinGroup: leader, metadata unchanged"
     JOIN_CHANGED = "JoinGroup: metadata changed"
     TAKEOVER = "JoinGroup: static member back without its id"
-    TAKEOVER_CHANGED = "JoinGroup: static member back, another protocol would win"
+    TAKEOVER_CHANGED = "JoinGroup: static member back, another protocol would win, or it wants something else"
     SYNC = "SyncGroup: follower"
     SYNC_LATE = "SyncGroup: follower, the next join phase has begun"
     SYNC_LEADER = "SyncGroup: leader"

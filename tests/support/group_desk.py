@@ -28,6 +28,10 @@ class Comma:
         """Likewise, after the member's version of its metadata and a colon."""
         return self.assigned(metadata.partition(b":")[2])
 
+    def wanted(self, metadata: bytes) -> bytes:
+        """The member's version of its metadata."""
+        return metadata.partition(b":")[0]
+
 
 def tp(name: str) -> p.TopicPartition:
     """``t0``: partition 0 of topic t; ValueError for anything else."""

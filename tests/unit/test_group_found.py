@@ -49,3 +49,11 @@ def test_a_member_that_has_lost_what_it_owns_has_changed() -> None:
     desk.ask(join("i-2", "s", "i"))
     assert desk.group.state == "PreparingRebalance"
     assert g.owned(desk.group, "i-2") == {}
+
+
+def test_a_static_member_that_wants_something_else_is_not_given_the_same() -> None:
+    """It would own what it doesn't subscribe to, and nobody would own what it now does."""
+    desk = stable()
+    desk.ask(join("", "s", "i", meta="other topics"))
+    assert desk.group.state == "PreparingRebalance"
+    assert desk.pushed() == ("a-1", "b-3")
