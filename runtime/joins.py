@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkcohort.runtime import ownership, rebalance
@@ -72,7 +73,10 @@ def sort_join(group: Group, request: p.JoinGroup) -> Input:
         return Input.JOIN_NEW if old_id is None else _sort_takeover(group, old_id, request)
     if _issued(group, request):
         return Input.JOIN_NEW
-    if group.members[request.member_id].protocols != request.protocols or ownership.has_lost(group, request.member_id):
+    member = group.members[request.member_id]
+    if 0 < request.attempt <= member.attempt:
+        return Input.JOIN_LATE
+    if member.protocols != request.protocols or ownership.has_lost(group, request.member_id):
         return Input.JOIN_CHANGED
     return Input.JOIN_LEADER if request.member_id == group.leader else Input.JOIN_SAME
 
@@ -133,6 +137,8 @@ def update_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> None
 
 def answer_join(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
     """A member that missed the answer to its join gets it again; nothing changes for the others."""
+    if request.attempt:
+        turn.record(r.MemberUpdated(replace(turn.group.members[request.member_id], attempt=request.attempt)))
     if request.member_id not in turn.group.syncs:
         turn.record(r.Heard(request.member_id, turn.now_ms))
     turn.answer(correlation, rebalance.joined(turn.group, request.member_id))
@@ -213,6 +219,7 @@ def _member(request: p.JoinGroup, member_id: str, instance_id: str | None = None
         request.session_timeout_ms,
         timeout_ms if timeout_ms > 0 else request.session_timeout_ms,  # as joins without one (Kafka: version 0)
         request.protocols,
+        request.attempt,
     )
 
 

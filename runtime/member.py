@@ -160,7 +160,8 @@ def _start(turn: _Turn, _event: Start) -> None:
 
 
 def _join(turn: _Turn, reason: str) -> None:
-    turn.change(state=MemberState.JOINING, rejoin_after=None, heartbeat_due_ms=None, heartbeat_sent=None)
+    joins = turn.member.joins + 1
+    turn.change(state=MemberState.JOINING, joins=joins, rejoin_after=None, heartbeat_due_ms=None, heartbeat_sent=None)
     member, config = turn.member, turn.member.config
     metadata = encode_subscription(
         Subscription(
@@ -182,6 +183,7 @@ def _join(turn: _Turn, reason: str) -> None:
             PROTOCOL_TYPE,
             tuple(p.Protocol(name, metadata) for name in config.assignors),
             reason,
+            joins,
         )
     )
 

@@ -66,6 +66,7 @@ class Member:
     owned: Mapping[TopicPartition, int] = field(default_factory=lambda: NOTHING)
     revoking: frozenset[TopicPartition] = frozenset()
     outstanding: p.JoinGroup | p.SyncGroup | None = None
+    joins: int = 0  # sent so far
     rejoin_after: int | None = None  # told to leave this generation behind while a request was outstanding
     heartbeat_sent: tuple[str, int] | None = None  # the id and generation of the one that is unanswered
     heartbeat_due_ms: int | None = None

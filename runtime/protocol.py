@@ -51,7 +51,11 @@ class Protocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """Enter the group, or re-enter it for a rebalance; parked until the join phase completes."""
+    """Enter the group, or re-enter it for a rebalance; parked until the join phase completes.
+
+    ``attempt`` counts the member's joins, so that one which was overtaken on its way is told from a new one; 0 is not
+    counted (Kafka has no such field: it doesn't take a join for what its member owns).
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -62,6 +66,7 @@ class JoinGroup:
     protocol_type: str
     protocols: tuple[Protocol, ...]
     reason: str = ""
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)

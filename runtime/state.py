@@ -55,7 +55,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member as the group knows it."""
+    """One member as the group knows it; ``attempt`` is that of its last join."""
 
     member_id: str
     group_instance_id: str | None
@@ -64,6 +64,7 @@ class GroupMember:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: tuple[Protocol, ...]
+    attempt: int = 0
 
     def metadata(self, protocol_name: str) -> bytes:
         """The member's metadata for one protocol; empty when it does not offer it."""

@@ -22,6 +22,8 @@ What the table can't say:
 * **Commits don't look at the state.**  Each partition is judged by its owner and its assignment generation alone
   (``ownership``), so commits of partitions that stay are accepted all through a rebalance.  This is the deliberate
   difference to Kafka, whose column for CompletingRebalance says REBALANCE_IN_PROGRESS.
+* **A join that was overtaken is void.**  A join tells what its member holds, and whatever it doesn't name is free.  One
+  that comes after a later one of the same member, or twice, would take from the member what it has been given since.
 * **A late sync is answered.**  When a member's SyncGroup arrives after another has already rejoined for the next round, it
   still gets the assignment that was stored for this generation, and so gives up in this round what it must.  Kafka says
   REBALANCE_IN_PROGRESS, and the member claims everything once more: one round more for everybody.
@@ -60,6 +62,7 @@ class Input(StrEnum):
     JOIN_SAME = "JoinGroup: follower, metadata unchanged"
     JOIN_LEADER = "JoinGroup: leader, metadata unchanged"
     JOIN_CHANGED = "JoinGroup: metadata changed"
+    JOIN_LATE = "JoinGroup: a later one of the member came first"
     TAKEOVER = "JoinGroup: static member back without its id"
     TAKEOVER_CHANGED = "JoinGroup: static member back, another protocol would win, or it wants something else"
     SYNC = "SyncGroup: follower"
@@ -146,6 +149,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.JOIN_SAME: _UNKNOWN,
         Input.JOIN_LEADER: _UNKNOWN,
         Input.JOIN_CHANGED: _UNKNOWN,
+        Input.JOIN_LATE: _UNKNOWN,
         Input.TAKEOVER: _UNKNOWN,
         Input.TAKEOVER_CHANGED: _UNKNOWN,
         Input.SYNC: _UNKNOWN,
@@ -164,6 +168,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.JOIN_SAME: _PARK,
         Input.JOIN_LEADER: _PARK,
         Input.JOIN_CHANGED: _PARK,
+        Input.JOIN_LATE: _REBALANCING,
         Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_PARK),
         Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_PARK),
         Input.SYNC: _REBALANCING,
@@ -186,6 +191,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.JOIN_SAME: Row(Effect.ANSWER_JOIN),
         Input.JOIN_LEADER: Row(Effect.ANSWER_JOIN),
         Input.JOIN_CHANGED: _RESTART,
+        Input.JOIN_LATE: _REBALANCING,
         Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
         Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
         Input.SYNC: Row(Effect.PARK_SYNC),
@@ -205,6 +211,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.JOIN_SAME: Row(Effect.ANSWER_JOIN),
         Input.JOIN_LEADER: _RESTART,
         Input.JOIN_CHANGED: _RESTART,
+        Input.JOIN_LATE: _REBALANCING,
         Input.TAKEOVER: Row(Effect.TAKE_OVER),
         Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
         Input.SYNC: Row(Effect.ANSWER_SYNC),

@@ -84,7 +84,7 @@ class Laws:
         after = process.member
         if after.owned is not before.owned:
             self.agrees(process)
-        if after.generation != before.generation and after.generation != p.NO_GENERATION:
+        if after.generation not in {before.generation, p.NO_GENERATION}:
             if after.generation < process.highest_generation:
                 raise LawBroken("I4", f"{process.name} goes back to generation {after.generation}", (after.member_id,))
             process.highest_generation = after.generation

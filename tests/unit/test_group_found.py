@@ -57,3 +57,18 @@ def test_a_static_member_that_wants_something_else_is_not_given_the_same() -> No
     desk.ask(join("", "s", "i", meta="other topics"))
     assert desk.group.state == "PreparingRebalance"
     assert desk.pushed() == ("a-1", "b-3")
+
+
+def test_a_join_that_was_overtaken_takes_nothing_away() -> None:
+    """The request of long ago, come late or once more, claims nothing; its member has been given a partition since."""
+    desk = Desk()
+    first = join(desk.new_id("a"), "a", attempt=1)
+    desk.ask(first)
+    desk.ask(sync("a-1", 1, {"a-1": "t0"}))
+    before = desk.group
+    assert desk.error(first) == "REBALANCE_IN_PROGRESS"
+    assert desk.group == before
+    desk.ask(join("a-1", "a", claims="t0", attempt=2))
+    desk.ask(sync("a-1", 2, {"a-1": "t0"}))
+    assert desk.error(first) == "REBALANCE_IN_PROGRESS"
+    assert g.owned(desk.group, "a-1") == {tp("t0"): 1}
