@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars hosts lint test test-unit test-e2e test-newest demo bench wheel clean
+.PHONY: help venv jars hosts lint test test-unit test-e2e test-newest simulate demo bench wheel clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -48,6 +48,11 @@ test-newest: jars ## the streaming tests on the newest PySpark 4
 	@tools/bootstrap.sh newest
 	@PYSPARK_PYTHON=$(NEWEST_PYTHON) PYSPARK_DRIVER_PYTHON=$(NEWEST_PYTHON) \
 		$(NEWEST_PYTHON) -P -m pytest $(NEWEST) $(ARGS)
+
+SEEDS ?= 10000
+
+simulate: venv ## the group under drawn faults: SEEDS=10000, ARGS="--first 2000"
+	@$(BIN)/python -m tests.simulator --seeds $(SEEDS) $(ARGS)
 
 demo: venv ## a stream, a killed executor, a verdict
 	@tools/bootstrap.sh java

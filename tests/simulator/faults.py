@@ -278,6 +278,18 @@ class Faults:
             elif process.frozen:
                 process.thaw()
 
+    def change(self) -> None:
+        """One clean change, for a settled group: a member comes or goes, or partitions are added."""
+        alive = self._members()
+        change = self._random.choice((self._newcomer, self._stop, self._grow) if len(alive) > 1 else (self._newcomer,))
+        change()
+
+    def _newcomer(self) -> None:
+        self._started += 1
+        topics = self._existing(("items", "orders"))
+        self.world.start(f"m{self._started}", topics, ASSIGNORS[0], None)
+        self.world.say("a process starts", f"m{self._started}")
+
 
 def _drawn(random: Random) -> World:
     """A world without anybody in it."""

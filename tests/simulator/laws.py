@@ -151,6 +151,24 @@ class Laws:
         if group.protocol_name == "cooperative-sticky":
             _check_balance({x.member.member_id: (x.member.config.topics, len(x.member.owned)) for x in running})
 
+    def holdings(self) -> dict[Process, frozenset[p.TopicPartition]]:
+        """What every process holds."""
+        return {x: frozenset(x.member.owned) for x in self._world.processes if x.up}
+
+    def check_moves(self, before: Mapping[Process, frozenset[p.TopicPartition]]) -> None:
+        """I11: those who were there and still are have lost no more than balance needs; for equal subscribers."""
+        world, after = self._world, self.holdings()
+        subscribers = [x for x in after if x.member.config.topics]
+        if len({x.member.config.topics for x in subscribers}) != 1:
+            return
+        if world.coordinator.group.protocol_name != "cooperative-sticky":
+            return
+        moved = sum(len(before[x] - after[x]) for x in subscribers if x in before)
+        loads = [len(before.get(x, ())) for x in subscribers]
+        least = fewest_moves(loads, sum(len(after[x]) for x in subscribers))
+        if moved > least:
+            raise LawBroken("I11", f"{moved} partitions moved where {least} would do: {loads} before")
+
     def late(self) -> list[p.TopicPartition]:
         """Owned partitions that are not committed to the end of their log."""
         world = self._world

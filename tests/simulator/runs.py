@@ -18,6 +18,7 @@ from tests.support.group_laws import LawBroken
 CHUNK = 100
 LAST_EVENTS = 40
 MOST_STORIES = 4
+CLEAN_CHANGES = 0.4  # how many runs see a member come or go, or partitions be added, once all faults have ended
 DELIVERY_MS = 500
 DELIVERY_ROUNDS = 12
 
@@ -56,6 +57,8 @@ def play(faults: Faults, events: int) -> None:
         world.schedule.step()
     faults.end()
     _settle(world)
+    if world.random.random() < CLEAN_CHANGES:
+        _change(faults)
     _deliver(world)
     world.laws.check_replay()
 
@@ -70,6 +73,17 @@ def _settle(world: World) -> None:
             raise LawBroken("I12", f"not settled within two sessions: {laws.settled()}")
         schedule.step()
     laws.check_settled()
+
+
+def _change(faults: Faults) -> None:
+    """I11: one thing changes in a settled group, and no more moves than has to."""
+    world = faults.world
+    before = world.laws.holdings()
+    world.network.latest_ms = world.now_ms
+    faults.change()
+    _settle(world)
+    world.laws.check_moves(before)
+    world.count("clean changes")
 
 
 def _deliver(world: World) -> None:
