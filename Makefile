@@ -32,7 +32,7 @@ lint: venv ## ruff and mypy, both strict
 	@$(BIN)/lint-imports
 
 test: venv jars hosts lint ## everything, on a real Kafka broker and a real Spark
-	@$(PYTEST) tests $(ARGS)
+	@tools/run_tests.sh $(ARGS)
 
 test-unit: venv ## the pure tests only
 	@$(PYTEST) tests/unit $(ARGS)
