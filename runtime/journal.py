@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from sparkcohort.runtime import records as r
 from sparkcohort.runtime.applying import apply, created
+from sparkcohort.runtime.summary import NAMED, ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from sparkcohort.runtime.protocol import TopicPartition
     from sparkcohort.runtime.records import Partitions, Record
@@ -37,17 +38,61 @@ def replay(records: Iterable[Record]) -> Group:
 
 def story(records: Iterable[Record], member_id: str) -> tuple[str, ...]:
     """What happened to a member, one line for each record about it, oldest first; heartbeats are left out."""
-    lines: list[str] = []
-    present = False
-    for record in records:
-        line = _of_membership(record, member_id) or _of_partitions(record, member_id)
-        if isinstance(record, r.MemberAdded | r.MemberReplaced | r.MemberRemoved) and line:
-            present = not line.startswith(_ENDS)
-        if present and not line:
-            line = _of_group(record)
-        if line:
-            lines.append(line)
-    return tuple(lines)
+    return tuple(said for _, said in told(records, member_id))
+
+
+def told(records: Iterable[Record], member_id: str) -> Iterator[tuple[int, str]]:
+    """The lines of ``story``, each with the place of its record, from 0; the records may begin in mid-life."""
+    kept = tuple(records)
+    present = _was_there(kept, member_id)
+    for place, record in enumerate(kept):
+        said = line(record, member_id)
+        if isinstance(record, r.MemberAdded | r.MemberReplaced | r.MemberRemoved) and said:
+            present = not said.startswith(_ENDS)
+        if present and not said:
+            said = _of_group(record)
+        if said:
+            yield place, said
+
+
+def line(record: Record, member_id: str) -> str:
+    """What one record says of a member itself; empty when it says nothing."""
+    return _of_membership(record, member_id) or _of_partitions(record, member_id)
+
+
+def about(record: Record) -> tuple[str, ...]:
+    """The ids of the members that a record is about; none where it concerns the group as a whole."""
+    match record:
+        case r.MemberAdded(member):
+            return (member.member_id,)
+        case r.MemberReplaced(old_id, member):
+            return (old_id, member.member_id)
+        case r.Granted(shares) | r.Promised(shares):
+            return tuple(member_id for member_id, _ in shares)
+        case r.OffsetsCommitted(positions):
+            return tuple(dict.fromkeys(at.member_id for _, at in positions))
+        case (
+            r.IdIssued(member_id)
+            | r.IdDropped(member_id)
+            | r.MemberRemoved(member_id)
+            | r.LeaderElected(member_id)
+            | r.JoinParked(member_id)
+            | r.SyncParked(member_id)
+            | r.Released(member_id)
+        ):
+            return (member_id,)
+    return ()
+
+
+def _was_there(records: Iterable[Record], member_id: str) -> bool:
+    """Whether a member was one before these records: the first that names it tells."""
+    first = next((record for record in records if member_id in about(record)), None)
+    match first:
+        case None | r.IdIssued() | r.IdDropped() | r.MemberAdded():
+            return False
+        case r.MemberReplaced(old_id):
+            return old_id == member_id
+    return True
 
 
 _ENDS = ("was removed", "was replaced")
@@ -111,4 +156,5 @@ def _generations(partitions: Partitions) -> list[str]:
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
-    return " ".join(f"{tp.topic}-{tp.partition}" for tp in partitions)
+    named = tuple(partitions)
+    return " ".join(f"{tp.topic}-{tp.partition}" for tp in named) if len(named) <= NAMED else ranges(named) or ""

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sparkcohort.runtime.protocol import Rebalanced, TopicPartition
 
@@ -40,11 +40,35 @@ def line(done: Rebalanced, revoking: Mapping[TopicPartition, str], name: Callabl
         f"{name(member)} gives up {_named(tp for tp, by in revoking.items() if by == member)}"
         for member in sorted(set(revoking.values()))
     ]
-    reason = done.reason
-    for member in sorted({*done.members, *done.before}, key=len, reverse=True):  # no id is the beginning of another
-        reason = reason.replace(member, name(member))
+    reason = readable(done.reason, {*done.members, *done.before}, name)
     what = "; ".join(parts) or "nothing moved"
     return f"rebalance to generation {done.generation} in {done.ended_ms - done.started_ms} ms ({reason}): {what}"
+
+
+def readable(words: str, member_ids: Iterable[str], name: Callable[[str], str]) -> str:
+    """The group's own words with people's names in place of these member ids."""
+    for member in sorted(member_ids, key=len, reverse=True):  # no id is the beginning of another
+        words = words.replace(member, name(member))
+    return words
+
+
+def ranges(partitions: Iterable[tuple[str, int]]) -> str | None:
+    """Partitions by topic, neighbours as ranges: ``orders:0-99,120;returns:4``; what a person can read of thousands."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    return ";".join(f"{topic}:{runs(sorted(numbers))}" for topic, numbers in sorted(by_topic.items())) or None
+
+
+def runs(numbers: Sequence[int]) -> str:
+    """Ascending numbers, neighbours as ranges: ``0-99,120``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def _named(partitions: Iterable[TopicPartition]) -> str:

@@ -75,3 +75,27 @@ def test_the_story_of_a_member() -> None:
         "committed orders-0=17",
         f"was removed at {SESSION_MS} ms: its session of {SESSION_MS} ms expired",
     )
+
+
+def test_a_story_whose_beginning_is_lost() -> None:
+    """A journal that was cut short still tells of a member that was there before, and of nobody who came later."""
+    world = life()
+    whole = list(journal.told(world.journal, "a-2"))
+    joined = next(place for place, said in whole if said == "joined")
+    late = tuple(journal.story(world.journal[joined:], "a-2"))
+    assert late == tuple(said for place, said in whole if place >= joined)
+    assert journal.story(world.journal[: whole[0][0]], "a-2") == ()
+
+
+def test_every_line_of_a_story_is_about_its_member_or_the_group() -> None:
+    """The index by member (``about``) finds each record that says something of a member itself."""
+    world = life()
+    for member_id in ("driver-1", "a-2"):
+        for record in world.journal:
+            assert bool(journal.line(record, member_id)) <= (member_id in journal.about(record))
+
+
+def test_a_story_of_many_partitions_is_a_line() -> None:
+    """Ranges, where a list of names would be a page."""
+    many = tuple(p.TopicPartition("orders", number) for number in (*range(100), 120))
+    assert journal.line(r.Released("a-2", many), "a-2") == "gave up orders:0-99,120"
