@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -38,6 +38,7 @@ from sparkcohort.runtime.protocol import (
     Trigger,
 )
 from sparkcohort.runtime.shell.flight import EventQueue
+from sparkcohort.runtime.shell.history import History
 from sparkcohort.runtime.shell.rebalances import RebalanceTotals
 
 log = logging.getLogger("sparkcohort.coordinator")
@@ -45,7 +46,6 @@ log = logging.getLogger("sparkcohort.coordinator")
 MAX_CLOCK_STEP_MS = 1_000
 """By how much a wake-up may be late before the group's clock stops following: a driver that was frozen must
 not find all its members expired before it has read their heartbeats."""
-HISTORY = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class MemberInfo:
     cores: int
     pid: int
     address: str
+    rack: str | None = None
 
 
 class Clock:
@@ -110,7 +111,7 @@ class Coordinator:
         self._correlation = 0
         self._streams: dict[EventQueue, str] = {}
         self._infos: dict[str, MemberInfo] = {}
-        self.rebalances: deque[Rebalanced] = deque(maxlen=HISTORY)
+        self.history = History()
         self.rebalance_totals = RebalanceTotals()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.moved = 0
@@ -187,6 +188,16 @@ class Coordinator:
         infos = dict(self._infos)
         return {name: infos[name] for name in list(self.group.members) if name in infos}
 
+    @property
+    def rebalances(self) -> tuple[Rebalanced, ...]:
+        """The last rebalances, newest last, those that failed included; ``history`` has how they ended."""
+        return tuple(entry.done for entry in self.history.entries())
+
+    @property
+    def now_ms(self) -> int:
+        """The group's own time, as of the last event."""
+        return self._clock.now_ms
+
     def owners(self) -> Mapping[TopicPartition, str]:
         """Who owns which partition now."""
         return groups.owners(self.group)
@@ -241,8 +252,10 @@ class Coordinator:
         self._step(Received(self._correlation, request))
 
     def _step(self, event: Received | Tick | Trigger) -> None:
-        self.group, actions = groups.step(self.group, event, self._clock.now_ms)
-        for action in actions:
+        before, decision = self.group, groups.decide(self.group, event, self._clock.now_ms)
+        self.group = decision.group
+        self.history.stepped(before, self.group, decision.records, self._clock.now_ms)
+        for action in decision.actions:
             self._carry_out(action)
 
     def _carry_out(self, action: Action) -> None:
@@ -253,7 +266,15 @@ class Coordinator:
                 self._push_rejoin(action)
             case Refused(request, error, member_id, partitions):
                 self.counters[request, error.name] += partitions
-                log.info("group %s: refused %s of %s: %s", self.settings.group_id, request, member_id, error.name)
+                lately = self.history.lately(member_id)
+                log.info(
+                    "group %s: refused %s of %s: %s%s",
+                    self.settings.group_id,
+                    request,
+                    member_id,
+                    error.name,
+                    f" (before that: {lately})" if lately else "",
+                )
             case Rebalanced():
                 self._rebalanced(action)
             case Removed(member_id, reason):
@@ -267,7 +288,7 @@ class Coordinator:
             # Not from inside the step that produced it: the driver's next request starts a step of its own.
             self._inbox.put(lambda: self._drive(member.Replied(reply)))
         elif not future.done():
-            future.set_result(reply)
+            future.set_result(self.history.explained(request, reply))
 
     def _push_rejoin(self, push: PushRejoin) -> None:
         if push.member_id == self._driver.member_id:
@@ -301,7 +322,9 @@ class Coordinator:
         delay_ms = self.settings.scheduled_rebalance_max_delay_ms
         try:
             assignments, self._memory = departed.lead(self._memory, this, self._clock.now_ms, delay_ms)
-        except Exception:  # an assignor's mistake must not end the group: keep what everybody has
+        except Exception as error:  # an assignor's mistake must not end the group: keep what everybody has
+            kept = f"assignor {asked.protocol_name}: {type(error).__name__}: {error}; everybody kept what it had"
+            self.history.assignor_failed(asked.generation, kept)
             self._memory = departed.Memory()
             self.failed_rebalances[asked.protocol_name] += 1
             log.exception(
@@ -320,7 +343,6 @@ class Coordinator:
         self._drive(member.AssignmentComputed(assignments, asked.generation))
 
     def _rebalanced(self, done: Rebalanced) -> None:
-        self.rebalances.append(done)
         self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms)
         # What waited for a replacement had no owner in between, and has moved all the same.
         self.moved += sum(bool(old) or tp in self._had for (old, _), tps in summary.moves(done).items() for tp in tps)
@@ -330,6 +352,7 @@ class Coordinator:
             for name, assignment in self.group.assignments.items()
             for tp in groups.owned(self.group, name).keys() - self.group.embedded.assigned(assignment)
         }
+        self.history.rebalanced(done, revoking)
         log.info("group %s: %s", self.settings.group_id, summary.line(done, revoking, self._name))
 
     def _on_topics_changed(self) -> None:
@@ -350,9 +373,10 @@ class Coordinator:
         if request.client_id == "driver":
             return
         try:
-            said = json.loads(decode_subscription(request.protocols[0].metadata).user_data or b"{}")
+            subscription = decode_subscription(request.protocols[0].metadata)
+            said, rack = json.loads(subscription.user_data or b"{}"), subscription.rack
         except (ValueError, IndexError):
-            said = {}
+            said, rack = {}, None
         self._infos[member_id] = MemberInfo(
             member_id=member_id,
             executor_id=str(said.get("executor", "?")),
@@ -360,7 +384,10 @@ class Coordinator:
             cores=int(said.get("cores", 1)),
             pid=int(said.get("pid", 0)),
             address=str(said.get("address", request.client_id)),
+            rack=rack,
         )
+        info = self._infos[member_id]
+        self.history.named(member_id, info.executor_id, info.host)
         # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
         for gone in set(self._infos) - {*self.group.members, *self.group.settled, *self._memory.grace.departed}:
             self._infos.pop(gone, None)

@@ -22,6 +22,7 @@ from sparkcohort.runtime.protocol import (
     Request,
     SyncGroup,
 )
+from sparkcohort.runtime.shell import reports
 from sparkcohort.runtime.shell.coordinator import Coordinator, MemberInfo
 from sparkcohort.runtime.shell.flight import EventQueue, Handler
 from sparkcohort.runtime.shell.plans import PlanGone, Plans
@@ -55,7 +56,8 @@ class Service:
     def handlers(self) -> Mapping[str, Handler]:
         """The action names and what answers them."""
         group: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
-        return {**group, "Claim": self._claim, "Delivered": self._delivered, "Status": self._describe}
+        told: dict[str, Handler] = {"Status": self._describe, "Rebalances": self._rebalances, "Story": self._story}
+        return {**group, **told, "Claim": self._claim, "Delivered": self._delivered}
 
     def subscribe(self, body: bytes) -> EventQueue:
         """The event stream of the agent whose address is in ``body``."""
@@ -136,6 +138,16 @@ class Service:
 
     def _describe(self, body: bytes) -> bytes:  # noqa: ARG002  a handler's signature
         return _json(self._status())
+
+    def _rebalances(self, body: bytes) -> bytes:
+        """The last so many, or the one of a generation with who had what."""
+        said, history = json.loads(body), self._coordinator.history
+        if "show" in said:
+            return _json(reports.shown(history, int(said["show"])))
+        return _json({"rebalances": reports.rebalances(history, max(int(said["last"]), 1))})
+
+    def _story(self, body: bytes) -> bytes:
+        return _json(reports.story(self._coordinator.history, str(json.loads(body)["member"])))
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -1,14 +1,20 @@
-"""The status of a run as one JSON-able value: what ``cohort describe``, the metrics and the demo's live view show."""
+"""The status of a run as one JSON-able value: what ``cohort describe``, the metrics and the demo's live view show.
+
+Its history, the rebalances and the members' stories, is told apart (see ``reports``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from sparkcohort.runtime.protocol import DescribeGroup, DescribeGroupReply, Rebalanced, TopicPartition
-from sparkcohort.runtime.shell.coordinator import Coordinator
+from sparkcohort.runtime.protocol import DescribeGroup, DescribeGroupReply, MemberDescription, TopicPartition
+from sparkcohort.runtime.shell import reports
+from sparkcohort.runtime.shell.coordinator import Coordinator, MemberInfo
 from sparkcohort.runtime.shell.log_ends import Snapshot
 from sparkcohort.runtime.shell.plans import Plans
+from sparkcohort.runtime.state import Group
+from sparkcohort.runtime.table import GroupState
 
 DESCRIBE_TIMEOUT_S = 5.0
 
@@ -37,10 +43,13 @@ def build(
         "state": described.state,
         "generation": described.generation,
         "protocol": described.protocol_name,
+        "state_age_ms": coordinator.now_ms - coordinator.history.state_since_ms,
+        "rebalance": _under_way(coordinator, coordinator.group),
         "members": _members(coordinator, described),
+        "pending_members": _pending(coordinator.group, coordinator.now_ms),
         "partitions": _partitions(coordinator, committed, announced, snapshot),
         "scheduled_rebalance": _scheduled(coordinator),
-        "rebalances": [_rebalance(done) for done in coordinator.rebalances],
+        "rebalances": reports.history(coordinator.history.entries()),
         "rebalance_totals": coordinator.rebalance_totals.as_value(),
         "refused": [
             {"request": request, "error": error, "count": count}
@@ -54,26 +63,68 @@ def build(
 
 
 def _members(coordinator: Coordinator, described: DescribeGroupReply) -> list[dict[str, Any]]:
-    infos = coordinator.members()
-    rows = []
-    for item in described.members:
-        info = infos.get(item.member_id)
-        if info is None:  # the driver's own member subscribes to nothing and is nobody's concern
-            continue
-        rows.append(
-            {
-                "member_id": item.member_id,
-                "instance_id": item.group_instance_id,
-                "executor": info.executor_id,
-                "host": info.host,
-                "cores": info.cores,
-                "pid": info.pid,
-                "owned": [list(tp) for tp, _ in sorted(item.owned)],
-                "target": [list(tp) for tp in sorted(item.target)],
-                "heartbeat_age_ms": item.heartbeat_age_ms,
-            }
-        )
+    infos, group = coordinator.members(), coordinator.group
+    rows = [
+        _member(item, info, _standing(group, item.member_id))
+        for item in described.members
+        # the driver's own member subscribes to nothing and is nobody's concern
+        if (info := infos.get(item.member_id)) is not None
+    ]
     return sorted(rows, key=lambda row: (str(row["executor"]), str(row["member_id"])))
+
+
+def _member(item: MemberDescription, info: MemberInfo, standing: str) -> dict[str, Any]:
+    """One member; ``generations`` has the assignment generation of each partition of ``owned``, in that order."""
+    owned = sorted(item.owned)
+    return {
+        "member_id": item.member_id,
+        "instance_id": item.group_instance_id,
+        "state": standing,
+        "client_id": item.client_id,
+        "executor": info.executor_id,
+        "host": info.host,
+        "rack": info.rack,
+        "cores": info.cores,
+        "pid": info.pid,
+        "owned": [list(tp) for tp, _ in owned],
+        "generations": [generation for _, generation in owned],
+        "target": [list(tp) for tp in sorted(item.target)],
+        "heartbeat_age_ms": item.heartbeat_age_ms,
+    }
+
+
+def _standing(group: Group, member_id: str) -> str:
+    """Where a member stands in a rebalance, in a word."""
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return "joined" if member_id in group.joins else "to-rejoin"
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return "synced" if member_id in group.syncs else "to-sync"
+    return "to-sync" if member_id in group.unsynced else "settled"
+
+
+def _under_way(coordinator: Coordinator, group: Group) -> dict[str, Any] | None:
+    """The rebalance that runs: why, since when, and who keeps it waiting; None when none does."""
+    phase = group.rebalance
+    if phase is None or group.state not in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE):
+        return None
+    joining = group.state is GroupState.PREPARING_REBALANCE
+    names = coordinator.history.names()
+    done = group.joins if joining else group.syncs
+    late = [member_id for member_id in group.members if member_id not in done]
+    deadline_ms = phase.deadline_ms if joining else group.sync_deadline_ms
+    return {
+        "reason": reports.readable(phase.reason, names),
+        "age_ms": coordinator.now_ms - phase.started_ms,
+        "waits_for": "join" if joining else "sync",
+        "deadline_in_ms": None if deadline_ms is None else max(deadline_ms - coordinator.now_ms, 0),
+        "missing": [{"member_id": late_id, "client_id": reports.client_id(late_id, names)} for late_id in late],
+    }
+
+
+def _pending(group: Group, now_ms: int) -> list[dict[str, Any]]:
+    """The ids that were issued and not used yet."""
+    pending = sorted(group.pending.items())
+    return [{"member_id": member_id, "expires_in_ms": max(at_ms - now_ms, 0)} for member_id, at_ms in pending]
 
 
 def _partitions(
@@ -109,20 +160,3 @@ def _scheduled(coordinator: Coordinator) -> dict[str, Any] | None:
     """The partitions of departed members that wait for a replacement, and the round that ends the wait; None: no wait."""
     found = coordinator.scheduled()
     return found and {"partitions": [list(tp) for tp in sorted(found[0])], "due_in_ms": found[1]}
-
-
-def _rebalance(done: Rebalanced) -> dict[str, Any]:
-    before = {tp: name for name, partitions in done.before.items() for tp in partitions}
-    after = {tp: name for name, partitions in done.after.items() for tp in partitions}
-    return {
-        "generation": done.generation,
-        "reason": done.reason,
-        "started_ms": done.started_ms,
-        "duration_ms": done.ended_ms - done.started_ms,
-        "protocol": done.protocol_name,
-        "members": len(done.members) - 1,
-        "moved": [list(tp) for tp, name in sorted(after.items()) if before.get(tp, name) != name],
-        "revoked": [list(tp) for tp in sorted(before) if tp not in after],
-        "before": {name: [list(tp) for tp in partitions] for name, partitions in done.before.items()},
-        "after": {name: [list(tp) for tp in partitions] for name, partitions in done.after.items()},
-    }

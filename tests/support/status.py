@@ -19,6 +19,9 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "state": "Stable",
         "generation": 7,
         "protocol": "cooperative-sticky",
+        "state_age_ms": 61_000,
+        "rebalance": None,
+        "pending_members": [],
         "members": [
             a_member("m-2", "2", "10.0.0.12", [["orders", 0], ["orders", 1]], 1500),
             a_member("m-3", "3", "10.0.0.13", [], 20),
@@ -55,11 +58,15 @@ def a_member(member_id: str, executor: str, host: str, owned: list[list[Any]], a
     return {
         "member_id": member_id,
         "instance_id": None,
+        "state": "settled",
+        "client_id": f"executor-{executor}",
+        "rack": None,
         "executor": executor,
         "host": host,
         "cores": 2,
         "pid": 4000 + int(executor),
         "owned": owned,
+        "generations": [5] * len(owned),
         "target": owned,
         "heartbeat_age_ms": age_ms,
     }
