@@ -8,16 +8,22 @@ standard error, never a traceback.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 from rich.console import Console
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell import cli_history as history
 from sparkcohort.runtime.shell import cli_views as views
 from sparkcohort.runtime.shell import connection
 from sparkcohort.runtime.shell.connection import Connection
+from sparkcohort.runtime.summary import runs
+
+T = TypeVar("T")
+DEFAULT_LAST: Final = 20
 
 NOBODY: Final = (
     "no live coordinator on this host; run this on the driver's host, as the driver's user, while a query with "
@@ -31,7 +37,27 @@ Examples:
   cohort describe --group billing          of one group
   cohort describe --group billing --members --verbose
   cohort describe --state --output json | jq '.[].state'
+  cohort rebalances --group billing        the last rebalances: when, why, how long, what moved
+  cohort rebalances --group billing --show -1
+                                           the latest one: who had what before and after
+  cohort story executor-3                  what happened to a member
 """
+
+_REBALANCES_EPILOG: Final = """\b
+Examples:
+  cohort rebalances --last 5
+  cohort rebalances --group billing --show -1       the latest one, member by member
+  cohort rebalances --group billing --show 1042     the one that began generation 1042
+  cohort rebalances --output json | jq '.[] | select(.result != "ok")'
+"""
+
+_STORY_EPILOG: Final = """\b
+Examples:
+  cohort story executor-3 --group billing           the latest member of that executor
+  cohort story executor-3-9f2c-17                   one member, by its CONSUMER-ID
+"""
+
+_group = click.option("--group", "group_id", metavar="GROUP", help="The group.id; every live group when left out.")
 
 _output = click.option(
     "--output",
@@ -59,7 +85,7 @@ def cli(context: click.Context) -> None:
 
 
 @cli.command()
-@click.option("--group", "group_id", metavar="GROUP", help="The group.id; every live group when left out.")
+@_group
 @click.option("--members", is_flag=True, help="List the members instead of the partitions.")
 @click.option("--state", is_flag=True, help="Show the group's state instead of its partitions.")
 @click.option("--verbose", is_flag=True, help="More columns, with --members or --state.")
@@ -72,18 +98,55 @@ def describe(group_id: str | None, members: bool, state: bool, verbose: bool, ou
     if members and state:
         raise click.UsageError("--members and --state exclude each other.", click.get_current_context())
     what = "members" if members else "state" if state else "offsets"
-    found = connection.find(group_id) if group_id is not None else _everyone()
-    failures: list[str] = []
-    shown: list[views.View] = []
-    for run in found:
-        try:
-            status = _status(run)
-        except CohortError as error:
-            failures.append(str(error))
-            continue
-        shown.append(_view(run, status, what, verbose))
+    shown, failures = _of_each(group_id, lambda run: _view(run, _status(run), what, verbose))
     if shown:
         _print(views.joined(shown), output)
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+@cli.command(epilog=_REBALANCES_EPILOG)
+@_group
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="The last N; 20 when left out, 200 are kept.")
+@click.option(
+    "--show", type=int, metavar="N", help="Who had what before and after the one of generation N; -1: the latest."
+)
+@_output
+def rebalances(group_id: str | None, last: int | None, show: int | None, output: str) -> None:
+    """List the last rebalances of a live group, newest last."""
+    if last is not None and show is not None:
+        raise click.UsageError("--last and --show exclude each other.", click.get_current_context())
+    if show is not None:
+        _show(group_id, show, output)
+        return
+
+    def listed(run: Connection) -> views.View:
+        done = connection.fetch_rebalances(run, last or DEFAULT_LAST)
+        return history.rebalances(run.group_id, done, time.time())
+
+    shown, failures = _of_each(group_id, listed)
+    if shown:
+        _print(views.joined(shown), output)
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+@cli.command(epilog=_STORY_EPILOG)
+@click.argument("member")
+@_group
+@_output
+def story(member: str, group_id: str | None, output: str) -> None:
+    """Tell what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
+    told, failures = _of_each(group_id, lambda run: connection.fetch_story(run, member))
+    found = [item for item in told if "lines" in item]
+    if found:
+        if output != "json":
+            for item in found:
+                click.echo(f"{item['member_id']} ({item['client_id'] or '-'} on {item['host'] or '-'})")
+        _print(views.joined([history.story(item) for item in found]), output)
+    elif told:
+        known = [f"{name} ({client or '-'})" for item in told for name, client in item["known"]]
+        failures.append(f"no member {member} is known; known are {', '.join(known) or 'none'}")
     if failures:
         raise CohortError("; ".join(failures))
 
@@ -100,6 +163,39 @@ def groups(output: str) -> None:
             status = None
         rows.append((run.group_id, run.instance_id, run.pid, status))
     _print(views.groups(rows), output)
+
+
+def _show(group_id: str | None, generation: int, output: str) -> None:
+    """Print one rebalance of each run that has it."""
+    answers, failures = _of_each(group_id, lambda run: (run.group_id, connection.fetch_rebalance(run, generation)))
+    found = [(name, item) for name, item in answers if "assignments" in item]
+    shown = [history.rebalance(name, item, time.time()) for name, item in found]
+    if output == "json" and shown:
+        _print(views.joined(shown), output)
+    for (name, item), view in zip(found, shown, strict=True):
+        if output != "json":
+            click.echo("\n".join(map(views.printable, history.title(name, item, time.time()))))
+            _print(view, output)
+    if not found:
+        failures += [
+            f"group {name}: no rebalance {generation} is known; known are generations "
+            f"{runs(sorted(item['known'])) or 'none'}"
+            for name, item in answers
+        ]
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+def _of_each(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list[T], list[str]]:
+    """What each live run (of a group, if one is named) answers, and what those said that failed."""
+    answers: list[T] = []
+    failures: list[str] = []
+    for run in connection.find(group_id) if group_id is not None else _everyone():
+        try:
+            answers.append(ask(run))
+        except CohortError as error:
+            failures.append(str(error))
+    return answers, failures
 
 
 def _everyone() -> list[Connection]:
@@ -128,7 +224,13 @@ def _print(view: views.View, output: str) -> None:
     if output == "json":
         click.echo(views.as_json(view))
     elif sys.stdout.isatty():
-        Console().print(views.as_table(view))
+        console = Console()
+        if not view.rows:
+            click.echo(views.as_text(view))
+        elif views.fits(view, console.width) or not (view.wide or view.below):
+            console.print(views.as_table(view))
+        else:
+            console.print(views.as_blocks(view) if view.wide else views.as_lines(view), soft_wrap=not view.wide)
     else:
         click.echo(views.as_text(view))
 

@@ -1,7 +1,7 @@
 """What the ``cohort`` command prints: tables of a run's status, in the columns of Kafka's own command.
 
 A view is columns and rows of plain values (None: unknown).  It is printed in three ways: padded text for a pipe, where
-nothing is ever cut; a table for a terminal; JSON.
+nothing is ever cut; a table for a terminal, or a block a row where a wide one does not fit; JSON.
 Columns: Kafka's ``ConsumerGroupCommand`` (4.2); those behind ``verbose`` are ours.
 """
 
@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
+
+from sparkcohort.runtime.summary import ranges
 
 Status = Mapping[str, Any]
 Row = tuple[object, ...]
@@ -32,25 +34,55 @@ OFFSETS: Final = (
     "CLIENT-ID",
 )
 MEMBERS: Final = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
-MEMBERS_VERBOSE: Final = ("CORES", "PID", "HEARTBEAT-AGE-MS", "CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT")
+MEMBERS_VERBOSE: Final = (
+    "GROUP-INSTANCE-ID",
+    "MEMBER-STATE",
+    "RACK",
+    "CORES",
+    "PID",
+    "HEARTBEAT-AGE-MS",
+    "CURRENT-ASSIGNMENT",
+    "TARGET-ASSIGNMENT",
+    "AWAITED",
+)
 STATE: Final = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
-STATE_VERBOSE: Final = ("GENERATION", "REBALANCES", "PARTITIONS-MOVED", "REFUSED-REQUESTS")
+STATE_VERBOSE: Final = (
+    "GENERATION",
+    "#PENDING",
+    "IN-STATE-FOR",
+    "REBALANCES",
+    "PARTITIONS-MOVED",
+    "REFUSED-REQUESTS",
+    "REBALANCE",
+    "SCHEDULED",
+)
 GROUPS: Final = ("GROUP", "INSTANCE-ID", "STATE", "GENERATION", "#MEMBERS", "#PARTITIONS", "LAG", "PID")
 
-_NUMBERS: Final = {"PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "GENERATION", "PID", "CORES"}
+_NUMBERS: Final = {"PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "GENERATION", "PID", "CORES", "AGE"}
+
+_RANGES: Final = {"CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT", "AWAITED", "KEPT", "+GAINED", "-LOST", "GIVES-UP"}
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table: the names of its columns and its rows."""
+    """A table: the names of its columns and its rows.
+
+    ``objects`` are the rows as JSON where that is more than the cells.  Where a terminal is too narrow, ``wide`` rows
+    become blocks, and the last ``below`` columns, which are words, go under their row.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    objects: tuple[Mapping[str, Any], ...] | None = None
+    wide: bool = False
+    below: int = 0
 
 
 def joined(views: Sequence[View]) -> View:
     """The rows of views of the same kind under each other; ``views`` is not empty."""
-    return View(views[0].columns, tuple(row for view in views for row in view.rows))
+    objects = None if views[0].objects is None else tuple(item for view in views for item in view.objects or ())
+    first, rows = views[0], tuple(row for view in views for row in view.rows)
+    return View(first.columns, rows, objects, first.wide, first.below)
 
 
 def offsets(status: Status) -> View:
@@ -73,43 +105,130 @@ def offsets(status: Status) -> View:
 
 
 def members(status: Status, *, verbose: bool = False) -> View:
-    """One row a member (``--describe --members``); the driver, which owns nothing, is not among them."""
-    rows = []
-    for row in status["members"]:
-        plain: Row = (
-            status["group"],
-            row["member_id"],
-            row["host"],
-            client_id(row["executor"]),
-            len(row["owned"]),
-        )
-        more: Row = (
-            row["cores"],
-            row["pid"],
-            row["heartbeat_age_ms"],
-            assignment(row["owned"]),
-            assignment(row["target"]),
-        )
-        rows.append(plain + more if verbose else plain)
-    return View(MEMBERS + MEMBERS_VERBOSE if verbose else MEMBERS, tuple(rows))
+    """One row a member (``--describe --members``); the driver, which owns nothing, is not among them.
+
+    What is owned stands with its assignment generation, ``orders:0-4@1002``; AWAITED is what others have yet to give up.
+    The last rows are ids that were issued and not used yet.
+    """
+    group = status["group"]
+    objects = [_member(group, row) for row in status["members"]]
+    objects += [_pending(group, row) for row in status["pending_members"]]
+    rows = tuple(_member_row(item, verbose=verbose) for item in objects)
+    return View(MEMBERS + MEMBERS_VERBOSE if verbose else MEMBERS, rows, tuple(objects), wide=verbose)
+
+
+def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    owned = [
+        {"topic": topic, "partition": partition, "generation": generation}
+        for (topic, partition), generation in zip(row["owned"], row["generations"], strict=True)
+    ]
+    return {
+        "group": group,
+        "consumer_id": row["member_id"],
+        "host": row["host"],
+        "client_id": client_id(row["executor"]),
+        "partitions": len(owned),
+        "group_instance_id": row["instance_id"],
+        "member_state": row["state"],
+        "executor": row["executor"],
+        "rack": row["rack"],
+        "cores": row["cores"],
+        "pid": row["pid"],
+        "heartbeat_age_ms": row["heartbeat_age_ms"],
+        "current_assignment": owned,
+        "target_assignment": [{"topic": topic, "partition": partition} for topic, partition in row["target"]],
+        "expires_in_ms": None,
+    }
+
+
+def _pending(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    told = {"group": group, "consumer_id": row["member_id"], "partitions": 0, "member_state": "pending"}
+    nothing = {"current_assignment": [], "target_assignment": [], "expires_in_ms": row["expires_in_ms"]}
+    return {**dict.fromkeys(MEMBER_KEYS), **told, **nothing}
+
+
+MEMBER_KEYS: Final = (
+    "group",
+    "consumer_id",
+    "host",
+    "client_id",
+    "partitions",
+    "group_instance_id",
+    "member_state",
+    "executor",
+    "rack",
+    "cores",
+    "pid",
+    "heartbeat_age_ms",
+    "current_assignment",
+    "target_assignment",
+    "expires_in_ms",
+)
+"""The keys of a member in JSON, verbose or not."""
+
+
+def _member_row(item: Mapping[str, Any], *, verbose: bool) -> Row:
+    plain: Row = tuple(item[key] for key in MEMBER_KEYS[:5])
+    if not verbose:
+        return plain
+    owned = {(each["topic"], each["partition"]): each["generation"] for each in item["current_assignment"]}
+    target = [(each["topic"], each["partition"]) for each in item["target_assignment"]]
+    state = item["member_state"]
+    if item["expires_in_ms"] is not None:
+        state = f"{state}, {duration(item['expires_in_ms'])} left"
+    facts = (item["group_instance_id"], state, item["rack"], item["cores"], item["pid"], item["heartbeat_age_ms"])
+    by_generation = (
+        f"{ranges(tp for tp, at in owned.items() if at == generation)}@{generation}"
+        for generation in sorted(set(owned.values()))
+    )
+    return (*plain, *facts, " ".join(by_generation) or None, ranges(target), ranges(set(target) - owned.keys()))
 
 
 def state(status: Status, address: str, *, verbose: bool = False) -> View:
     """One row for the run (``--describe --state``); ``address`` is the coordinator's host and port."""
-    plain: Row = (
-        status["group"],
-        f"{address} ({status['instance_id']})",
-        status["protocol"] or None,
-        status["state"],
-        len(status["members"]),
-    )
+    count = len(status["members"])
+    coordinator = f"{address} ({status['instance_id']})"
+    plain: Row = (status["group"], coordinator, status["protocol"] or None, status["state"], count)
+    scheduled = status.get("scheduled_rebalance")
+    totals: dict[str, Any] = {
+        "generation": status["generation"],
+        "pending_members": len(status["pending_members"]),
+        "in_state_ms": status["state_age_ms"],
+        "rebalances": status["rebalance_totals"]["count"],
+        "partitions_moved": status["partitions_moved"],
+        "refused_requests": sum(row["count"] for row in status["refused"]),
+    }
+    known = dict(zip(_keys(STATE), plain, strict=True))
+    told = {**known, **totals, "rebalance": status["rebalance"], "scheduled_rebalance": scheduled}
     more: Row = (
-        status["generation"],
-        status["rebalance_totals"]["count"],
-        status["partitions_moved"],
-        sum(row["count"] for row in status["refused"]),
+        totals["generation"],
+        totals["pending_members"],
+        duration(totals["in_state_ms"]),
+        *(totals[key] for key in ("rebalances", "partitions_moved", "refused_requests")),
+        _under_way(status["rebalance"]),
+        _scheduled(scheduled),
     )
-    return View(STATE + STATE_VERBOSE, (plain + more,)) if verbose else View(STATE, (plain,))
+    return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (told,), verbose)
+
+
+def _under_way(rebalance: Mapping[str, Any] | None) -> str | None:
+    """A running rebalance in words: why, since when, and who keeps it waiting."""
+    if rebalance is None:
+        return None
+    missing = [row["client_id"] or row["member_id"] for row in rebalance["missing"]]
+    left = f", {duration(rebalance['deadline_in_ms'])} left" if rebalance["deadline_in_ms"] is not None else ""
+    return (
+        f"{rebalance['reason']}, {duration(rebalance['age_ms'])} ago; waits for {', '.join(missing) or 'nobody'} "
+        f"to {rebalance['waits_for']}{left}"
+    )
+
+
+def _scheduled(scheduled: Mapping[str, Any] | None) -> str | None:
+    """A round that is put off: the partitions that wait for a replacement of their member, and for how long at most."""
+    if scheduled is None:
+        return None
+    waiting = ranges((topic, partition) for topic, partition in scheduled["partitions"])
+    return f"{waiting or 'nothing'} waits for a replacement, {duration(scheduled['due_in_ms'])} left"
 
 
 def groups(runs: Iterable[tuple[str, str, int, Status | None]]) -> View:
@@ -130,13 +249,14 @@ def client_id(executor: object) -> str | None:
     return None if executor is None else f"executor-{executor}"
 
 
-def assignment(partitions: Sequence[Sequence[Any]]) -> str | None:
-    """Partitions by topic as Kafka's command writes them: ``orders:0,1;returns:4``."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    named = (f"{topic}:{','.join(map(str, sorted(numbers)))}" for topic, numbers in sorted(by_topic.items()))
-    return ";".join(named) or None
+def duration(ms: float) -> str:
+    """Milliseconds for people: ``850ms``, ``12s``, ``3m20s``, ``2h5m``, ``4d1h``; a word without blanks."""
+    seconds = int(ms / 1000)
+    if seconds < 1:
+        return f"{int(ms)}ms"
+    units = [("d", seconds // 86_400), ("h", seconds // 3600 % 24), ("m", seconds // 60 % 60), ("s", seconds % 60)]
+    first = next(index for index, (_, count) in enumerate(units) if count)
+    return "".join(f"{count}{unit}" for unit, count in units[first : first + 2] if count)
 
 
 def as_text(view: View) -> str:
@@ -158,14 +278,60 @@ def as_table(view: View) -> Table:
     return table
 
 
+def as_blocks(view: View) -> Table:
+    """Each row as a block of lines, a name and a known value each, for what is too wide for the terminal."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for place, row in enumerate(view.rows):
+        if place:
+            table.add_row("", "")
+        for name, value in zip(view.columns, row, strict=True):
+            if value is not None:
+                spaced = str(value).replace(",", ", ") if name in _RANGES else value  # so that no number is broken
+                table.add_row(name, _styled(name, spaced))
+    return table
+
+
+def as_lines(view: View) -> Text:
+    """The rows with their last ``below`` cells under them, for what is too wide for the terminal."""
+    kept = len(view.columns) - view.below
+    header, *lines = as_text(View(view.columns[:kept], tuple(row[:kept] for row in view.rows))).splitlines()
+    text = Text(header, style="bold")
+    for line, row in zip(lines, view.rows, strict=True):
+        text.append(f"\n{line}\n   ", style="not bold")
+        for name, value in zip(view.columns[kept:], row[kept:], strict=True):
+            text.append("; " if name != view.columns[kept] else " ").append_text(_styled(name, value))
+    return text
+
+
+def fits(view: View, width: int) -> bool:
+    """Whether the table needs no folding in so many columns."""
+    return max(map(len, as_text(view).splitlines())) + len(view.columns) <= width
+
+
 def as_json(view: View) -> str:
-    """A list of one object a row, keyed by the columns in lower case with ``_``; unknown is null."""
-    keys = [name.lower().replace("#", "").replace(" (id)", "").replace("-", "_") for name in view.columns]
+    """A list of one object a row, keyed by the columns in lower case with ``_``; unknown is null.
+
+    Where a view has objects of its own these are it: all there is, verbose or not, lists as lists.
+    """
+    if view.objects is not None:
+        return json.dumps(view.objects, indent=2)
+    keys = _keys(view.columns)
     return json.dumps([dict(zip(keys, row, strict=True)) for row in view.rows], indent=2)
 
 
+def _keys(columns: Iterable[str]) -> list[str]:
+    return [name.lower().replace("#", "").replace(" (id)", "").replace("-", "_") for name in columns]
+
+
 def _cell(value: object) -> str:
-    return MISSING if value is None else str(value)
+    return MISSING if value is None else printable(str(value))
+
+
+def printable(words: str) -> str:
+    """Words on one line that can't steer the terminal: some are a member's own."""
+    return "".join(character if character.isprintable() else "?" for character in words)
 
 
 def _styled(column: str, value: object) -> Text:
@@ -174,4 +340,6 @@ def _styled(column: str, value: object) -> Text:
         style = "yellow" if value else "green"
     elif column == "STATE":
         style = "green" if value == "Stable" else "yellow"
+    elif column == "RESULT":
+        style = "green" if value == "ok" else "red" if str(value).startswith("failed") else "yellow"
     return Text(_cell(value), style=style)

@@ -85,12 +85,54 @@ def find(group_id: str) -> list[Connection]:
     )
 
 
+def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:
+    """A live group of this host as Python values: state, members, pending members, partitions, the rebalance under way.
+
+    For a notebook; the keys are those of ``status.build``.  ``instance_id`` chooses among runs that share a group.
+    Raises CohortError: no such group here, several runs and none chosen, no answer, the query is ending.
+    """
+    run = only(group_id, instance_id)
+    if not (status := fetch_status(run)):
+        raise CohortError(f"group {group_id}: the query is ending", "COORDINATOR_NOT_AVAILABLE")
+    return status
+
+
+def only(group_id: str, instance_id: str | None = None) -> Connection:
+    """The one live run of a group.  Raises CohortError when there is none, or several of which none is chosen."""
+    runs = find(group_id)
+    chosen = [run for run in runs if instance_id in (None, run.instance_id)]
+    if len(chosen) == 1:
+        return chosen[0]
+    known = ", ".join(run.instance_id for run in runs)
+    raise CohortError(f"group {group_id} has the runs {known} on this host: give the instance id of one of them")
+
+
 def fetch_status(connection: Connection) -> dict[str, Any]:
     """The status of the run (see ``status``).  Raises CohortError when it does not answer."""
+    return _ask(connection, "Status", b"")
+
+
+def fetch_rebalances(connection: Connection, last: int) -> list[dict[str, Any]]:
+    """The last rebalances of the run, newest last (see ``reports.rebalances``).  Raises CohortError."""
+    found: list[dict[str, Any]] = _ask(connection, "Rebalances", json.dumps({"last": last}).encode())["rebalances"]
+    return found
+
+
+def fetch_rebalance(connection: Connection, generation: int) -> dict[str, Any]:
+    """One rebalance with who had what (see ``reports.shown``).  Raises CohortError."""
+    return _ask(connection, "Rebalances", json.dumps({"show": generation}).encode())
+
+
+def fetch_story(connection: Connection, member: str) -> dict[str, Any]:
+    """What happened to a member, by its id or client id (see ``reports.story``).  Raises CohortError."""
+    return _ask(connection, "Story", json.dumps({"member": member}).encode())
+
+
+def _ask(connection: Connection, action: str, body: bytes) -> dict[str, Any]:
     run = connection.run
     link = Link("127.0.0.1", run.port, run.credentials)
     try:
-        reply: dict[str, Any] = json.loads(link.call("Status", b"", STATUS_TIMEOUT_S))
+        reply: dict[str, Any] = json.loads(link.call(action, body, STATUS_TIMEOUT_S))
     except (CoordinatorUnreachable, CoordinatorRefused) as error:
         raise CohortError(f"group {connection.group_id}: {error}", "COORDINATOR_NOT_AVAILABLE") from None
     finally:
