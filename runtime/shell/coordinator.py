@@ -190,8 +190,8 @@ class Coordinator:
 
     @property
     def rebalances(self) -> tuple[Rebalanced, ...]:
-        """The last rebalances, newest last, those that failed included; ``history`` has how they ended."""
-        return tuple(entry.done for entry in self.history.entries())
+        """The last rebalances that came into force, newest last; ``history`` has all, and how they ended."""
+        return tuple(entry.done for entry in self.history.entries() if entry.in_force)
 
     @property
     def now_ms(self) -> int:

@@ -43,6 +43,7 @@ class Entry:
 
     ``at`` is when it ended (seconds since 1970); ``result`` is OK, FOLLOW_UP, or "failed: " and why; ``giving_up`` maps
     partitions that were assigned away to who still has them; ``removed`` names members that it went on without, and why.
+    Not ``in_force``: the next join phase began before the generation had an assignment.
     """
 
     done: Rebalanced
@@ -50,6 +51,7 @@ class Entry:
     result: str
     giving_up: Mapping[TopicPartition, str]
     removed: tuple[tuple[str, str], ...] = ()
+    in_force: bool = True
 
     @cached_property
     def moved(self) -> tuple[TopicPartition, ...]:
@@ -176,8 +178,10 @@ class History:
         )
         return fuller
 
-    def _append(self, done: Rebalanced, result: str, giving_up: Mapping[TopicPartition, str]) -> None:
-        self._entries.append(Entry(done, self._wall(), result, dict(giving_up), tuple(self._removed)))
+    def _append(
+        self, done: Rebalanced, result: str, giving_up: Mapping[TopicPartition, str], *, in_force: bool = True
+    ) -> None:
+        self._entries.append(Entry(done, self._wall(), result, dict(giving_up), tuple(self._removed), in_force))
         self._removed.clear()
 
     def _remember(self, member_id: str, record: r.Record) -> None:
@@ -199,7 +203,7 @@ class History:
             before.settled,
             before.settled,
         )
-        self._append(done, f"failed: {_cut(_cause(step))}", {})
+        self._append(done, f"failed: {_cut(_cause(step))}", {}, in_force=False)
 
 
 def _cause(step: Sequence[r.Record]) -> str:

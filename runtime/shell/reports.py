@@ -19,7 +19,8 @@ DETAILED: Final = 8
 
 
 def history(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """All rebalances as the status has them: who had what is told of the last few only, and empty before."""
+    """The rebalances that came into force, as the status has them: who had what is told of the last few, else empty."""
+    entries = [entry for entry in entries if entry.in_force]
     detailed = len(entries) - DETAILED
     return [
         {

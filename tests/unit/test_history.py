@@ -94,6 +94,7 @@ def test_a_generation_that_a_newcomer_overtakes_is_a_failed_rebalance() -> None:
     newcomer = desk.join("b")
     (entry,) = desk.history.entries()
     assert entry.result == f"failed: {newcomer} joined"
+    assert (reports.history([entry]), len(reports.rebalances(desk.history, 1))) == ([], 1)
 
 
 def test_an_assignor_that_failed_is_in_the_result_of_its_generation_only() -> None:
