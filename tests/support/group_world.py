@@ -89,6 +89,8 @@ class World:
         self.answered: set[int] = set()
         self.commits: list[p.OffsetCommitReply] = []
         self.log: list[str] = []
+        self.crash_on = ""  # the coordinator goes down in the step that writes a record of this name
+        self._runs = 1
         self._correlation = 0
 
     # --- members ----------------------------------------------------------------------------------
@@ -147,6 +149,10 @@ class World:
         """Step the group and check every law that holds at every step."""
         before = self.group
         decision = g.decide(before, event, self.now_ms)
+        if self.crash_on in {type(record).__name__ for record in decision.records}:
+            self.journal += decision.records
+            self._narrate(before, event, ())
+            return self._restart()
         self.group = decision.group
         self.journal += decision.records
         for record in decision.records:
@@ -158,6 +164,19 @@ class World:
         assert self.replayed == self.group, "replay of the journal so far"
         self._check_answers()
         return decision.actions
+
+    def _restart(self) -> tuple[p.Action, ...]:
+        """What the last step wrote is kept, nothing of it was sent; the next run of the coordinator goes on with it."""
+        self.say(f"  the coordinator goes down: {self.crash_on} is written, nothing is sent")
+        asked, self.asked = self.asked, {}
+        for flight in asked.values():
+            if not flight.node.dead:
+                flight.node.inbox.append(m.Unreachable(type(flight.request).__name__))
+        self.crash_on = ""
+        self.group = self.replayed = journal.replay(self.journal)
+        actions = self.group_step(p.Resume(1_000 * self._runs))
+        self._runs += 1
+        return actions
 
     def _route(self, action: p.Action) -> None:
         if isinstance(action, p.Answer):

@@ -53,6 +53,8 @@ def run(world: World, command: str) -> None:
             world.change_topics({name: int(count) for name, _, count in (word.partition("=") for word in counts)})
         case "trigger", reason:
             world.group_step(p.Trigger(" ".join(reason)))
+        case "crash-on", [record]:
+            world.crash_on = record
         case "after", [seconds]:
             world.advance(int(float(seconds) * 1000))
         case _:
@@ -78,6 +80,8 @@ def play(script: str) -> str:
         command = line.strip("> ")
         if command == "owners":
             world.log += owners(world)
+        elif command == "committed":
+            world.log += [f"{tp.topic}-{tp.partition} {at.offset}" for tp, at in sorted(world.group.committed.items())]
         elif command == "settled":
             world.check_settled()
         else:
