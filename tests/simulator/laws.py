@@ -97,12 +97,30 @@ class Laws:
             return
         owned, promised = group.owned.get(who, {}), group.promised.get(who, {})
         for tp, since in member.owned.items():
-            if owned.get(tp) == since or promised.get(tp) == since:
+            if owned.get(tp) == since:
+                continue
+            if promised.get(tp) == since:
+                self._nobody_else_reads(tp, process)
                 continue
             other = next((x for x, theirs in group.owned.items() if tp in theirs and x != who), "")
             has = f"{other} has it" if other else f"it has it since {owned[tp]}" if tp in owned else "nobody has it"
             what = f"{who} owns {tp.topic}-{tp.partition} since {since}, and in the group's eyes {has}"
             raise LawBroken("I1" if other else "I10", what, (who, other) if other else (who,))
+
+    def _nobody_else_reads(self, tp: p.TopicPartition, heir: Process) -> None:
+        """I1: a leader that knows what the coordinator knows gives nobody what another member is still reading.
+
+        A leader that goes by metadata alone may: a static member that missed a round has been granted more than its
+        metadata tells.  The coordinator then keeps one owner and the other waits with its commits, as it were.
+        """
+        if not self._world.has_driver:
+            return
+        group = self._world.coordinator.group
+        for other in self._world.processes:
+            who = other.member.member_id
+            if other is not heir and other.up and tp in other.member.owned and who in group.members:
+                members = (who, heir.member.member_id)
+                raise LawBroken("I1", f"{tp.topic}-{tp.partition} is read by {' and '.join(members)}", members)
 
     def resumed(self, before: g.Group) -> None:
         """A new coordinator run has replayed the journal, and has not gone on yet."""
