@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcohort.runtime import departed, journal
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime import journal
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime import records as r
 from sparkcohort.runtime.applying import apply
@@ -45,6 +45,16 @@ class Coordinator:
         self._held: list[tuple[Process, int, p.Request]] = []
         self._wake_ms: int | None = None
 
+    @property
+    def running(self) -> bool:
+        """Whether it does anything."""
+        return self.up and not self.frozen
+
+    @property
+    def now_ms(self) -> int:
+        """The time by its own clock."""
+        return self.world.now_ms - self._lag_ms
+
     def receive(self, process: Process, call: int, request: p.Request) -> None:
         """A request arrives."""
         if self.frozen:
@@ -59,7 +69,7 @@ class Coordinator:
     def step(self, event: p.Event) -> None:
         """Decide, keep the records, act; the laws are checked in between."""
         before = self.group
-        decision = g.decide(before, event, self.world.now_ms - self._lag_ms)
+        decision = g.decide(before, event, self.now_ms)
         if self.crash_on is not None and any(isinstance(x, CRASHES[self.crash_on]) for x in decision.records):
             self._crash_within(decision)
             return
@@ -91,8 +101,16 @@ class Coordinator:
 
     # --- time ---------------------------------------------------------------------------------------
 
+    def _round(self) -> departed.Memory | None:
+        """What the driver remembers, when it wants another round of a stable group at some time."""
+        driver = next((x for x in self.world.processes if x.local), None)
+        waits = driver is not None and self.group.state is g.GroupState.STABLE
+        return driver.memory if driver is not None and waits and departed.deadline(driver.memory) is not None else None
+
     def _arm(self) -> None:
-        due_ms = g.deadline(self.group)
+        memory = self._round()
+        deadlines = (g.deadline(self.group), departed.deadline(memory) if memory else None)
+        due_ms = min((at for at in deadlines if at is not None), default=None)
         if due_ms is None:
             return
         at_ms = max(due_ms + self._lag_ms, self.world.now_ms)
@@ -104,15 +122,18 @@ class Coordinator:
         if self._wake_ms != at_ms:
             return
         self._wake_ms = None
-        if not self.up or self.frozen:
-            return
-        due_ms = g.deadline(self.group)
-        if due_ms is not None and due_ms + self._lag_ms <= at_ms:
+        if self.running and self._due(g.deadline(self.group)):
             self.step(p.Tick())
-            after_ms = g.deadline(self.group)
-            if self.up and after_ms is not None and after_ms + self._lag_ms <= at_ms:
+            if self.running and self._due(g.deadline(self.group)):
                 raise LawBroken("timers", "a tick leaves something undone that is due")
-        self._arm()
+        memory = self._round()
+        if self.running and memory is not None and self._due(departed.deadline(memory)):
+            self.step(p.Trigger(departed.reason(memory)))
+        if self.running:
+            self._arm()
+
+    def _due(self, at_ms: int | None) -> bool:
+        return at_ms is not None and at_ms <= self.now_ms
 
     def freeze(self) -> None:
         """Stand still; time that passes is not the group's."""

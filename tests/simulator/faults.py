@@ -297,4 +297,6 @@ def _drawn(random: Random) -> World:
     delay_ms = random.choice((0, 0, 900))
     size = random.choice((100, 100, 100, 5))
     config = GroupConfig("billing", initial_rebalance_delay_ms=delay_ms, max_size=size, member_id_salt="run1")
-    return World(random, topics, config, driver=random.random() < 0.6)
+    world = World(random, topics, config, driver=random.random() < 0.6)
+    world.max_delay_ms = random.choice((0, 0, 1_500, 20_000))
+    return world

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkcohort.runtime import departed, journal
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime import journal
 from sparkcohort.runtime import member as m
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime import records as r
@@ -147,6 +147,8 @@ class Laws:
                 return f"{process.name} is {process.member.state}"
         if group.members.keys() != {x.member.member_id for x in running}:
             return f"members {sorted(group.members)}, running {sorted(x.member.member_id for x in running)}"
+        if any(departed.deadline(x.memory) is not None for x in running):
+            return "the driver waits for somebody to come, or for its next round"
         return f"{world.schedule.busy} messages are under way" if world.schedule.busy else ""
 
     def check_settled(self) -> None:

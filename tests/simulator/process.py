@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sparkcohort.runtime import leader
+from sparkcohort.runtime import departed, leader
 from sparkcohort.runtime import member as m
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.errors import ErrorCode
@@ -27,6 +27,7 @@ class Process:
         self.positions: dict[p.TopicPartition, int] = {}
         self.last_commit: p.OffsetCommit | None = None
         self.highest_generation = -1
+        self.memory = departed.Memory()
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._calls: dict[int, p.Request] = {}
         self._wake_ms: int | None = None
@@ -117,8 +118,13 @@ class Process:
         return max(config.session_timeout_ms // 3, 500)
 
     def _lead(self, asked: m.ComputeAssignment) -> None:
-        since = self.world.coordinator.group.owned if self.local else {}
-        assignments = leader.assign(asked.protocol_name, asked.members, self.world.topics, since)
+        if self.local:
+            coordinator = self.world.coordinator
+            group, now_ms, delay_ms = coordinator.group, coordinator.now_ms, self.world.max_delay_ms
+            this = departed.Round(asked.protocol_name, asked.members, self.world.topics, group.owned, group.settled)
+            assignments, self.memory = departed.lead(self.memory, this, now_ms, delay_ms)
+        else:
+            assignments = leader.assign(asked.protocol_name, asked.members, self.world.topics, {})
         computed = m.AssignmentComputed(assignments, asked.generation)
         self.world.schedule.after(0 if self.local else self.world.takes_ms(60), self.reach, self.step, computed)
 
@@ -139,7 +145,9 @@ class Process:
         read = {tp: self.positions[tp] for tp in sorted(partitions) if tp in self.positions}
         request = m.commit(self.member, read)
         if lie is not None:
-            offsets = tuple(p.CommittedPosition(*tp, self.world.log_end(tp), lie) for tp in sorted(partitions))
+            offsets = tuple(
+                p.CommittedPosition(tp.topic, tp.partition, self.world.log_end(tp), lie) for tp in sorted(partitions)
+            )
             member = self.member
             request = p.OffsetCommit(member.member_id, member.config.group_instance_id, member.generation, offsets)
         elif request is not None:
