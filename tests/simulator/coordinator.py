@@ -45,8 +45,7 @@ class Coordinator:
         self._held: list[tuple[Process, int, p.Request]] = []
         self._wake_ms: int | None = None
 
-    @property
-    def running(self) -> bool:
+    def runs(self) -> bool:
         """Whether it does anything."""
         return self.up and not self.frozen
 
@@ -122,14 +121,14 @@ class Coordinator:
         if self._wake_ms != at_ms:
             return
         self._wake_ms = None
-        if self.running and self._due(g.deadline(self.group)):
+        if self.runs() and self._due(g.deadline(self.group)):
             self.step(p.Tick())
-            if self.running and self._due(g.deadline(self.group)):
+            if self.runs() and self._due(g.deadline(self.group)):
                 raise LawBroken("timers", "a tick leaves something undone that is due")
         memory = self._round()
-        if self.running and memory is not None and self._due(departed.deadline(memory)):
+        if self.runs() and memory is not None and self._due(departed.deadline(memory)):
             self.step(p.Trigger(departed.reason(memory)))
-        if self.running:
+        if self.runs():
             self._arm()
 
     def _due(self, at_ms: int | None) -> bool:
