@@ -45,7 +45,7 @@ class Coordinator:
         self._held: list[tuple[Process, int, p.Request]] = []
         self._wake_ms: int | None = None
 
-    def runs(self) -> bool:
+    def alive(self) -> bool:
         """Whether it does anything."""
         return self.up and not self.frozen
 
@@ -121,14 +121,14 @@ class Coordinator:
         if self._wake_ms != at_ms:
             return
         self._wake_ms = None
-        if self.runs() and self._due(g.deadline(self.group)):
+        if self.alive() and self._due(g.deadline(self.group)):
             self.step(p.Tick())
-            if self.runs() and self._due(g.deadline(self.group)):
+            if self.alive() and self._due(g.deadline(self.group)):
                 raise LawBroken("timers", "a tick leaves something undone that is due")
         memory = self._round()
-        if self.runs() and memory is not None and self._due(departed.deadline(memory)):
+        if self.alive() and memory is not None and self._due(departed.deadline(memory)):
             self.step(p.Trigger(departed.reason(memory)))
-        if self.runs():
+        if self.alive():
             self._arm()
 
     def _due(self, at_ms: int | None) -> bool:
