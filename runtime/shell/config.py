@@ -137,9 +137,12 @@ GROUP = (
         minimum=1000,
     ),
     Option(
+        # From the kill of an executor to its replacement's join: 17 and 21 s on two busy cores (JVM, first Python worker,
+        # agent), to which a cluster manager adds the time for a container.  Three times that costs little: what waits
+        # is read all the time, only not ahead.
         "scheduled.rebalance.max.delay.ms",
         "milliseconds",
-        "30000",
+        "60000",
         "partitions of a departed executor wait so long for a replacement, read directly meanwhile; 0: move at once",
         maximum=2**31 - 1,
     ),
