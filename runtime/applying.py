@@ -118,6 +118,7 @@ def _member_replaced(group: Group, record: r.MemberReplaced) -> Group:
         assignments=_renamed(group.assignments, old, new),
         owned=_without(group.owned, old),
         promised=_without(group.promised, old),
+        settled=_renamed(group.settled, old, new),  # it is the same place in the group: what stays has not moved
         departed=_departed(group, old, f"replaced by {new}", record.at_ms),
     )
 

@@ -102,10 +102,18 @@ def keep_promises(turn: Turn, freed: Iterable[TopicPartition]) -> None:
 
 
 def inherit(turn: Turn, member_id: str, freed: Iterable[TopicPartition]) -> None:
-    """A static member that took its slot back in Stable owns its stored assignment, as of the current generation."""
+    """A static member that took its slot back in Stable owns its stored assignment, as of the current generation.
+
+    What another member has yet to give up is promised anew: the new process knows no generation but the current one.
+    """
     group = turn.group
     taken = owners(group)
-    mine = [(tp, group.generation) for tp in sorted(assigned(group, member_id)) if tp not in taken]
+    given = [(tp, group.generation) for tp in sorted(assigned(group, member_id))]
+    later = [(tp, since) for tp, since in given if tp in taken]
+    if later:
+        promised = {name: tuple(kept.items()) for name, kept in group.promised.items()}
+        turn.record(r.Promised(_frozen({**promised, member_id: later})))
+    mine = [(tp, since) for tp, since in given if tp not in taken]
     if mine:
         turn.record(r.Granted(((member_id, tuple(mine)),)))
     inherited = {tp for tp, _ in mine}

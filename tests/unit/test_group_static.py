@@ -74,6 +74,28 @@ def test_takeover_while_a_plan_is_awaited_rebalances() -> None:
     assert set(desk.pushed()) == {"a-1", "b-3"}
 
 
+def test_what_is_promised_to_a_replaced_member_is_granted_as_the_new_one_knows_it() -> None:
+    """A partition that another still owns at the takeover: granted later, under the generation of the takeover."""
+    desk = stable()
+    for request in (join("a-1", "a", claims="t0"), join("i-2", "s", "i", claims="t1"), join("b-3", "b", claims="t2")):
+        desk.ask(request)
+    desk.ask(sync("a-1", 3, {"a-1": "", "i-2": "t0,t1", "b-3": "t2"}))
+    assert desk.error(commit("a-1", 3, "t0@2=5")) == "NONE"
+    desk.ask(join("", "s", "i"))
+    assert g.owned(desk.group, "i-4") == {tp("t1"): 3}
+    desk.ask(join("a-1", "a"))
+    assert g.owned(desk.group, "i-4") == {tp("t1"): 3, tp("t0"): 3}
+    assert desk.error(commit("i-4", 3, "t0@3=6", instance="i")) == "NONE"
+
+
+def test_a_late_goodbye_of_the_old_process_is_fenced() -> None:
+    """A LeaveGroup that was on its way when the place was taken doesn't remove the successor."""
+    desk = stable()
+    desk.ask(join("", "s", "i"))
+    assert desk.error(p.LeaveGroup((p.LeavingMember("i-2", "i"),))) == "FENCED_INSTANCE_ID"
+    assert desk.members() == ("a-1", "i-4", "b-3")
+
+
 def test_an_operator_removes_by_instance_id() -> None:
     """A leave with an instance id and no member id removes whoever has it."""
     desk = stable()
