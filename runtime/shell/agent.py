@@ -2,7 +2,8 @@
 
 It joins the group, owns partitions, prefetches them and hands them to the tasks of its own executor; it ends
 when its executor is gone, when the coordinator says so, or when the coordinator has been unreachable for a
-session timeout.  One thread owns the member's state machine; everything that blocks runs elsewhere.
+session timeout.  It is a static member (KIP-345), called after its executor: if it crashes, the agent that the next
+task starts takes its place over, with its partitions and without a rebalance.  One thread owns the member's state machine; everything that blocks runs elsewhere.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class Agent:
         return member.MemberConfig(
             client_id=f"executor-{executor.executor_id}",
             client_host=executor.host,
-            group_instance_id=None,
+            group_instance_id=executor.instance_id(),
             session_timeout_ms=config.session_timeout_ms,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,

@@ -6,6 +6,7 @@ Read from /proc: the executor is the first Java process above the Python worker 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -34,8 +35,20 @@ class Executor:
 
     def address(self, run_id: str) -> str:
         """The name of its agent's abstract socket: one per coordinator run and JVM, also where pids are reused."""
+        return f"cohort-{run_id}-{self._process()}"
+
+    def instance_id(self) -> str:
+        """Its agent's ``group.instance.id`` (KIP-345): the same for every agent that is started on this executor.
+
+        Spark's ids are unique within an application; the digest of host and process keeps executors apart whose ids
+        can't be found, lest they fence each other for ever.
+        """
+        digest = hashlib.sha256(f"{self.host} {self._process()}".encode()).hexdigest()[:8]
+        return f"executor-{self.executor_id}-{digest}"
+
+    def _process(self) -> str:
         namespace = (_PROC / "self/ns/pid").stat().st_ino
-        return f"cohort-{run_id}-{self.pid}-{self.started}-{namespace}"
+        return f"{self.pid}-{self.started}-{namespace}"
 
 
 def find_executor(pid: int | None = None) -> Executor | None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,10 +14,12 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.claims import Slot
-from sparkcohort.runtime.protocol import Range, TopicPartition
+from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.protocol import CommittedPosition, JoinGroup, OffsetCommit, Range, TopicPartition
 from sparkcohort.runtime.shell.agent import AgentConfig, to_json
-from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings, MemberInfo
 from sparkcohort.runtime.shell.executor import Executor, agent_answers, start_agent
 from sparkcohort.runtime.shell.flight import GroupServer
 from sparkcohort.runtime.shell.local import LocalClient
@@ -38,6 +41,7 @@ class World:
         mock.create_topic(TOPIC, PARTITIONS)
         produce(mock.bootstrap, TOPIC, RECORDS, partitions=PARTITIONS)
         self.bootstrap = mock.bootstrap
+        self.session_timeout_ms = 2_000
         self.authority, self.plans = new_authority(), Plans()
         self.coordinator = Coordinator(
             GroupSettings("g", "run", 0, 2_000, 200, 5_000, ("cooperative-sticky",)), lambda: {TOPIC: PARTITIONS}
@@ -69,7 +73,7 @@ class World:
             kafka={"bootstrap.servers": self.bootstrap},
             include_headers=False,
             buffer_bytes=8 << 20,
-            session_timeout_ms=2_000,
+            session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=200,
             rebalance_timeout_ms=5_000,
             assignors=("cooperative-sticky",),
@@ -79,14 +83,31 @@ class World:
     def start(self, name: str) -> tuple[Executor, psutil.Process]:
         """An executor with its agent in the group."""
         executor = self.executor(name)
-        config = self.config(executor)
-        assert start_agent(config.address, to_json(config))
-        info = wait_until(lambda: self._member(config.address), 20, f"the agent of executor {name} to join")
-        self.agents.add(info.pid)
-        return executor, psutil.Process(info.pid)
+        return executor, self.start_on(executor)
 
-    def _member(self, address: str):  # type: ignore[no-untyped-def]  # noqa: ANN202  a MemberInfo or None
-        return next((info for info in self.coordinator.members().values() if info.address == address), None)
+    def start_on(self, executor: Executor, after: psutil.Process | None = None) -> psutil.Process:
+        """Start an agent on this executor, where the one of before, if any, is dead; it is in the group."""
+        config = self.config(executor)
+        wait_until(lambda: start_agent(config.address, to_json(config)), 5, "an agent to be allowed")
+        info = wait_until(
+            lambda: self.member(executor, after), 20, f"the agent of executor {executor.executor_id} to join"
+        )
+        self.agents.add(info.pid)
+        return psutil.Process(info.pid)
+
+    def member(self, executor: Executor, after: psutil.Process | None = None) -> MemberInfo | None:
+        """The member on this executor, that of a process other than ``after``."""
+        address, old = executor.address("run"), after.pid if after else 0
+        found = (info for info in self.coordinator.members().values() if info.address == address and info.pid != old)
+        return next(found, None)
+
+    def owned(self, member_id: str) -> dict[TopicPartition, int]:
+        """What a member owns, with assignment generations."""
+        return dict(groups.owned(self.coordinator.group, member_id))
+
+    def loads(self) -> list[int]:
+        """How many partitions each owner has."""
+        return list(Counter(self.coordinator.owners().values()).values())
 
     def settled(self) -> Callable[[], bool]:
         """Whether every partition has an owner."""
@@ -194,6 +215,67 @@ def test_a_frozen_agent_loses_its_partitions_and_comes_back_empty_handed(world: 
     wait_until(lambda: world.coordinator.members() and world.settled()(), 20, "the agent to be back")
     assert not before & set(world.coordinator.members())
     assert executor.address("run") in {info.address for info in world.coordinator.members().values()}
+
+
+def test_an_agent_started_again_takes_its_place_over_without_a_rebalance(world: World) -> None:
+    """SIGKILL of the agent alone: its successor has the same partitions in the same generation, and goes on after them."""
+    world.session_timeout_ms = 20_000  # longer than a process takes to start, on any machine
+    executor, agent = world.start("1")
+    world.start("2")
+    wait_until(lambda: sorted(world.loads()) == [1, 2], 10, "both to own something")
+    before = world.member(executor)
+    assert before is not None
+    owned, generation = world.owned(before.member_id), world.coordinator.group.generation
+    rebalances, moved = len(world.coordinator.rebalances), world.coordinator.moved
+    agent.kill()
+    again = world.start_on(executor, agent)
+
+    after = world.member(executor)
+    assert after is not None and after.member_id != before.member_id
+    assert world.owned(after.member_id) == dict.fromkeys(owned, generation)
+    assert world.coordinator.group.generation == generation
+    assert len(world.coordinator.rebalances) == rebalances
+    wanted = Range(TOPIC, min(owned).partition, 10, 90)
+    pieces = wait_until(lambda: pulled(world, executor, wanted), 20, "it to have fetched its positions")
+    assert sum(batch.num_rows for _, batch in pieces if batch is not None) == 80
+    wait_until(lambda: world.coordinator.group.committed.get(wanted.tp), 5, "the position to be committed")
+
+    late = OffsetCommit(
+        before.member_id, executor.instance_id(), generation, (CommittedPosition(*wanted.tp, 99, generation),)
+    )
+    reply = world.coordinator.request(late, 5)
+    assert reply.partitions[0][1] is ErrorCode.FENCED_INSTANCE_ID
+    again.terminate()
+    wait_until(lambda: len(set(world.coordinator.owners().values())) == 1 and world.settled()(), 5, "the move")
+    assert world.coordinator.moved - moved <= len(owned), "nothing counted as moved by the takeover"
+
+
+def test_an_agent_whose_place_was_taken_ends_and_leaves_the_successor_alone(world: World) -> None:
+    """Thawed after another took its instance id, it is told FENCED_INSTANCE_ID and goes without a goodbye."""
+    executor, agent = world.start("1")
+    wait_until(world.settled(), 10, "the agent to own the partitions")
+    agent.suspend()
+    member = next(m for m in world.coordinator.group.members.values() if m.group_instance_id == executor.instance_id())
+    taken = world.coordinator.request(
+        JoinGroup("", executor.instance_id(), "executor-1", "host", 20_000, 5_000, "consumer", member.protocols), 5
+    )
+    assert (taken.error, taken.generation) == (ErrorCode.NONE, world.coordinator.group.generation)
+    agent.resume()
+
+    wait_until(lambda: gone(agent), 5, "the agent to be gone")
+    assert len(world.owned(taken.member_id)) == PARTITIONS
+
+
+def test_an_agent_that_dies_with_its_executor_goes_with_its_session(world: World) -> None:
+    """Nobody is left to say good-bye: its partitions move after a session, also where a rebalance has begun."""
+    executor, agent = world.start("1")
+    world.start("2")
+    wait_until(lambda: sorted(world.loads()) == [1, 2], 10, "both to own something")
+    agent.kill()
+    world.executors[0].kill()
+    world.coordinator.trigger("asked for")
+
+    wait_until(lambda: world.member(executor) is None and world.loads() == [PARTITIONS], 10, "the move")
 
 
 def test_of_many_tasks_that_start_an_agent_exactly_one_does(world: World) -> None:

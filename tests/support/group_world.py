@@ -386,6 +386,8 @@ def static_restart(world: World, node: Node) -> Node:
     """A static member's process is replaced by a new one with the same instance id."""
     world.kill(node)
     config = node.member.config
-    again = replace(node, name=node.name, member=m.new_member(config), inbox=deque([m.Start()]), dead=False, holding=False)
+    again = replace(
+        node, name=node.name, member=m.new_member(config), inbox=deque([m.Start()]), dead=False, holding=False
+    )
     world.nodes.append(again)
     return again
