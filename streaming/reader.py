@@ -7,6 +7,7 @@ plans reads, so nothing is joined, opened or spawned before the first call that 
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,11 +18,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.listening import check
 from sparkcohort.runtime.shell.log_ends import UNREACHABLE, Snapshot
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.session import Session
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.offsets import Offsets, from_json_value, to_json_value
+from sparkcohort.streaming.shipped import shipped
 from sparkcohort.streaming.task import SlotPartition, packed, read_slot
 from sparkcohort.streaming.telling import message_first, told
 
@@ -54,6 +57,9 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> Session:
         if self._session is None:
+            if self._options.rebalance_listener:
+                sys.path += [entry for entry in shipped() if entry not in sys.path]
+                check(self._options.rebalance_listener)
             self._session = Session(self._options)
             self._session.open()
         return self._session

@@ -26,6 +26,7 @@ from sparkcohort.runtime.shell.flight import CoordinatorUnreachable, Link
 from sparkcohort.runtime.shell.local import AgentTimeout, LocalClient
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.run import Run
+from sparkcohort.streaming.shipped import shipped
 
 log = logging.getLogger("sparkcohort.task")
 
@@ -128,9 +129,10 @@ def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executo
         rebalance_timeout_ms=options.rebalance_timeout_ms,
         assignors=options.assignors,
         rack=options.client_rack,
+        listener=options.rebalance_listener,
     )
     try:
-        start_agent(address, to_json(config))
+        start_agent(address, to_json(config), shipped() if options.rebalance_listener else ())
     except OSError as error:
         log.warning("cannot start the member agent of executor %s: %s; reading directly", executor.executor_id, error)
 

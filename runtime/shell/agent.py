@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,7 @@ from sparkcohort.runtime.protocol import (
 )
 from sparkcohort.runtime.shell.executor import Executor
 from sparkcohort.runtime.shell.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.listening import Listening, patience_ms
 from sparkcohort.runtime.shell.local import LocalServer
 from sparkcohort.runtime.shell.prefetch import Prefetcher
 from sparkcohort.runtime.shell.tls import Credentials
@@ -50,6 +51,8 @@ log = logging.getLogger("sparkcohort.agent")
 POSITION_RETRY_MS = 1_000
 COMMIT_DELAY_MS = 20
 RECONNECT_S = 0.5
+LISTENER_END_S = 1.0
+"""How long an agent that ends waits for its listener: its partitions are to be free when its executor is gone."""
 FIRST_CONTACT_S = 5.0
 """Patience of an agent that has never heard of its coordinator: a moment ago a task did, so the query has ended since."""
 
@@ -71,6 +74,7 @@ class AgentConfig:
     rebalance_timeout_ms: int
     assignors: tuple[str, ...]
     rack: str
+    listener: str = ""
 
 
 def to_json(config: AgentConfig) -> dict[str, object]:
@@ -121,6 +125,13 @@ class Agent:
         self._next_positions_ms = 0
         self._served: dict[TopicPartition, int] = {}  # handed over, not committed yet
         self._commit_due_ms: int | None = None
+        self._revocation = 0  # counts them: only the latest one's end is the member's concern
+        self._ending = threading.Lock()
+        self._listening = (
+            Listening(config.listener, patience_ms(config.rebalance_timeout_ms), self._on_listened)
+            if config.listener
+            else None
+        )
         self._prefetcher = Prefetcher(
             config.kafka, include_headers=config.include_headers, buffer_bytes=config.buffer_bytes
         )
@@ -189,18 +200,44 @@ class Agent:
                     log.info("assigned %s", _names(added))
                     self._unpositioned |= set(added)
                     self._fetch_positions()
+                    if self._listening:
+                        self._listening.assigned(added)
                 case member.Revoke(partitions):
                     log.info("revoked %s", _names(partitions))
-                    self._give_up(partitions)
-                    self._inbox.put(lambda: self._drive(member.Revoked()))
+                    self._revoke(partitions)
                 case member.Lost(partitions):
                     log.warning("lost %s", _names(partitions))
                     self._give_up(partitions)
+                    if self._listening:
+                        self._listening.lost(partitions)
                 case member.ComputeAssignment(generation=generation):
                     # Only a group without its driver would ask an agent; nobody gets anything until the driver is back.
                     self._drive(member.AssignmentComputed((), generation))
                 case member.Failed(error, message):
                     self._end(f"the group refused this member for good: {error.name} {message}", leave=False)
+
+    def _revoke(self, partitions: Collection[TopicPartition]) -> None:
+        self._give_up(partitions)
+        self._revocation += 1
+        done = partial(self._inbox.put, partial(self._on_revoked, self._revocation))
+        if self._listening:
+            self._listening.revoked(partitions, done)
+        else:
+            done()
+
+    def _on_revoked(self, revocation: int) -> None:
+        if revocation == self._revocation:  # one that was overtaken by the loss of all partitions may end late
+            self._drive(member.Revoked())
+
+    def _on_listened(self, event: str, outcome: str, took_ms: int) -> None:
+        """A figure for the metrics; without an answer it is not counted."""
+        said = json.dumps({"event": event, "outcome": outcome, "took_ms": took_ms}).encode()
+
+        def report() -> None:
+            with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
+                self._link.call("Listened", said, 2.0)
+
+        self._calls.submit(report)
 
     def _give_up(self, partitions: Any) -> None:
         self._unpositioned -= set(partitions)
@@ -224,7 +261,7 @@ class Agent:
             self._inbox.put(lambda: self._on_unreachable(kind))
         except CoordinatorRefused as error:
             reason = str(error)
-            self._inbox.put(lambda: self._end(reason, leave=False))
+            self._inbox.put(lambda: self._end(reason, leave=False, lost=True))
         else:
             self._inbox.put(lambda: self._on_reply(reply))
 
@@ -243,7 +280,7 @@ class Agent:
         session_s = self._config.session_timeout_ms / 1000
         patience_s = session_s if self._started else min(FIRST_CONTACT_S, session_s)
         if now - self._unreachable_since > patience_s:
-            self._end(f"the coordinator has been unreachable for {patience_s:g} s", leave=False)
+            self._end(f"the coordinator has been unreachable for {patience_s:g} s", leave=False, lost=True)
         self._drive(member.Unreachable(kind))
 
     def _listen(self) -> None:
@@ -319,8 +356,11 @@ class Agent:
         """Ask the agent to leave the group and end (SIGTERM)."""
         threading.Thread(target=self._end, args=("terminated",), kwargs={"leave": True}, daemon=True).start()
 
-    def _end(self, reason: str, *, leave: bool) -> NoReturn:
+    def _end(self, reason: str, *, leave: bool, lost: bool = False) -> NoReturn:
+        self._ending.acquire()  # and never released: who comes second has nothing left to do
         log.info("ending: %s", reason)
+        if self._listening:
+            self._listening.close(self._member.owned, LISTENER_END_S, lost=lost)
         if leave and self._member.member_id:
             leaving = LeaveGroup((LeavingMember(self._member.member_id, self._config_instance(), reason),))
             try:

@@ -154,6 +154,12 @@ GROUP = (
         choices=("cooperative-sticky", "range"),
     ),
     Option(
+        "rebalance.listener",
+        "string",
+        None,
+        "package.module.Class or package.module:object, told on every executor which partitions it gets, gives up, loses",
+    ),
+    Option(
         "agent.timeout.ms",
         "milliseconds",
         "10000",

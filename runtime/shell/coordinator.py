@@ -39,7 +39,7 @@ from sparkcohort.runtime.protocol import (
 )
 from sparkcohort.runtime.shell.flight import EventQueue
 from sparkcohort.runtime.shell.history import History
-from sparkcohort.runtime.shell.rebalances import RebalanceTotals
+from sparkcohort.runtime.shell.rebalances import ListenerTotals, RebalanceTotals
 
 log = logging.getLogger("sparkcohort.coordinator")
 
@@ -113,6 +113,7 @@ class Coordinator:
         self._infos: dict[str, MemberInfo] = {}
         self.history = History()
         self.rebalance_totals = RebalanceTotals()
+        self.listener_totals = ListenerTotals()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.moved = 0
         self._had: set[TopicPartition] = set()

@@ -13,11 +13,12 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_STDERR = 2
 _ORPHANED = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
 """Starts a command with our standard input as a child of nobody here: whoever waits for children (init) will wait for
 it, while a Python worker that is kept for later tasks would keep an agent that ended as a zombie."""
@@ -106,8 +107,10 @@ def agent_answers(address: str) -> bool:
         return True
 
 
-def start_agent(address: str, config: Mapping[str, object]) -> bool:
+def start_agent(address: str, config: Mapping[str, object], paths: Sequence[str] = ()) -> bool:
     """Start the agent of this executor unless one lives or is being started; True if this call started it.
+
+    It finds the modules that this process finds, and those in ``paths``.  What it prints goes to its standard error.
 
     The lock is a second abstract socket that the agent inherits and holds for life: it can't go stale,
     and of several tasks that land at the same moment exactly one starts the agent.
@@ -120,12 +123,12 @@ def start_agent(address: str, config: Mapping[str, object]) -> bool:
         return False
     try:
         held = fcntl.fcntl(lock.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # out of the way of what the shell does with 3
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, *paths]))}
         try:
             subprocess.run(
                 [*_ORPHANED, sys.executable, "-m", "sparkcohort.runtime.shell.agent", address],
                 input=json.dumps(config).encode(),
-                stdout=subprocess.DEVNULL,
+                stdout=_STDERR,
                 pass_fds=(held,),
                 start_new_session=True,
                 env=environment,

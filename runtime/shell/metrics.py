@@ -10,6 +10,7 @@ import logging
 import socket
 import socketserver
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -61,6 +62,14 @@ METRICS: Final = (
         "cohort_assignor_failures_total", "counter", "Rebalances whose assignor failed, all kept", ("assignor",)
     ),
     MetricSpec("cohort_partitions_moved_total", "counter", "Partitions that a rebalance gave to another owner"),
+    MetricSpec(
+        "cohort_listener_calls_total",
+        "counter",
+        "Calls of the rebalance listener (event created, assigned, revoked, lost), by how they ended "
+        "(returned, raised, overran: the member went on without it)",
+        ("event", "outcome"),
+    ),
+    MetricSpec("cohort_listener_seconds_total", "counter", "Time members spent in the rebalance listener", ("event",)),
     MetricSpec("cohort_requests_refused_total", "counter", "Fenced or refused requests", ("request", "error")),
     MetricSpec("cohort_commits_total", "counter", "Commits to the Kafka group that succeeded"),
     MetricSpec("cohort_commit_failures_total", "counter", "Commits to the Kafka group that failed"),
@@ -87,7 +96,8 @@ METRICS: Final = (
 
 def values(status: Status) -> dict[str, Samples]:
     """The samples of every metric but the histogram by metric name, as (label values, value)."""
-    return {"cohort_up": [((), 1.0)], **_group(status), **_partitions(status), **_consumed(status), **_members(status)}
+    parts = (_group, _listener, _partitions, _consumed, _members)
+    return {"cohort_up": [((), 1.0)], **{name: samples for part in parts for name, samples in part(status).items()}}
 
 
 def _group(status: Status) -> dict[str, Samples]:
@@ -102,6 +112,16 @@ def _group(status: Status) -> dict[str, Samples]:
         "cohort_requests_refused_total": [((row["request"], row["error"]), row["count"]) for row in status["refused"]],
         "cohort_commits_total": [((), commits.get("commits", 0))],
         "cohort_commit_failures_total": [((), commits.get("failures", 0))],
+    }
+
+
+def _listener(status: Status) -> dict[str, Samples]:
+    calls, spent_ms = status["listener_calls"], Counter[str]()
+    for row in calls:
+        spent_ms[row["event"]] += row["total_ms"]
+    return {
+        "cohort_listener_calls_total": [((row["event"], row["outcome"]), row["calls"]) for row in calls],
+        "cohort_listener_seconds_total": [((event,), total / 1000) for event, total in spent_ms.items()],
     }
 
 

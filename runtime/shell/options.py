@@ -69,6 +69,7 @@ class SourceOptions:
     rebalance_timeout_ms: int
     scheduled_rebalance_max_delay_ms: int
     assignors: tuple[str, ...]
+    rebalance_listener: str
     agent_timeout_ms: int
     poll_timeout_ms: int
     fetch_retries: int
@@ -205,6 +206,7 @@ def _build(
         rebalance_timeout_ms=value.integer("rebalance.timeout.ms"),
         scheduled_rebalance_max_delay_ms=value.integer("scheduled.rebalance.max.delay.ms"),
         assignors=_assignors(value.text("partition.assignment.strategy")),
+        rebalance_listener=_dotted(value, "rebalance.listener"),
         agent_timeout_ms=value.integer("agent.timeout.ms"),
         poll_timeout_ms=value.integer("kafkaConsumer.pollTimeoutMs"),
         fetch_retries=value.integer("fetchOffset.numRetries"),
@@ -341,6 +343,14 @@ def _per_partition(name: str, text: str, shape: str, least: int) -> dict[TopicPa
     if not found:
         raise OptionError(f"option {name} names no partition; {shape}")
     return dict(sorted(found.items()))
+
+
+def _dotted(value: _Values, name: str) -> str:
+    """A dotted name, or nothing; only its shape is looked at here."""
+    text = value.text(name)
+    if text and not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*([.:][^\W\d]\w*)(\.[^\W\d]\w*)*", text):
+        raise OptionError(f"option {name}={text!r} must be package.module.Class or package.module:object")
+    return text
 
 
 _CLASSES = {"RangeAssignor": "range", "CooperativeStickyAssignor": "cooperative-sticky"}

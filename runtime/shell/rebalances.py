@@ -5,6 +5,7 @@ The coordinator's history is bounded; these totals are not, so that a rate over 
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from typing import Any, Final
 
@@ -24,6 +25,10 @@ REASONS: Final = (
     "other",
 )
 """The classes of a rebalance's reason: a label of a metric has to be bounded, the group's own words are not."""
+
+LISTENER_EVENTS: Final = ("created", "assigned", "revoked", "lost")
+LISTENER_OUTCOMES: Final = ("returned", "raised", "overran")
+"""How a call of a user's rebalance listener ended; overran: the member went on without it (see ``listening``)."""
 
 # How the group's words end: "<member ids> <what>", and after a colon what the member said.
 _ENDINGS: Final = (
@@ -75,3 +80,28 @@ class RebalanceTotals:
             "sum_ms": self._sum_ms,
             "buckets": [[bound, count] for bound, count in zip(BUCKETS_MS, self._buckets, strict=True)],
         }
+
+
+class ListenerTotals:
+    """Calls of the members' rebalance listeners, counted and timed, by event and outcome; for any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: dict[tuple[str, str], tuple[int, int, int]] = {}
+
+    def add(self, event: str, outcome: str, took_ms: int) -> None:
+        """Count one call.  Raises ValueError for what is no event or outcome, or a time below nought."""
+        if event not in LISTENER_EVENTS or outcome not in LISTENER_OUTCOMES or took_ms < 0:
+            raise ValueError(f"no call of a listener: {event!r:.40}, {outcome!r:.40}, {took_ms} ms")
+        with self._lock:
+            count, total_ms, most_ms = self._calls.get((event, outcome), (0, 0, 0))
+            self._calls[event, outcome] = count + 1, total_ms + took_ms, max(most_ms, took_ms)
+
+    def as_value(self) -> list[dict[str, Any]]:
+        """The totals in plain values, a row for each event and outcome that occurred."""
+        with self._lock:
+            rows = sorted(self._calls.items())
+        return [
+            {"event": event, "outcome": outcome, "calls": count, "total_ms": total_ms, "max_ms": most_ms}
+            for (event, outcome), (count, total_ms, most_ms) in rows
+        ]

@@ -57,7 +57,8 @@ class Service:
         """The action names and what answers them."""
         group: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
         told: dict[str, Handler] = {"Status": self._describe, "Rebalances": self._rebalances, "Story": self._story}
-        return {**group, **told, "Claim": self._claim, "Delivered": self._delivered}
+        heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened}
+        return {**group, **told, **heard, "Claim": self._claim}
 
     def subscribe(self, body: bytes) -> EventQueue:
         """The event stream of the agent whose address is in ``body``."""
@@ -134,6 +135,11 @@ class Service:
                     member.host,
                 )
                 self._suspects[member.member_id] = time.monotonic()
+        return _json({})
+
+    def _listened(self, body: bytes) -> bytes:
+        said = json.loads(body)
+        self._coordinator.listener_totals.add(said["event"], said["outcome"], int(said["took_ms"]))
         return _json({})
 
     def _describe(self, body: bytes) -> bytes:  # noqa: ARG002  a handler's signature

@@ -51,6 +51,7 @@ def build(
         "scheduled_rebalance": _scheduled(coordinator),
         "rebalances": reports.history(coordinator.history.entries()),
         "rebalance_totals": coordinator.rebalance_totals.as_value(),
+        "listener_calls": coordinator.listener_totals.as_value(),
         "refused": [
             {"request": request, "error": error, "count": count}
             for (request, error), count in sorted(coordinator.counters.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkcohort.runtime.shell.rebalances import RebalanceTotals
+from sparkcohort.runtime.shell.rebalances import ListenerTotals, RebalanceTotals
 
 
 def a_status(**changes: Any) -> dict[str, Any]:
@@ -12,6 +12,9 @@ def a_status(**changes: Any) -> dict[str, Any]:
     totals = RebalanceTotals()
     totals.add("m-2 joined", 12)
     totals.add("m-1 expired", 700)
+    listened = ListenerTotals()
+    for outcome, took_ms in (("returned", 300), ("returned", 200), ("overran", 55_000)):
+        listened.add("revoked", outcome, took_ms)
     return {
         "group": "billing",
         "instance_id": "cohort-0a1b2c3d",
@@ -34,6 +37,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "scheduled_rebalance": None,
         "rebalances": [],
         "rebalance_totals": totals.as_value(),
+        "listener_calls": listened.as_value(),
         "refused": [{"request": "OffsetCommit", "error": "ILLEGAL_GENERATION", "count": 3}],
         "failed_rebalances": {"range": 1},
         "partitions_moved": 4,

@@ -149,6 +149,9 @@ def test_every_default_is_a_value_of_its_option(option: object) -> None:
         ("startingOffsetsByTimestamp", '{"orders":{"0":-1}}'),
         ("startingOffsetsByTimestampStrategy", "earliest"),
         ("partition.assignment.strategy", "sticky"),
+        ("rebalance.listener", "Listener"),
+        ("rebalance.listener", "audit.listener:"),
+        ("rebalance.listener", "audit/listener.py"),
     ],
 )
 def test_bad_values_name_their_option(name: str, value: str) -> None:
