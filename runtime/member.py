@@ -1,11 +1,13 @@
 """A member of a group, as a pure state machine: ``step(member, event, now) -> (member, actions)``.
 
 It joins, syncs, reconciles what it owns with what it is assigned, and rejoins when told to (Kafka:
-``AbstractCoordinator`` and ``ConsumerCoordinator``, always in the cooperative way: nothing is given up at a join).
+``AbstractCoordinator`` and ``ConsumerCoordinator``).  In the cooperative way nothing is given up at a join; an eager member
+gives up everything first.  Which of the two is its own setting, not its assignors': the group knows who owns what, so a
+partition changes hands safely whatever the assignor.
 
 What the table at the end can't say:
 
-* **One join or sync is outstanding at a time**, so a reply that the state doesn't wait for is an old one and changes
+* **One join or sync is outstanding at a time**, so a reply to any other request is an old one and changes
   nothing.  Being told to rejoin while one is outstanding is remembered until its reply is here; a push for a
   generation left behind is void.
 * **Revoke, assign, rejoin.**  A new assignment first takes away, then gives; when the shell has finished giving up
@@ -97,6 +99,8 @@ def step(member: Member, event: MemberEvent, now_ms: int) -> tuple[Member, tuple
 
     Total: an event that the state has no use for changes nothing.
     """
+    if isinstance(event, Replied) and _overtaken(member, event.request):
+        return member, ()
     turn = _Turn(member, now_ms)
     effect = TABLE[member.state].get(_what(event))
     if effect is not None:
@@ -122,6 +126,16 @@ def commit(member: Member, positions: Mapping[TopicPartition, int]) -> p.OffsetC
 
 def _what(event: MemberEvent) -> type:
     return type(event.reply) if isinstance(event, Replied) else type(event)
+
+
+def _overtaken(member: Member, asked: p.Request | None) -> bool:
+    """Whether a reply is to a request whose place another has taken (Kafka: ``generationUnchanged``)."""
+    match asked:
+        case p.JoinGroup() | p.SyncGroup():
+            return asked != member.outstanding
+        case p.Heartbeat(member_id, _, generation):
+            return (member_id, generation) != member.heartbeat_sent
+    return False
 
 
 @dataclass(slots=True)
@@ -160,6 +174,11 @@ def _start(turn: _Turn, _event: Start) -> None:
 
 
 def _join(turn: _Turn, reason: str) -> None:
+    if turn.member.config.eager and turn.member.owned:
+        owned = frozenset(turn.member.owned)
+        turn.change(state=MemberState.REVOKING, revoking=owned)
+        turn.actions.append(Revoke(owned))
+        return
     joins = turn.member.joins + 1
     turn.change(state=MemberState.JOINING, joins=joins, rejoin_after=None, heartbeat_due_ms=None, heartbeat_sent=None)
     member, config = turn.member, turn.member.config
@@ -268,7 +287,7 @@ def _reconcile(turn: _Turn, assigned: frozenset[TopicPartition]) -> None:
 def _revoked(turn: _Turn, _event: Revoked) -> None:
     gone = turn.member.revoking
     turn.change(owned={tp: g for tp, g in turn.member.owned.items() if tp not in gone}, revoking=frozenset())
-    _join(turn, f"gave up {len(gone)} partition{'s' if len(gone) > 1 else ''}")
+    _join(turn, "" if turn.member.config.eager else f"gave up {len(gone)} partition{'s' if len(gone) > 1 else ''}")
 
 
 # --- being told to rejoin -----------------------------------------------------------------------

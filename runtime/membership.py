@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
 
 
+PARKED_MARGIN_MS = 5_000  # Kafka: AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE
+LEAST_TIMEOUT_MS = 500
+
+
 class MemberState(StrEnum):
     """Where a member stands."""
 
@@ -35,7 +39,7 @@ class MemberConfig:
     """What a member is set up with; times in ms, with Kafka's meanings.
 
     ``leave_on_stop`` of None is Kafka's way: dynamic members leave, static ones stay until their session ends
-    (KIP-1092).
+    (KIP-1092).  An ``eager`` member gives everything up before it joins (Kafka: ``RebalanceProtocol.EAGER``).
     """
 
     client_id: str
@@ -51,6 +55,7 @@ class MemberConfig:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     leave_on_stop: bool | None = None
+    eager: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +90,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Replied:
-    """The coordinator answered."""
+    """The coordinator answered; with the ``request`` that it answers, a reply that comes too late is known as such."""
 
     reply: p.Reply
+    request: p.Request | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +191,10 @@ class Failed:
 
 
 MemberAction: TypeAlias = Send | ComputeAssignment | Assigned | Revoke | Lost | Failed
+
+
+def timeout_ms(config: MemberConfig, request: p.Request) -> int:
+    """How long a member waits for a reply: joins and syncs are parked until everybody is there (KIP-62)."""
+    if isinstance(request, p.JoinGroup | p.SyncGroup):
+        return config.rebalance_timeout_ms + PARKED_MARGIN_MS
+    return max(config.session_timeout_ms // 3, LEAST_TIMEOUT_MS)

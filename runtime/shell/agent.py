@@ -26,15 +26,14 @@ from typing import Any, NoReturn
 
 from sparkcohort.runtime import member
 from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.membership import timeout_ms
 from sparkcohort.runtime.protocol import (
-    JoinGroup,
     LeaveGroup,
     LeavingMember,
     OffsetFetch,
     OffsetFetchReply,
     Range,
     Request,
-    SyncGroup,
     Tick,
     TopicPartition,
 )
@@ -245,32 +244,27 @@ class Agent:
 
     # --- calls to the coordinator -------------------------------------------------------------------
 
-    def _timeout_s(self, request: Request) -> float:
-        if isinstance(request, JoinGroup | SyncGroup):
-            return self._config.rebalance_timeout_ms / 1000 + 5
-        return max(self._config.session_timeout_ms / 3000, 0.5)
-
     def _send(self, request: Request) -> None:
         self._calls.submit(self._call, request)
 
     def _call(self, request: Request) -> None:
         kind = type(request).__name__
         try:
-            reply: Any = decode(self._link.call(kind, encode(request), self._timeout_s(request)))
+            reply: Any = decode(self._link.call(kind, encode(request), timeout_ms(self._member.config, request) / 1000))
         except CoordinatorUnreachable:
             self._inbox.put(lambda: self._on_unreachable(kind))
         except CoordinatorRefused as error:
             reason = str(error)
             self._inbox.put(lambda: self._end(reason, leave=False, lost=True))
         else:
-            self._inbox.put(lambda: self._on_reply(reply))
+            self._inbox.put(lambda: self._on_reply(request, reply))
 
-    def _on_reply(self, reply: Any) -> None:
+    def _on_reply(self, request: Request, reply: Any) -> None:
         self._unreachable_since = None
         if isinstance(reply, OffsetFetchReply):
             self._on_positions(reply)
         else:
-            self._drive(member.Replied(reply))
+            self._drive(member.Replied(reply, request))
 
     def _on_unreachable(self, kind: str) -> None:
         # Counted from the first failed call, not from the last success: a process that was frozen and thaws

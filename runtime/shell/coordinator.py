@@ -287,7 +287,7 @@ class Coordinator:
             self._remember(request, reply.member_id)
         if future is None:
             # Not from inside the step that produced it: the driver's next request starts a step of its own.
-            self._inbox.put(lambda: self._drive(member.Replied(reply)))
+            self._inbox.put(lambda: self._drive(member.Replied(reply, request)))
         elif not future.done():
             future.set_result(reply)
 

@@ -95,9 +95,9 @@ class World:
 
     # --- members ----------------------------------------------------------------------------------
 
-    def start(self, name: str, topics: tuple[str, ...], instance: str | None = None) -> Node:
+    def start(self, name: str, topics: tuple[str, ...], instance: str | None = None, *, eager: bool = False) -> Node:
         """Start a member process."""
-        node = Node(name, m.new_member(member_config(name, topics, instance)))
+        node = Node(name, m.new_member(replace(member_config(name, topics, instance), eager=eager)))
         self.nodes.append(node)
         node.inbox.append(m.Start())
         return node
@@ -186,7 +186,7 @@ class World:
             if isinstance(action.reply, p.OffsetCommitReply):
                 self.commits.append(action.reply)
             if not flight.node.dead:
-                flight.node.inbox.append(m.Replied(action.reply))
+                flight.node.inbox.append(m.Replied(action.reply, flight.request))
         elif isinstance(action, p.PushRejoin):
             for node in self.nodes:
                 if node.member.member_id == action.member_id and not node.dead:

@@ -26,7 +26,8 @@ def run(world: World, command: str) -> None:
     match verb, words:
         case "start", [name, *topics]:
             static = [t for t in topics if t.startswith("as=")]
-            world.start(name, tuple(t for t in topics if t not in static), static[0][3:] if static else None)
+            wanted = tuple(t for t in topics if t not in {*static, "eagerly"})
+            world.start(name, wanted, static[0][3:] if static else None, eager="eagerly" in topics)
         case "restart", [name]:
             static_restart(world, world.node(name))
         case "stop", [name]:
