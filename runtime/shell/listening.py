@@ -1,7 +1,8 @@
 """The user's rebalance listener: found by its dotted name, called in a thread of its own, timed, and never waited for too long.
 
 Everything that is the user's (the import, the constructor, the calls) runs in that thread.  A call that blocks keeps
-later calls waiting, not the member: what it holds up is acknowledged without it when its time is over.
+later calls waiting, not the member: what it holds up is acknowledged without it when its time is over.  Only native code
+that keeps Python's lock to itself could stop a member, and the group then does without it after a session.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ ACTS = (
     *["handle"] * 6,
     *["drain"] * 3,
     *["pass", "sleep", "freeze", "thaw"] * 2,
-    *["start", "static", "restart", "kill", "stop", "lose", "trigger"],
+    *["start", "eager", "static", "restart", "kill", "stop", "lose", "trigger"],
     *["commit"] * 3,
 )
 SCRIPTS = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 11)), max_size=60)
@@ -56,6 +56,8 @@ def fault(world: World, act: str, node: Node, n: int) -> None:
     match act:
         case "start" if len(world.nodes) < 8:
             world.start(f"m{len(world.nodes)}", (("orders",), ("orders", "items"))[n % 2])
+        case "eager" if len(world.nodes) < 8:
+            world.start(f"e{len(world.nodes)}", ("orders",), eager=True)
         case "static" if len(world.nodes) < 8:
             world.start("s", ("orders", "items"), instance=f"i{n % 2}")
         case "kill":
