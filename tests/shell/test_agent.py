@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -18,7 +19,7 @@ from sparkcohort.runtime.protocol import (
     TopicPartition,
 )
 from sparkcohort.runtime.shell.agent import to_json
-from sparkcohort.runtime.shell.executor import agent_answers, start_agent
+from sparkcohort.runtime.shell.executor import Executor, agent_answers, start_agent
 from tests.support.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.support.mock import MockCluster
 from tests.support.waiting import hold_for, wait_until
@@ -89,6 +90,15 @@ def test_a_frozen_agent_loses_its_partitions_and_comes_back_empty_handed(world: 
     wait_until(lambda: world.coordinator.members() and world.settled()(), 20, "the agent to be back")
     assert not before & set(world.coordinator.members())
     assert executor.address("run") in {info.address for info in world.coordinator.members().values()}
+
+
+def test_an_instance_id_is_one_executors() -> None:
+    """It is called after the executor, and is another for every other process, also on a host with the same ids."""
+    executor = Executor(7, 100, "3", "host", 2)
+    assert executor.instance_id().startswith("executor-3-")
+    assert replace(executor, cores=4).instance_id() == executor.instance_id()
+    others = [replace(executor, **{name: value}) for name, value in (("pid", 8), ("started", 9), ("host", "x"))]
+    assert len({other.instance_id() for other in [executor, *others]}) == 4
 
 
 def test_an_agent_started_again_takes_its_place_over_without_a_rebalance(world: World) -> None:
