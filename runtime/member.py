@@ -1,8 +1,8 @@
 """A member of a group, as a pure state machine: ``step(member, event, now) -> (member, actions)``.
 
 It joins, syncs, reconciles what it owns with what it is assigned, and rejoins when told to (Kafka:
-``AbstractCoordinator`` and ``ConsumerCoordinator``).  In the cooperative way nothing is given up at a join; an eager member
-gives up everything first.  Which of the two is its own setting, not its assignors': the group knows who owns what, so a
+``AbstractCoordinator`` and ``ConsumerCoordinator``).  In the cooperative way nothing is given up at a join that is still
+subscribed to; an eager member gives up everything first.  Which of the two is its own setting, not its assignors': the group knows who owns what, so a
 partition changes hands safely whatever the assignor.
 
 What the table at the end can't say:
@@ -49,6 +49,8 @@ from sparkcohort.runtime.membership import (
     Start,
     Stop,
     Unreachable,
+    commit,
+    overtaken,
 )
 from sparkcohort.runtime.state import NOTHING
 
@@ -99,7 +101,7 @@ def step(member: Member, event: MemberEvent, now_ms: int) -> tuple[Member, tuple
 
     Total: an event that the state has no use for changes nothing.
     """
-    if isinstance(event, Replied) and _overtaken(member, event.request):
+    if isinstance(event, Replied) and overtaken(member, event.request):
         return member, ()
     turn = _Turn(member, now_ms)
     effect = TABLE[member.state].get(_what(event))
@@ -113,29 +115,8 @@ def deadline(member: Member) -> int | None:
     return min((t for t in (member.heartbeat_due_ms, member.retry_due_ms) if t is not None), default=None)
 
 
-def commit(member: Member, positions: Mapping[TopicPartition, int]) -> p.OffsetCommit | None:
-    """A commit of those positions that are the member's to commit; None if there are none."""
-    offsets = tuple(
-        p.CommittedPosition(tp.topic, tp.partition, offset, member.owned[tp])
-        for tp, offset in sorted(positions.items())
-        if tp in member.owned
-    )
-    config = member.config
-    return p.OffsetCommit(member.member_id, config.group_instance_id, member.generation, offsets) if offsets else None
-
-
 def _what(event: MemberEvent) -> type:
     return type(event.reply) if isinstance(event, Replied) else type(event)
-
-
-def _overtaken(member: Member, asked: p.Request | None) -> bool:
-    """Whether a reply is to a request whose place another has taken (Kafka: ``generationUnchanged``)."""
-    match asked:
-        case p.JoinGroup() | p.SyncGroup():
-            return asked != member.outstanding
-        case p.Heartbeat(member_id, _, generation):
-            return (member_id, generation) != member.heartbeat_sent
-    return False
 
 
 @dataclass(slots=True)
@@ -161,7 +142,7 @@ class _Turn:
     def lose(self) -> None:
         """Own nothing any more."""
         lost = frozenset(self.member.owned)
-        self.change(owned=NOTHING, revoking=frozenset())
+        self.change(owned=NOTHING, revoking=frozenset(), rejoin_reason="")
         if lost:
             self.actions.append(Lost(lost))
 
@@ -174,10 +155,11 @@ def _start(turn: _Turn, _event: Start) -> None:
 
 
 def _join(turn: _Turn, reason: str) -> None:
-    if turn.member.config.eager and turn.member.owned:
-        owned = frozenset(turn.member.owned)
-        turn.change(state=MemberState.REVOKING, revoking=owned)
-        turn.actions.append(Revoke(owned))
+    if unclaimed := _unclaimed(turn.member):
+        due_ms = turn.now_ms if turn.member.heartbeat_due_ms is None else turn.member.heartbeat_due_ms
+        turn.change(state=MemberState.REVOKING, revoking=unclaimed, rejoin_reason=reason, heartbeat_due_ms=due_ms)
+        turn.change(outstanding=None, retry_due_ms=None)
+        turn.actions.append(Revoke(unclaimed))
         return
     joins = turn.member.joins + 1
     turn.change(state=MemberState.JOINING, joins=joins, rejoin_after=None, heartbeat_due_ms=None, heartbeat_sent=None)
@@ -205,6 +187,12 @@ def _join(turn: _Turn, reason: str) -> None:
             joins,
         )
     )
+
+
+def _unclaimed(member: Member) -> frozenset[TopicPartition]:
+    """What is given up before a join: partitions of topics no longer subscribed to; an eager member's all."""
+    config = member.config
+    return frozenset(tp for tp in member.owned if config.eager or tp.topic not in config.topics)
 
 
 def _joined(turn: _Turn, reply: p.JoinGroupReply) -> None:
@@ -287,7 +275,9 @@ def _reconcile(turn: _Turn, assigned: frozenset[TopicPartition]) -> None:
 def _revoked(turn: _Turn, _event: Revoked) -> None:
     gone = turn.member.revoking
     turn.change(owned={tp: g for tp, g in turn.member.owned.items() if tp not in gone}, revoking=frozenset())
-    _join(turn, "" if turn.member.config.eager else f"gave up {len(gone)} partition{'s' if len(gone) > 1 else ''}")
+    reason = turn.member.rejoin_reason or f"gave up {len(gone)} partition{'s' if len(gone) > 1 else ''}"
+    turn.change(rejoin_reason="")
+    _join(turn, reason)
 
 
 # --- being told to rejoin -----------------------------------------------------------------------

@@ -72,6 +72,7 @@ class Member:
     revoking: frozenset[TopicPartition] = frozenset()
     outstanding: p.JoinGroup | p.SyncGroup | None = None
     joins: int = 0  # sent so far
+    rejoin_reason: str = ""  # why it gives up before a join, to be told with the join
     rejoin_after: int | None = None  # told to leave this generation behind while a request was outstanding
     heartbeat_sent: tuple[str, int] | None = None  # the id and generation of the one that is unanswered
     heartbeat_due_ms: int | None = None
@@ -198,3 +199,24 @@ def timeout_ms(config: MemberConfig, request: p.Request) -> int:
     if isinstance(request, p.JoinGroup | p.SyncGroup):
         return config.rebalance_timeout_ms + PARKED_MARGIN_MS
     return max(config.session_timeout_ms // 3, LEAST_TIMEOUT_MS)
+
+
+def commit(member: Member, positions: Mapping[TopicPartition, int]) -> p.OffsetCommit | None:
+    """A commit of those positions that are the member's to commit; None if there are none."""
+    offsets = tuple(
+        p.CommittedPosition(tp.topic, tp.partition, offset, member.owned[tp])
+        for tp, offset in sorted(positions.items())
+        if tp in member.owned
+    )
+    config = member.config
+    return p.OffsetCommit(member.member_id, config.group_instance_id, member.generation, offsets) if offsets else None
+
+
+def overtaken(member: Member, asked: p.Request | None) -> bool:
+    """Whether a reply is to a request whose place another has taken (Kafka: ``generationUnchanged``)."""
+    match asked:
+        case p.JoinGroup() | p.SyncGroup():
+            return asked != member.outstanding
+        case p.Heartbeat(member_id, _, generation):
+            return (member_id, generation) != member.heartbeat_sent
+    return False

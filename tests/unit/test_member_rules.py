@@ -156,6 +156,26 @@ def test_a_cooperative_member_joins_with_all_that_it_owns() -> None:
     assert at.member.owned.keys() == tps(0, 1, 2)
 
 
+def test_topics_no_longer_subscribed_to_are_revoked_before_the_join() -> None:
+    """The one exception of the cooperative way: so the partitions are free in this round, not in the next."""
+    at = stage(MemberState.STABLE)
+    assert at(m.Resubscribe(("u",))) == (m.Revoke(tps(0, 1, 2)),)
+    assert m.deadline(at.member) is not None
+    actions = at(m.Revoked())
+    assert (said(actions), sent_join(actions).reason) == (("a-1", frozenset(), 2), "topics changed")
+
+
+def test_topics_dropped_while_a_join_is_repeated() -> None:
+    """Heartbeats go on while the shell gives up: a slow one must not cost the membership."""
+    at = stage(MemberState.STABLE)
+    lost = sent(at(m.Pushed("x")))
+    at(m.Unreachable("JoinGroup"), m.Resubscribe(("u",)))
+    assert at.at(100, p.Tick()) == (m.Revoke(tps(0, 1, 2)),)
+    assert isinstance(sent(at(p.Tick())), p.Heartbeat)
+    assert at(replace(joined(3), request=lost)) == ()
+    assert said(at(m.Revoked())) == ("a-1", frozenset(), 2)
+
+
 @pytest.mark.parametrize("by", ["push", "heartbeat", "topics"])
 def test_an_eager_member_gives_everything_up_before_it_joins(by: str) -> None:
     """Whatever makes it rejoin: the join waits until the shell has given up all, and claims nothing; then all is new."""
