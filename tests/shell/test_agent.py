@@ -97,7 +97,7 @@ def test_an_instance_id_is_one_executors() -> None:
     executor = Executor(7, 100, "3", "host", 2)
     assert executor.instance_id().startswith("executor-3-")
     assert replace(executor, cores=4).instance_id() == executor.instance_id()
-    others = [replace(executor, **{name: value}) for name, value in (("pid", 8), ("started", 9), ("host", "x"))]
+    others = [replace(executor, pid=8), replace(executor, started=9), replace(executor, host="other")]
     assert len({other.instance_id() for other in [executor, *others]}) == 4
 
 
