@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import uuid
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,15 +25,41 @@ RECORDS, PARTITIONS, GROUP = 200_000, 12, "submitted"
 SUBMIT_TIMEOUT_S = 180.0
 
 
-def pipeline() -> str:
-    """The Python block between the README's markers."""
-    block = re.search(
-        r"<!-- pipeline:begin -->\s*```python\n(.*?)```\s*<!-- pipeline:end -->",
+LOAD = "    .load()\n"
+
+
+def block(name: str) -> str:
+    """The Python block between the README's markers of this name."""
+    found = re.search(
+        rf"<!-- {name}:begin -->\s*```python\n(.*?)```\s*<!-- {name}:end -->",
         (ROOT / "README.md").read_text(),
         re.DOTALL,
     )
-    assert block, "README.md has no python block between <!-- pipeline:begin --> and <!-- pipeline:end -->"
-    return block[1]
+    assert found, f"README.md has no python block between <!-- {name}:begin --> and <!-- {name}:end -->"
+    return found[1]
+
+
+def pipeline() -> str:
+    """The README's pipeline, with its listener."""
+    plain = block("pipeline")
+    assert plain.count(LOAD) == 1
+    return plain.replace(LOAD, '    .option("rebalance.listener", "audit.Listener")\n' + LOAD)
+
+
+def archive(directory: Path) -> Path:
+    """The README's listener as a module in a zip file, which is what PySpark's workers of data sources don't look into."""
+    path = directory / "listeners.zip"
+    with zipfile.ZipFile(path, "w") as archived:
+        archived.writestr("audit.py", block("listener"))
+    return path
+
+
+def heard(directory: Path) -> list[int]:
+    """The partitions that the listeners on all executors were told to read, from the executors' logs."""
+    logs = "".join(path.read_text(errors="replace") for path in directory.glob("work-*/app-*/*/stderr"))
+    return [
+        int(number) for line in re.findall(r"audit: reading (.*)", logs) for number in re.findall(r", (\d+)\)", line)
+    ]
 
 
 def submit(command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
@@ -64,7 +91,7 @@ def agents(run: str) -> list[psutil.Process]:
 
 @pytest.mark.timeout(400)
 def test_the_readme_pipeline_runs_through_spark_submit(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """The README's pipeline delivers every record once, commits to lag 0, and leaves no agent behind."""
+    """The README's pipeline and listener: every record once, lag 0 in the group, listeners told, no agent left behind."""
     broker.admin.create_topic(topic, PARTITIONS)
     produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
     script, run = tmp_path / "pipeline.py", uuid.uuid4().hex
@@ -73,11 +100,20 @@ def test_the_readme_pipeline_runs_through_spark_submit(broker: Broker, topic: st
     try:
         with standalone(tmp_path, env, hosts=["127.0.0.1"] * 2) as master:
             command = [str(ROOT / "conf" / "submit.sh"), "--conf", "spark.ui.enabled=false"]
-            command += [str(script), broker.bootstrap, topic, GROUP, str(tmp_path)]
+            command += [
+                "--py-files",
+                str(archive(tmp_path)),
+                str(script),
+                broker.bootstrap,
+                topic,
+                GROUP,
+                str(tmp_path),
+            ]
             submit(command, {**env, "MASTER": master}, tmp_path / "driver.log")
             wait_until(lambda: not agents(run), 15, "the end of the agents")
             executors = sorted(path.name for path in tmp_path.glob("work-*/app-*/*") if path.is_dir())
         assert executors == ["0", "1"], "one executor on each worker"
+        assert set(heard(tmp_path)) == set(range(PARTITIONS)), "each partition was told to some listener"
         delivery.check(delivered(tmp_path / "orders"), delivery.held(broker.bootstrap, [topic])).assert_exact()
         rows = consumer_groups.describe(broker.bootstrap, GROUP)
         assert [(row.partition, row.lag) for row in rows if row.topic == topic] == [(n, 0) for n in range(PARTITIONS)]
