@@ -190,7 +190,7 @@ def _join(turn: _Turn, reason: str) -> None:
 
 
 def _unclaimed(member: Member) -> frozenset[TopicPartition]:
-    """What is given up before a join: partitions of topics no longer subscribed to; an eager member's all."""
+    """What is given up before a join, so that it is all one round: of topics no longer wanted (KIP-429); eagerly, all."""
     config = member.config
     return frozenset(tp for tp in member.owned if config.eager or tp.topic not in config.topics)
 
@@ -298,18 +298,13 @@ def _pushed_meanwhile(turn: _Turn, event: Pushed) -> None:
 
 
 def _resubscribe(turn: _Turn, event: Resubscribe) -> None:
-    """Give up what is not subscribed to any more, and only then join: so it is all one round (KIP-429)."""
     if event.topics == turn.member.config.topics:
         return
     turn.change(config=replace(turn.member.config, topics=event.topics))
-    dropped = frozenset(tp for tp in turn.member.owned if tp.topic not in event.topics)
-    if turn.member.state not in _SETTLED:
-        turn.change(rejoin_after=_ANY_GENERATION)
-    elif dropped:
-        turn.change(state=MemberState.REVOKING, revoking=dropped)
-        turn.actions.append(Revoke(dropped))
-    else:
+    if turn.member.state in _SETTLED:
         _join(turn, "topics changed")
+    else:
+        turn.change(rejoin_after=_ANY_GENERATION)
 
 
 # --- heartbeats, time, silence ------------------------------------------------------------------
