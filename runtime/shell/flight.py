@@ -6,6 +6,7 @@ ever dials an executor.  An *event stream* is an action whose results keep comin
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 import queue
@@ -21,11 +22,17 @@ from pyarrow import flight
 from sparkcohort.runtime.shell.tls import SERVER_NAME, Credentials, RunAuthority
 
 EVENTS: Final = "Events"
+STREAMED: Final = frozenset({"Heartbeat", "OffsetCommit"})
+"""Requests that a member makes all its life and that are answered at once.  They share one open stream (Flight's
+DoExchange): setting a call up costs the server more than twice what answering it does."""
 KEEPALIVE_S: Final = 5.0
 """How often a silent event stream says that it is there; the listener's sign that the coordinator lives."""
 
 Handler = Callable[[bytes], bytes]
 EventQueue = queue.SimpleQueue[bytes | None]
+
+
+_NO_ANSWER = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightCancelledError, TimeoutError)
 
 
 class CoordinatorUnreachable(ConnectionError):
@@ -81,10 +88,21 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         body = action.body.to_pybytes()
         if action.type == EVENTS:
             return self._events(context, body)
-        handler = self._handlers.get(action.type)
+        return iter([flight.Result(self._handler(action.type)(body))])
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002  Flight's signature
+        """Answer the requests of one open stream, one after another; one that fails ends it (Flight calls this)."""
+        for chunk in reader:
+            if chunk.app_metadata is None:
+                raise flight.FlightServerError("a stream of requests carries no data")
+            name, _, body = chunk.app_metadata.to_pybytes().partition(b"\0")
+            writer.write_metadata(pa.py_buffer(self._handler(name.decode(errors="replace"))(body)))
+
+    def _handler(self, name: str) -> Handler:
+        handler = self._handlers.get(name)
         if handler is None:
-            raise flight.FlightServerError(f"no such request: {action.type[:64]!r}")
-        return iter([flight.Result(handler(body))])
+            raise flight.FlightServerError(f"no such request: {name[:64]!r}")
+        return handler
 
     def _events(self, context: Any, body: bytes) -> Iterator[Any]:
         events = self._subscribe(body)
@@ -111,6 +129,46 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         stopper.join(timeout_s)
 
 
+class _Line:
+    """An open stream of requests; a thread of its own waits for the answers, so that whoever asks can stop waiting."""
+
+    def __init__(self, client: Any, headers: list[tuple[bytes, bytes]]) -> None:
+        self._client = client
+        self._options = flight.FlightCallOptions(headers=headers)
+        self._asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="cohort-line", daemon=True).start()
+
+    def ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        """The answer; after any exception, of Flight or TimeoutError, the line is of no use any more."""
+        self._asked.put(action.encode() + b"\0" + body)
+        try:
+            answer = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            self.close()
+            raise TimeoutError(action) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the stream, at once or as soon as the answer under way is here."""
+        self._asked.put(None)
+
+    def _run(self) -> None:
+        with contextlib.ExitStack() as stack:
+            try:
+                writer, reader = self._client.do_exchange(flight.FlightDescriptor.for_command(b""), self._options)
+                stack.callback(_close, writer)
+                while (message := self._asked.get()) is not None:
+                    writer.write_metadata(pa.py_buffer(message))
+                    self._answers.put(bytes(reader.read_chunk().app_metadata.to_pybytes()))
+            except StopIteration:
+                self._answers.put(flight.FlightUnavailableError("the coordinator ended the stream"))
+            except (flight.FlightError, ValueError, OSError) as error:
+                self._answers.put(error)
+
+
 class Link:
     """A client's connection to one coordinator."""
 
@@ -123,6 +181,8 @@ class Link:
             override_hostname=SERVER_NAME,
         )
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
+        self._line: _Line | None = None
+        self._streaming = threading.Lock()
         self.address = f"{host}:{port}"
 
     def call(self, action: str, body: bytes, timeout_s: float) -> bytes:
@@ -130,16 +190,31 @@ class Link:
 
         Raises CoordinatorUnreachable when nothing answers within ``timeout_s``, CoordinatorRefused when it refuses.
         """
-        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
         try:
-            (result,) = self._client.do_action(flight.Action(action, body), options)
-            return bytes(result.body.to_pybytes())
-        except (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightCancelledError) as error:
+            if action in STREAMED and self._streaming.acquire(blocking=False):
+                try:
+                    return self._ask(action, body, timeout_s)
+                finally:
+                    self._streaming.release()
+            return self._call(action, body, timeout_s)
+        except _NO_ANSWER as error:
             raise CoordinatorUnreachable(f"no answer from the coordinator at {self.address} to {action}") from error
         except (flight.FlightError, ValueError, OSError) as error:
             raise CoordinatorRefused(
                 f"the coordinator at {self.address} refused {action}: {_first_line(error)}"
             ) from None
+
+    def _call(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+        (result,) = self._client.do_action(flight.Action(action, body), options)
+        return bytes(result.body.to_pybytes())
+
+    def _ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        """By the line; the first time, and after a failure, by a call, which shows that there is somebody to open one to."""
+        line, self._line = self._line, None
+        answer = line.ask(action, body, timeout_s) if line else self._call(action, body, timeout_s)
+        self._line = line or _Line(self._client, self._headers)
+        return answer
 
     def events(self, body: bytes) -> Iterator[bytes]:
         """What the coordinator pushes, until it ends the stream; an empty event is a sign of life.
@@ -155,7 +230,16 @@ class Link:
 
     def close(self) -> None:
         """Close the connection; must not be called while an event stream is being read."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
         self._client.close()
+
+
+def _close(writer: Any) -> None:
+    """Close a stream, whatever has become of it: one that is left to its destructor prints a line about that."""
+    with contextlib.suppress(flight.FlightError, ValueError, OSError):
+        writer.close()
 
 
 def _bracketed(host: str) -> str:

@@ -70,6 +70,7 @@ class World:
         for member in self.members:
             member.freeze()
         self.coordinator.stop()
+        self.link.close()
         self.server.stop(5)
 
 

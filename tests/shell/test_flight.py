@@ -8,8 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from pyarrow import flight
 
-from sparkcohort.runtime.shell.flight import CoordinatorRefused, CoordinatorUnreachable, EventQueue, GroupServer, Link
+from sparkcohort.runtime.shell.flight import (
+    CoordinatorRefused,
+    CoordinatorUnreachable,
+    EventQueue,
+    GroupServer,
+    Link,
+    _Line,
+)
 from sparkcohort.runtime.shell.tls import Credentials, RunAuthority, new_authority
 from tests.support.waiting import wait_until
 
@@ -21,14 +29,22 @@ class Served:
         self.authority: RunAuthority = new_authority()
         self.events: EventQueue = queue.SimpleQueue()
         self.unsubscribed = threading.Event()
+        self.released = threading.Event()
+        self.threads: set[int] = set()
         self.server = GroupServer(
             self.authority,
-            {"Echo": lambda body: body, "Fail": self._fail},
+            {"Echo": lambda body: body, "Fail": self._fail, "Heartbeat": self._beat, "OffsetCommit": self._fail},
             lambda _: self.events,
             lambda _: self.unsubscribed.set(),
             host="127.0.0.1",
         )
         self.server.start()
+
+    def _beat(self, body: bytes) -> bytes:
+        if body == b"hold":
+            self.released.wait(20)
+        self.threads.add(threading.get_ident())
+        return body
 
     @staticmethod
     def _fail(body: bytes) -> bytes:
@@ -101,6 +117,65 @@ def test_events_are_pushed_until_the_stream_ends(served: Served) -> None:
 
     assert list(served.link().events(b"me")) == [b"one", b"two"]
     wait_until(served.unsubscribed.is_set, 5, "the stream to be forgotten")
+
+
+def test_heartbeats_share_one_stream(served: Served) -> None:
+    """After the first, which is a call, one thread of the server answers them all: it serves their stream."""
+    link = served.link()
+    link.call("Heartbeat", b"first", 5)
+    served.threads.clear()
+
+    assert [link.call("Heartbeat", b"%d" % number, 5) for number in range(20)] == [b"%d" % n for n in range(20)]
+    assert len(served.threads) == 1
+    link.close()
+
+
+def test_a_refusal_ends_the_stream_and_no_more(served: Served) -> None:
+    """What a handler refuses on the stream is a refusal with its words; the next request is answered again."""
+    link = served.link()
+
+    for _ in range(3):
+        assert link.call("Heartbeat", b"x", 5) == b"x"
+        with pytest.raises(CoordinatorRefused, match="cannot read b'y'"):
+            link.call("OffsetCommit", b"y", 5)
+    link.close()
+
+
+def test_a_stream_without_an_answer_is_given_up(served: Served) -> None:
+    """A server that is stuck is unreachable within the time given, and its late answer is nobody else's."""
+    link = served.link()
+    assert link.call("Heartbeat", b"first", 5) == b"first"
+
+    with pytest.raises(CoordinatorUnreachable):
+        link.call("Heartbeat", b"hold", 0.2)
+    served.released.set()
+    assert [link.call("Heartbeat", body, 5) for body in (b"one", b"two")] == [b"one", b"two"]
+    link.close()
+
+
+def test_a_second_caller_does_not_wait_for_the_stream(served: Served) -> None:
+    """While one request on the stream is unanswered, another is a call of its own."""
+    link = served.link()
+    assert link.call("Heartbeat", b"first", 5) == b"first"
+    held: list[bytes] = []
+    caller = threading.Thread(target=lambda: held.append(link.call("Heartbeat", b"hold", 20)))
+    caller.start()
+    wait_until(link._streaming.locked, 5, "the stream to be taken")
+
+    assert link.call("Heartbeat", b"other", 5) == b"other"
+    served.released.set()
+    caller.join(10)
+    assert held == [b"hold"]
+    link.close()
+
+
+def test_a_stream_of_strangers_is_refused(served: Served) -> None:
+    """A stream asks for the same certificate and token as a call, and for requests that there are."""
+    wrong = replace(served.authority.client, token="0" * 64)
+    for link, action in ((served.link(wrong), "Heartbeat"), (served.link(), "Nothing")):
+        line = _Line(link._client, link._headers)
+        with pytest.raises(flight.FlightError, match=r"another coordinator run|no such request"):
+            line.ask(action, b"", 5)
 
 
 def test_a_gone_server_is_unreachable(served: Served) -> None:
