@@ -252,7 +252,11 @@ def run(members: int, partitions: int, rounds: int) -> CoreRun:
     """All join at once, one more joins, one leaves, all heartbeat ``rounds`` times."""
     with timed_assignor() as assignor:
         world = World(members, partitions, assignor)
-        rebalances = {"all join at once": world.join_all(), "one joins": world.join_one(), "one leaves": world.leave_one()}
+        rebalances = {
+            "all join at once": world.join_all(),
+            "one joins": world.join_one(),
+            "one leaves": world.leave_one(),
+        }
         count, heartbeat = world.heartbeats(rounds)
     return CoreRun(members, partitions, rebalances, count, heartbeat)
 

@@ -56,7 +56,9 @@ def run(members: int, partitions: int, heartbeat_s: float) -> RpcRun:
     setting = Setting(topics, SESSION_MS, HEARTBEAT_MS, REBALANCE_MS)
     with Server(setting) as server, ExitStack() as stack:
         numbers = range(1, members + 1)
-        clients = [Clients(numbers[start::PROCESSES], server.address, setting) for start in range(min(PROCESSES, members))]
+        clients = [
+            Clients(numbers[start::PROCESSES], server.address, setting) for start in range(min(PROCESSES, members))
+        ]
         for each_process in clients:
             stack.callback(each_process.close)
         empty = _memory(server)
