@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars hosts lint test test-unit test-e2e test-newest simulate demo bench wheel clean
+.PHONY: help venv jars hosts lint test test-unit test-e2e test-newest simulate demo bench bench-group wheel clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -60,6 +60,10 @@ demo: venv ## a stream, a killed executor, a verdict
 
 bench: venv jars ## this source and Spark's own side by side
 	@$(BIN)/python -P tools/bench $(ARGS)
+
+bench-group: venv jars ## the group on the scale, and beside Kafka's own protocols
+	@tools/bootstrap.sh jdk
+	@$(BIN)/python -P tools/bench_group $(ARGS)
 
 wheel: venv ## the wheel, into dist/
 	@.cache/uv/bin/uv build --quiet --wheel --out-dir dist && rm -rf build *.egg-info && ls dist/*.whl

@@ -3,6 +3,7 @@
 #
 #   tools/bootstrap.sh venv    uv, .venv from uv.lock, the wheel built from this tree and installed into it
 #   tools/bootstrap.sh java    a Java 17 runtime (for Spark)
+#   tools/bootstrap.sh jdk     a Java 17 with its compiler (for the consumers of bench-group)
 #   tools/bootstrap.sh jars    java, Maven, and the jars that tests and benchmark need, in .cache/jars
 #   tools/bootstrap.sh newest  .venv-newest: the same with the newest PySpark 4 there is
 #   tools/bootstrap.sh hosts   ip and iptables, with which one test makes a network of its own
@@ -154,6 +155,19 @@ need_java() {
   [ "${version:-0}" -ge 17 ] || die "needs Java 17 or newer: install openjdk-17-jre-headless, or set JAVA_HOME"
 }
 
+has_compiler() { # a Java 17 or newer that can run a source file
+  local java=java
+  if [ -n "${JAVA_HOME:-}" ] && [ -x "$JAVA_HOME/bin/java" ]; then java=$JAVA_HOME/bin/java; fi
+  have "$java" && "$java" --list-modules 2>/dev/null | grep '^jdk.compiler@' >/dev/null
+}
+
+need_jdk() {
+  need_java
+  if has_compiler; then return; fi
+  apt_install openjdk-17-jdk-headless || apt_install default-jdk-headless || true
+  has_compiler || die "needs a Java 17 with its compiler: install openjdk-17-jdk-headless, or set JAVA_HOME to a JDK"
+}
+
 need_maven() {
   if have mvn; then return; fi
   apt_install maven || die "needs Maven (for the tests only): install maven"
@@ -178,14 +192,15 @@ hosts() {
   apt_install iproute2 iptables || die "needs ip and iptables (for the tests only): install iproute2 and iptables"
 }
 
-if [ $# = 0 ]; then die "say what: venv, newest, java, jars, hosts"; fi
+if [ $# = 0 ]; then die "say what: venv, newest, java, jdk, jars, hosts"; fi
 for part in "$@"; do
   case $part in
     venv) venv ;;
     java) need_java ;;
+    jdk) need_jdk ;;
     jars) jars ;;
     newest) newest ;;
     hosts) hosts ;;
-    *) die "no such part: $part (venv, newest, java, jars, hosts)" ;;
+    *) die "no such part: $part (venv, newest, java, jdk, jars, hosts)" ;;
   esac
 done
