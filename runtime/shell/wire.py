@@ -21,6 +21,8 @@ MAX_BYTES = 16 * 1024 * 1024
 """The largest message read, in bytes: an assignment of a million partitions fits, a flood does not."""
 
 Decoder = Callable[[Any], Any]
+_JSON = json.JSONEncoder(separators=(",", ":"))
+_SCALARS = frozenset({str, int, bool, float, type(None)})
 
 
 class WireError(ValueError):
@@ -29,7 +31,7 @@ class WireError(ValueError):
 
 def encode(value: object) -> bytes:
     """The value as bytes; ``value`` is one of the protocol's frozen values."""
-    return json.dumps([type(value).__name__, _plain(value)], separators=(",", ":")).encode()
+    return _JSON.encode([type(value).__name__, _plain(value)]).encode()
 
 
 def decode(data: bytes) -> object:
@@ -55,11 +57,20 @@ def _kinds() -> Mapping[str, type]:
     return {name: kind for name, kind in vars(protocol).items() if isinstance(kind, type) and is_dataclass(kind)}
 
 
+@cache
+def _field_names(kind: Any) -> tuple[str, ...] | None:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+
+
 def _plain(value: object) -> object:
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    names = _field_names(kind)
+    if names is not None:
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, ErrorCode):
         return int(value)
     if isinstance(value, tuple | list):
