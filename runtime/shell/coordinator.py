@@ -1,7 +1,9 @@
-"""The coordinator loop: one thread that owns the group, steps it, and carries out what it answers.
+"""The coordinator: who owns the group, steps it, and carries out what it answers.
 
-The driver is the group's first member and so its leader; it lives in the same thread and talks to the group
-without a network.  Everybody else comes in through ``request`` (Flight's threads) and ``subscribe``.
+Whoever holds the lock owns the group: a request is stepped by the thread that brings it (handing it to another and
+waiting for the answer costs more than the step), everything else by the loop.  The driver is the group's first member
+and so its leader; it lives in the loop and talks to the group without a network.  Everybody else comes in through
+``request`` (Flight's threads) and ``subscribe``.
 """
 
 from __future__ import annotations
@@ -106,7 +108,11 @@ class Coordinator:
         self._only = only or {}
         self._known: dict[str, int] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._owning = threading.Lock()
         self._clock = Clock()
+        self._waits_ms = 0  # how long the loop meant to wait when it last began to,
+        self._wakes_at_ms = 0  # and until when by the group's clock
+        self._ended = False
         self._waiting: dict[int, tuple[Request, Future[Reply] | None]] = {}  # no future: the driver's own request
         self._correlation = 0
         self._streams: dict[EventQueue, str] = {}
@@ -154,18 +160,22 @@ class Coordinator:
     def request(self, request: Request, timeout_s: float) -> Reply:
         """The group's reply; parked requests wait for it.  Raises TimeoutError after ``timeout_s``."""
         future: Future[Reply] = Future()
-        self._inbox.put(lambda: self._receive(request, future))
+        with self._owning:
+            if self._ended:
+                raise TimeoutError("the coordinator has ended")
+            self._clock.advance(self._waits_ms)
+            self._do(lambda: self._receive(request, future))
+            if self._clock.now_ms + self._wait_ms() < self._wakes_at_ms:
+                self._wakes_at_ms = 0
+                self._inbox.put(_nothing)  # the loop is to wake up sooner than it meant to
         return future.result(timeout_s)
 
     def subscribe(self, address: str) -> EventQueue:
         """A queue of what is pushed to the agent at this address; the first event tells the topics."""
         events: EventQueue = queue.SimpleQueue()
-
-        def register() -> None:  # in the loop, so that no change of topics falls between the two lines
+        with self._owning:  # no change of topics falls between these lines, and no join of this agent comes before them
             self._streams[events] = address
             events.put(self._event("subscription"))
-
-        self._inbox.put(register)
         return events
 
     def unsubscribe(self, events: EventQueue) -> None:
@@ -209,23 +219,29 @@ class Coordinator:
         due = departed.deadline(memory)
         return None if due is None else (memory.grace.lost, max(due - self._clock.now_ms, 0))
 
-    # --- in the loop's thread ------------------------------------------------------------------------
+    # --- of whoever owns the group ------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
-            wait_ms = self._wait_ms()
+            with self._owning:
+                wait_ms = self._waits_ms = self._wait_ms()
+                self._wakes_at_ms = self._clock.now_ms + wait_ms
             job: Callable[[], None] | None = _nothing
             with contextlib.suppress(queue.Empty):
                 job = self._inbox.get(timeout=wait_ms / 1000)
-            self._clock.advance(wait_ms)
-            if job is None:
-                self._end()
-                return
-            try:
-                job()
-                self._tick()  # also where requests never cease
-            except Exception:  # one request must not end the group
-                log.exception("group %s: a request failed inside the coordinator", self.settings.group_id)
+            with self._owning:
+                self._clock.advance(wait_ms)
+                if job is None:
+                    self._end()
+                    return
+                self._do(job)
+
+    def _do(self, job: Callable[[], None]) -> None:
+        try:
+            job()
+            self._tick()  # also where requests never cease
+        except Exception:  # one request must not end the group
+            log.exception("group %s: a request failed inside the coordinator", self.settings.group_id)
 
     def _wait_ms(self) -> int:
         deadlines = (groups.deadline(self.group), member.deadline(self._driver), self._round_due())
@@ -398,6 +414,7 @@ class Coordinator:
         return f"executor {info.executor_id} on {info.host}" if info else member_id
 
     def _end(self) -> None:
+        self._ended = True
         for events in self._streams:
             events.put(self._event("stop"))
             events.put(None)
