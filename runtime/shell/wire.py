@@ -63,7 +63,7 @@ def _field_names(kind: Any) -> tuple[str, ...] | None:
 
 
 def _plain(value: object) -> object:
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _SCALARS:
         return value
     if isinstance(value, bytes):

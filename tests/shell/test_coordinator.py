@@ -200,6 +200,13 @@ def test_a_member_unheard_of_for_a_session_is_out_and_its_late_commit_refused(wo
     assert world.coordinator.counters["OffsetCommit", "UNKNOWN_MEMBER_ID"] == 1
 
 
+def test_after_the_end_a_request_is_told_at_once(world: World) -> None:
+    """A coordinator that has ended answers nothing any more, and nobody waits for it."""
+    world.coordinator.stop()
+    with pytest.raises(TimeoutError, match="has ended"):
+        world.coordinator.request(Heartbeat("driver-run-1", "driver", 1001), 60)
+
+
 def test_who_leaves_is_gone_at_once(world: World) -> None:
     """A leave starts the rebalance without waiting for a session."""
     a, b = both_join(world)
