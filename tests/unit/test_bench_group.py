@@ -28,22 +28,22 @@ OUTCOME = Outcome(0.1, 8, 0, 0.0, 2)
 
 def test_a_join_ends_with_the_last_assignment() -> None:
     """Cooperatively: the newcomer is settled when it has what others gave up, and nothing that is kept ever paused."""
-    moves = [change(10.1, "b", 3, gained=False), change(10.2, "a", 1, gained=False), change(10.5, "c", 1, 3)]
-    assert outcome([*moves, *BEFORE], 10, "abc", 4) == Outcome(pytest.approx(0.5), 2, 0, 0.0, 2)
+    moves = [change(10.125, "b", 3, gained=False), change(10.25, "a", 1, gained=False), change(10.5, "c", 1, 3)]
+    assert outcome([*moves, *BEFORE], 10, "abc", 4) == Outcome(0.5, 2, 0, 0.0, 2)
     assert outcome([*BEFORE, *moves[:2]], 10, "abc", 4) is None
 
 
 def test_a_stop_of_the_world_is_a_pause_of_what_is_kept() -> None:
     """Eagerly: everybody gives everything up; the longest time between of those that come back is the pause."""
     moves = [
-        change(10.1, "a", 0, 1, gained=False),
-        change(10.4, "b", 2, 3, gained=False),
+        change(10.125, "a", 0, 1, gained=False),
+        change(10.25, "b", 2, 3, gained=False),
         change(10.5, "a", 0),
-        change(10.6, "b", 2),
-        change(10.7, "c", 1, 3),
+        change(10.75, "b", 2),
+        change(10.875, "c", 1, 3),
     ]
     seen = outcome([*BEFORE, *moves], 10, "abc", 4)
-    assert seen == Outcome(pytest.approx(0.7), 2, 2, pytest.approx(0.4), 2)
+    assert seen == Outcome(0.875, 2, 2, 0.5, 2)
 
 
 def test_the_dead_own_nothing() -> None:

@@ -54,6 +54,7 @@ class TimedAssignor:
     def __init__(self, assignor: Assignor) -> None:
         self._assignor = assignor
         self.name = assignor.name
+        self.cooperative = assignor.cooperative
         self.last_s = 0.0
 
     def assign(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
@@ -117,6 +118,9 @@ class World:
         self._events.append((DRIVER, member.Start()))
         self._run()
         self._joins, self.joined_all = 0, None
+        return self._all_joined()
+
+    def _all_joined(self) -> Spent:
         self._events.extend((number, member.Start()) for number in range(1, len(self.members)))
         self._run()
         self._check()

@@ -75,7 +75,8 @@ class Server:
 
     def seen(self) -> Seen:
         """The group as it is now."""
-        return self._ask("seen")
+        seen: Seen = self._ask("seen")
+        return seen
 
     def collect(self) -> None:
         """Let the server collect its garbage, before its memory is looked at."""
