@@ -20,6 +20,7 @@ from tools.bench_group.timeline import Change, Outcome, outcome
 TOPIC = "peers"
 REBALANCE_MS = 60_000
 SETTLE_S = 90.0
+WARMING = 3
 CALM_S = 1.0
 EVERY_S = 0.02
 
@@ -122,6 +123,7 @@ def measure(plan: Plan, say: Callable[[str], None]) -> list[PeerRun]:
     watch = Watch(plan.partitions)
     with ExitStack() as stack:
         broker = stack.enter_context(Broker(heap_mb=1024, properties=properties))
+        say(f"starting a broker with a topic of {plan.partitions} partitions")
         broker.admin.create_topic(TOPIC, plan.partitions)
         jvm = partial(Jvm, broker.bootstrap, TOPIC, plan.session_ms, plan.heartbeat_ms, watch.heard)
         warm: list[Jvm] = []
@@ -135,6 +137,9 @@ def measure(plan: Plan, say: Callable[[str], None]) -> list[PeerRun]:
             setting = Setting({TOPIC: plan.partitions}, plan.session_ms, plan.heartbeat_ms, REBALANCE_MS)
             return Agents(setting, broker.bootstrap, watch.heard)
 
+        if warm:
+            say("warming the JVM up")
+            one_group(pool(next(iter(JAVA))), watch, WARMING, kill=False)
         runs: list[PeerRun] = []
         todo = order(plan.peers, plan.rounds)
         for number, peer in enumerate(todo, 1):
@@ -146,7 +151,7 @@ def measure(plan: Plan, say: Callable[[str], None]) -> list[PeerRun]:
     return runs
 
 
-def one_group(pool: Pool, watch: Watch, members: int) -> dict[str, Outcome]:
+def one_group(pool: Pool, watch: Watch, members: int, *, kill: bool = True) -> dict[str, Outcome]:
     """A group's life: all join, one more joins and leaves, one is killed."""
     names = [f"m{number}" for number in range(members)]
     joiner, victim = "joiner", names[-1]
@@ -166,7 +171,8 @@ def one_group(pool: Pool, watch: Watch, members: int) -> dict[str, Outcome]:
         after("start", join_all, names)
         after("join", lambda: pool.join(joiner), [*names, joiner])
         after("leave", lambda: pool.close(joiner), names)
-        after("kill", lambda: pool.kill(victim), names[:-1])
+        if kill:
+            after("kill", lambda: pool.kill(victim), names[:-1])
     finally:
         pool.end()
     return found
