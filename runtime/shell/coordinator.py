@@ -305,7 +305,7 @@ class Coordinator:
             # Not from inside the step that produced it: the driver's next request starts a step of its own.
             self._inbox.put(lambda: self._drive(member.Replied(reply, request)))
         elif not future.done():
-            future.set_result(reply)
+            future.set_result(self.history.explained(request, reply))
 
     def _push_rejoin(self, push: PushRejoin) -> None:
         if push.member_id == self._driver.member_id:

@@ -1,7 +1,7 @@
 """What a coordinator run remembers for people: its last rebalances, its journal, and when the state last changed.
 
 Everything here is bounded.  The journal leaves out what comes all the time and tells nothing: signs of life and commits.
-Written by the coordinator's thread; readers in other threads get copies.
+Written under the coordinator's lock; readers in other threads get copies.
 """
 
 from __future__ import annotations
