@@ -5,10 +5,10 @@ The functions below trust their record: what may happen was decided before it wa
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparkcohort.runtime import records as r
+from sparkcohort.runtime.frozen import replace
 from sparkcohort.runtime.state import NOTHING, Group, GroupMember
 from sparkcohort.runtime.table import LEGAL_PREVIOUS, GroupState
 

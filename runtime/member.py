@@ -23,12 +23,13 @@ What the table at the end can't say:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.frozen import replace
 from sparkcohort.runtime.membership import (
     Assigned,
     AssignmentComputed,
