@@ -17,6 +17,10 @@ def test_the_folder_and_its_archives(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path))
     monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
     assert shipped() == [str(tmp_path), str(tmp_path / "a.egg"), str(tmp_path / "b.zip")]
+    monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path / "streaming_job"))  # as PySpark's runner has it
+    assert shipped() == [str(tmp_path), str(tmp_path / "a.egg"), str(tmp_path / "b.zip")]
+    monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path / "no" / "such"))
+    assert shipped() == []
 
 
 def test_outside_of_sparks_workers_there_is_nothing() -> None:
