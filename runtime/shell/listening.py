@@ -179,14 +179,13 @@ class Listening:
             returned = what()
         except BaseException:  # also what would end the thread: it is the user's, and the group goes on
             outcome = "raised"
-            log.exception("listener %s: %s raised", self._name, _method(call.event))
+            log.exception("listener %s: %s raised", self._name, _words(call))
         took_ms = int((time.monotonic() - began) * 1000)
         in_time = self._acknowledge(call, stuck=False)
         log.info(
-            "listener %s: %s of %d partitions %s after %d ms%s",
+            "listener %s: %s %s after %d ms%s",
             self._name,
-            _method(call.event),
-            len(call.partitions),
+            _words(call),
             outcome,
             took_ms,
             "" if in_time else ", too late",
@@ -194,6 +193,11 @@ class Listening:
         if in_time:
             self._report(call.event, outcome, took_ms)
         return returned
+
+
+def _words(call: _Call) -> str:
+    count = len(call.partitions)
+    return f"{_method(call.event)} of {count} partition{'s' if count != 1 else ''}" if count else "its creation"
 
 
 def _called(listener: Any, event: str) -> Callable[..., Any] | None:

@@ -153,7 +153,7 @@ def test_one_that_raises_is_logged_and_gone_on_with(
     heard, listener.fate = Heard(f"{HERE}:recorder"), fail
     assert heard.revoke(ONE).wait(LIMIT_S)
     assert heard.report() == ("revoked", "raised")
-    assert f"listener {HERE}:recorder: on_partitions_revoked raised" in caplog.text
+    assert f"listener {HERE}:recorder: on_partitions_revoked of 1 partition raised" in caplog.text
     assert "of its own making" in caplog.text
     heard.listening.assigned([TWO])
     assert listener.told.get(timeout=LIMIT_S) == ("assigned", (tuple(TWO),))
