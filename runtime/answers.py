@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup: one function for each effect."""
+"""SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup, ListGroups: a function for each effect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def admit_sync(group: Group, request: p.SyncGroup) -> Verdict:
         (request.protocol_type, group.protocol_type),
         (request.protocol_name, group.protocol_name),
     ):
-        if asked is not None and asked != actual:
+        if asked is not None and actual and asked != actual:  # before the first generation none is chosen
             return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group uses {actual}, not {asked}")
     return PASS
 
@@ -115,7 +115,7 @@ def leave(turn: Turn, correlation: int, request: p.LeaveGroup) -> None:
 
 def _leave(turn: Turn, request: p.LeaveGroup, leaving: p.LeavingMember) -> ErrorCode:
     group, member_id, instance_id = turn.group, leaving.member_id, leaving.group_instance_id
-    if member_id in group.pending and instance_id is None:
+    if member_id in group.pending:
         turn.record(r.IdDropped(member_id, "it left before it joined"))
         return ErrorCode.NONE
     if member_id == p.UNKNOWN_MEMBER and instance_id is not None:  # an operator removes whoever has the instance id
@@ -194,3 +194,16 @@ def _describe(group: Group, member: GroupMember, now_ms: int, *, stable: bool) -
         tuple(sorted(ownership.assigned(group, member_id))),
         age_ms,
     )
+
+
+def list_groups(turn: Turn, correlation: int, request: p.ListGroups) -> None:
+    """This coordinator's one group, if the filter lets it through; none once it is given up (KIP-518)."""
+    group = turn.group
+    listed = p.ListedGroup(group.config.group_id, group.protocol_type, group.state.value)
+    fits = _fits(request.states, listed.state) and _fits(request.types, listed.group_type)
+    here = fits and group.state is not GroupState.DEAD
+    turn.answer(correlation, p.ListGroupsReply(ErrorCode.NONE, (listed,) if here else ()))
+
+
+def _fits(asked: tuple[str, ...], actual: str) -> bool:
+    return not asked or actual.casefold() in {name.casefold() for name in asked}

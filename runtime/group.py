@@ -125,7 +125,7 @@ def _admit(group: Group, request: p.Request) -> Verdict:
             return gate(group, instance_id, member_id, generation)
         case p.OffsetCommit(member_id, instance_id) if not _is_simple(request):
             return gate(group, instance_id, member_id, None)
-    return PASS  # simple commits, fetches, descriptions; a leave is judged member by member
+    return PASS  # simple commits, fetches, descriptions, lists; a leave is judged member by member
 
 
 def _is_simple(request: p.OffsetCommit) -> bool:
@@ -137,16 +137,8 @@ def _refuse(turn: Turn, correlation: int, request: p.Request, verdict: Verdict) 
     match request:
         case p.JoinGroup():
             joins.refuse_join(turn, correlation, request, verdict)
-        case p.OffsetCommit():
-            turn.answer(correlation, _refused_commit(request, verdict))
-            turn.refused(request, verdict.error, max(len(request.offsets), 1))
         case _:
             turn.tell(correlation, request, verdict.error, verdict.message)
-
-
-def _refused_commit(request: p.OffsetCommit, verdict: Verdict) -> p.OffsetCommitReply:
-    errors = tuple((p.TopicPartition(o.topic, o.partition), verdict.error) for o in request.offsets)
-    return p.OffsetCommitReply(errors, verdict.message)
 
 
 def _sort(group: Group, request: p.Request) -> Input:
@@ -177,6 +169,7 @@ _INPUTS: Mapping[type, Input] = {
     p.LeaveGroup: Input.LEAVE,
     p.OffsetFetch: Input.FETCH,
     p.DescribeGroup: Input.DESCRIBE,
+    p.ListGroups: Input.LIST,
 }
 
 _EFFECTS: Mapping[Effect, Callable[[Turn, int, Any], None]] = {
@@ -198,4 +191,5 @@ _EFFECTS: Mapping[Effect, Callable[[Turn, int, Any], None]] = {
     Effect.COMMIT_SIMPLE: answers.commit_simple,
     Effect.FETCH: answers.fetch,
     Effect.DESCRIBE: answers.describe,
+    Effect.LIST: answers.list_groups,
 }

@@ -44,7 +44,8 @@ def _issued(group: Group, request: p.JoinGroup) -> bool:
 
 def _has_room(group: Group, request: p.JoinGroup) -> bool:
     if group.state is GroupState.PREPARING_REBALANCE:
-        return request.member_id in group.joins or len(group.joins) < group.config.max_size
+        slot = request.member_id or group.instances.get(request.group_instance_id or "", "")
+        return slot in group.joins or len(group.joins) < group.config.max_size
     known = request.member_id in group.members or request.group_instance_id in group.instances
     return known or not group.members or len(group.members) < group.config.max_size
 

@@ -103,6 +103,10 @@ def _of_group(record: Record) -> str:
     match record:
         case r.RebalanceStarted(phase):
             return f"a rebalance began: {phase.reason}"
+        case r.Resumed():
+            return "was to rejoin: the coordinator was restarted"
+        case r.Unloaded(reason):
+            return f"the group was given up: {reason}"
         case r.GenerationStarted(generation, protocol_name):
             return f"generation {generation} began, protocol {protocol_name}"
     return ""

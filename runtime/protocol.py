@@ -3,7 +3,7 @@
 Everything that enters or leaves the pure core is one of these values.  Times are integers in
 milliseconds, offsets and partitions plain integers, member metadata and assignments opaque bytes
 (Kafka: ``JoinGroupRequest`` v9, ``SyncGroupRequest`` v5, ``HeartbeatRequest`` v4, ``LeaveGroupRequest`` v5,
-``OffsetCommitRequest`` v9, ``OffsetFetchRequest`` v8, ``DescribeGroupsRequest`` v6).
+``OffsetCommitRequest`` v9, ``OffsetFetchRequest`` v8, ``DescribeGroupsRequest`` v6, ``ListGroupsRequest`` v5).
 """
 
 from __future__ import annotations
@@ -138,7 +138,17 @@ class DescribeGroup:
     """Ask for the state of the group and its members."""
 
 
-Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch | DescribeGroup
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """Ask which groups there are, in these states and of these types, whatever the case; empty: any (KIP-518)."""
+
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+Request: TypeAlias = (
+    JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch | DescribeGroup | ListGroups
+)
 
 # --- replies ------------------------------------------------------------------------------------
 
@@ -241,6 +251,25 @@ class DescribeGroupReply:
     pending_members: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group in a list; ``group_type`` is always "classic" (Kafka: Group.GroupType)."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str = "classic"
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsReply:
+    """The groups that the filter lets through: a coordinator has one, or none any more."""
+
+    error: ErrorCode
+    groups: tuple[ListedGroup, ...] = ()
+    message: str = ""
+
+
 Reply: TypeAlias = (
     JoinGroupReply
     | SyncGroupReply
@@ -249,6 +278,7 @@ Reply: TypeAlias = (
     | OffsetCommitReply
     | OffsetFetchReply
     | DescribeGroupReply
+    | ListGroupsReply
 )
 
 # --- events into, and actions out of, group.step --------------------------------------------------

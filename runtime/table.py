@@ -19,14 +19,14 @@ What the table can't say:
   takes its slot back in Stable changes nothing for the others.
 * **Parked is alive.**  A member whose join or sync is unanswered has no session deadline; its answer arms it again.
   Only a newcomer that has never been answered has one (five minutes).
-* **Commits don't look at the state.**  Each partition is judged by its owner and its assignment generation alone
-  (``ownership``), so commits of partitions that stay are accepted all through a rebalance.  This is the deliberate
-  difference to Kafka, whose column for CompletingRebalance says REBALANCE_IN_PROGRESS.
+* **Asked again.**  A member whose connection broke asks again under its id: the new request is parked, the old one
+  answered REBALANCE_IN_PROGRESS, so that every request is answered exactly once.
 * **A join that was overtaken is void.**  A join tells what its member holds, and whatever it doesn't name is free.  One
   that comes after a later one of the same member, or twice, would take from the member what it has been given since.
-* **A late sync is answered.**  When a member's SyncGroup arrives after another has already rejoined for the next round, it
-  still gets the assignment that was stored for this generation, and so gives up in this round what it must.  Kafka says
-  REBALANCE_IN_PROGRESS, and the member claims everything once more: one round more for everybody.
+* **A new coordinator** (``Resume``) is no transition but a beginning: it has the whole group from the journal, but none of
+  the connections, and another clock.  Parked requests and issued ids are void, sessions begin anew, owners stay owners,
+  and all members rejoin, whatever the state was.
+* **Where Kafka answers otherwise** stands in ``DIFFERENCES``, with the reason; a cell that is meant names its entry.
 * **A new assignment is not yet ownership.**  What the leader gives to one member while another still owns it is
   promised, and granted when the owner no longer claims it at its next join, or is gone.
 * **A signal is not a refusal.**  MEMBER_ID_REQUIRED and REBALANCE_IN_PROGRESS tell the member what to do next; all
@@ -74,6 +74,7 @@ class Input(StrEnum):
     COMMIT_SIMPLE = "OffsetCommit: without member"
     FETCH = "OffsetFetch"
     DESCRIBE = "DescribeGroup"
+    LIST = "ListGroups"
     TRIGGER = "Trigger: a rebalance is asked for"
     MEMBERS_GONE = "members left, expired or did not sync"
     ALL_JOINED = "join phase over"
@@ -107,6 +108,7 @@ class Effect(StrEnum):
     COMMIT_SIMPLE = "store"
     FETCH = "answer offsets"
     DESCRIBE = "answer description"
+    LIST = "answer if the filter fits"
     START = "start rebalance"
     CHECK_JOINED = "end the join phase if all have joined"
     COMPLETE_JOIN = "raise generation, answer all joins"
@@ -116,11 +118,71 @@ class Effect(StrEnum):
 
 
 class Row(NamedTuple):
-    """One cell: the effect, the state it enters (None: stays), the error the asker is told."""
+    """One cell: the effect, the state it enters (None: stays), the error the asker is told.
+
+    ``differs`` names the entry of ``DIFFERENCES`` if Kafka does something else here.
+    """
 
     effect: Effect
     to: GroupState | None = None
     error: ErrorCode = ErrorCode.NONE
+    differs: str = ""
+
+
+class Difference(NamedTuple):
+    """Where this group answers otherwise than Kafka's, on purpose."""
+
+    kafka: str
+    here: str
+    why: str
+
+
+DIFFERENCES: Mapping[str, Difference] = {
+    "commits per partition": Difference(
+        "A commit states the group's generation; ILLEGAL_GENERATION if it is another, REBALANCE_IN_PROGRESS in "
+        "CompletingRebalance.",
+        "Each partition is judged by its owner and its assignment generation, in every state with members.",
+        "Commits of partitions that stay never fail while others move, and a zombie's always do; Kafka answers the "
+        "complaints about its own rule with KIP-1251, for its newer protocol only.",
+    ),
+    "late sync": Difference(
+        "A SyncGroup in PreparingRebalance is answered REBALANCE_IN_PROGRESS.",
+        "If its member has not rejoined yet, it gets the assignment stored for its generation, and is told to rejoin.",
+        "It gives up in this round what it must. Else it would claim everything once more: a round more for everybody.",
+    ),
+    "offsets of a dead group": Difference(
+        "OffsetFetch of a dead group answers -1, no offset.",
+        "It answers what was committed.",
+        "A coordinator that has given up is no reason to start reading somewhere else.",
+    ),
+    "asked again": Difference(
+        "A second JoinGroup or SyncGroup of a member replaces its parked one, which may never be answered.",
+        "The earlier one is answered REBALANCE_IN_PROGRESS.",
+        "Every request is answered exactly once: no thread of the server waits for nobody.",
+    ),
+    "a slot in a full group": Difference(
+        "A static member that comes back without its id to a full group is told GROUP_MAX_SIZE_REACHED.",
+        "It takes its slot over.",
+        "The group doesn't grow by it.",
+    ),
+    "one group": Difference(
+        "Requests name their group: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, COORDINATOR_LOAD_IN_PROGRESS are possible; an "
+        "empty group takes members of any protocol type.",
+        "A coordinator has one group, of one protocol type, and serves no request before it has it. Another type is "
+        "INCONSISTENT_GROUP_PROTOCOL in an empty group too.",
+        "The port, its certificates and its token belong to one run of one query.",
+    ),
+    "failover": Difference(
+        "The log has Stable and Empty groups only; a rebalance in flight is lost, a Stable group stays in its generation.",
+        "The journal has everything; the new coordinator's members all rejoin, into a higher generation.",
+        "Nothing that was answered is forgotten, and what the old coordinator may still answer is of an old generation.",
+    ),
+    "member ids": Difference(
+        "A random UUID follows the client id or instance id.",
+        "The run's salt and a number follow it.",
+        "The core knows no chance: the same events give the same ids, in the simulator and in a replay.",
+    ),
+}
 
 
 _EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = GroupState
@@ -129,13 +191,16 @@ _UNAVAILABLE = Row(Effect.REFUSE, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _REBALANCING = Row(Effect.SIGNAL, error=ErrorCode.REBALANCE_IN_PROGRESS)
 _ISSUE = Row(Effect.ISSUE_ID, error=ErrorCode.MEMBER_ID_REQUIRED)
 _IGNORE = Row(Effect.IGNORE)
-_PARK = Row(Effect.PARK)
+_PARK = Row(Effect.PARK, differs="asked again")
 _RESTART = Row(Effect.UPDATE_AND_START, _PREPARING)
 _START = Row(Effect.START, _PREPARING)
+_COMMIT = Row(Effect.COMMIT, differs="commits per partition")
+_PARK_SYNC = Row(Effect.PARK_SYNC, differs="asked again")
 _EVERYWHERE = {
     Input.LEAVE: Row(Effect.LEAVE),
     Input.FETCH: Row(Effect.FETCH),
     Input.DESCRIBE: Row(Effect.DESCRIBE),
+    Input.LIST: Row(Effect.LIST),
     Input.UNLOAD: Row(Effect.UNLOAD, _DEAD),
 }
 _NOT_JOINING = {Input.ALL_JOINED: _IGNORE, Input.NONE_LEFT: _IGNORE, Input.NOBODY_REJOINED: _IGNORE}
@@ -172,10 +237,10 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_PARK),
         Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_PARK),
         Input.SYNC: _REBALANCING,
-        Input.SYNC_LATE: Row(Effect.ANSWER_LATE_SYNC),
+        Input.SYNC_LATE: Row(Effect.ANSWER_LATE_SYNC, differs="late sync"),
         Input.SYNC_LEADER: _REBALANCING,
         Input.HEARTBEAT: Row(Effect.HEAR, error=ErrorCode.REBALANCE_IN_PROGRESS),
-        Input.COMMIT: Row(Effect.COMMIT),
+        Input.COMMIT: _COMMIT,
         Input.COMMIT_SIMPLE: _UNKNOWN,
         Input.TRIGGER: _IGNORE,
         Input.MEMBERS_GONE: Row(Effect.CHECK_JOINED),
@@ -194,11 +259,11 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.JOIN_LATE: _REBALANCING,
         Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
         Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
-        Input.SYNC: Row(Effect.PARK_SYNC),
-        Input.SYNC_LATE: Row(Effect.PARK_SYNC),
+        Input.SYNC: _PARK_SYNC,
+        Input.SYNC_LATE: _PARK_SYNC,
         Input.SYNC_LEADER: Row(Effect.STORE_ASSIGNMENT, _STABLE),
         Input.HEARTBEAT: Row(Effect.HEAR),
-        Input.COMMIT: Row(Effect.COMMIT),
+        Input.COMMIT: _COMMIT,
         Input.COMMIT_SIMPLE: _UNKNOWN,
         Input.TRIGGER: _START,
         Input.MEMBERS_GONE: _START,
@@ -218,7 +283,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.SYNC_LATE: Row(Effect.ANSWER_SYNC),
         Input.SYNC_LEADER: Row(Effect.ANSWER_SYNC),
         Input.HEARTBEAT: Row(Effect.HEAR),
-        Input.COMMIT: Row(Effect.COMMIT),
+        Input.COMMIT: _COMMIT,
         Input.COMMIT_SIMPLE: _UNKNOWN,
         Input.TRIGGER: _START,
         Input.MEMBERS_GONE: _START,
@@ -226,8 +291,9 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
     _DEAD: {
         **dict.fromkeys(Input, _UNAVAILABLE),
         **_NOT_JOINING,
-        Input.FETCH: Row(Effect.FETCH),
+        Input.FETCH: Row(Effect.FETCH, differs="offsets of a dead group"),
         Input.DESCRIBE: Row(Effect.DESCRIBE),
+        Input.LIST: Row(Effect.LIST),
         Input.TRIGGER: _IGNORE,
         Input.MEMBERS_GONE: _IGNORE,
         Input.UNLOAD: _IGNORE,

@@ -45,7 +45,8 @@ class Turn:
         """Answer a request with an error, and count it if it is a refusal."""
         self.answer(correlation, error_reply(request, error, message))
         if error not in SIGNALS:
-            self.refused(request, error)
+            partitions = len(request.offsets) if isinstance(request, p.OffsetCommit) else 1
+            self.refused(request, error, max(partitions, 1))
 
     def refused(self, request: p.Request, error: ErrorCode, partitions: int = 1, member_id: str | None = None) -> None:
         """Count a refusal."""
@@ -78,4 +79,5 @@ _ERROR_REPLY: Mapping[type, Callable[[Any, ErrorCode, str], p.Reply]] = {
     p.OffsetCommit: _commit,
     p.OffsetFetch: lambda _request, error, message: p.OffsetFetchReply(error, message=message),
     p.DescribeGroup: lambda _request, error, _message: p.DescribeGroupReply(error, ""),
+    p.ListGroups: lambda _request, error, message: p.ListGroupsReply(error, message=message),
 }

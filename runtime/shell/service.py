@@ -15,6 +15,7 @@ from sparkcohort.runtime.protocol import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    ListGroups,
     OffsetCommit,
     OffsetFetch,
     OffsetFetchReply,
@@ -30,7 +31,7 @@ from sparkcohort.runtime.shell.wire import WireError, decode, encode
 
 log = logging.getLogger("sparkcohort.service")
 
-REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup)
+REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup, ListGroups)
 PARKED_MARGIN_S = 10.0
 SUSPECT_S = 5.0
 """How long an agent that left a task without an answer is not asked again, unless it is heard of before."""

@@ -7,13 +7,32 @@ import pytest
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.group import GroupConfig
-from tests.support.group_desk import Desk, beat, completing, emptied, join, leave, preparing, stable, sync
+from tests.support.group_desk import Desk, beat, commit, completing, emptied, join, leave, preparing, stable, sync
 
 
 def test_generation_starts_above_the_reserved_block() -> None:
     """The first generation follows the configured one, so that generations never go down over a restart (I4)."""
     desk = Desk(GroupConfig("billing", first_generation=3000))
     assert desk.joined(desk.enter("a")).generation == 3001
+
+
+def test_only_the_end_of_a_join_phase_raises_the_generation() -> None:
+    """Simple commits stay at 0; a takeover in Stable, a repeated join, heartbeats, commits and syncs change nothing."""
+    desk = Desk()
+    desk.ask(commit("", -1, "t0@-1=7"))
+    assert desk.group.generation == 0
+    desk = stable()
+    for request in (
+        join(client="s", instance="i"),
+        join("b-3", "b"),
+        beat("b-3", 2),
+        commit("b-3", 2, "t2@2=1"),
+        sync("b-3", 2),
+        join("b-3", "b", meta="x"),
+    ):
+        desk.ask(request)
+        assert desk.group.generation == 2
+    assert desk.group.state == "PreparingRebalance"
 
 
 def test_generation_rises_when_the_group_becomes_empty() -> None:
@@ -258,6 +277,33 @@ def test_a_rebalance_before_the_plan_voids_parked_syncs() -> None:
     assert desk.synced(follower).error is ErrorCode.REBALANCE_IN_PROGRESS
     assert desk.pushed() == ("a-1", "i-2")
     assert desk.group.assignments == {}
+
+
+def test_a_sync_before_the_first_generation_has_no_protocol_to_differ_from() -> None:
+    """Kafka: a protocol name that the group has not chosen yet is not inconsistent; the member is to wait for its join."""
+    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
+    desk.enter("a")
+    assert desk.error(p.SyncGroup("a-1", None, 0, "consumer", "coop")) == "REBALANCE_IN_PROGRESS"
+
+
+def test_a_static_member_takes_its_slot_in_a_full_join_phase() -> None:
+    """Its predecessor waits in its join, so the group doesn't grow."""
+    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50, max_size=2))
+    old = desk.ask(join(client="s", instance="i"))
+    desk.enter("a")
+    again = desk.ask(join(client="s", instance="i"))
+    assert desk.joined(old).error is ErrorCode.FENCED_INSTANCE_ID
+    desk.pass_to(100)
+    assert desk.joined(again).error is ErrorCode.NONE
+    assert len(desk.members()) == 2
+
+
+def test_reasons_are_cut() -> None:
+    """KIP-800: 255 characters of a join's reason are kept, as of a leave's."""
+    desk = stable()
+    desk.ask(join("b-3", "b", meta="x", reason="y" * 300))
+    assert desk.group.rebalance is not None
+    assert desk.group.rebalance.reason == "b-3 rejoined: " + "y" * 255
 
 
 def test_sync_of_another_protocol() -> None:

@@ -19,6 +19,11 @@ STALE = "ILLEGAL_GENERATION"
 FENCED = "FENCED_INSTANCE_ID"
 OTHER = "INCONSISTENT_GROUP_PROTOCOL"
 
+
+def _sync(protocol_type: str | None, name: str | None, generation: int = 2) -> p.SyncGroup:
+    return p.SyncGroup("b-3", None, generation, protocol_type, name)
+
+
 # What is asked; the answer in Empty, PreparingRebalance, CompletingRebalance, Stable, Dead.  {g}: the group's generation.
 ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
     "join, dynamic newcomer": (join(client="c"), (NEW_ID, NEW_ID, NEW_ID, NEW_ID, GONE)),
@@ -34,6 +39,13 @@ ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
     "join, other protocol type": (join("b-3", protocol_type="connect"), (OTHER, OTHER, OTHER, OTHER, GONE)),
     "join, no common protocol": (join("b-3", protocols=("x",)), (UNKNOWN, OTHER, OTHER, OTHER, GONE)),
     "join, no protocol": (join("b-3", protocols=()), (OTHER, OTHER, OTHER, OTHER, GONE)),
+    "join, other type before unknown": (join("x-9", protocol_type="connect"), (OTHER, OTHER, OTHER, OTHER, GONE)),
+    "join, static id of another": (join("a-1", "a", "i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
+    "join, session too short": (join("b-3", session_timeout_ms=0), ("INVALID_SESSION_TIMEOUT",) * 4 + (GONE,)),
+    "join, session before protocols": (
+        join("b-3", protocols=(), session_timeout_ms=0),
+        ("INVALID_SESSION_TIMEOUT",) * 4 + (GONE,),
+    ),
     "join, session too long": (join("b-3", session_timeout_ms=2_000_000), ("INVALID_SESSION_TIMEOUT",) * 4 + (GONE,)),
     "sync, follower": (sync("b-3", 2), (UNKNOWN, REBALANCING, PARKED, "NONE", GONE)),
     "sync, leader": (sync("a-1", 2), (UNKNOWN, REBALANCING, "NONE", "NONE", GONE)),
@@ -41,6 +53,10 @@ ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
     "sync, fenced": (sync("b-3", 2, instance="i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
     "sync, fenced before unknown": (sync("x-9", 9, instance="i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
     "sync, old generation": (sync("b-3", 1), (UNKNOWN, STALE, STALE, STALE, GONE)),
+    "sync, other protocol type": (_sync("connect", None), (UNKNOWN, OTHER, OTHER, OTHER, GONE)),
+    "sync, other protocol": (_sync("consumer", "range"), (UNKNOWN, OTHER, OTHER, OTHER, GONE)),
+    "sync, no protocol named": (_sync(None, None), (UNKNOWN, REBALANCING, PARKED, "NONE", GONE)),
+    "sync, stale before other protocol": (_sync("connect", None, 1), (UNKNOWN, STALE, STALE, STALE, GONE)),
     "heartbeat": (beat("b-3", 2), (UNKNOWN, REBALANCING, "NONE", "NONE", GONE)),
     "heartbeat, unknown": (beat("x-9", 2), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
     "heartbeat, fenced": (beat("b-3", 2, "i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
@@ -56,6 +72,12 @@ ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
     "commit, fenced": (commit("b-3", 2, "t2@2=7", instance="i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),
     "commit, unknown": (commit("x-9", 2, "t2@2=7"), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
     "commit, no member": (commit("", -1, "t2@-1=7"), ("NONE", UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
+    "commit, no member but a generation": (commit("", 2, "t2@2=7"), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
+    "commit, no member but an instance": (
+        commit("", -1, "t2@2=7", instance="i"),
+        (UNKNOWN, FENCED, FENCED, FENCED, GONE),
+    ),
+    "list": (p.ListGroups(), ("NONE",) * 5),
     "fetch": (p.OffsetFetch(), ("NONE",) * 5),
     "describe": (p.DescribeGroup(), ("NONE",) * 5),
 }
@@ -90,8 +112,57 @@ def _error(reply: p.Reply) -> str:
 
 
 @pytest.mark.parametrize("state", STATES)
+def test_an_issued_id_by_state(state: str) -> None:
+    """KIP-394: an id can be issued in every state but Dead, and joined with, or left with, in the one that follows."""
+    if state == "Dead":
+        assert DESKS[state]().error(join(client="c")) == GONE
+        return
+    desk = DESKS[state]()
+    parked = desk.ask(join(desk.new_id("c"), "c"))
+    assert parked in desk.group.joins.values() or desk.joined(parked).error.name == "NONE"
+    desk = DESKS[state]()
+    issued = desk.new_id("c")
+    assert desk.error(leave(issued)) == "NONE"
+    assert desk.error(join(issued, "c")) == UNKNOWN
+    issued = desk.new_id("c")
+    assert desk.error(join(issued, "c", "j")) == UNKNOWN  # an issued id is never a static member's
+    assert desk.error(beat(issued, desk.group.generation)) == UNKNOWN  # nor a member's yet
+    assert issued in desk.group.pending
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_list_groups_by_state(state: str) -> None:
+    """KIP-518: a coordinator lists its group if state and type are asked for, in any case; not after it gave it up."""
+    desk = DESKS[state]()
+    for states, types, listed in (
+        ((), (), True),
+        ((state.upper(),), (), True),
+        (("Assigning", state.lower()), ("CLASSIC",), True),
+        ((*[s for s in STATES if s != state],), (), False),
+        ((), ("consumer",), False),
+        (("no such state",), (), False),
+    ):
+        reply = desk.tell(p.ListGroups(states, types))
+        assert isinstance(reply, p.ListGroupsReply)
+        expected = (p.ListedGroup("billing", "consumer", state, "classic"),) if listed and state != "Dead" else ()
+        assert reply.groups == expected
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_partition_of_a_refused_commit_is_counted(state: str) -> None:
+    """A commit that the state refuses is refused partition by partition."""
+    desk = DESKS[state]()
+    reply = desk.tell(commit("x-9", 2, "t0@2=1", "t1@2=1"))
+    assert isinstance(reply, p.OffsetCommitReply)
+    refused = [a.partitions for a in desk.actions if isinstance(a, p.Refused)]
+    assert (len(reply.partitions), refused) == (2, [2])
+
+
+@pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize(
-    "event", [p.Tick(), p.Trigger("topics changed"), p.Unload("fenced")], ids=lambda e: type(e).__name__
+    "event",
+    [p.Tick(), p.Trigger("topics changed"), p.Unload("fenced"), p.Resume(40)],
+    ids=lambda e: type(e).__name__,
 )
 def test_inner_events_by_state(state: str, event: p.Event) -> None:
     """Time, a trigger and an unload have an outcome in every state, and a tick before its time changes nothing."""
@@ -107,6 +178,12 @@ def test_inner_events_by_state(state: str, event: p.Event) -> None:
         case p.Unload():
             assert desk.group.state == "Dead"
             assert not desk.group.members
+        case p.Resume():
+            assert desk.group.state == ("PreparingRebalance" if before.members else "Empty")
+            assert desk.group.members == before.members
+            assert desk.group.owned == before.owned
+            assert not {*desk.group.joins, *desk.group.syncs, *desk.group.pending}
+            assert set(desk.pushed()) == set(before.members)
 
 
 def test_unload_answers_everyone() -> None:
