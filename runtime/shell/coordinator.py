@@ -273,7 +273,10 @@ class Coordinator:
         self.group = decision.group
         self.history.stepped(before, self.group, decision.records, self._clock.now_ms)
         for action in decision.actions:
-            self._carry_out(action)
+            try:
+                self._carry_out(action)
+            except Exception:  # what one member said must not cost the others their answers
+                log.exception("group %s: %s was not carried out", self.settings.group_id, type(action).__name__)
 
     def _carry_out(self, action: Action) -> None:
         match action:
@@ -391,19 +394,10 @@ class Coordinator:
             return
         try:
             subscription = decode_subscription(request.protocols[0].metadata)
-            said, rack = json.loads(subscription.user_data or b"{}"), subscription.rack
-        except (ValueError, IndexError):
-            said, rack = {}, None
-        self._infos[member_id] = MemberInfo(
-            member_id=member_id,
-            executor_id=str(said.get("executor", "?")),
-            host=str(said.get("host", request.client_host)),
-            cores=int(said.get("cores", 1)),
-            pid=int(said.get("pid", 0)),
-            address=str(said.get("address", request.client_id)),
-            rack=rack,
-        )
-        info = self._infos[member_id]
+            info = _info(request, member_id, json.loads(subscription.user_data or b"{}"), subscription.rack)
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+            info = _info(request, member_id, {}, None)
+        self._infos[member_id] = info
         self.history.named(member_id, info.executor_id, info.host)
         # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
         for gone in set(self._infos) - {*self.group.members, *self.group.settled, *self._memory.grace.departed}:
@@ -421,6 +415,19 @@ class Coordinator:
         for _, future in self._waiting.values():
             if future is not None and not future.done():
                 future.set_exception(TimeoutError("the coordinator has ended"))
+
+
+def _info(request: JoinGroup, member_id: str, said: Mapping[str, object], rack: str | None) -> MemberInfo:
+    """What a member's user data says of it; any error of the types if that is no agent's."""
+    return MemberInfo(
+        member_id=member_id,
+        executor_id=str(said.get("executor", "?")),
+        host=str(said.get("host", request.client_host)),
+        cores=int(str(said.get("cores", 1))),
+        pid=int(str(said.get("pid", 0))),
+        address=str(said.get("address", request.client_id)),
+        rack=rack,
+    )
 
 
 def _nothing() -> None:

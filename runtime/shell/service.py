@@ -33,6 +33,8 @@ log = logging.getLogger("sparkcohort.service")
 
 REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup, ListGroups)
 PARKED_MARGIN_S = 10.0
+MOST_PARKED_MS = 3_600_000
+"""However long a joiner lets the others take to rejoin, its own request does not hold a thread for longer."""
 SUSPECT_S = 5.0
 """How long an agent that left a task without an answer is not asked again, unless it is heard of before."""
 
@@ -81,9 +83,9 @@ class Service:
         return encode(reply)
 
     def _timeout_s(self, request: Request) -> float:
-        if isinstance(request, JoinGroup):
-            return request.rebalance_timeout_ms / 1000 + PARKED_MARGIN_S
-        return self._coordinator.settings.rebalance_timeout_ms / 1000 + PARKED_MARGIN_S
+        asked_ms = request.rebalance_timeout_ms if isinstance(request, JoinGroup) else 0
+        timeout_ms = max(min(asked_ms, MOST_PARKED_MS), self._coordinator.settings.rebalance_timeout_ms)
+        return timeout_ms / 1000 + PARKED_MARGIN_S
 
     def _with_planned_ends(self, request: OffsetFetch, reply: OffsetFetchReply) -> OffsetFetchReply:
         """Where prefetching has to start: at the end of what is planned, which the owner's position may trail."""
@@ -124,8 +126,8 @@ class Service:
 
     def _delivered(self, body: bytes) -> bytes:
         said = json.loads(body)
-        ranges = [Range(*item) for item in said["ranges"]]
-        self._plans.report(said["plan"], ranges, agent=said["agent"], direct=said["direct"])
+        ranges = [_range(*item) for item in said["ranges"]]
+        self._plans.report(str(said["plan"]), ranges, agent=_counts(*said["agent"]), direct=_counts(*said["direct"]))
         if said["timed_out"]:
             self._plans.agent_timed_out()
             member = self._member_at(said["address"])
@@ -155,6 +157,15 @@ class Service:
 
     def _story(self, body: bytes) -> bytes:
         return _json(reports.story(self._coordinator.history, str(json.loads(body)["member"])))
+
+
+def _range(topic: str, partition: int, start: int, end: int) -> Range:
+    """A range that a task reports; TypeError or ValueError if it is none, before anything is counted."""
+    return Range(str(topic), int(partition), int(start), int(end))
+
+
+def _counts(records: int, size: int) -> tuple[int, int]:
+    return int(records), int(size)
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -44,7 +44,7 @@ def decode(data: bytes) -> object:
     try:
         name, body = json.loads(data)
         kind = _kinds()[name]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise WireError(f"not a message of the group protocol: {type(error).__name__}") from None
     try:
         return _decoder(kind)(body)
@@ -96,7 +96,26 @@ def _decoder(hint: Any) -> Decoder:
             return ErrorCode
         if hint is bytes:
             return lambda data: base64.b64decode(data, validate=True)
+    if hint is int:
+        return _integer
+    if hint is str:
+        return _text
     return _scalar(hint)
+
+
+def _integer(data: Any) -> int:
+    if type(data) is not int:
+        raise TypeError(f"expected int, got {type(data).__name__}")
+    if not -(2**63) <= data < 2**63:
+        raise ValueError("an integer of more than 64 bits")
+    return data
+
+
+def _text(data: Any) -> str:
+    if type(data) is not str:
+        raise TypeError(f"expected str, got {type(data).__name__}")
+    data.encode()  # half a surrogate pair is JSON, but no text: UnicodeEncodeError
+    return data
 
 
 def _scalar(hint: type) -> Decoder:

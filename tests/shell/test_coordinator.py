@@ -360,6 +360,37 @@ def test_garbage_is_refused_and_changes_nothing(world: World) -> None:
     assert before == world.coordinator.group
 
 
+@pytest.mark.parametrize("said", [b"[]", b'{"cores": 1e999}', b'{"cores": null}', b"[" * 100_000, b"\xff"])
+def test_what_a_member_says_of_itself_costs_nobody_an_answer(world: World, said: bytes) -> None:
+    """Two join at once, one with user data that no agent writes: both are answered, in one generation."""
+    replies: list[object] = []
+
+    def enter(name: str, user_data: bytes) -> None:
+        offered = (Protocol("cooperative-sticky", encode_subscription(Subscription((), user_data))),)
+        asked = JoinGroup("", name, name, "h", 2_000, 2_000, "consumer", offered)
+        replies.append(world.call(asked))
+
+    threads = [threading.Thread(target=enter, args=args) for args in (("odd", said), ("even", b"{}"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+
+    assert [reply.error for reply in replies if isinstance(reply, JoinGroupReply)] == [ErrorCode.NONE] * 2
+    infos = world.coordinator.members()
+    assert {info.cores for info in infos.values()} == {1}
+    assert len(infos) == 2
+
+
+def test_a_join_that_would_wait_for_ever_is_a_join_like_any_other(world: World) -> None:
+    """A rebalance timeout that no thread can wait for is answered, not an error after the member was let in."""
+    offered = (Protocol("cooperative-sticky", encode_subscription(Subscription())),)
+    reply = world.call(JoinGroup("", "i", "c", "h", 2_000, 2**62, "consumer", offered))
+
+    assert isinstance(reply, JoinGroupReply)
+    assert reply.error == ErrorCode.NONE
+
+
 def test_time_in_which_the_process_did_not_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a freeze of an hour the clock has gone on by the wait and a second."""
     now = [100.0]

@@ -51,6 +51,11 @@ def test_every_kind_of_value_comes_back_as_it_was(value: object) -> None:
         b'["OffsetCommit",{"member_id":"m","group_instance_id":null,"generation":1,"offsets":[["t",0]]}]',
         b'["JoinGroupReply",{"error":9999}]',
         b"\xff\xfe",
+        b"[" * 100_000,
+        b'["Heartbeat",' + b"[" * 100_000,
+        b'["Heartbeat",{"member_id":"\\ud800","group_instance_id":null,"generation":1}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":9223372036854775808}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":' + b"9" * 5_000 + b"}]",
     ],
 )
 def test_what_is_no_value_is_refused(data: bytes) -> None:
