@@ -1,4 +1,4 @@
-"""A group at a desk: requests in, answers by correlation out, time by hand; with the laws checked at every step.
+"""A group at a desk: requests in, answers by correlation out, time by hand; at every step the laws are checked, and the plain twin.
 
 Its embedded protocol is as small as can be: ``t0,t1`` names partitions 0 and 1 of topic t.
 """
@@ -12,6 +12,8 @@ from sparkcohort.runtime import journal
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.applying import apply
 from tests.support.group_laws import check_step
+from tests.support.plain_group import PlainGroup
+from tests.support.plain_twin import check_plain
 
 SESSION_MS = 500
 REBALANCE_MS = 500
@@ -97,6 +99,7 @@ class Desk:
         self.group = g.new_group(self.config, Comma())
         self._journal = list(journal.opening(self.group))
         self._replayed = journal.replay(self._journal)
+        self._plain = PlainGroup(self.config, Comma())
 
     def step(self, event: p.Event) -> tuple[p.Action, ...]:
         """Step the group; the laws and replay are checked."""
@@ -107,6 +110,7 @@ class Desk:
         for record in decision.records:
             self._replayed = apply(self._replayed, record)
         assert self._replayed == self.group
+        check_plain(self._plain, event, self.now_ms, decision)
         for action in self.actions:
             if isinstance(action, p.Answer):
                 assert action.correlation not in self.replies, "answered once"
