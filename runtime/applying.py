@@ -204,7 +204,8 @@ def _sync_parked(group: Group, record: r.SyncParked) -> Group:
 def _syncs_answered(group: Group, record: r.SyncsAnswered) -> Group:
     answered = set(record.member_ids)
     syncs = {m: c for m, c in group.syncs.items() if m not in answered}
-    return _armed(_synced(replace(group, syncs=syncs), *record.member_ids), record.member_ids, record.at_ms)
+    told = _synced(replace(group, syncs=syncs), *record.member_ids)
+    return _armed(told, [m for m in record.member_ids if m not in group.joins], record.at_ms)  # parked is alive
 
 
 def _heard(group: Group, record: r.Heard) -> Group:

@@ -44,9 +44,9 @@ class Turn:
     def tell(self, correlation: int, request: p.Request, error: ErrorCode, message: str = "") -> None:
         """Answer a request with an error, and count it if it is a refusal."""
         self.answer(correlation, error_reply(request, error, message))
-        if error not in SIGNALS:
-            partitions = len(request.offsets) if isinstance(request, p.OffsetCommit) else 1
-            self.refused(request, error, max(partitions, 1))
+        partitions = len(request.offsets) if isinstance(request, p.OffsetCommit) else 1
+        if error not in SIGNALS and partitions:
+            self.refused(request, error, partitions)
 
     def refused(self, request: p.Request, error: ErrorCode, partitions: int = 1, member_id: str | None = None) -> None:
         """Count a refusal."""

@@ -28,6 +28,7 @@ from sparkcohort.runtime.protocol import (
     Answer,
     JoinGroup,
     JoinGroupReply,
+    LeaveGroup,
     PushRejoin,
     Rebalanced,
     Received,
@@ -48,6 +49,8 @@ log = logging.getLogger("sparkcohort.coordinator")
 MAX_CLOCK_STEP_MS = 1_000
 """By how much a wake-up may be late before the group's clock stops following: a driver that was frozen must
 not find all its members expired before it has read their heartbeats."""
+DRIVER = "driver"
+"""The instance id of the driver's own member, which leads: whoever took it over would end the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class Coordinator:
         return member.MemberConfig(
             client_id="driver",
             client_host="driver",
-            group_instance_id="driver",
+            group_instance_id=DRIVER,
             session_timeout_ms=self.settings.session_timeout_ms,
             heartbeat_interval_ms=self.settings.heartbeat_interval_ms,
             rebalance_timeout_ms=self.settings.rebalance_timeout_ms,
@@ -193,6 +196,13 @@ class Coordinator:
     def trigger(self, reason: str) -> None:
         """Ask for a rebalance (KIP-568)."""
         self._inbox.put(lambda: self._step(Trigger(reason)))
+
+    def is_driver(self, request: Request) -> bool:
+        """Whether a request speaks as the driver's own member, which nobody does over the network."""
+        speakers = request.members if isinstance(request, LeaveGroup) else (request,)
+        ids = {getattr(speaker, "member_id", None) for speaker in speakers}
+        instances = {getattr(speaker, "group_instance_id", None) for speaker in speakers}
+        return DRIVER in instances or (bool(self._driver.member_id) and self._driver.member_id in ids)
 
     def members(self) -> dict[str, MemberInfo]:
         """The live members that are agents, by member id."""

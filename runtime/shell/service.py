@@ -75,6 +75,8 @@ class Service:
         request = decode(body)
         if not isinstance(request, REQUESTS):
             raise WireError(f"{type(request).__name__} is not a request")
+        if self._coordinator.is_driver(request):
+            raise WireError("nobody but the driver speaks as the driver's own member")
         reply = self._coordinator.request(request, self._timeout_s(request))
         if isinstance(request, Heartbeat):
             self._suspects.pop(request.member_id, None)

@@ -360,6 +360,25 @@ def test_garbage_is_refused_and_changes_nothing(world: World) -> None:
     assert before == world.coordinator.group
 
 
+def test_nobody_else_is_the_driver(world: World) -> None:
+    """A join, sync, heartbeat, leave or commit in the name of the driver's own member stops at the port."""
+    before = world.coordinator.group
+    (driver,) = before.members
+    offered = (Protocol("cooperative-sticky", encode_subscription(Subscription())),)
+    for request in (
+        JoinGroup("", "driver", "c", "h", 2_000, 2_000, "consumer", offered),
+        JoinGroup(driver, None, "c", "h", 2_000, 2_000, "consumer", offered),
+        SyncGroup(driver, None, before.generation, assignments=((driver, b""),)),
+        Heartbeat(driver, "driver", before.generation),
+        LeaveGroup((LeavingMember("x-9"), LeavingMember(driver))),
+        LeaveGroup((LeavingMember("", "driver"),)),
+        OffsetCommit("", "driver", 0, ()),
+    ):
+        with pytest.raises(CoordinatorRefused, match="nobody but the driver"):
+            world.call(request)
+    assert (before.state, before.members) == (world.coordinator.group.state, world.coordinator.group.members)
+
+
 @pytest.mark.parametrize("said", [b"[]", b'{"cores": 1e999}', b'{"cores": null}', b"[" * 100_000, b"\xff"])
 def test_what_a_member_says_of_itself_costs_nobody_an_answer(world: World, said: bytes) -> None:
     """Two join at once, one with user data that no agent writes: both are answered, in one generation."""
@@ -370,6 +389,8 @@ def test_what_a_member_says_of_itself_costs_nobody_an_answer(world: World, said:
         asked = JoinGroup("", name, name, "h", 2_000, 2_000, "consumer", offered)
         replies.append(world.call(asked))
 
+    offered = (Protocol("cooperative-sticky", b""),)
+    world.call(JoinGroup("", None, "late", "h", 300, 300, "consumer", offered))  # its unused id holds the join phase up
     threads = [threading.Thread(target=enter, args=args) for args in (("odd", said), ("even", b"{}"))]
     for thread in threads:
         thread.start()

@@ -210,6 +210,18 @@ def test_a_parked_member_needs_no_heartbeat() -> None:
     assert "b-3" not in desk.members()
 
 
+def test_a_member_that_rejoins_instead_of_waiting_for_its_sync_is_parked() -> None:
+    """Its join answers its sync, and does not begin a session: it waits for the others, however long that takes."""
+    desk = completing()
+    parked = desk.ask(sync("b-3", 2))
+    desk.ask(join("b-3", "b", meta="x", rebalance_timeout_ms=5_000))
+    assert desk.synced(parked).error is ErrorCode.REBALANCE_IN_PROGRESS
+    desk.now_ms = 400
+    desk.keep("a-1", "i-2")
+    desk.pass_to(800)
+    assert "b-3" in desk.members()
+
+
 def test_sessions_expire_and_heartbeats_renew_them() -> None:
     """A member is put out a session timeout after its last sign of life, which starts a rebalance."""
     desk = stable()
