@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+import trustme
 from pyarrow import flight
 
 from sparkcohort.runtime.shell.flight import (
@@ -18,15 +20,15 @@ from sparkcohort.runtime.shell.flight import (
     Link,
     _Line,
 )
-from sparkcohort.runtime.shell.tls import Credentials, RunAuthority, new_authority
+from sparkcohort.runtime.shell.tls import SERVER_NAME, Credentials, RunAuthority, new_authority
 from tests.support.waiting import wait_until
 
 
 class Served:
     """A server with an echo and one event queue."""
 
-    def __init__(self) -> None:
-        self.authority: RunAuthority = new_authority()
+    def __init__(self, authority: RunAuthority | None = None) -> None:
+        self.authority: RunAuthority = authority or new_authority()
         self.events: EventQueue = queue.SimpleQueue()
         self.unsubscribed = threading.Event()
         self.released = threading.Event()
@@ -97,6 +99,55 @@ def test_a_wrong_token_is_refused(served: Served) -> None:
         served.link(wrong).call("Echo", b"", 5)
 
     assert served.authority.client.token not in str(refused.value)
+
+
+def _ask(served: Served, token: str | None, **tls: object) -> None:
+    """One call by hand, with whatever a stranger has."""
+    headers = [] if token is None else [(b"authorization", token.encode())]
+    client = flight.FlightClient(
+        f"grpc+tls://127.0.0.1:{served.server.port}",
+        tls_root_certs=served.authority.client.authority,
+        override_hostname=SERVER_NAME,
+        **tls,
+    )
+    with client:
+        list(client.do_action(flight.Action("Echo", b""), flight.FlightCallOptions(timeout=5, headers=headers)))
+
+
+@pytest.mark.parametrize("certificate", ["none", "expired", "not yet valid"])
+def test_no_valid_certificate_no_handshake(certificate: str) -> None:
+    """Whoever has none, or one of this run's authority whose time is over or to come, is not connected, whatever its token."""
+    authority = trustme.CA()
+    server = authority.issue_cert(SERVER_NAME)
+    hour, now = dt.timedelta(hours=1), dt.datetime.now(dt.UTC)
+    until = now - hour if certificate == "expired" else now + 2 * hour
+    begins = now + hour if certificate == "not yet valid" else now - 2 * hour
+    client = authority.issue_cert("member", not_after=until, not_before=begins)
+    chain = b"".join(blob.bytes() for blob in client.cert_chain_pems)
+    credentials = Credentials(authority.cert_pem.bytes(), chain, client.private_key_pem.bytes(), "a-token")
+    chain = b"".join(blob.bytes() for blob in server.cert_chain_pems)
+    served = Served(RunAuthority(chain, server.private_key_pem.bytes(), credentials))
+    shown = {} if certificate == "none" else {"cert_chain": credentials.certificate, "private_key": credentials.key}
+    good = authority.issue_cert("member")
+    try:
+        chain = b"".join(blob.bytes() for blob in good.cert_chain_pems)
+        _ask(served, "Bearer a-token", cert_chain=chain, private_key=good.private_key_pem.bytes())
+        with pytest.raises(flight.FlightUnavailableError):
+            _ask(served, "Bearer a-token", **shown)
+    finally:
+        served.server.stop(5)
+
+
+@pytest.mark.parametrize("token", [None, "", "Bearer", "Bearer ", "bearer {}", "{}", "Basic {}", "Bearer {}x"])
+def test_no_token_no_answer(served: Served, token: str | None) -> None:
+    """A right certificate is not enough: the header has to be there, and to be this run's to the letter."""
+    own = served.authority.client
+    said = None if token is None else token.format(own.token)
+
+    with pytest.raises(flight.FlightUnauthenticatedError) as refused:
+        _ask(served, said, cert_chain=own.certificate, private_key=own.key)
+
+    assert own.token not in str(refused.value)
 
 
 def test_an_unknown_request_and_a_failing_handler_are_refusals(served: Served) -> None:

@@ -1,0 +1,162 @@
+"""Hostile input through the real port: what is refused changes nothing, what is accepted is what a plain second group says."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from sparkcohort.runtime import group as groups
+from sparkcohort.runtime import protocol as p
+from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, Subscription, decode_assignment, encode_subscription
+from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.flight import GroupServer, Link
+from sparkcohort.runtime.shell.plans import Plans
+from sparkcohort.runtime.shell.service import Service
+from sparkcohort.runtime.shell.tls import new_authority
+from sparkcohort.runtime.shell.wire import decode, encode
+from tests.support.group_laws import check_step
+from tests.support.hostile import PARTITIONS, TOPIC, Ether, Hostile
+from tests.support.plain_group import PlainGroup
+from tests.support.plain_twin import check_plain
+from tests.support.waiting import wait_until
+
+MESSAGES, CLIENTS = 12_000, 8
+
+
+class Step(NamedTuple):
+    """One step that the coordinator's group took."""
+
+    before: groups.Group
+    event: p.Event
+    now_ms: int
+    decision: groups.Decision
+
+
+class Port:
+    """A coordinator behind its port; every step of its group is kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[Step] = []
+        self._decide = groups.decide
+        monkeypatch.setattr(groups, "decide", self._step)
+        self.authority = new_authority()
+        settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("cooperative-sticky", "range"))
+        self.coordinator = Coordinator(settings, lambda: {TOPIC: PARTITIONS})
+        self.coordinator.start()
+        service = Service(self.coordinator, Plans(), failure=lambda: None, status=dict)
+        self.server = GroupServer(
+            self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
+        )
+        self.server.start()
+
+    def _step(self, group: groups.Group, event: p.Event, now_ms: int) -> groups.Decision:
+        decision = self._decide(group, event, now_ms)
+        self.steps.append(Step(group, event, now_ms, decision))
+        return decision
+
+    def compare(self) -> None:
+        """Law and twin on every step so far."""
+        plain = PlainGroup(self.coordinator.group.config, ConsumerEmbedded())
+        for before, event, now_ms, decision in list(self.steps):
+            check_step(before, event, decision)
+            check_plain(plain, event, now_ms, decision)
+
+    def link(self) -> Link:
+        """A connection of a member of this run."""
+        return Link("127.0.0.1", self.server.port, self.authority.client)
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Port]:
+    """A running port; nothing may have gone wrong inside the coordinator."""
+    caplog.set_level(logging.ERROR, "sparkcohort")
+    running = Port(monkeypatch)
+    yield running
+    running.coordinator.stop()
+    running.server.stop(5)
+
+
+def attack(port: Port, seed: int) -> list[Hostile]:
+    """All clients send at once; whatever one of them asserts fails the test."""
+    ether, failures = Ether(), []
+    clients = [Hostile(port.link(), Random(seed * 1_000 + number), ether) for number in range(CLIENTS)]
+
+    def run(client: Hostile) -> None:
+        try:
+            for _ in range(MESSAGES // CLIENTS):
+                client.turn()
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    threads = [threading.Thread(target=run, args=(client,), daemon=True) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(90)
+    assert failures == []
+    return clients
+
+
+def honest(port: Port) -> dict[p.TopicPartition, int]:
+    """What a member that keeps to the protocol is assigned, when all others have been put out."""
+    link = port.link()
+
+    def call(request: p.Request) -> object:
+        return decode(link.call(type(request).__name__, encode(request), 10))
+
+    others = [m for m, x in port.coordinator.group.members.items() if x.group_instance_id != "driver"]
+    call(p.LeaveGroup(tuple(p.LeavingMember(m, port.coordinator.group.members[m].group_instance_id) for m in others)))
+    offered = (p.Protocol("cooperative-sticky", encode_subscription(Subscription((TOPIC,)))),)
+    member_id = ""
+    while True:
+        joined = call(p.JoinGroup(member_id, None, "honest", "h", 5_000, 2_000, "consumer", offered))
+        assert isinstance(joined, p.JoinGroupReply)
+        member_id = joined.member_id
+        if joined.error != ErrorCode.NONE:
+            assert joined.error == ErrorCode.MEMBER_ID_REQUIRED
+            continue
+        synced = call(p.SyncGroup(member_id, None, joined.generation))
+        assert isinstance(synced, p.SyncGroupReply)
+        if synced.error == ErrorCode.NONE:
+            assigned = decode_assignment(synced.assignment).partitions if synced.assignment else ()
+            return dict.fromkeys(assigned, joined.generation)
+
+
+@pytest.mark.timeout(180)
+def test_whatever_is_sent(port: Port, caplog: pytest.LogCaptureFixture) -> None:
+    """12,000 messages from 8 clients: law and twin agree on every step, and on the wire stands what the group answered."""
+    seed = Random().randrange(10**6)
+    print(f"seed {seed}")  # noqa: T201  a failure is looked into with it
+    wait_until(lambda: port.coordinator.group.state == "Stable", 5, "the driver to have joined")
+    clients = attack(port, seed)
+    port.compare()
+    wait_until(lambda: len(honest(port)) == PARTITIONS, 30, "an honest member to be given everything")
+
+    logged = {record.getMessage() for record in caplog.records}
+    assert {
+        line for line in logged if "everybody keeps what it has" not in line
+    } == set()  # unreadable metadata, that is
+    answers = Counter(encode(a.reply) for step in port.steps for a in step.decision.actions if isinstance(a, p.Answer))
+    got: Counter[bytes] = sum((client.replies for client in clients), Counter())
+    assert got <= answers
+    outcomes: Counter[str] = sum((client.outcomes for client in clients), Counter())
+    assert outcomes.total() == MESSAGES // CLIENTS * CLIENTS
+    met = {reply.error.name for step in port.steps for reply in replies(step) if hasattr(reply, "error")}
+    states = Counter(step.decision.group.state.value for step in port.steps)
+    print(outcomes, states, met)  # noqa: T201
+    assert min(outcomes.values()) > MESSAGES // 100
+    assert min(states[state] for state in ("PreparingRebalance", "CompletingRebalance", "Stable")) > MESSAGES // 1_000
+    assert len(met) >= 8
+
+
+def replies(step: Step) -> list[p.Reply]:
+    """What a step answered."""
+    return [action.reply for action in step.decision.actions if isinstance(action, p.Answer)]
