@@ -198,9 +198,11 @@ class World:
 
     # --- time and faults ----------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Deliver everything, oldest first, until nothing is on its way."""
+    def drain(self, until: str = "") -> None:
+        """Deliver everything, oldest first, until nothing is on its way, or the group is in that state."""
         for _ in range(10_000):
+            if self.group.state == until:
+                return
             if self.requests:
                 self.deliver()
                 continue

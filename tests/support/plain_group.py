@@ -226,8 +226,7 @@ class PlainGroup(PlainOwners):
             self.leader = new.id
         if self.state == "Stable" and same:
             for tp in sorted(self.assigned(new)):
-                if self.owner(tp) is None:
-                    new.owned[tp] = self.generation
+                (new.owned if self.owner(tp) is None else new.promised)[tp] = self.generation
             self.keep_promises(old.owned)
             self.hear(new)
             self.answers[number] = self.joined(new, skip=new.id == self.leader)

@@ -8,13 +8,14 @@ To write down what follows now:
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime import protocol as p
-from sparkcohort.runtime.member import Revoked, Stop
+from sparkcohort.runtime.member import Resubscribe, Revoked, Stop, new_member
 from tests.support.group_world import World, names, static_restart
 
 FOLDER = Path(__file__).parents[1] / "transcripts"
@@ -22,8 +23,16 @@ FOLDER = Path(__file__).parents[1] / "transcripts"
 
 def run(world: World, command: str) -> None:
     """Do what a line of a script says."""
+    command, _, until = command.partition(" until ")
     verb, *words = command.split()
     match verb, words:
+        case "start" | "replace", [name, *topics] if any(t.startswith("using=") for t in topics):
+            if verb == "replace":
+                stop(world, name)
+            using = next(t for t in topics if t.startswith("using="))
+            node = world.start(name, tuple(t for t in topics if t != using))
+            config = replace(node.member.config, assignors=tuple(using[6:].split(",")))
+            node.member = new_member(config)
         case "start", [name, *topics]:
             static = [t for t in topics if t.startswith("as=")]
             wanted = tuple(t for t in topics if t not in {*static, "eagerly"})
@@ -32,6 +41,10 @@ def run(world: World, command: str) -> None:
             static_restart(world, world.node(name))
         case "stop", [name]:
             world.member_step(world.node(name), Stop("asked to"))
+        case "subscribe", [name, *topics]:
+            world.member_step(world.node(name), Resubscribe(tuple(topics)))
+        case "storm", [seconds, topic]:
+            storm(world, int(seconds), topic)
         case "kill", [name]:
             world.kill(world.node(name))
         case "hold", [name]:
@@ -60,7 +73,23 @@ def run(world: World, command: str) -> None:
             world.advance(int(float(seconds) * 1000))
         case _:
             raise ValueError(f"not a command: {command}")
+    world.drain(until)
+
+
+def stop(world: World, name: str) -> None:
+    """A member gives everything up and leaves."""
+    world.member_step(world.node(name), Stop("asked to"))
     world.drain()
+
+
+def storm(world: World, seconds: int, topic: str) -> None:
+    """Every second a member comes, and from the fourth on the oldest goes."""
+    for number in range(seconds):
+        world.start(f"m{number}", (topic,))
+        world.drain()
+        if number >= 3:
+            stop(world, f"m{number - 3}")
+        world.advance(1_000)
 
 
 def owners(world: World) -> list[str]:
@@ -85,6 +114,11 @@ def play(script: str) -> str:
             world.log += [f"{tp.topic}-{tp.partition} {at.offset}" for tp, at in sorted(world.group.committed.items())]
         elif command == "settled":
             world.check_settled()
+        elif command == "offsets":
+            world.log += [f"{tp.topic}-{tp.partition}={at.offset}" for tp, at in sorted(world.group.committed.items())]
+        elif command == "group":
+            group = world.group
+            world.log.append(f"{group.state}, generation {group.generation}, {group.protocol_name or 'no protocol'}")
         else:
             run(world, command)
         written += [line] if line.startswith(">>") else [line, *(f"    {said}" for said in world.log)]
