@@ -28,6 +28,7 @@ class Laws:
         self._committed: dict[p.TopicPartition, int] = {}
         self._since: dict[p.TopicPartition, int] = {}  # under which assignment generation it was last committed
         self._floor: dict[p.TopicPartition, int] = {}  # committed when its owner got it
+        self._promised: set[tuple[str, p.TopicPartition, int]] = set()
 
     # --- after a step -------------------------------------------------------------------------------
 
@@ -48,6 +49,8 @@ class Laws:
             elif isinstance(record, r.OffsetsCommitted):
                 request = event.request if isinstance(event, p.Received) else None
                 self._committed_as(record, request if isinstance(request, p.OffsetCommit) else None)
+            elif isinstance(record, r.Promised):
+                self._promised |= {(who, tp, since) for who, promises in record.promises for tp, since in promises}
             elif isinstance(record, r.Granted):
                 for _member, partitions in record.grants:
                     for tp, since in partitions:
@@ -102,6 +105,8 @@ class Laws:
             if promised.get(tp) == since:
                 self._nobody_else_reads(tp, process)
                 continue
+            if not self._world.has_driver and (who, tp, since) in self._promised:
+                continue  # taken back before its time, which the member will hear in the answer to its sync
             other = next((x for x, theirs in group.owned.items() if tp in theirs and x != who), "")
             has = f"{other} has it" if other else f"it has it since {owned[tp]}" if tp in owned else "nobody has it"
             what = f"{who} owns {tp.topic}-{tp.partition} since {since}, and in the group's eyes {has}"

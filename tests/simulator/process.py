@@ -9,6 +9,7 @@ from sparkcohort.runtime import departed, leader
 from sparkcohort.runtime import member as m
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.membership import timeout_ms
 
 if TYPE_CHECKING:
     from tests.simulator.world import World
@@ -54,7 +55,7 @@ class Process:
         if isinstance(reply, p.OffsetFetchReply):
             self._positioned(reply)
         else:
-            self.step(m.Replied(reply))
+            self.step(m.Replied(reply, request))
 
     def unreachable(self, call: int) -> None:
         """A call has failed, or taken too long."""
@@ -108,14 +109,8 @@ class Process:
         call = world.calls
         self._calls[call] = request
         if not self.local:
-            world.schedule.later(self._timeout_ms(request), self.reach, self.unreachable, call)
+            world.schedule.later(timeout_ms(self.member.config, request), self.reach, self.unreachable, call)
         world.network.request(self, call, request, world.coordinator.receive)
-
-    def _timeout_ms(self, request: p.Request) -> int:
-        config = self.member.config
-        if isinstance(request, p.JoinGroup | p.SyncGroup):
-            return config.rebalance_timeout_ms + 5_000
-        return max(config.session_timeout_ms // 3, 500)
 
     def _lead(self, asked: m.ComputeAssignment) -> None:
         if self.local:
