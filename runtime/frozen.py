@@ -23,9 +23,9 @@ def replace(value: T, /, **changes: Any) -> T:
 
     Raises AttributeError for a field that it doesn't have.  As with ``dataclasses.replace``, but for ``__post_init__``.
     """
-    kind = type(value)
+    kind: Any = type(value)  # mypy takes a class for unhashable
     read, writers = _slots(kind)
-    copy = _new(kind)
+    copy: T = _new(kind)
     for write, field in zip(writers, read(value), strict=True):
         write(copy, field)
     for name, field in changes.items():
