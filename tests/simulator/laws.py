@@ -52,10 +52,10 @@ class Laws:
             elif isinstance(record, r.Promised):
                 self._promised |= {(who, tp, since) for who, promises in record.promises for tp, since in promises}
             elif isinstance(record, r.Granted):
-                for _member, partitions in record.grants:
+                for who, partitions in record.grants:
                     for tp, since in partitions:
                         # What was promised first was read by its heir while the owner still committed.
-                        fresh = since == self._world.coordinator.group.generation
+                        fresh = (who, tp, since) not in self._promised
                         self._floor[tp] = self._committed.get(tp, 0) if fresh else 0
 
     def _begun(self, generation: int) -> None:
