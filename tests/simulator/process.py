@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from sparkcohort.runtime import departed, leader
@@ -31,6 +31,7 @@ class Process:
         self.memory = departed.Memory()
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._calls: dict[int, p.Request] = {}
+        self._fetching: dict[p.TopicPartition, int] = {}  # the call whose reply tells the place in it
         self._wake_ms: int | None = None
 
     @property
@@ -53,7 +54,7 @@ class Process:
         if request is None:
             return
         if isinstance(reply, p.OffsetFetchReply):
-            self._positioned(reply)
+            self._positioned(call, reply)
         else:
             self.step(m.Replied(reply, request))
 
@@ -95,12 +96,10 @@ class Process:
                 self._fetch(tuple(added))
             case m.Revoke(partitions):
                 self.commit(partitions)
-                for tp in partitions:
-                    self.positions.pop(tp, None)
+                self._give_up(partitions)
                 self.world.schedule.after(self.world.takes_ms(600), self.reach, self.step, m.Revoked())
             case m.Lost(partitions):
-                for tp in partitions:
-                    self.positions.pop(tp, None)
+                self._give_up(partitions)
 
     def send(self, request: p.Request) -> None:
         """Call the coordinator."""
@@ -124,16 +123,23 @@ class Process:
         self.world.schedule.after(0 if self.local else self.world.takes_ms(60), self.reach, self.step, computed)
 
     def _fetch(self, partitions: tuple[p.TopicPartition, ...]) -> None:
-        wanted = tuple(tp for tp in partitions if tp in self.member.owned and tp not in self.positions)
+        mine = self.member.owned.keys() - self.member.revoking - self.positions.keys()
+        wanted = tuple(tp for tp in partitions if tp in mine)
         if wanted:
+            self._fetching |= dict.fromkeys(wanted, self.world.calls + 1)
             self.send(p.OffsetFetch(wanted))
 
-    def _positioned(self, reply: p.OffsetFetchReply) -> None:
+    def _positioned(self, call: int, reply: p.OffsetFetchReply) -> None:
         if reply.error is not ErrorCode.NONE:
             return
         for tp, offset in reply.offsets:
-            if tp in self.member.owned:
+            if self._fetching.get(tp) == call:  # not one of an ownership that has ended since
                 self.positions[tp] = max(offset, 0)
+
+    def _give_up(self, partitions: Iterable[p.TopicPartition]) -> None:
+        for tp in partitions:
+            self.positions.pop(tp, None)
+            self._fetching.pop(tp, None)
 
     def commit(self, partitions: Any, *, lie: int | None = None) -> None:
         """Commit how far it has read; ``lie`` is an assignment generation to state, whatever is true."""
