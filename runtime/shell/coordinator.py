@@ -16,8 +16,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sparkcohort.runtime import departed, leader, member, summary
 from sparkcohort.runtime import group as groups
@@ -80,6 +80,10 @@ class MemberInfo:
     rack: str | None = None
 
 
+Waiter: TypeAlias = queue.SimpleQueue[Reply | None]
+"""Where one request's reply goes; None when there will be none.  A Future costs more than the step of a heartbeat."""
+
+
 class Clock:
     """Milliseconds that never jump: time in which this process did not run does not count."""
 
@@ -115,8 +119,9 @@ class Coordinator:
         self._clock = Clock()
         self._waits_ms = 0  # how long the loop meant to wait when it last began to,
         self._wakes_at_ms = 0  # and until when by the group's clock
+        self._due_ms = 0  # when it has to wake up at the latest
         self._ended = False
-        self._waiting: dict[int, tuple[Request, Future[Reply] | None]] = {}  # no future: the driver's own request
+        self._waiting: dict[int, tuple[Request, Waiter | None]] = {}  # no waiter: the driver's own request
         self._correlation = 0
         self._streams: dict[EventQueue, str] = {}
         self._infos: dict[str, MemberInfo] = {}
@@ -162,16 +167,22 @@ class Coordinator:
 
     def request(self, request: Request, timeout_s: float) -> Reply:
         """The group's reply; parked requests wait for it.  Raises TimeoutError after ``timeout_s``."""
-        future: Future[Reply] = Future()
+        waiter: Waiter = queue.SimpleQueue()
         with self._owning:
             if self._ended:
                 raise TimeoutError("the coordinator has ended")
             self._clock.advance(self._waits_ms)
-            self._do(lambda: self._receive(request, future))
-            if self._clock.now_ms + self._wait_ms() < self._wakes_at_ms:
+            self._do(lambda: self._receive(request, waiter))
+            if self._due_ms < self._wakes_at_ms:
                 self._wakes_at_ms = 0
                 self._inbox.put(_nothing)  # the loop is to wake up sooner than it meant to
-        return future.result(timeout_s)
+        try:
+            reply = waiter.get(timeout=timeout_s)
+        except queue.Empty:
+            reply = None
+        if reply is None:
+            raise TimeoutError("the coordinator has ended" if self._ended else f"no answer within {timeout_s:g} s")
+        return reply
 
     def subscribe(self, address: str) -> EventQueue:
         """A queue of what is pushed to the agent at this address; the first event tells the topics."""
@@ -234,7 +245,7 @@ class Coordinator:
     def _run(self) -> None:
         while True:
             with self._owning:
-                wait_ms = self._waits_ms = self._wait_ms()
+                wait_ms = self._waits_ms = max(self._due_ms - self._clock.now_ms, 0)
                 self._wakes_at_ms = self._clock.now_ms + wait_ms
             job: Callable[[], None] | None = _nothing
             with contextlib.suppress(queue.Empty):
@@ -249,14 +260,20 @@ class Coordinator:
     def _do(self, job: Callable[[], None]) -> None:
         try:
             job()
-            self._tick()  # also where requests never cease
+            self._due_ms = self._next_ms()
+            if self._due_ms <= self._clock.now_ms:  # also where requests never cease
+                self._tick()
+                self._due_ms = self._next_ms()
         except Exception:  # one request must not end the group
             log.exception("group %s: a request failed inside the coordinator", self.settings.group_id)
 
-    def _wait_ms(self) -> int:
-        deadlines = (groups.deadline(self.group), member.deadline(self._driver), self._round_due())
-        due = min((at for at in deadlines if at is not None), default=self._clock.now_ms + 1000)
-        return min(max(due - self._clock.now_ms, 0), 1000)
+    def _next_ms(self) -> int:
+        """When there is something to do though nothing comes in; at least once a second."""
+        due = self._clock.now_ms + 1000
+        for at in (groups.deadline(self.group), member.deadline(self._driver), self._round_due()):
+            if at is not None and at < due:
+                due = at
+        return due
 
     def _round_due(self) -> int | None:
         """When the leader wants another round; one that is under way will see for itself what is due."""
@@ -273,9 +290,9 @@ class Coordinator:
         if due is not None and due <= self._clock.now_ms:
             self._step(Trigger(departed.reason(self._memory, self._name)))
 
-    def _receive(self, request: Request, future: Future[Reply] | None) -> None:
+    def _receive(self, request: Request, waiter: Waiter | None) -> None:
         self._correlation += 1
-        self._waiting[self._correlation] = request, future
+        self._waiting[self._correlation] = request, waiter
         self._step(Received(self._correlation, request))
 
     def _step(self, event: Received | Tick | Trigger) -> None:
@@ -311,14 +328,14 @@ class Coordinator:
                 log.info("group %s: member %s removed: %s", self.settings.group_id, self._name(member_id), reason)
 
     def _answer(self, correlation: int, reply: Reply) -> None:
-        request, future = self._waiting.pop(correlation)
+        request, waiter = self._waiting.pop(correlation)
         if isinstance(request, JoinGroup) and isinstance(reply, JoinGroupReply) and reply.error == ErrorCode.NONE:
             self._remember(request, reply.member_id)
-        if future is None:
+        if waiter is None:
             # Not from inside the step that produced it: the driver's next request starts a step of its own.
             self._inbox.put(lambda: self._drive(member.Replied(reply, request)))
-        elif not future.done():
-            future.set_result(self.history.explained(request, reply))
+        else:
+            waiter.put(self.history.explained(request, reply))
 
     def _push_rejoin(self, push: PushRejoin) -> None:
         if push.member_id == self._driver.member_id:
@@ -422,9 +439,9 @@ class Coordinator:
         for events in self._streams:
             events.put(self._event("stop"))
             events.put(None)
-        for _, future in self._waiting.values():
-            if future is not None and not future.done():
-                future.set_exception(TimeoutError("the coordinator has ended"))
+        for _, waiter in self._waiting.values():
+            if waiter is not None:
+                waiter.put(None)
 
 
 def _info(request: JoinGroup, member_id: str, said: Mapping[str, object], rack: str | None) -> MemberInfo:
