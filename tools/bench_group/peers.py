@@ -121,9 +121,10 @@ def measure(plan: Plan, say: Callable[[str], None]) -> list[PeerRun]:
         "group.consumer.min.heartbeat.interval.ms": beat,
     }
     watch = Watch(plan.partitions)
+    say("starting a broker")
     with ExitStack() as stack:
         broker = stack.enter_context(Broker(heap_mb=1024, properties=properties))
-        say(f"starting a broker with a topic of {plan.partitions} partitions")
+        say(f"making a topic of {plan.partitions} partitions")
         broker.admin.create_topic(TOPIC, plan.partitions)
         jvm = partial(Jvm, broker.bootstrap, TOPIC, plan.session_ms, plan.heartbeat_ms, watch.heard)
         warm: list[Jvm] = []

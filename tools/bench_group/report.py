@@ -103,7 +103,8 @@ def bounds(result: Mapping[str, Any]) -> dict[str, bool]:
         if name.partition(":")[0] in AIMED_EVENTS:
             held[f"{name} at least {AIM_RATIO}"] = value is not None and value >= AIM_RATIO
     for event, seen in result.get("peers", {}).get(OURS, {}).items():
-        held[f"{event}: no kept partition of {OURS} pauses"] = seen["paused"]["max"] == 0
+        if seen["kept"]["max"]:
+            held[f"{event}: no kept partition of {OURS} pauses"] = seen["paused"]["max"] == 0
     return held
 
 

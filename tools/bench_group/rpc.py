@@ -16,7 +16,8 @@ SESSION_MS, HEARTBEAT_MS, REBALANCE_MS = 180_000, 60_000, 60_000
 """So long that no member heartbeats by itself while heartbeats are measured."""
 PROCESSES = 4
 CONNECT_S = 120.0
-EVERY_S = 0.02
+EVERY_S = 0.1
+"""How often the server is asked whether all is settled; when it was is what the members say."""
 
 
 class RpcError(Exception):

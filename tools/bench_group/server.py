@@ -141,7 +141,7 @@ def _serve(setting: Setting, pipe: Connection) -> None:
                 state=group.state.value,
                 generation=group.generation,
                 members=len(group.members),
-                owned=len(coordinator.owners()),
+                owned=sum(map(len, group.owned.values())),
                 last_rebalance_ms=last.ended_ms - last.started_ms if last else 0,
                 rebalances=len(coordinator.rebalances),
             )
