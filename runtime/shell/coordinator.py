@@ -179,9 +179,9 @@ class Coordinator:
         try:
             reply = waiter.get(timeout=timeout_s)
         except queue.Empty:
-            reply = None
+            raise TimeoutError(f"no answer within {timeout_s:g} s") from None
         if reply is None:
-            raise TimeoutError("the coordinator has ended" if self._ended else f"no answer within {timeout_s:g} s")
+            raise TimeoutError("the coordinator has ended")
         return reply
 
     def subscribe(self, address: str) -> EventQueue:

@@ -113,7 +113,7 @@ class Member:
         except (CoordinatorUnreachable, CoordinatorRefused) as error:
             self.failure = str(error)
         else:
-            self._inbox.put(member.Replied(reply))
+            self._inbox.put(member.Replied(reply, request))
 
 
 class Clients:

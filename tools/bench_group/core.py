@@ -89,7 +89,7 @@ class World:
         self._expected = members
         self._joins = 0
         self._correlation = 0
-        self._asked: dict[int, int] = {}
+        self._asked: dict[int, tuple[int, p.Request]] = {}
         self._ids: dict[str, int] = {}
         self._requests: deque[tuple[int, p.Request]] = deque()
         self._events: deque[tuple[int, member.MemberEvent]] = deque()
@@ -204,7 +204,7 @@ class World:
                     self.spent.group += time.thread_time() - began
                     self.joined_all, began = Spent(**asdict(self.spent)), time.thread_time()
             self._correlation += 1
-            self._asked[self._correlation] = number
+            self._asked[self._correlation] = number, request
             self.group, actions, _records = groups.decide(
                 self.group, p.Received(self._correlation, request), self.now_ms
             )
@@ -220,10 +220,10 @@ class World:
     def _carry_out(self, action: p.Action) -> None:
         match action:
             case p.Answer(correlation, reply):
-                number = self._asked.pop(correlation)
+                number, request = self._asked.pop(correlation)
                 if isinstance(reply, p.JoinGroupReply) and reply.error is ErrorCode.NONE:
                     self._ids[reply.member_id] = number
-                self._events.append((number, member.Replied(reply)))
+                self._events.append((number, member.Replied(reply, request)))
             case p.PushRejoin(member_id, reason, generation) if member_id in self._ids:
                 self._events.append((self._ids[member_id], member.Pushed(reason, generation)))
 
