@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 pytest=(.venv/bin/python -P -m pytest)
 beside=$(mktemp)
 # The mark tells the leftover test whose sockets those are.
-COHORT_TEST_RUN=beside nice -n 10 "${pytest[@]}" tests/unit tests/shell "$@" >"$beside" 2>&1 </dev/null &
+COHORT_TEST_RUN=beside nice -n 10 timeout --foreground -k 10 3000 "${pytest[@]}" tests/unit tests/shell "$@" >"$beside" 2>&1 </dev/null &
 pid=$!
 trap 'kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; rm -f "$beside"' EXIT
 

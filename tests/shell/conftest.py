@@ -1,0 +1,27 @@
+"""What all tests of the shell share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sparkcohort.runtime.shell.flight import Link
+
+
+@pytest.fixture(autouse=True)
+def ended_streams(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ends the open streams of the test's own Links: a server in this process can't end before its clients' streams do."""
+    made: list[Link] = []
+    whole = Link.__init__
+
+    def noted(link: Link, *arguments: Any) -> None:
+        whole(link, *arguments)
+        made.append(link)
+
+    monkeypatch.setattr(Link, "__init__", noted)
+    yield
+    for link in made:
+        if link._line is not None:
+            link._line.close()
