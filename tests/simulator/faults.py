@@ -265,6 +265,7 @@ class Faults:
         self._calm = True
         world = self.world
         world.say("the faults end")
+        world.calm = True
         world.network.weather = Weather()
         world.network.cut.clear()
         world.coordinator.crash_on = None

@@ -40,6 +40,7 @@ class World:
         self.events = 0
         self.calls = 0
         self.log: list[tuple[int, str, object]] = []
+        self.calm = False  # the faults have ended, and being slow is one
         self._frozen_ends_ms: int | None = None
         self.coordinator = Coordinator(self, config)
         self.laws = Laws(self)
@@ -93,9 +94,9 @@ class World:
         self._frozen_ends_ms = self.now_ms
 
     def takes_ms(self, usually: int) -> int:
-        """How long some work takes: now and then ten times as long."""
-        ms = self.random.randint(1, usually)
-        return ms * 10 if self.random.random() < 0.1 else ms
+        """How long some work takes: now and then ten times as long, until the faults end."""
+        ms, slow = self.random.randint(1, usually), self.random.random() < 0.1
+        return ms * 10 if slow and not self.calm else ms
 
     # --- what is told of every step ---------------------------------------------------------------------
 
