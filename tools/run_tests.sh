@@ -11,7 +11,7 @@ beside=$(mktemp)
 # The mark tells the leftover test whose sockets those are.
 COHORT_TEST_RUN=beside nice -n 10 timeout --foreground -k 10 3000 "${pytest[@]}" tests/unit tests/shell "$@" >"$beside" 2>&1 </dev/null &
 pid=$!
-trap 'kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; rm -f "$beside"' EXIT
+trap 'kill "$pid" 2>/dev/null || true; wait "$pid" 2>/dev/null || true; rm -f "$beside"' EXIT
 
 with_spark=0
 "${pytest[@]}" tests/e2e "$@" || with_spark=$?
