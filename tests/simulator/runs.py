@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from sparkcohort.runtime import journal
 from tests.simulator.breaks import BREAKS
 from tests.simulator.faults import Faults
-from tests.simulator.world import SESSION_MS, World
+from tests.simulator.world import World
 from tests.support.group_laws import LawBroken
+from tests.support.group_world import SESSION_MS
 
 CHUNK = 100
 LAST_EVENTS = 40

@@ -18,13 +18,10 @@ from tests.simulator.network import Network
 from tests.simulator.process import Process
 from tests.simulator.schedule import Schedule
 from tests.simulator.words import words
+from tests.support.group_world import member_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-SESSION_MS = 10_000
-REBALANCE_MS = 6_000
-HEARTBEAT_MS = 3_000
 
 
 class World:
@@ -54,15 +51,14 @@ class World:
 
     def start(self, name: str, topics: tuple[str, ...], assignors: tuple[str, ...], instance: str | None) -> Process:
         """Start a member's process."""
-        process = Process(self, name, _config(name, topics, assignors, instance))
+        process = Process(self, name, member_config(name, topics, instance, assignors))
         self.processes.append(process)
         self.schedule.after(0, process.reach, process.step, m.Start())
         return process
 
     def start_driver(self) -> None:
         """Start the driver, within the coordinator's process."""
-        assignors = ("cooperative-sticky", "range")
-        process = Process(self, "driver", _config("driver", (), assignors, "driver"), local=True)
+        process = Process(self, "driver", member_config("driver", (), "driver"), local=True)
         self.processes.append(process)
         self.schedule.after(0, process.reach, process.step, m.Start())
 
@@ -160,16 +156,3 @@ class World:
         for at_ms, what, about in self.log:
             fingerprint.update(f"{at_ms} {what} {about!r}\n".encode())
         return fingerprint.hexdigest()
-
-
-def _config(name: str, topics: tuple[str, ...], assignors: tuple[str, ...], instance: str | None) -> m.MemberConfig:
-    return m.MemberConfig(
-        client_id=name,
-        client_host="host",
-        group_instance_id=instance,
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
-        rebalance_timeout_ms=REBALANCE_MS,
-        topics=topics,
-        assignors=assignors,
-    )

@@ -25,9 +25,12 @@ EMBEDDED = ConsumerEmbedded()
 SESSION_MS = 10_000
 REBALANCE_MS = 6_000
 HEARTBEAT_MS = 3_000
+ASSIGNORS = ("cooperative-sticky", "range")
 
 
-def member_config(name: str, topics: tuple[str, ...], instance: str | None = None) -> m.MemberConfig:
+def member_config(
+    name: str, topics: tuple[str, ...], instance: str | None = None, assignors: tuple[str, ...] = ASSIGNORS
+) -> m.MemberConfig:
     """The configuration of a test's member."""
     return m.MemberConfig(
         client_id=name,
@@ -37,7 +40,7 @@ def member_config(name: str, topics: tuple[str, ...], instance: str | None = Non
         heartbeat_interval_ms=HEARTBEAT_MS,
         rebalance_timeout_ms=REBALANCE_MS,
         topics=topics,
-        assignors=("cooperative-sticky", "range"),
+        assignors=assignors,
     )
 
 
