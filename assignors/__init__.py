@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import difflib
 
-from sparkcohort.assignors.base import Assignor, MemberSubscription, Partition
+from sparkcohort.assignors.base import Assignor, Load, MemberSubscription, Partition, Racks
 from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
 from sparkcohort.assignors.range_assignor import RangeAssignor
 
-__all__ = ["ASSIGNORS", "Assignor", "MemberSubscription", "Partition", "UnknownAssignor", "find"]
+__all__ = ["ASSIGNORS", "Assignor", "Load", "MemberSubscription", "Partition", "Racks", "UnknownAssignor", "find"]
 
 ASSIGNORS: dict[str, Assignor] = {
     assignor.name: assignor for assignor in (RangeAssignor(), CooperativeStickyAssignor())

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 Partition: TypeAlias = tuple[str, int]
 Assignment: TypeAlias = dict[str, tuple[Partition, ...]]
+Racks: TypeAlias = Mapping[str, Sequence[Collection[str]]]
+"""By topic, for each of its partitions in order, the racks that have a replica; a topic may be missing (KIP-881)."""
+NO_RACKS: Final[Racks] = MappingProxyType({})
+
+
+class Load(NamedTuple):
+    """What a member observed of a partition that it owns: records and bytes per second, and records still to read."""
+
+    records: float = 0.0
+    bytes: float = 0.0
+    backlog: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +37,15 @@ class MemberSubscription:
     instance_id: str | None = None
     rack: str | None = None
     since: Mapping[Partition, int] = field(default_factory=lambda: MappingProxyType({}))
+    loads: Mapping[Partition, Load] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class Assignor(Protocol):
     """A named way to divide partitions over members (Kafka: ConsumerPartitionAssignor).
 
-    ``assign`` takes the number of partitions of each topic and the members by id, and returns the sorted
-    partitions of every member, members without any included.  It is a function: the order of its inputs doesn't
-    matter.  ``cooperative``: it withholds what another member has to revoke first (KIP-429), so owners keep
+    ``assign`` takes the number of partitions of each topic, the members by id and the racks that have replicas,
+    where they are known, and returns the sorted partitions of every member, members without any included.  It is a
+    function: the order of its inputs doesn't matter.  ``cooperative``: it withholds what another member has to revoke first (KIP-429), so owners keep
     the rest all through; else every member gives up all it owns before each round.
     """
 
@@ -45,7 +57,9 @@ class Assignor(Protocol):
     def cooperative(self) -> bool:
         """Whether the incremental cooperative protocol is spoken."""
 
-    def assign(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
+    def assign(
+        self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
+    ) -> Assignment:
         """Divide the partitions."""
 
 

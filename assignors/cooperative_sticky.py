@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparkcohort.assignors.base import Assignment, MemberSubscription
+from sparkcohort.assignors.base import NO_RACKS, Assignment, MemberSubscription, Racks
 from sparkcohort.assignors.ownership import hand_over, resolve
 from sparkcohort.assignors.sticky import balance
 
@@ -33,7 +33,12 @@ class CooperativeStickyAssignor:
     name: str = "cooperative-sticky"
     cooperative: bool = True
 
-    def assign(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
+    def assign(
+        self,
+        topics: Mapping[str, int],
+        members: Mapping[str, MemberSubscription],
+        racks: Racks = NO_RACKS,  # noqa: ARG002  this assignor knows nothing of racks
+    ) -> Assignment:
         """Divide the partitions (see Assignor); a follow-up round is due when an owner is left with fewer."""
         ownership = resolve(topics, members)
         return hand_over(balance(topics, members, ownership), ownership)

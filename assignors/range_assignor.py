@@ -12,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparkcohort.assignors.base import Assignment, MemberSubscription, Partition, finish, static_first, subscribers
+from sparkcohort.assignors.base import (
+    NO_RACKS,
+    Assignment,
+    MemberSubscription,
+    Partition,
+    Racks,
+    finish,
+    static_first,
+    subscribers,
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,12 @@ class RangeAssignor:
     name: str = "range"
     cooperative: bool = False
 
-    def assign(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
+    def assign(
+        self,
+        topics: Mapping[str, int],
+        members: Mapping[str, MemberSubscription],
+        racks: Racks = NO_RACKS,  # noqa: ARG002  this assignor knows nothing of racks
+    ) -> Assignment:
         """Divide the partitions (see Assignor)."""
         rank = static_first(members)
         given: dict[str, list[Partition]] = {member: [] for member in members}

@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from sparkcohort.assignors import MemberSubscription, find
+from sparkcohort.assignors.base import NO_RACKS, Partition, Racks, finish, subscribers
 from sparkcohort.assignors.base import Assignment as Given
-from sparkcohort.assignors.base import Partition, finish, subscribers
 from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
 from sparkcohort.assignors.sticky import give_to_least
 from sparkcohort.runtime.consumer_protocol import (
@@ -50,16 +50,18 @@ def assign(
     since: Since,
     *,
     only: Mapping[str, Sequence[int]] | None = None,
+    racks: Racks = NO_RACKS,
 ) -> Assignments:
     """Compute the assignments of one generation, by member id, members that get nothing included.
 
     ``topics`` has the number of partitions of each; ``since`` is what the coordinator knows of each member's
     partitions, with the generation of acquiring.  It counts as claimed too: a static member that hasn't rejoined
     holds what its old metadata doesn't name.  ``only`` lists the partitions of topics that are read in part (Spark's
-    ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….
+    ``assign``): assignors count partitions from 0, so they are shown those as 0, 1, 2 ….  ``racks`` are those of
+    each partition's replicas, by its number in Kafka.
     Raises UnknownAssignor, and InvalidAssignment naming the assignor.
     """
-    return plan(protocol_name, subscriptions(members, since), topics, only=only).assignments
+    return plan(protocol_name, subscriptions(members, since), topics, only=only, racks=racks).assignments
 
 
 class Plan(NamedTuple):
@@ -75,14 +77,24 @@ def subscriptions(members: Sequence[JoinedMember], since: Since) -> dict[str, Me
 
 
 def plan(
-    protocol_name: str, said: Said, topics: Mapping[str, int], *, only: Mapping[str, Sequence[int]] | None = None
+    protocol_name: str,
+    said: Said,
+    topics: Mapping[str, int],
+    *,
+    only: Mapping[str, Sequence[int]] | None = None,
+    racks: Racks = NO_RACKS,
 ) -> Plan:
     """Run the assignor (see ``assign``)."""
     assignor = find(protocol_name)
     only = _existing(topics, only)
     topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
     members = {member: _renumbered(subscription, only) for member, subscription in said.items()}
-    given = assignor.assign(topics, members)
+    seen = {
+        topic: [where[number] for number in only.get(topic, range(topics[topic]))]
+        for topic, where in racks.items()
+        if topic in topics
+    }
+    given = assignor.assign(topics, members, seen)
     ownership = resolve(topics, members)
     if problem := _problem(given, topics, members, ownership):
         raise InvalidAssignment(f"assignor {protocol_name}: {problem}")
@@ -145,7 +157,8 @@ def _renumbered(said: MemberSubscription, only: Mapping[str, Sequence[int]]) -> 
 
     owned = [place for partition in said.owned if (place := inward(partition)) is not None]
     since = {place: at for partition, at in said.since.items() if (place := inward(partition)) is not None}
-    return replace(said, owned=tuple(owned), since=since)
+    loads = {place: load for partition, load in said.loads.items() if (place := inward(partition)) is not None}
+    return replace(said, owned=tuple(owned), since=since, loads=loads)
 
 
 def _numbered(partition: Partition, only: Mapping[str, Sequence[int]]) -> Partition:

@@ -10,6 +10,7 @@ from hypothesis import given
 
 from sparkcohort import assignors
 from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor
+from sparkcohort.assignors.base import NO_RACKS, Racks
 from sparkcohort.assignors.ownership import resolve
 from sparkcohort.runtime import leader
 from sparkcohort.runtime.consumer_protocol import Subscription, decode_assignment, encode_subscription
@@ -66,7 +67,7 @@ class Fixed:
     asked: list[str] = field(default_factory=list)
 
     def assign(
-        self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]
+        self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
     ) -> dict[str, tuple[Partition, ...]]:
         """Answer whatever is asked."""
         self.asked.append(f"{len(topics)} topics, {len(members)} members")

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription
-from sparkcohort.assignors.base import Assignment
+from sparkcohort.assignors.base import NO_RACKS, Assignment, Racks
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime import leader, member
 from sparkcohort.runtime import protocol as p
@@ -57,10 +57,12 @@ class TimedAssignor:
         self.cooperative = assignor.cooperative
         self.last_s = 0.0
 
-    def assign(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
+    def assign(
+        self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
+    ) -> Assignment:
         """As the assignor inside."""
         began = time.thread_time()
-        given = self._assignor.assign(topics, members)
+        given = self._assignor.assign(topics, members, racks)
         self.last_s = time.thread_time() - began
         return given
 
