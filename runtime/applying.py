@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparkcohort.runtime import records as r
 from sparkcohort.runtime.frozen import replace
+from sparkcohort.runtime.layers import with_value
 from sparkcohort.runtime.state import NOTHING, Group, GroupMember
 from sparkcohort.runtime.table import LEGAL_PREVIOUS, GroupState
 
@@ -211,7 +212,7 @@ def _syncs_answered(group: Group, record: r.SyncsAnswered) -> Group:
 def _heard(group: Group, record: r.Heard) -> Group:
     deadline = record.at_ms + group.members[record.member_id].session_timeout_ms
     due = deadline if group.sessions_due_ms is None else min(deadline, group.sessions_due_ms)
-    return replace(group, sessions={**group.sessions, record.member_id: deadline}, sessions_due_ms=due)
+    return replace(group, sessions=with_value(group.sessions, record.member_id, deadline), sessions_due_ms=due)
 
 
 def _sessions_checked(group: Group, record: r.SessionsChecked) -> Group:

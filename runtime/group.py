@@ -85,13 +85,15 @@ def decide(group: Group, event: Event, now_ms: int) -> Decision:
 def deadline(group: Group) -> int | None:
     """When the next ``Tick`` is due (absolute ms); None if only an event can change the group."""
     phase = group.rebalance
-    times = (
-        group.sessions_due_ms,
-        group.sync_deadline_ms,
-        phase.deadline_ms if phase and group.state is GroupState.PREPARING_REBALANCE else None,
-        min(group.pending.values(), default=None),
-    )
-    return min((time for time in times if time is not None), default=None)
+    due = group.sessions_due_ms
+    if group.sync_deadline_ms is not None:
+        due = group.sync_deadline_ms if due is None else min(due, group.sync_deadline_ms)
+    if phase and group.state is GroupState.PREPARING_REBALANCE:
+        due = phase.deadline_ms if due is None else min(due, phase.deadline_ms)
+    if group.pending:
+        expiry = min(group.pending.values())
+        due = expiry if due is None else min(due, expiry)
+    return due
 
 
 def owned(group: Group, member_id: str) -> Mapping[TopicPartition, int]:

@@ -113,7 +113,8 @@ def step(member: Member, event: MemberEvent, now_ms: int) -> tuple[Member, tuple
 
 def deadline(member: Member) -> int | None:
     """When the next ``Tick`` is due (absolute ms); None if only an event can change the member."""
-    return min((t for t in (member.heartbeat_due_ms, member.retry_due_ms) if t is not None), default=None)
+    heartbeat, retry = member.heartbeat_due_ms, member.retry_due_ms
+    return heartbeat if retry is None else retry if heartbeat is None else min(heartbeat, retry)
 
 
 def _what(event: MemberEvent) -> type:

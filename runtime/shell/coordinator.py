@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
 
 from sparkcohort.runtime import departed, leader, member, summary
 from sparkcohort.runtime import group as groups
@@ -80,8 +80,33 @@ class MemberInfo:
     rack: str | None = None
 
 
-Waiter: TypeAlias = queue.SimpleQueue[Reply | None]
-"""Where one request's reply goes; None when there will be none.  A Future costs more than the step of a heartbeat."""
+class Waiter:
+    """Where one request's reply goes; None when there will be none.
+
+    Nearly every reply is there when the step is over.  Only a request that is parked needs something to wait with;
+    it is made before the lock is given up, so no reply can come in between.
+    """
+
+    __slots__ = ("_replies", "_reply", "answered")
+
+    def __init__(self) -> None:
+        self.answered = False
+        self._reply: Reply | None = None
+        self._replies: queue.SimpleQueue[Reply | None] | None = None
+
+    def park(self) -> None:
+        """Make ready to wait; for whoever holds the lock."""
+        self._replies = queue.SimpleQueue()
+
+    def put(self, reply: Reply | None) -> None:
+        """Answer; for whoever holds the lock."""
+        self.answered, self._reply = True, reply
+        if self._replies is not None:
+            self._replies.put(reply)
+
+    def get(self, timeout_s: float) -> Reply | None:
+        """The reply; raises queue.Empty after ``timeout_s``."""
+        return self._reply if self._replies is None else self._replies.get(timeout=timeout_s)
 
 
 class Clock:
@@ -167,17 +192,19 @@ class Coordinator:
 
     def request(self, request: Request, timeout_s: float) -> Reply:
         """The group's reply; parked requests wait for it.  Raises TimeoutError after ``timeout_s``."""
-        waiter: Waiter = queue.SimpleQueue()
+        waiter = Waiter()
         with self._owning:
             if self._ended:
                 raise TimeoutError("the coordinator has ended")
             self._clock.advance(self._waits_ms)
-            self._do(lambda: self._receive(request, waiter))
+            self._do(partial(self._receive, request, waiter))
+            if not waiter.answered:
+                waiter.park()
             if self._due_ms < self._wakes_at_ms:
                 self._wakes_at_ms = 0
                 self._inbox.put(_nothing)  # the loop is to wake up sooner than it meant to
         try:
-            reply = waiter.get(timeout=timeout_s)
+            reply = waiter.get(timeout_s)
         except queue.Empty:
             raise TimeoutError(f"no answer within {timeout_s:g} s") from None
         if reply is None:
@@ -210,10 +237,15 @@ class Coordinator:
 
     def is_driver(self, request: Request) -> bool:
         """Whether a request speaks as the driver's own member, which nobody does over the network."""
-        speakers = request.members if isinstance(request, LeaveGroup) else (request,)
-        ids = {getattr(speaker, "member_id", None) for speaker in speakers}
-        instances = {getattr(speaker, "group_instance_id", None) for speaker in speakers}
-        return DRIVER in instances or (bool(self._driver.member_id) and self._driver.member_id in ids)
+        if isinstance(request, LeaveGroup):
+            return any(self._speaks_as_driver(leaving) for leaving in request.members)
+        return self._speaks_as_driver(request)
+
+    def _speaks_as_driver(self, speaker: object) -> bool:
+        if getattr(speaker, "group_instance_id", None) == DRIVER:
+            return True
+        own = self._driver.member_id
+        return bool(own) and getattr(speaker, "member_id", None) == own
 
     def members(self) -> dict[str, MemberInfo]:
         """The live members that are agents, by member id."""

@@ -11,7 +11,7 @@ import json
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from sparkcohort.runtime import protocol
@@ -19,6 +19,9 @@ from sparkcohort.runtime.errors import ErrorCode
 
 MAX_BYTES = 16 * 1024 * 1024
 """The largest message read, in bytes: an assignment of a million partitions fits, a flood does not."""
+REPEATED, REPEATED_BYTES = 4096, 256
+"""How many short messages are remembered with their values, and how short (bytes): a member's heartbeats are the same
+from one rebalance to the next.  Values are frozen; what can't be decoded is not remembered."""
 
 Decoder = Callable[[Any], Any]
 _JSON = json.JSONEncoder(separators=(",", ":"))
@@ -31,7 +34,17 @@ class WireError(ValueError):
 
 def encode(value: object) -> bytes:
     """The value as bytes; ``value`` is one of the protocol's frozen values."""
+    return _heartbeat_reply(value) if type(value) is protocol.HeartbeatReply else _encode(value)
+
+
+def _encode(value: object) -> bytes:
     return _JSON.encode([type(value).__name__, _plain(value)]).encode()
+
+
+@lru_cache(maxsize=64)
+def _heartbeat_reply(value: protocol.HeartbeatReply) -> bytes:
+    """Nearly all that a coordinator ever answers is the same few of these."""
+    return _encode(value)
 
 
 def decode(data: bytes) -> object:
@@ -41,8 +54,12 @@ def decode(data: bytes) -> object:
     """
     if len(data) > MAX_BYTES:
         raise WireError(f"message of {len(data)} bytes is over the limit of {MAX_BYTES}")
+    return _decode_again(data) if len(data) <= REPEATED_BYTES else _decode(data)
+
+
+def _decode(data: bytes) -> object:
     try:
-        name, body = json.loads(data)
+        name, body = json.loads(data.decode())  # given bytes, json guesses their encoding first
         kind = _kinds()[name]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise WireError(f"not a message of the group protocol: {type(error).__name__}") from None
@@ -50,6 +67,9 @@ def decode(data: bytes) -> object:
         return _decoder(kind)(body)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise WireError(f"{name}: {error}") from None
+
+
+_decode_again = lru_cache(maxsize=REPEATED)(_decode)
 
 
 @cache
@@ -148,9 +168,13 @@ def _named_tuple(hint: Any) -> Decoder:
 
 def _dataclass(hint: Any) -> Decoder:
     hints = get_type_hints(hint)
-    inners = {field.name: _decoder(hints[field.name]) for field in fields(hint)}
+    names = tuple(field.name for field in fields(hint))
+    inners = {name: _decoder(hints[name]) for name in names}
+    in_order = tuple(inners.values())
 
     def decoder(data: Any) -> Any:
+        if tuple(data) == names:  # as ``encode`` writes it
+            return hint(*[inner(item) for inner, item in zip(in_order, data.values(), strict=True)])
         return hint(**{name: inners[name](item) for name, item in data.items()})
 
     return decoder
