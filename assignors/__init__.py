@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 
 from sparkcohort.assignors.base import Assignor, Load, MemberSubscription, Partition, Racks
 from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -25,10 +26,10 @@ class UnknownAssignor(LookupError):
     """A name in ``partition.assignment.strategy`` that no assignor has."""
 
 
-def find(name: str) -> Assignor:
-    """Return the assignor of this name (Kafka's names); raises UnknownAssignor naming the nearest."""
-    if name in ASSIGNORS:
-        return ASSIGNORS[name]
-    near = difflib.get_close_matches(name, ASSIGNORS, n=1, cutoff=0.4)
+def find(name: str, assignors: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
+    """Return the assignor of this name among those there are; raises UnknownAssignor naming the nearest."""
+    if name in assignors:
+        return assignors[name]
+    near = difflib.get_close_matches(name, assignors, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}? " if near else ""
-    raise UnknownAssignor(f"no assignor is called {name!r}: {hint}There are {', '.join(sorted(ASSIGNORS))}")
+    raise UnknownAssignor(f"no assignor is called {name!r}: {hint}There are {', '.join(sorted(assignors))}")

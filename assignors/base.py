@@ -43,10 +43,13 @@ class MemberSubscription:
 class Assignor(Protocol):
     """A named way to divide partitions over members (Kafka: ConsumerPartitionAssignor).
 
-    ``assign`` takes the number of partitions of each topic, the members by id and the racks that have replicas,
-    where they are known, and returns the sorted partitions of every member, members without any included.  It is a
-    function: the order of its inputs doesn't matter.  ``cooperative``: it withholds what another member has to revoke first (KIP-429), so owners keep
-    the rest all through; else every member gives up all it owns before each round.
+    ``assign`` takes the number of partitions of each topic (always counted from 0), the members by id and the racks
+    that have replicas, where they are known, and returns the sorted partitions of every member, members without any
+    included.  It is a function: the order of its inputs doesn't matter.  ``cooperative``: it withholds what another
+    member has to revoke first (KIP-429); else it gives out everything at once, as in Kafka after every member has given
+    up all it owns.  The leader withholds what has to be revoked whatever the assignor, so owners keep the rest all through.
+
+    A user's own is any object of this shape: its members may be left out, its partitions in any order and collection.
     """
 
     @property

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from sparkcohort.assignors import MemberSubscription, find
+from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, answers, find
 from sparkcohort.assignors.base import NO_RACKS, Partition, Racks, finish, subscribers
 from sparkcohort.assignors.base import Assignment as Given
 from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
@@ -37,6 +38,7 @@ __all__ = ["InvalidAssignment", "JoinedMember", "Plan", "assign", "keep", "plan"
 Since: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
 Assignments: TypeAlias = tuple[tuple[str, bytes], ...]
 Said: TypeAlias = Mapping[str, MemberSubscription]
+NOTHING_KNOWN: Since = MappingProxyType({})
 
 
 class InvalidAssignment(ValueError):
@@ -83,9 +85,10 @@ def plan(
     *,
     only: Mapping[str, Sequence[int]] | None = None,
     racks: Racks = NO_RACKS,
+    assignors: Mapping[str, Assignor] = ASSIGNORS,
 ) -> Plan:
-    """Run the assignor (see ``assign``)."""
-    assignor = find(protocol_name)
+    """Run the assignor, one of ``assignors`` by name (see ``assign``)."""
+    assignor = find(protocol_name, assignors)
     only = _existing(topics, only)
     topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
     members = {member: _renumbered(subscription, only) for member, subscription in said.items()}
@@ -94,7 +97,7 @@ def plan(
         for topic, where in racks.items()
         if topic in topics
     }
-    given = assignor.assign(topics, members, seen)
+    given = _given(assignor, protocol_name, topics, members, seen)
     ownership = resolve(topics, members)
     if problem := _problem(given, topics, members, ownership):
         raise InvalidAssignment(f"assignor {protocol_name}: {problem}")
@@ -102,6 +105,25 @@ def plan(
     revokes = any(partition not in finished[owner] for partition, owner in ownership.owner.items())
     numbered = {member: [_numbered(p, only) for p in partitions] for member, partitions in finished.items()}
     return Plan(_encode(numbered), revokes)
+
+
+def _given(
+    assignor: Assignor,
+    name: str,
+    topics: Mapping[str, int],
+    members: Mapping[str, MemberSubscription],
+    racks: Racks,
+) -> Given:
+    """The assignor's answer; a user's own is believed only after a look, and what it does to its arguments is its own."""
+    if ASSIGNORS.get(name) is assignor:
+        return assignor.assign(topics, members, racks)
+    try:
+        given = answers.read(assignor.assign(dict(topics), dict(members), racks))
+        if not assignor.cooperative:
+            answers.check_complete(given, topics, members)
+    except answers.BadAnswer as problem:
+        raise InvalidAssignment(f"assignor {name}: {problem}") from None
+    return given
 
 
 def stay(
@@ -133,13 +155,16 @@ def _existing(topics: Mapping[str, int], only: Mapping[str, Sequence[int]] | Non
     }
 
 
-def keep(members: Sequence[JoinedMember]) -> Assignments:
-    """The assignments in which nothing moves: everybody keeps what it validly claims.  For when ``assign`` raised."""
-    claims = {m.member_id: ConsumerEmbedded().claimed(m.metadata) for m in members}
+def keep(members: Sequence[JoinedMember], since: Since = NOTHING_KNOWN) -> Assignments:
+    """The assignments in which nothing moves: everybody keeps what it validly claims, or is known to have (``since``).
+
+    For when ``assign`` raised.
+    """
+    claims = {m.member_id: (*ConsumerEmbedded().claimed(m.metadata), *since.get(m.member_id, ())) for m in members}
     topics: dict[str, int] = {}
     for tp in (tp for claimed in claims.values() for tp in claimed):
         topics[tp.topic] = max(topics.get(tp.topic, 0), tp.partition + 1)
-    subscriptions = {m.member_id: _readable(m) for m in members}
+    subscriptions = {m.member_id: _readable(m, since.get(m.member_id, {})) for m in members}
     given: dict[str, list[Partition]] = {m.member_id: [] for m in members}
     for partition, owner in resolve(topics, subscriptions).owner.items():
         given[owner].append(partition)
@@ -174,9 +199,9 @@ def _subscription(joined: JoinedMember, since: Since) -> MemberSubscription:
     return _as_member(joined, subscription, since.get(joined.member_id, {}))
 
 
-def _readable(joined: JoinedMember) -> MemberSubscription:
+def _readable(joined: JoinedMember, known: Mapping[TopicPartition, int]) -> MemberSubscription:
     try:
-        return _as_member(joined, decode_subscription(joined.metadata), {})
+        return _as_member(joined, decode_subscription(joined.metadata), known)
     except MalformedConsumerProtocol:
         return MemberSubscription(())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from sparkcohort import assignors
-from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor
+from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor, answers
 from sparkcohort.assignors.base import NO_RACKS, Racks
 from sparkcohort.assignors.ownership import resolve
 from sparkcohort.runtime import leader
@@ -118,6 +119,37 @@ def test_keeping_moves_nothing(members: groups.Members) -> None:
     assert result.pop("zz") == ()
     owner = resolve(dict.fromkeys((*groups.TOPICS, "gone"), 9), members).owner
     assert {p: m for m, mine in result.items() for p in mine} == owner
+
+
+def test_what_the_coordinator_knows_to_be_owned_is_kept_too() -> None:
+    """A static member that hasn't rejoined doesn't claim what it was given since, and keeps it all the same."""
+    said = MemberSubscription(("t",), owned=(("t", 0),), generation=3, instance_id="i")
+    since = {"a": {TopicPartition("t", 0): 3, TopicPartition("t", 5): 4}}
+    assert decoded(leader.keep([joined("a", said)], since)) == {"a": (("t", 0), ("t", 5))}
+
+
+def test_an_own_assignor_is_found_among_those_given() -> None:
+    """By its name, and by nothing like it."""
+    said = {"a": MemberSubscription(("t",))}
+    own = {"fixed": Fixed({"a": (("t", 0),)})}
+    assert decoded(leader.plan("fixed", said, {"t": 1}, assignors=own).assignments) == {"a": (("t", 0),)}
+    with pytest.raises(UnknownAssignor, match="no assignor is called 'fix': did you mean fixed"):
+        leader.plan("fix", said, {"t": 1}, assignors=own)
+
+
+def test_the_example_of_answers() -> None:
+    """The module's doctest passes."""
+    assert doctest.testmod(answers).failed == 0
+
+
+def test_an_eager_own_assignor_gives_out_all_at_once() -> None:
+    """What an eager one leaves out is forgotten; what a cooperative one leaves out may have to be given up first."""
+    said = {"a": MemberSubscription(("t",), owned=(("t", 1),), generation=3)}
+    own = {"fixed": Fixed({"a": (("t", 0),)})}
+    with pytest.raises(leader.InvalidAssignment, match=r"^assignor fixed: t-1 is given to nobody, though"):
+        leader.plan("fixed", said, {"t": 2}, assignors=own)
+    own = {"fixed": Fixed({"a": (("t", 0),)}, cooperative=True)}
+    assert leader.plan("fixed", said, {"t": 2}, assignors=own).revokes
 
 
 def test_topics_read_in_part_are_shared_in_part() -> None:
