@@ -12,6 +12,8 @@ Connect's rules (KIP-415, ``IncrementalCooperativeAssignor``; KAFKA-12495 for th
   who have least, that is to the candidates, or evenly to the others if none came, and moves nothing else.
 * **Revoking backs off.**  A round that would take partitions from live members right after a round that did waits for
   1 ms x 40^n, at most the delay; n is how many times in a row.  Meanwhile free partitions go to who has least.
+* **An assignor that fails is asked again** after 5 s, 10 s, 20 s and so on, at most 5 minutes, and with every round
+  that begins for another reason.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime import leader
 from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
 
 BACK_OFF_BASE = 40  # Connect: ExponentialBackoff(1, 40, maxDelay, 0)
 _MOST_BACK_OFFS = 16  # 40^16 ms is past any delay
+RETRY_MS, MOST_RETRY_MS = 5_000, 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,20 @@ class BackOff:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """How many times in a row the assignor has failed, and when it is asked again."""
+
+    times: int
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """All that a leader remembers; a new leader begins with an empty one."""
 
     grace: Grace = Grace()
     back_off: BackOff = BackOff()
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +81,50 @@ class Round:
     only: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
-def lead(memory: Memory, asked: Round, now_ms: int, max_delay_ms: int) -> tuple[leader.Assignments, Memory]:
-    """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does."""
+def lead(
+    memory: Memory,
+    asked: Round,
+    now_ms: int,
+    max_delay_ms: int,
+    assignors: Mapping[str, Assignor] = ASSIGNORS,
+) -> tuple[leader.Assignments, Memory]:
+    """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does (then: ``failed``)."""
     said = leader.subscriptions(asked.members, asked.since)
     grace = depart(memory.grace, _seen(memory.grace, asked, said), now_ms, max_delay_ms)
     if grace.due_ms is not None:
-        return leader.stay(said, asked.topics, only=asked.only, withheld=grace.lost), Memory(grace)
-    plan = leader.plan(asked.protocol_name, said, asked.topics, only=asked.only)
+        return leader.stay(said, asked.topics, only=asked.only, withheld=grace.lost), Memory(
+            grace, failure=memory.failure
+        )
+    plan = leader.plan(asked.protocol_name, said, asked.topics, only=asked.only, assignors=assignors)
     back_off = revoke(memory.back_off, now_ms, max_delay_ms, wanted=plan.revokes)
     if back_off.due_ms is not None:
         return leader.stay(said, asked.topics, only=asked.only), Memory(grace, back_off)
     return plan.assignments, Memory(grace, back_off)
 
 
+def failed(memory: Memory, now_ms: int) -> Memory:
+    """What to remember of a round whose assignor failed: everybody kept what it had, and nothing waits."""
+    times = 1 if memory.failure is None else memory.failure.times + 1
+    wait_ms = min(RETRY_MS << min(times - 1, _MOST_BACK_OFFS), MOST_RETRY_MS)
+    return Memory(failure=Failure(times, now_ms + wait_ms))
+
+
 def deadline(memory: Memory) -> int | None:
     """When the next round is due (absolute ms); None if only an event can bring one."""
-    return memory.back_off.due_ms if memory.grace.due_ms is None else memory.grace.due_ms
+    if memory.grace.due_ms is not None:
+        return memory.grace.due_ms
+    return memory.back_off.due_ms if memory.failure is None else memory.failure.due_ms
 
 
 def reason(memory: Memory, name: Callable[[str], str] = str) -> str:
     """Why the round that is due takes place; ``name`` makes a member id readable."""
-    if memory.grace.due_ms is None:
-        return "the back-off of revoking rounds is over"
-    return f"the grace period of {', '.join(map(name, memory.grace.departed))} is over"
+    if memory.grace.due_ms is not None:
+        return f"the grace period of {', '.join(map(name, memory.grace.departed))} is over"
+    return (
+        "the back-off of revoking rounds is over"
+        if memory.failure is None
+        else "the assignor failed and is asked again"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ REASONS: Final = (
     "sync_expired",
     "topics_changed",
     "delay_over",
+    "assignor_retry",
     "other",
 )
 """The classes of a rebalance's reason: a label of a metric has to be bounded, the group's own words are not."""
@@ -42,6 +43,7 @@ _ENDINGS: Final = (
     (" did not sync", "sync_expired"),
     ("topics or partitions changed", "topics_changed"),
     (" is over", "delay_over"),
+    (" is asked again", "assignor_retry"),
 )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparkcohort.runtime import departed, leader
 from sparkcohort.runtime.consumer_protocol import Subscription, decode_assignment, encode_subscription
-from sparkcohort.runtime.departed import BackOff, Grace, Memory, Round, Seen
+from sparkcohort.runtime.departed import BackOff, Failure, Grace, Memory, Round, Seen
 from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
 
 DELAY_MS = 30_000
@@ -113,6 +113,36 @@ def test_a_delay_of_0_always_revokes() -> None:
     for _ in range(50):
         back_off = departed.revoke(back_off, 0, 0, wanted=True)
         assert back_off.due_ms is None
+
+
+# --- rounds whose assignor failed -----------------------------------------------------------------
+
+
+def test_an_assignor_that_fails_is_asked_again_ever_later() -> None:
+    """After 5 s, 10 s, 20 s, at most 5 minutes, however often; what was waited for before is forgotten."""
+    memory, waits = Memory(B_GONE, BackOff(revoked=True)), []
+    for now_ms in range(9):
+        memory = departed.failed(memory, now_ms)
+        due_ms = departed.deadline(memory)
+        assert due_ms is not None
+        waits.append((due_ms - now_ms) // 1_000)
+    assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
+    assert memory == Memory(failure=Failure(9, 300_008))
+    assert departed.failed(Memory(failure=Failure(10**6, 0)), 0).failure == Failure(10**6 + 1, 300_000)
+    assert departed.reason(memory) == "the assignor failed and is asked again"
+
+
+def test_a_success_after_failures_is_a_new_start() -> None:
+    """A round in which nobody asks the assignor, since a replacement is waited for, is none."""
+    group = Leader(4)
+    before = group.settle("a", "b")
+    group.memory = departed.failed(Memory(), 0)
+    del group.holds["b"]
+    assert group.round(1_000) == {"a": before["a"]}
+    assert group.memory.failure == Failure(1, 5_000)
+    assert departed.deadline(group.memory) == 31_000
+    group.round(31_000)
+    assert group.memory == Memory()
 
 
 # --- the leader's rounds ------------------------------------------------------------------------

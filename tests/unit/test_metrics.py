@@ -102,6 +102,7 @@ def test_the_table_names_every_metric_once() -> None:
         ("driver-1 leads and rejoined: topics", "leader_rejoined"),
         ("x took over driver", "member_replaced"),
         ("topics or partitions changed", "topics_changed"),
+        ("the assignor failed and is asked again", "assignor_retry"),
         ("an operator asked", "other"),
         ("", "other"),
     ],
