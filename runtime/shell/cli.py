@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
@@ -213,6 +214,10 @@ def _status(run: Connection) -> dict[str, Any]:
 
 
 def _view(run: Connection, status: dict[str, Any], what: str, verbose: bool) -> views.View:
+    return replace(_table(run, status, what, verbose), notes=views.notes(status))
+
+
+def _table(run: Connection, status: dict[str, Any], what: str, verbose: bool) -> views.View:
     if what == "members":
         return views.members(status, verbose=verbose)
     if what == "state":
@@ -221,6 +226,8 @@ def _view(run: Connection, status: dict[str, Any], what: str, verbose: bool) -> 
 
 
 def _print(view: views.View, output: str) -> None:
+    for note in view.notes:
+        click.echo(views.printable(note), err=True)
     if output == "json":
         click.echo(views.as_json(view))
     elif sys.stdout.isatty():

@@ -55,6 +55,8 @@ STATE_VERBOSE: Final = (
     "REFUSED-REQUESTS",
     "REBALANCE",
     "SCHEDULED",
+    "FAILED-REBALANCES",
+    "ASSIGNOR-FAILURE",
 )
 GROUPS: Final = ("GROUP", "INSTANCE-ID", "STATE", "GENERATION", "#MEMBERS", "#PARTITIONS", "LAG", "PID")
 
@@ -68,7 +70,8 @@ class View:
     """A table: the names of its columns and its rows.
 
     ``objects`` are the rows as JSON where that is more than the cells.  Where a terminal is too narrow, ``wide`` rows
-    become blocks, and the last ``below`` columns, which are words, go under their row.
+    become blocks, and the last ``below`` columns, which are words, go under their row.  ``notes`` are not part of the
+    table: what else there is to say of it, a line each, goes to standard error.
     """
 
     columns: tuple[str, ...]
@@ -76,13 +79,21 @@ class View:
     objects: tuple[Mapping[str, Any], ...] | None = None
     wide: bool = False
     below: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def joined(views: Sequence[View]) -> View:
     """The rows of views of the same kind under each other; ``views`` is not empty."""
     objects = None if views[0].objects is None else tuple(item for view in views for item in view.objects or ())
     first, rows = views[0], tuple(row for view in views for row in view.rows)
-    return View(first.columns, rows, objects, first.wide, first.below)
+    notes = tuple(note for view in views for note in view.notes)
+    return View(first.columns, rows, objects, first.wide, first.below, notes)
+
+
+def notes(status: Status) -> tuple[str, ...]:
+    """What whoever looks at a group should hear even if the view has no column for it."""
+    failure = status["assignor_failure"]
+    return () if failure is None else (f"group {status['group']}: {_failure(failure)}; everybody keeps what it has",)
 
 
 def offsets(status: Status) -> View:
@@ -199,7 +210,9 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
         "refused_requests": sum(row["count"] for row in status["refused"]),
     }
     known = dict(zip(_keys(STATE), plain, strict=True))
-    told = {**known, **totals, "rebalance": status["rebalance"], "scheduled_rebalance": scheduled}
+    failure = status["assignor_failure"]
+    failed = {"failed_rebalances": status["failed_rebalances"], "assignor_failure": failure}
+    told = {**known, **totals, "rebalance": status["rebalance"], "scheduled_rebalance": scheduled, **failed}
     more: Row = (
         totals["generation"],
         totals["pending_members"],
@@ -207,6 +220,8 @@ def state(status: Status, address: str, *, verbose: bool = False) -> View:
         *(totals[key] for key in ("rebalances", "partitions_moved", "refused_requests")),
         _under_way(status["rebalance"]),
         _scheduled(scheduled),
+        sum(status["failed_rebalances"].values()),
+        None if failure is None else _failure(failure),
     )
     return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (told,), verbose)
 
@@ -217,10 +232,18 @@ def _under_way(rebalance: Mapping[str, Any] | None) -> str | None:
         return None
     missing = [row["client_id"] or row["member_id"] for row in rebalance["missing"]]
     left = f", {duration(rebalance['deadline_in_ms'])} left" if rebalance["deadline_in_ms"] is not None else ""
+    runs = rebalance["assignor"]
+    since = f"; assignor {runs['name']} runs for {duration(runs['age_ms'])}" if runs is not None else ""
     return (
         f"{rebalance['reason']}, {duration(rebalance['age_ms'])} ago; waits for {', '.join(missing) or 'nobody'} "
-        f"to {rebalance['waits_for']}{left}"
+        f"to {rebalance['waits_for']}{left}{since}"
     )
+
+
+def _failure(failure: Mapping[str, Any]) -> str:
+    """What is wrong with the assignor, and when it is asked again."""
+    times = f" ({failure['in_a_row']} times in a row)" if failure["in_a_row"] > 1 else ""
+    return f"{failure['error']}{times}; asked again in {duration(failure['retry_in_ms'])}"
 
 
 def _scheduled(scheduled: Mapping[str, Any] | None) -> str | None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime import departed, leader, member, summary
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, decode_subscription
@@ -42,6 +43,7 @@ from sparkcohort.runtime.protocol import (
 )
 from sparkcohort.runtime.shell.flight import EventQueue
 from sparkcohort.runtime.shell.history import History
+from sparkcohort.runtime.shell.leading import Leading
 from sparkcohort.runtime.shell.rebalances import ListenerTotals, RebalanceTotals
 
 log = logging.getLogger("sparkcohort.coordinator")
@@ -133,8 +135,13 @@ class Coordinator:
         settings: GroupSettings,
         topics: Callable[[], Mapping[str, int]],
         only: Mapping[str, Sequence[int]] | None = None,
+        *,
+        assignors: Mapping[str, Assignor] = ASSIGNORS,
     ) -> None:
-        """``topics`` tells topics and partition counts whenever asked; ``only`` is what of them is read, if not all."""
+        """``topics`` tells topics and partition counts whenever asked; ``only`` is what of them is read, if not all.
+
+        ``assignors`` has at least those that the settings name.
+        """
         self.settings = settings
         self._topics = topics
         self._only = only or {}
@@ -156,13 +163,21 @@ class Coordinator:
         self.counters: Counter[tuple[str, str]] = Counter()
         self.moved = 0
         self._had: set[TopicPartition] = set()
-        self.failed_rebalances: Counter[str] = Counter()
         config = groups.GroupConfig(
             group_id=settings.group_id, first_generation=settings.first_generation, member_id_salt=settings.run_id
         )
         self.group = groups.new_group(config, ConsumerEmbedded())
         self._driver = member.new_member(self._driver_config())
-        self._memory = departed.Memory()
+        self.leading = Leading(
+            settings.group_id,
+            assignors,
+            settings.rebalance_timeout_ms,
+            settings.scheduled_rebalance_max_delay_ms,
+            now=lambda: self._clock.now_ms,
+            post=self._inbox.put,
+            done=self._led,
+        )
+        self._awaited: tuple[str, ...] = ()  # the departed that were told of
         self._thread = threading.Thread(target=self._run, name="cohort-coordinator", daemon=True)
 
     def _driver_config(self) -> member.MemberConfig:
@@ -268,9 +283,10 @@ class Coordinator:
 
     def scheduled(self) -> tuple[frozenset[TopicPartition], int] | None:
         """The partitions that wait for a replacement, and the ms until they or postponed moves are dealt with."""
-        memory = self._memory
+        memory = self.leading.memory
         due = departed.deadline(memory)
-        return None if due is None else (memory.grace.lost, max(due - self._clock.now_ms, 0))
+        waits = due is not None and (memory.failure is None or memory.grace.due_ms is not None)
+        return (memory.grace.lost, max(due - self._clock.now_ms, 0)) if waits and due is not None else None
 
     # --- of whoever owns the group ------------------------------------------------------------------------
 
@@ -302,14 +318,15 @@ class Coordinator:
     def _next_ms(self) -> int:
         """When there is something to do though nothing comes in; at least once a second."""
         due = self._clock.now_ms + 1000
-        for at in (groups.deadline(self.group), member.deadline(self._driver), self._round_due()):
+        ours = (self._round_due(), self.leading.deadline())
+        for at in (groups.deadline(self.group), member.deadline(self._driver), *ours):
             if at is not None and at < due:
                 due = at
         return due
 
     def _round_due(self) -> int | None:
         """When the leader wants another round; one that is under way will see for itself what is due."""
-        return departed.deadline(self._memory) if self.group.state is groups.GroupState.STABLE else None
+        return departed.deadline(self.leading.memory) if self.group.state is groups.GroupState.STABLE else None
 
     def _tick(self) -> None:
         due = groups.deadline(self.group)
@@ -320,7 +337,8 @@ class Coordinator:
             self._drive(Tick())
         due = self._round_due()
         if due is not None and due <= self._clock.now_ms:
-            self._step(Trigger(departed.reason(self._memory, self._name)))
+            self._step(Trigger(departed.reason(self.leading.memory, self._name)))
+        self.leading.tick()
 
     def _receive(self, request: Request, waiter: Waiter | None) -> None:
         self._correlation += 1
@@ -395,23 +413,21 @@ class Coordinator:
                     pass  # it subscribes to nothing, so it is never assigned, revoked or bereft of anything
 
     def _lead(self, asked: member.ComputeAssignment) -> None:
-        since = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in asked.members}
-        topics, settled, before = self._topics(), self.group.settled, self._memory.grace.departed
-        this = departed.Round(asked.protocol_name, asked.members, topics, since, settled, self._only)
-        delay_ms = self.settings.scheduled_rebalance_max_delay_ms
-        try:
-            assignments, self._memory = departed.lead(self._memory, this, self._clock.now_ms, delay_ms)
-        except Exception as error:  # an assignor's mistake must not end the group: keep what everybody has
-            kept = f"assignor {asked.protocol_name}: {type(error).__name__}: {error}; everybody kept what it had"
-            self.history.assignor_failed(asked.generation, kept)
-            self._memory = departed.Memory()
-            self.failed_rebalances[asked.protocol_name] += 1
-            log.exception(
-                "group %s: assignor %s failed; everybody keeps what it has", self.settings.group_id, asked.protocol_name
-            )
-            assignments = leader.keep(asked.members)
-        grace = self._memory.grace
-        if grace.departed != before and grace.due_ms is not None:
+        """Have the assignment computed; ``_led`` gets it."""
+        group = self.group
+        since = {joined.member_id: groups.owned(group, joined.member_id) for joined in asked.members}
+
+        def look() -> departed.Round:
+            topics = self._topics()
+            return departed.Round(asked.protocol_name, asked.members, topics, since, group.settled, self._only)
+
+        self.leading.lead(asked, since, look)
+
+    def _led(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
+        if failure:
+            self.history.assignor_failed(generation, f"{failure}; everybody kept what it had")
+        grace = self.leading.memory.grace
+        if grace.departed != self._awaited and grace.due_ms is not None:
             log.info(
                 "group %s: %s departed: %d partitions are read directly until a replacement comes, for %d ms at most",
                 self.settings.group_id,
@@ -419,7 +435,8 @@ class Coordinator:
                 len(grace.lost),
                 grace.due_ms - self._clock.now_ms,
             )
-        self._drive(member.AssignmentComputed(assignments, asked.generation))
+        self._awaited = grace.departed
+        self._drive(member.AssignmentComputed(assignments, generation))
 
     def _rebalanced(self, done: Rebalanced) -> None:
         self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms)
@@ -459,7 +476,7 @@ class Coordinator:
         self._infos[member_id] = info
         self.history.named(member_id, info.executor_id, info.host)
         # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
-        for gone in set(self._infos) - {*self.group.members, *self.group.settled, *self._memory.grace.departed}:
+        for gone in set(self._infos) - {*self.group.members, *self.group.settled, *self.leading.memory.grace.departed}:
             self._infos.pop(gone, None)
 
     def _name(self, member_id: str) -> str:
@@ -468,6 +485,7 @@ class Coordinator:
 
     def _end(self) -> None:
         self._ended = True
+        self.leading.close()
         for events in self._streams:
             events.put(self._event("stop"))
             events.put(None)

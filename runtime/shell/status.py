@@ -56,7 +56,8 @@ def build(
             {"request": request, "error": error, "count": count}
             for (request, error), count in sorted(coordinator.counters.items())
         ],
-        "failed_rebalances": dict(coordinator.failed_rebalances),
+        "failed_rebalances": dict(coordinator.leading.failures),
+        "assignor_failure": coordinator.leading.failure(),
         "partitions_moved": coordinator.moved,
         "commits": dict(commits),
         "audit": {name: getattr(audit, name) for name in audit.__slots__},
@@ -118,6 +119,7 @@ def _under_way(coordinator: Coordinator, group: Group) -> dict[str, Any] | None:
         "age_ms": coordinator.now_ms - phase.started_ms,
         "waits_for": "join" if joining else "sync",
         "deadline_in_ms": None if deadline_ms is None else max(deadline_ms - coordinator.now_ms, 0),
+        "assignor": coordinator.leading.running(),
         "missing": [{"member_id": late_id, "client_id": reports.client_id(late_id, names)} for late_id in late],
     }
 

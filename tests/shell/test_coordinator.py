@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime.claims import Slot
 from sparkcohort.runtime.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from sparkcohort.runtime.errors import CohortError, ErrorCode
@@ -44,14 +45,17 @@ PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 class World:
     """A coordinator with its port, and members that speak the protocol by hand."""
 
-    def __init__(self, max_delay_ms: int = 0) -> None:
+    def __init__(self, max_delay_ms: int = 0, own: Assignor | None = None) -> None:
+        """``own`` is a user's assignor, the only one that the group offers."""
         self.authority = new_authority()
         self.failure: CohortError | None = None
         self.members: list[Member] = []
         self.topics = {"t": 4}
         self.plans = Plans()
-        settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("cooperative-sticky", "range"), max_delay_ms)
-        self.coordinator = Coordinator(settings, lambda: self.topics)
+        self.assignors = ASSIGNORS if own is None else {own.name: own}
+        self.names = ("cooperative-sticky", "range") if own is None else (own.name,)
+        settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, self.names, max_delay_ms)
+        self.coordinator = Coordinator(settings, lambda: self.topics, assignors=self.assignors)
         self.coordinator.start()
         service = Service(self.coordinator, self.plans, failure=lambda: self.failure, status=dict)
         self.server = GroupServer(
@@ -102,7 +106,7 @@ class Member:
         said = Subscription(
             ("t",), json.dumps({"executor": self.name}).encode(), tuple(self.owned), self.generation, None
         )
-        offered = (Protocol("cooperative-sticky", encode_subscription(said)),)
+        offered = tuple(Protocol(name, encode_subscription(said)) for name in self.world.names[:1])
         reply = self._join(offered)
         if reply.error == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = reply.member_id

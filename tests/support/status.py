@@ -40,6 +40,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "listener_calls": listened.as_value(),
         "refused": [{"request": "OffsetCommit", "error": "ILLEGAL_GENERATION", "count": 3}],
         "failed_rebalances": {"range": 1},
+        "assignor_failure": None,
         "partitions_moved": 4,
         "commits": {"commits": 41, "failures": 2},
         "audit": {

@@ -76,9 +76,28 @@ def test_state_in_kafkas_columns() -> None:
 
 
 def test_verbose_state_counts() -> None:
-    """More columns: generation, pending ids, time in this state, rebalances, partitions moved, refused requests."""
+    """Generation, pending ids, time in this state, rebalances, partitions moved, refused requests, failed rebalances."""
     (row,) = views.state(a_status(), "h:1", verbose=True).rows
-    assert row[5:] == (7, 0, "1m1s", 2, 4, 3, None, None)
+    assert row[5:] == (7, 0, "1m1s", 2, 4, 3, None, None, 1, None)
+
+
+def test_an_assignor_that_fails_is_told_of_with_every_view() -> None:
+    """What is wrong, how often, when it is asked again: in the verbose state, in JSON, and beside whatever is shown."""
+    failure = {
+        "assignor": "mine",
+        "error": "assignor mine raised ValueError: no",
+        "age_ms": 9_000,
+        "in_a_row": 2,
+        "retry_in_ms": 7_500,
+    }
+    status = a_status(failed_rebalances={"mine": 2}, assignor_failure=failure)
+    words = "assignor mine raised ValueError: no (2 times in a row); asked again in 7s"
+    view = views.state(status, "h:1", verbose=True)
+    assert view.rows[0][-2:] == (2, words)
+    (told,) = json.loads(views.as_json(view))
+    assert (told["failed_rebalances"], told["assignor_failure"]) == ({"mine": 2}, failure)
+    assert views.notes(status) == (f"group billing: {words}; everybody keeps what it has",)
+    assert views.notes(a_status()) == ()
 
 
 def test_verbose_state_tells_who_keeps_a_rebalance_waiting() -> None:
@@ -88,14 +107,17 @@ def test_verbose_state_tells_who_keeps_a_rebalance_waiting() -> None:
     missing = [{"member_id": "m-3", "client_id": "executor-3"}, {"member_id": "driver-1", "client_id": None}]
     status = a_status(
         state="PreparingRebalance",
-        rebalance={**running, "missing": missing},
+        rebalance={**running, "assignor": None, "missing": missing},
         scheduled_rebalance=put_off,
     )
     (row,) = views.state(status, "h:1", verbose=True).rows
-    assert row[-2:] == (
+    assert row[-4:-2] == (
         "executor-4 joined, 2s ago; waits for executor-3, driver-1 to join, 57s left",
         "orders:0-1 waits for a replacement, 30s left",
     )
+    running |= {"waits_for": "sync", "assignor": {"name": "mine", "age_ms": 2_000}}
+    (row,) = views.state(a_status(rebalance={**running, "missing": []}), "h:1", verbose=True).rows
+    assert row[-4] == "executor-4 joined, 2s ago; waits for nobody to sync, 57s left; assignor mine runs for 2s"
     (told,) = json.loads(views.as_json(views.state(status, "h:1")))
     assert (told["rebalance"]["missing"], told["scheduled_rebalance"]) == (missing, put_off)
 
