@@ -16,8 +16,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from sparkcohort.assignors import ASSIGNORS
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import own_assignors
 from sparkcohort.runtime.shell.listening import check
 from sparkcohort.runtime.shell.log_ends import UNREACHABLE, Snapshot
 from sparkcohort.runtime.shell.options import SourceOptions
@@ -57,10 +59,12 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> Session:
         if self._session is None:
-            if self._options.rebalance_listener:
+            options = self._options
+            if options.rebalance_listener or not ASSIGNORS.keys() >= set(options.assignors):
                 sys.path += [entry for entry in shipped() if entry not in sys.path]
-                check(self._options.rebalance_listener)
-            self._session = Session(self._options)
+            if options.rebalance_listener:
+                check(options.rebalance_listener)
+            self._session = Session(options, own_assignors.load(options.assignors))
             self._session.open()
         return self._session
 

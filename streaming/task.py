@@ -127,7 +127,7 @@ def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executo
         session_timeout_ms=options.session_timeout_ms,
         heartbeat_interval_ms=options.heartbeat_interval_ms,
         rebalance_timeout_ms=options.rebalance_timeout_ms,
-        assignors=options.assignors,
+        assignors=run.assignors,
         rack=options.client_rack,
         listener=options.rebalance_listener,
     )

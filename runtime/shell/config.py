@@ -150,8 +150,8 @@ GROUP = (
         "partition.assignment.strategy",
         "list",
         "cooperative-sticky,range",
-        "assignors in order of preference",
-        choices=("cooperative-sticky", "range"),
+        "assignors in order of preference, Kafka's class names too; your own by its entry point's name, or as "
+        "package.module.Class or package.module:object",
     ),
     Option(
         "rebalance.listener",

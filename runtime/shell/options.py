@@ -345,34 +345,47 @@ def _per_partition(name: str, text: str, shape: str, least: int) -> dict[TopicPa
     return dict(sorted(found.items()))
 
 
+_DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*([.:][^\W\d]\w*)(\.[^\W\d]\w*)*"
+
+
 def _dotted(value: _Values, name: str) -> str:
     """A dotted name, or nothing; only its shape is looked at here."""
     text = value.text(name)
-    if text and not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*([.:][^\W\d]\w*)(\.[^\W\d]\w*)*", text):
+    if text and not re.fullmatch(_DOTTED, text):
         raise OptionError(f"option {name}={text!r} must be package.module.Class or package.module:object")
     return text
 
 
-_CLASSES = {"RangeAssignor": "range", "CooperativeStickyAssignor": "cooperative-sticky"}
+_KAFKAS_PACKAGE = "org.apache.kafka.clients.consumer."
+_KAFKAS = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
 
 
 def _assignors(text: str) -> tuple[str, ...]:
-    """Names of assignors; Kafka's two classes of them are understood too."""
-    known = BY_KEY["partition.assignment.strategy"].choices
-    names = tuple(
-        dict.fromkeys(
-            _CLASSES.get(part.strip().rpartition(".")[2], part.strip()) for part in text.split(",") if part.strip()
-        )
-    )
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        near = difflib.get_close_matches(unknown[0], known, n=1) if unknown else []
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise OptionError(
-            f"option partition.assignment.strategy: {unknown[0] if unknown else 'nothing'} is not one of "
-            f"{', '.join(known)}{hint}"
-        )
+    """Names of assignors, Kafka's classes by theirs; what they name is looked for when the query starts."""
+    names = tuple(dict.fromkeys(_assignor(part.strip()) for part in text.split(",") if part.strip()))
+    if not names:
+        raise OptionError("option partition.assignment.strategy is empty: name at least one assignor")
     return names
+
+
+def _assignor(name: str) -> str:
+    short = name.removeprefix(_KAFKAS_PACKAGE)
+    if short in _KAFKAS:
+        return _KAFKAS[short]
+    if short != name:
+        near = difflib.get_close_matches(short, _KAFKAS, n=1, cutoff=0)[0]
+        raise OptionError(f"option partition.assignment.strategy: Kafka has no {name}; did you mean {near}?")
+    if not re.fullmatch(rf"[\w-][\w.-]*|{_DOTTED}", name):
+        raise OptionError(
+            f"option partition.assignment.strategy={name!r}: expected the name of an assignor, package.module.Class or "
+            "package.module:object"
+        )
+    return name
 
 
 # --- typed access ---------------------------------------------------------------------------------

@@ -9,9 +9,13 @@ from sparkcohort.runtime.shell.tls import Credentials
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One coordinator run; ``host`` None means the address that Spark itself gives for its driver."""
+    """One coordinator run; ``host`` None means the address that Spark itself gives for its driver.
+
+    ``assignors`` are the names that its members offer: only the driver has looked for the assignors themselves.
+    """
 
     run_id: str
     host: str | None
     port: int
     credentials: Credentials = field(repr=False)
+    assignors: tuple[str, ...] = ()

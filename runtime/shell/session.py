@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sparkcohort.assignors import Assignor
 from sparkcohort.runtime.claims import Slot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
@@ -39,8 +40,10 @@ STATUS_REFRESH_S = 0.2
 class Session:
     """Everything that runs in PySpark's stream runner process for one query; called from one thread."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, assignors: Mapping[str, Assignor]) -> None:
+        """``assignors`` are those of the options, by name, in order of preference."""
         self._options = options
+        self._assignors = assignors
         self._lock = process.InstanceLock(options.group_id, options.group_instance_id)
         self._log_ends = LogEnds(options)
         self._mirror = Mirror(options, self._log_ends)
@@ -88,10 +91,11 @@ class Session:
             session_timeout_ms=options.session_timeout_ms,
             heartbeat_interval_ms=options.heartbeat_interval_ms,
             rebalance_timeout_ms=options.rebalance_timeout_ms,
-            assignors=options.assignors,
+            assignors=tuple(self._assignors),
             scheduled_rebalance_max_delay_ms=options.scheduled_rebalance_max_delay_ms,
         )
-        self._coordinator = Coordinator(settings, self._log_ends.topics, _by_topic(options.subscription.partitions))
+        only = _by_topic(options.subscription.partitions)
+        self._coordinator = Coordinator(settings, self._log_ends.topics, only, assignors=self._assignors)
         self._coordinator.start()
         self._log_ends.on_change(self._coordinator.topics_changed)
         self._coordinator.topics_changed()  # what changed since it started
@@ -110,7 +114,8 @@ class Session:
                 "coordinator.port a free port, or leave it out for any free one"
             ) from None
         self._server.start()
-        self._run = Run(run_id, options.coordinator_host, self._server.port, authority.client)
+        names = coordinator.settings.assignors
+        self._run = Run(run_id, options.coordinator_host, self._server.port, authority.client, names)
         if options.metrics_port is not None:
             self._metrics = MetricsEndpoint(options.metrics_address, options.metrics_port, self._status)
             self._metrics.start()

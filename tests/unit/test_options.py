@@ -148,7 +148,10 @@ def test_every_default_is_a_value_of_its_option(option: object) -> None:
         ("startingOffsets.fallback", "committed"),
         ("startingOffsetsByTimestamp", '{"orders":{"0":-1}}'),
         ("startingOffsetsByTimestampStrategy", "earliest"),
-        ("partition.assignment.strategy", "sticky"),
+        ("partition.assignment.strategy", " , "),
+        ("partition.assignment.strategy", "range;sticky"),
+        ("partition.assignment.strategy", "my_module:"),
+        ("partition.assignment.strategy", "org.apache.kafka.clients.consumer.UniformAssignor"),
         ("rebalance.listener", "Listener"),
         ("rebalance.listener", "audit.listener:"),
         ("rebalance.listener", "audit/listener.py"),
@@ -191,11 +194,14 @@ def test_options_that_contradict_each_other() -> None:
 
 
 def test_assignors_by_kafkas_class_names() -> None:
-    """What a Java consumer is configured with works here too."""
-    classes = (
-        "org.apache.kafka.clients.consumer.RangeAssignor, org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-    )
-    assert given(kafka__partition__assignment__strategy=classes).assignors == ("range", "cooperative-sticky")
+    """What a Java consumer is configured with works here too; a class of that name elsewhere is somebody's own."""
+    kafkas = "org.apache.kafka.clients.consumer."
+    classes = f"{kafkas}RangeAssignor, {kafkas}CooperativeStickyAssignor,StickyAssignor,{kafkas}RoundRobinAssignor"
+    names = ("range", "cooperative-sticky", "sticky", "roundrobin")
+    assert given(kafka__partition__assignment__strategy=classes).assignors == names
+    own = ("mine", "my_module.RangeAssignor", "my.module:Mine")
+    assert given(partition__assignment__strategy=",".join((*own, *own))).assignors == own
+    assert "did you mean RoundRobinAssignor?" in refused(partition__assignment__strategy=f"{kafkas}RoundRobin")
 
 
 def test_initial_hash_follows_the_start_only() -> None:
