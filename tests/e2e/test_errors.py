@@ -58,6 +58,11 @@ BAD_OPTIONS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("unknown setting", {"kafka__fetch__min__byte": 1}, ["kafka.fetch.min.byte", "did you mean kafka.fetch.min.bytes"]),
     ("for batches", {"endingOffsets": "latest"}, ["option endingOffsets is not supported", "availableNow"]),
     ("bad JSON", {"startingOffsets": '{"t":{"0":'}, ["option startingOffsets is not JSON", '{"topic":{"0":123}}']),
+    (
+        "no such assignor",
+        {"partition__assignment__strategy": "cooperative-stick"},
+        ["option partition.assignment.strategy='cooperative-stick'", "did you mean cooperative-sticky?"],
+    ),
     ("bad number", {"maxOffsetsPerTrigger": "many"}, ["option maxOffsetsPerTrigger='many' is not a whole number"]),
 ]
 

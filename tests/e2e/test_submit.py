@@ -40,26 +40,28 @@ def block(name: str) -> str:
 
 
 def pipeline() -> str:
-    """The README's pipeline, with its listener."""
+    """The README's pipeline, with its listener and its assignor."""
     plain = block("pipeline")
     assert plain.count(LOAD) == 1
-    return plain.replace(LOAD, '    .option("rebalance.listener", "audit.Listener")\n' + LOAD)
+    more = '    .option("rebalance.listener", "audit.Listener")\n'
+    more += '    .option("partition.assignment.strategy", "whole_topics.WholeTopics")\n'
+    return plain.replace(LOAD, more + LOAD)
 
 
 def archive(directory: Path) -> Path:
-    """The README's listener as a module in a zip file, which is what PySpark's workers of data sources don't look into."""
-    path = directory / "listeners.zip"
+    """The README's listener and assignor as modules in a zip file, which PySpark's workers of data sources don't look into."""
+    path = directory / "users.zip"
     with zipfile.ZipFile(path, "w") as archived:
         archived.writestr("audit.py", block("listener"))
+        archived.writestr("whole_topics.py", block("assignor"))
     return path
 
 
-def heard(directory: Path) -> list[int]:
-    """The partitions that the listeners on all executors were told to read, from the executors' logs."""
+def heard(directory: Path) -> list[list[int]]:
+    """The partitions that the listeners on all executors were told to read at a time, from the executors' logs."""
     logs = "".join(path.read_text(errors="replace") for path in directory.glob("work-*/app-*/*/stderr"))
-    return [
-        int(number) for line in re.findall(r"audit: reading (.*)", logs) for number in re.findall(r", (\d+)\)", line)
-    ]
+    told = [re.findall(r", (\d+)\)", line) for line in re.findall(r"audit: reading (.*)", logs)]
+    return [sorted(map(int, numbers)) for numbers in told]
 
 
 def submit(command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
@@ -91,7 +93,7 @@ def agents(run: str) -> list[psutil.Process]:
 
 @pytest.mark.timeout(400)
 def test_the_readme_pipeline_runs_through_spark_submit(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """The README's pipeline and listener: every record once, lag 0 in the group, listeners told, no agent left behind."""
+    """The README's pipeline, listener and assignor: every record once, lag 0 in the group, whole topics, no agent left."""
     broker.admin.create_topic(topic, PARTITIONS)
     produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
     script, run = tmp_path / "pipeline.py", uuid.uuid4().hex
@@ -113,7 +115,9 @@ def test_the_readme_pipeline_runs_through_spark_submit(broker: Broker, topic: st
             wait_until(lambda: not agents(run), 15, "the end of the agents")
             executors = sorted(path.name for path in tmp_path.glob("work-*/app-*/*") if path.is_dir())
         assert executors == ["0", "1"], "one executor on each worker"
-        assert set(heard(tmp_path)) == set(range(PARTITIONS)), "each partition was told to some listener"
+        told = heard(tmp_path)
+        assert told, "some listener was told"
+        assert told == [list(range(PARTITIONS))] * len(told), "the topic was somebody's as a whole, whoever had it"
         delivery.check(delivered(tmp_path / "orders"), delivery.held(broker.bootstrap, [topic])).assert_exact()
         rows = consumer_groups.describe(broker.bootstrap, GROUP)
         assert [(row.partition, row.lag) for row in rows if row.topic == topic] == [(n, 0) for n in range(PARTITIONS)]
