@@ -58,6 +58,8 @@ class Faults:
             self._unload: 1,
             self._zombie: 2,
             self._expel: 1,
+            self._spoil_assignor: 2,
+            self._mend_assignor: 2,
         }
         kept = [act for act in weights if act in (self._work, self._start) or self._random.random() < 0.6]
         return [act for act in kept for _ in range(weights[act])]
@@ -193,6 +195,14 @@ class Faults:
         if coordinator.up and not coordinator.frozen:
             coordinator.step(p.Trigger("asked to"))
 
+    def _spoil_assignor(self) -> None:
+        self.world.say("the driver's assignor fails")
+        self.world.assignor_fails = True
+
+    def _mend_assignor(self) -> None:
+        self.world.say("the driver's assignor is well")
+        self.world.assignor_fails = False
+
     # --- the coordinator ------------------------------------------------------------------------------
 
     def _crash(self) -> None:
@@ -261,9 +271,10 @@ class Faults:
     # --- the end of all faults ------------------------------------------------------------------------
 
     def end(self) -> None:
-        """The network is well, the frozen thaw or die, of an instance id's processes the newest lives."""
+        """The network is well, the frozen thaw or die, of an instance id's processes the newest lives, assignors work."""
         self._calm = True
         world = self.world
+        world.assignor_fails = False
         world.say("the faults end")
         world.calm = True
         world.network.weather = Weather()

@@ -10,6 +10,7 @@ from sparkcohort.runtime import member as m
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.membership import timeout_ms
+from tests.support.group_world import REBALANCE_MS
 
 if TYPE_CHECKING:
     from tests.simulator.world import World
@@ -113,14 +114,24 @@ class Process:
 
     def _lead(self, asked: m.ComputeAssignment) -> None:
         if self.local:
-            coordinator = self.world.coordinator
-            group, now_ms, delay_ms = coordinator.group, coordinator.now_ms, self.world.max_delay_ms
-            this = departed.Round(asked.protocol_name, asked.members, self.world.topics, group.owned, group.settled)
-            assignments, self.memory = departed.lead(self.memory, this, now_ms, delay_ms)
-        else:
-            assignments = leader.assign(asked.protocol_name, asked.members, self.world.topics, {})
+            self._lead_as_driver(asked)
+            return
+        assignments = leader.assign(asked.protocol_name, asked.members, self.world.topics, {})
         computed = m.AssignmentComputed(assignments, asked.generation)
-        self.world.schedule.after(0 if self.local else self.world.takes_ms(60), self.reach, self.step, computed)
+        self.world.schedule.after(self.world.takes_ms(60), self.reach, self.step, computed)
+
+    def _lead_as_driver(self, asked: m.ComputeAssignment) -> None:
+        """As ``shell.leading`` does; an assignor that fails does so at once, or when its time is over."""
+        world, group, now_ms = self.world, self.world.coordinator.group, self.world.coordinator.now_ms
+        wait_ms = 0
+        if world.assignor_fails:
+            world.count("assignor failures")
+            self.memory, assignments = departed.failed(self.memory, now_ms), leader.keep(asked.members, group.owned)
+            wait_ms = world.random.choice((0, REBALANCE_MS * 4 // 5))
+        else:
+            this = departed.Round(asked.protocol_name, asked.members, world.topics, group.owned, group.settled)
+            assignments, self.memory = departed.lead(self.memory, this, now_ms, world.max_delay_ms)
+        world.schedule.after(wait_ms, self.reach, self.step, m.AssignmentComputed(assignments, asked.generation))
 
     def _fetch(self, partitions: tuple[p.TopicPartition, ...]) -> None:
         mine = self.member.owned.keys() - self.member.revoking - self.positions.keys()

@@ -67,10 +67,12 @@ def play(faults: Faults, events: int) -> None:
 def _settle(world: World) -> None:
     """I12: two sessions after the last fault, or the last message that was under way then, the group is settled.
 
-    A grace period for departed members comes on top.
+    A grace period for departed members comes on top, and the time until an assignor that failed is asked again.
     """
     schedule, laws = world.schedule, world.laws
     deadline_ms = max(world.now_ms, world.network.latest_ms) + 2 * SESSION_MS + world.max_delay_ms
+    failures = [x.memory.failure for x in world.processes if x.up and x.memory.failure is not None]
+    deadline_ms += max((failure.due_ms - world.coordinator.now_ms for failure in failures), default=0)
     while schedule.busy or laws.settled():
         next_ms = schedule.next_ms()
         if next_ms is None or next_ms > deadline_ms:

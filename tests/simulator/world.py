@@ -30,6 +30,7 @@ class World:
     def __init__(self, random: Random, topics: dict[str, int], config: g.GroupConfig, *, driver: bool) -> None:
         self.random, self.topics, self.has_driver = random, topics, driver
         self.max_delay_ms = 0  # for which the driver waits for somebody in place of a member that departed
+        self.assignor_fails = False  # the driver's
         self.schedule = Schedule()
         self.network = Network(self.schedule, self.random)
         self.processes: list[Process] = []

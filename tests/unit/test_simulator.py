@@ -43,7 +43,14 @@ def test_no_seed_breaks_a_law() -> None:
     rare = {what: said["counts"].get(what, 0) for what in [*(f"crash {case}" for case in CRASHES), "unloads"]}
     assert min(rare.values()) > SEEDS // 50, rare
     often = ["rebalances", "members removed", "processes killed", "commits accepted", "commits refused"]
-    often += ["messages dropped", "messages duplicated", "messages slowed", "static members fenced", "clean changes"]
+    often += [
+        "messages dropped",
+        "messages duplicated",
+        "messages slowed",
+        "static members fenced",
+        "clean changes",
+        "assignor failures",
+    ]
     common = {what: said["counts"].get(what, 0) for what in often}
     assert min(common.values()) > SEEDS // 4, common
 
