@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from sparkcohort import assignors
 from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor, answers
@@ -17,6 +17,7 @@ from sparkcohort.runtime import leader
 from sparkcohort.runtime.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from sparkcohort.runtime.protocol import TopicPartition
 from tests.support import groups
+from tests.support.own_assignors import Own
 
 
 def joined(member: str, said: MemberSubscription) -> leader.JoinedMember:
@@ -140,6 +141,17 @@ def test_an_own_assignor_is_found_among_those_given() -> None:
 def test_the_example_of_answers() -> None:
     """The module's doctest passes."""
     assert doctest.testmod(answers).failed == 0
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@settings(max_examples=30)
+@given(topics=groups.topics(), members=groups.members())
+def test_an_own_assignor_may_leave_it_to_a_built_in_one(
+    name: str, topics: dict[str, int], members: groups.Members
+) -> None:
+    """What a built-in one returns is an answer like any other, and comes to the same plan."""
+    own = {"own": Own(ASSIGNORS[name].assign, "own", ASSIGNORS[name].cooperative)}
+    assert leader.plan("own", members, topics, assignors=own) == leader.plan(name, members, topics)
 
 
 def test_an_eager_own_assignor_gives_out_all_at_once() -> None:
