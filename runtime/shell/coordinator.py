@@ -13,7 +13,6 @@ import json
 import logging
 import queue
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,16 +40,15 @@ from sparkcohort.runtime.protocol import (
     TopicPartition,
     Trigger,
 )
+from sparkcohort.runtime.shell.clock import Clock
 from sparkcohort.runtime.shell.flight import EventQueue
 from sparkcohort.runtime.shell.history import History
 from sparkcohort.runtime.shell.leading import Leading
 from sparkcohort.runtime.shell.rebalances import ListenerTotals, RebalanceTotals
+from sparkcohort.runtime.shell.waiter import Waiter
 
 log = logging.getLogger("sparkcohort.coordinator")
 
-MAX_CLOCK_STEP_MS = 1_000
-"""By how much a wake-up may be late before the group's clock stops following: a driver that was frozen must
-not find all its members expired before it has read their heartbeats."""
 DRIVER = "driver"
 """The instance id of the driver's own member, which leads: whoever took it over would end the group."""
 
@@ -80,51 +78,6 @@ class MemberInfo:
     pid: int
     address: str
     rack: str | None = None
-
-
-class Waiter:
-    """Where one request's reply goes; None when there will be none.
-
-    Nearly every reply is there when the step is over.  Only a request that is parked needs something to wait with;
-    it is made before the lock is given up, so no reply can come in between.
-    """
-
-    __slots__ = ("_replies", "_reply", "answered")
-
-    def __init__(self) -> None:
-        self.answered = False
-        self._reply: Reply | None = None
-        self._replies: queue.SimpleQueue[Reply | None] | None = None
-
-    def park(self) -> None:
-        """Make ready to wait; for whoever holds the lock."""
-        self._replies = queue.SimpleQueue()
-
-    def put(self, reply: Reply | None) -> None:
-        """Answer; for whoever holds the lock."""
-        self.answered, self._reply = True, reply
-        if self._replies is not None:
-            self._replies.put(reply)
-
-    def get(self, timeout_s: float) -> Reply | None:
-        """The reply; raises queue.Empty after ``timeout_s``."""
-        return self._reply if self._replies is None else self._replies.get(timeout=timeout_s)
-
-
-class Clock:
-    """Milliseconds that never jump: time in which this process did not run does not count."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-        self.now_ms = 0
-
-    def advance(self, waited_for_ms: int) -> int:
-        """The time after a wait that was meant to take at most ``waited_for_ms``."""
-        now = time.monotonic()
-        passed = int((now - self._last) * 1000)
-        self._last += passed / 1000
-        self.now_ms += min(passed, waited_for_ms + MAX_CLOCK_STEP_MS)
-        return self.now_ms
 
 
 class Coordinator:

@@ -31,7 +31,8 @@ from sparkcohort.runtime.protocol import (
     SyncGroupReply,
     TopicPartition,
 )
-from sparkcohort.runtime.shell.coordinator import Clock, Coordinator, GroupSettings
+from sparkcohort.runtime.shell.clock import Clock
+from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.flight import CoordinatorRefused, GroupServer, Link
 from sparkcohort.runtime.shell.plans import Plans
 from sparkcohort.runtime.shell.service import Service
