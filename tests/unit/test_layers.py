@@ -12,6 +12,7 @@ KEYS = st.sampled_from("abcdef")
 
 @given(st.dictionaries(KEYS, st.integers()), st.lists(st.tuples(KEYS, st.integers()), max_size=3 * MOST_RECENT))
 def test_whatever_changes_it_is_what_a_dict_would_be(first: dict[str, int], changes: list[tuple[str, int]]) -> None:
+    """Every change makes a copy that equals the changed dict, and leaves what it was made of."""
     plain, layered = dict(first), Layered(first, {}, len(first))
     for key, value in changes:
         before = dict(layered)
@@ -28,6 +29,7 @@ def test_whatever_changes_it_is_what_a_dict_would_be(first: dict[str, int], chan
 
 
 def test_a_change_copies_few_of_many() -> None:
+    """The base is shared between copies until the changes over it are made a new base."""
     many: dict[str, int] = {str(number): number for number in range(1000)}
     layered = with_value(many, "1", 0)
     for number in range(1000):
