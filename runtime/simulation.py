@@ -1,0 +1,339 @@
+"""What an assignor would do to a group: every figure that ``cohort simulate`` prints.
+
+>>> from sparkcohort.runtime.simulation_case import parse
+>>> case = parse('''{"topics": {"t0": 3, "t1": 3}, "members": {
+...   "C0": {"topics": ["t0", "t1"], "owned": [["t0", 0], ["t0", 2], ["t1", 1]], "generation": 1},
+...   "C1": {"topics": ["t0", "t1"], "owned": [["t0", 1], ["t1", 0], ["t1", 2]], "generation": 1},
+...   "C2": {"topics": ["t0", "t1"]}}}''')
+>>> seen = simulate(case, case, "cooperative-sticky")
+>>> seen.assignment["C2"], seen.transferring, seen.settled["C2"]
+((), (('t0', 2), ('t1', 2)), (('t0', 2), ('t1', 2)))
+>>> seen.moved, seen.fewest_moves, seen.spread_before, seen.spread, seen.rounds
+(2, 2, 3, 0, 2)
+>>> seen.paused_cooperative
+{1: (('t0', 2), ('t1', 2))}
+
+**One answer, and where it ends.**  ``assignment`` is what the assignor answers to exactly this input, in one call.  A
+cooperative assignor withholds what somebody has to give up first (``transferring``), so the group takes further rounds:
+``settled`` is what everybody has when none is due any more.  An eager assignor's answer is final.
+
+**Moved** are the partitions whose owner is still there, still wants them, and yet isn't who has them once settled.
+**Placed** are those that get an owner and had none: new ones, and those of members that are gone.  **The fewest moves**
+are the least number of partitions that have to leave such an owner for any assignment that is complete and balanced (the
+sum of the squares of the loads is the least that the subscriptions allow; see ``assignors.sticky``), racks and loads set
+aside: no assignor can be balanced by counts and move fewer.
+
+**A pause** is a round during which a partition that somebody wants has no owner.  Under the eager protocol everybody
+gives up everything before every round.  Under the cooperative one an owner gives up what it must when it is told, at the end of a
+round, so that a partition that moves stands still in the next one, and what nobody owned waits for the first.  Cohort's
+leader keeps to the cooperative protocol whatever the assignor (see ``leader``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sparkcohort.assignors import Assignor, MemberSubscription, Partition, find
+from sparkcohort.assignors.base import Assignment
+from sparkcohort.assignors.ownership import resolve
+from sparkcohort.assignors.sticky import balance
+from sparkcohort.runtime.leader import InvalidAssignment
+from sparkcohort.runtime.simulation_case import Case
+from sparkcohort.runtime.simulation_claims import Claims
+
+MOST_ROUNDS: Final = 10
+"""Cooperative rounds after which a group that still revokes is said not to settle; Kafka's own need four at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one assignor does; see the module for the words.
+
+    ``rounds`` are those of the assignor's own protocol; ``settles`` is False when ``MOST_ROUNDS`` weren't enough.
+    ``spread`` is max - min of the partitions of those who want any; ``rack_mismatches`` counts partitions whose owner's
+    rack has no replica, None where no rack of a member or of a replica is known.  ``busiest`` is the highest load of a
+    member (records per second) over the mean, None where no load is known.  ``paused_cooperative`` has the partitions
+    by the number of rounds for which they pause; under eager ``paused_eager`` partitions, all that are wanted, pause for one.
+    """
+
+    assignor: str
+    cooperative: bool
+    assignment: Assignment
+    transferring: tuple[Partition, ...]
+    before: Assignment
+    settled: Assignment
+    rounds: int
+    settles: bool
+    moved: int
+    placed: int
+    fewest_moves: int
+    spread_before: int
+    spread: int
+    rack_mismatches_before: int | None
+    rack_mismatches: int | None
+    busiest_before: float | None
+    busiest: float | None
+    paused_eager: int
+    rounds_cooperative: int
+    paused_cooperative: Mapping[int, tuple[Partition, ...]]
+
+    def figures(self) -> dict[str, Any]:
+        """All that is a number, in plain values: what tells assignors apart."""
+        counts = {str(rounds): len(found) for rounds, found in sorted(self.paused_cooperative.items())}
+        return {
+            **{name: getattr(self, name) for name in FIGURES},
+            "transferring": len(self.transferring),
+            "pauses": {
+                "eager": {"rounds": 1, "paused": {"1": self.paused_eager} if self.paused_eager else {}},
+                "cooperative": {"rounds": self.rounds_cooperative, "paused": counts},
+            },
+        }
+
+
+FIGURES: Final = (
+    "assignor",
+    "cooperative",
+    "moved",
+    "placed",
+    "fewest_moves",
+    "rounds",
+    "settles",
+    "spread_before",
+    "spread",
+    "rack_mismatches_before",
+    "rack_mismatches",
+    "busiest_before",
+    "busiest",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What is the same whatever the assignor: the group before, and what it claims validly after the change."""
+
+    base: Case
+    case: Case
+    before: Assignment
+    claims: Claims
+    loads: Mapping[Partition, float]
+    fewest: int
+
+
+def simulate(base: Case, case: Case, name: str) -> Outcome:
+    """What the assignor of this name does to ``case``, which is ``base`` after its changes.
+
+    Raises UnknownAssignor, and InvalidAssignment when the assignor breaks its contract or raises.
+    """
+    return _outcome(_common(base, case), find(name))
+
+
+def compare(base: Case, case: Case, names: Iterable[str]) -> list[Outcome]:
+    """The same for several assignors, in this order."""
+    common = _common(base, case)
+    return [_outcome(common, find(name)) for name in names]
+
+
+def _common(base: Case, case: Case) -> _Common:
+    claims = Claims(case.topics, case.members)
+    before = (claims if base is case else Claims(base.topics, base.members)).owned
+    return _Common(
+        base=base,
+        case=case,
+        before={member: tuple(sorted(before[member])) for member in sorted(before)},
+        claims=claims,
+        loads=observed(base),
+        fewest=_fewest(case, claims.owned),
+    )
+
+
+def _outcome(common: _Common, assignor: Assignor) -> Outcome:
+    base, case = common.base, common.case
+    assignment = _answer(assignor, case, common.claims)
+    rounds = _cooperate(assignor, case, common, assignment)
+    settled = rounds.settled if assignor.cooperative else assignment
+    gained = {member: len(set(mine) - common.claims.owned[member]) for member, mine in settled.items()}
+    moved = sum(len(mine.difference(settled[member])) for member, mine in common.claims.owned.items())
+    return Outcome(
+        assignor=assignor.name,
+        cooperative=assignor.cooperative,
+        assignment=assignment,
+        transferring=tuple(unowned(case, assignment)),
+        before=common.before,
+        settled=settled,
+        rounds=rounds.number if assignor.cooperative else 1,
+        settles=rounds.settles or not assignor.cooperative,
+        moved=moved,
+        placed=sum(gained.values()) - moved,
+        fewest_moves=common.fewest,
+        spread_before=spread(base, common.before),
+        spread=spread(case, settled),
+        rack_mismatches_before=rack_mismatches(base, common.before),
+        rack_mismatches=rack_mismatches(case, settled),
+        busiest_before=busiest(base, common.loads, common.before),
+        busiest=busiest(case, common.loads, settled),
+        paused_eager=sum(wanted(case).values()),
+        rounds_cooperative=rounds.number,
+        paused_cooperative=rounds.paused,
+    )
+
+
+def _answer(assignor: Assignor, case: Case, claims: Claims) -> Assignment:
+    """One call of the assignor, its answer checked.  Raises InvalidAssignment naming it."""
+    try:
+        answered = assignor.assign(case.topics, case.members, case.racks)
+        given = {member: tuple(partitions) for member, partitions in answered.items()}
+        left = unowned(case, given)
+    except InvalidAssignment as error:
+        raise InvalidAssignment(f"assignor {assignor.name}: {error}") from None
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise InvalidAssignment(f"assignor {assignor.name} failed on this case, {what}") from error
+    for topic, number in left:
+        if not assignor.cooperative or not claims.claimed((topic, number)):
+            raise InvalidAssignment(f"assignor {assignor.name}: {topic}-{number} is given to nobody, but is wanted")
+    return {member: tuple(sorted(given.get(member, ()))) for member in sorted(case.members)}
+
+
+# --- cooperative rounds ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    settled: Assignment
+    number: int
+    settles: bool
+    paused: Mapping[int, tuple[Partition, ...]]
+
+
+def _cooperate(assignor: Assignor, case: Case, common: _Common, first: Assignment) -> _Rounds:
+    """Rounds of the cooperative protocol until nobody has to give anything up, the leader's safeguard included."""
+    generation = max((said.generation for said in case.members.values()), default=0)
+    claims, answer = common.claims, first
+    pauses = dict.fromkeys(unowned(case, common.claims.owned), 1)
+    for number in range(1, MOST_ROUNDS + 1):
+        given = claims.hand_over(answer)
+        if not _revokes(case, given) or number == MOST_ROUNDS:
+            break
+        case = replace(case, members=_rejoined(case.members, given, generation + number))
+        for partition in unowned(case, given):
+            pauses[partition] = pauses.get(partition, 0) + 1
+        claims = Claims(case.topics, case.members)
+        answer = _answer(assignor, case, claims)
+    paused: dict[int, list[Partition]] = {}
+    for partition in sorted(pauses):
+        paused.setdefault(pauses[partition], []).append(partition)
+    settles = not _revokes(case, given)
+    return _Rounds(given, number, settles, {rounds: tuple(paused[rounds]) for rounds in sorted(paused)})
+
+
+def _revokes(case: Case, given: Assignment) -> bool:
+    """Whether somebody has to give up what it holds, and joins again when it has."""
+    return any(not set(said.owned) <= set(given[member]) for member, said in case.members.items() if said.owned)
+
+
+def _rejoined(
+    members: Mapping[str, MemberSubscription], given: Assignment, generation: int
+) -> dict[str, MemberSubscription]:
+    """The members as they join the next round; what they know of loads they still know."""
+    found = {}
+    for member, said in members.items():
+        kept, known = set(said.owned), said.since
+        since = {p: known[p] if p in kept else generation for p in given[member] if p in known or p not in kept}
+        found[member] = replace(said, owned=given[member], generation=generation, since=since)
+    return found
+
+
+# --- figures ---------------------------------------------------------------------------------------------
+
+
+def wanted(case: Case) -> dict[str, int]:
+    """Number of partitions of the topics that exist and that somebody subscribes to; topics sorted."""
+    subscribed = {topic for said in case.members.values() for topic in said.topics}
+    return {topic: count for topic, count in sorted(case.topics.items()) if topic in subscribed}
+
+
+def unowned(case: Case, given: Mapping[str, Iterable[Partition]]) -> list[Partition]:
+    """The wanted partitions that nobody has, sorted.  Raises InvalidAssignment for what can't be given so."""
+    marks = {topic: bytearray(count) for topic, count in wanted(case).items()}
+    for member, partitions in given.items():
+        said = case.members.get(member)
+        rows = {topic: marks[topic] for topic in (said.topics if said else ()) if topic in marks}
+        for topic, number in partitions:
+            row = rows.get(topic)
+            if row is None or not 0 <= number < len(row) or row[number]:
+                raise InvalidAssignment(_wrong(case, given, member, (topic, number)))
+            row[number] = 1
+    return [(topic, number) for topic, row in marks.items() for number in _zeros(row)]
+
+
+def _zeros(row: bytearray) -> Iterable[int]:
+    place = row.find(0)
+    while place >= 0:
+        yield place
+        place = row.find(0, place + 1)
+
+
+def _wrong(case: Case, given: Mapping[str, Iterable[Partition]], member: str, partition: Partition) -> str:
+    name = f"{partition[0]}-{partition[1]}"
+    if member not in case.members:
+        return f"{name} is given to {member}, who is not in the group"
+    if not 0 <= partition[1] < case.topics.get(partition[0], 0):
+        return f"{name} is given to {member}, but doesn't exist"
+    if partition[0] not in case.members[member].topics:
+        return f"{name} is given to {member}, who doesn't subscribe to {partition[0]}"
+    owners = sorted(owner for owner, mine in given.items() for each in mine if each == partition)
+    return f"{name} is given twice, to {' and '.join(owners[:2])}"
+
+
+def spread(case: Case, given: Mapping[str, Iterable[Partition]]) -> int:
+    """Most less fewest partitions among the members that want any topic that there is; 0 without such members."""
+    loads = [len(tuple(given.get(member, ()))) for member in eaters(case)]
+    return max(loads, default=0) - min(loads, default=0)
+
+
+def eaters(case: Case) -> list[str]:
+    """The members that want some partition that exists, sorted."""
+    there = {topic for topic, count in case.topics.items() if count}
+    return [member for member in sorted(case.members) if not there.isdisjoint(case.members[member].topics)]
+
+
+def rack_mismatches(case: Case, given: Mapping[str, Iterable[Partition]]) -> int | None:
+    """Partitions that have replicas in known racks, none of them that of their owner (KIP-881)."""
+    racks = {member: said.rack for member, said in case.members.items() if said.rack is not None}
+    if not racks or not any(map(any, case.racks.values())):
+        return None
+    found = 0
+    for member, rack in racks.items():
+        for topic, number in given.get(member, ()):
+            where = case.racks[topic][number] if topic in case.racks else ()
+            found += bool(where) and rack not in where
+    return found
+
+
+def busiest(case: Case, loads: Mapping[Partition, float], given: Mapping[str, Iterable[Partition]]) -> float | None:
+    """The highest of the members' loads (records per second) over their mean; None where there is no load."""
+    totals = [sum(loads.get(partition, 0.0) for partition in given.get(member, ())) for member in eaters(case)]
+    return max(totals) * len(totals) / sum(totals) if sum(totals) else None
+
+
+def observed(case: Case) -> dict[Partition, float]:
+    """Records per second by partition, as members observed them; of two that did, the later by id counts."""
+    return {
+        partition: load.records
+        for member in sorted(case.members)
+        for partition, load in case.members[member].loads.items()
+    }
+
+
+def _fewest(case: Case, owned: Mapping[str, frozenset[Partition]]) -> int:
+    """The fewest moves: arithmetic where all want the same, else those of the target that is the best there is."""
+    there = {topic for topic, count in case.topics.items() if count}
+    hungry = eaters(case)
+    if len({frozenset(there.intersection(case.members[member].topics)) for member in hungry}) > 1:
+        target = balance(case.topics, case.members, resolve(case.topics, case.members))
+        return sum(len(mine.difference(target[member])) for member, mine in owned.items())
+    few, one_more = divmod(sum(wanted(case).values()), len(hungry) or 1)
+    over = [len(owned[member]) - few for member in hungry if len(owned[member]) > few]
+    return sum(over) - min(one_more, len(over))
