@@ -51,7 +51,7 @@ MOST_ROUNDS: Final = 10
 class Outcome:
     """What one assignor does; see the module for the words.
 
-    ``rounds`` are those of the assignor's own protocol; ``settles`` is False when ``MOST_ROUNDS`` weren't enough.
+    ``owned`` partitions have an owner who is still there and wants them.  ``rounds`` are those of the assignor's own protocol; ``settles`` is False when ``MOST_ROUNDS`` weren't enough.
     ``spread`` is max - min of the partitions of those who want any; ``rack_mismatches`` counts partitions whose owner's
     rack has no replica, None where no rack of a member or of a replica is known.  ``busiest`` is the highest load of a
     member (records per second) over the mean, None where no load is known.  ``paused_cooperative`` has the partitions
@@ -66,6 +66,7 @@ class Outcome:
     settled: Assignment
     rounds: int
     settles: bool
+    owned: int
     moved: int
     placed: int
     fewest_moves: int
@@ -95,6 +96,7 @@ class Outcome:
 FIGURES: Final = (
     "assignor",
     "cooperative",
+    "owned",
     "moved",
     "placed",
     "fewest_moves",
@@ -164,6 +166,7 @@ def _outcome(common: _Common, assignor: Assignor) -> Outcome:
         settled=settled,
         rounds=rounds.number if assignor.cooperative else 1,
         settles=rounds.settles or not assignor.cooperative,
+        owned=sum(map(len, common.claims.owned.values())),
         moved=moved,
         placed=sum(gained.values()) - moved,
         fewest_moves=common.fewest,

@@ -20,6 +20,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell import cli_history as history
 from sparkcohort.runtime.shell import cli_views as views
 from sparkcohort.runtime.shell import connection
+from sparkcohort.runtime.shell.cli_simulate import simulate_command
 from sparkcohort.runtime.shell.connection import Connection
 from sparkcohort.runtime.summary import runs
 
@@ -42,6 +43,8 @@ Examples:
   cohort rebalances --group billing --show -1
                                            the latest one: who had what before and after
   cohort story executor-3                  what happened to a member
+  cohort simulate --group billing --members +2
+                                           what would move if two executors came
 """
 
 _REBALANCES_EPILOG: Final = """\b
@@ -83,6 +86,9 @@ def cli(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+cli.add_command(simulate_command, "simulate")
 
 
 @cli.command()

@@ -1,0 +1,190 @@
+"""A live group as a case for ``cohort simulate``: from a coordinator's status, or from Kafka through its admin API.
+
+Kafka tells who is in a group and what each has, but not what each wants: members are taken to want every topic that anybody
+in the group is assigned, or that the group has committed offsets of.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
+
+from sparkcohort.assignors import MemberSubscription, Partition
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell import client, kafka_errors
+from sparkcohort.runtime.shell.cli_views import client_id
+from sparkcohort.runtime.simulation_case import Case
+
+TIMEOUT_S: Final = 15.0
+GENERATION: Final = 1  # Kafka's description has none: all members are of the same one
+QUIET: Final = {"log_level": "0"}
+
+WANT_ALL: Final = "Kafka doesn't tell subscriptions: every member is taken to want every topic assigned or committed"
+NO_RACKS: Final = "Kafka doesn't tell the members' racks"
+
+
+def of_status(status: Mapping[str, Any]) -> Case:
+    """The case of a live Cohort group (see ``status.build``)."""
+    numbers: dict[str, list[int]] = {}
+    for row in status["partitions"]:
+        numbers.setdefault(row["topic"], []).append(row["partition"])
+    places = {(topic, number): place for topic, found in numbers.items() for place, number in enumerate(sorted(found))}
+    members: dict[str, MemberSubscription] = {}
+    for row in status["members"]:
+        held = list(zip(map(tuple, row["owned"]), row["generations"], strict=True))
+        since = {(topic, places[topic, number]): at for (topic, number), at in held if (topic, number) in places}
+        members[row["member_id"]] = MemberSubscription(
+            topics=tuple(sorted(numbers)),
+            owned=tuple(sorted(since)),
+            generation=status["generation"],
+            instance_id=row["instance_id"],
+            rack=row["rack"],
+            since=since,
+        )
+    notes = [_read_in_part(topic, sorted(found)) for topic, found in sorted(numbers.items())]
+    if status["state"] != "Stable":
+        notes.append(f"the group is not settled: {status['state']}")
+    return Case(
+        topics={topic: len(found) for topic, found in numbers.items()},
+        members=members,
+        assignor=status["protocol"] or "",
+        names={row["member_id"]: client_id(row["executor"]) or row["member_id"] for row in status["members"]},
+        notes=tuple(filter(None, notes)),
+    )
+
+
+def _read_in_part(topic: str, numbers: list[int]) -> str:
+    """Assignors count from 0: a topic of which the query reads some partitions is shown to them renumbered."""
+    if numbers == list(range(len(numbers))):
+        return ""
+    first = ", ".join(f"{place} is {topic}-{number}" for place, number in enumerate(numbers[:3]))
+    return f"{topic} is read in part, and its partitions are numbered anew: {first}{' …' * (len(numbers) > 3)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A group in Kafka, and the client's settings in librdkafka's words."""
+
+    group_id: str
+    conf: Mapping[str, str]
+
+
+def of_kafka(asked: Asked) -> Case:
+    """The case of any consumer group.  Raises CohortError: no broker, no permission, no such group."""
+    heard: list[KafkaError] = []
+    admin = client.new_admin({**asked.conf, **QUIET, "error_cb": heard.append})  # type: ignore[dict-item]
+    try:
+        cluster = admin.list_topics(timeout=TIMEOUT_S)
+        found = admin.describe_consumer_groups([asked.group_id], request_timeout=TIMEOUT_S)
+        group = found[asked.group_id].result(TIMEOUT_S + 1)
+        racks = _racks(admin, cluster.topics)
+        sizes = {topic: len(about.partitions) for topic, about in cluster.topics.items() if not about.error}
+        committed = _committed_topics(asked, {t: n for t, n in sizes.items() if not t.startswith("__")})
+    except (KafkaException, TimeoutError) as error:
+        admin.poll(0)
+        raise _told(asked, admin, error, heard) from None
+    if str(group.state.name) == "DEAD" or not (group.members or committed):
+        raise _unknown(asked, admin)
+    return _case(group, sizes, racks, committed)
+
+
+def _case(group: Any, sizes: Mapping[str, int], racks: Mapping[str, Any], committed: frozenset[str]) -> Case:
+    owned = {member.member_id: _assigned(member) for member in group.members}
+    assigned = {topic for mine in owned.values() for topic, _ in mine}
+    topics = {topic: sizes[topic] for topic in sorted(assigned | committed) if topic in sizes}
+    members = {
+        member.member_id: MemberSubscription(
+            topics=tuple(topics),
+            owned=owned[member.member_id],
+            generation=GENERATION,
+            instance_id=member.group_instance_id or None,
+        )
+        for member in group.members
+    }
+    notes = [WANT_ALL, NO_RACKS]
+    if str(group.state.name) != "STABLE":
+        notes.append(f"the group is not settled: {group.state.name}")
+    if any((member.group_instance_id or "").startswith("cohort-") for member in group.members):
+        notes.append(
+            "a member is the driver of a Cohort query: without --bootstrap-server, on its host, its executors show"
+        )
+    return Case(
+        topics=topics,
+        members=members,
+        racks={topic: racks[topic] for topic in topics if any(racks.get(topic, ()))},
+        assignor=group.partition_assignor or "",
+        names={member.member_id: member.client_id for member in group.members},
+        notes=tuple(notes),
+    )
+
+
+def _assigned(member: Any) -> tuple[Partition, ...]:
+    held = member.assignment.topic_partitions if member.assignment else ()
+    return tuple(sorted((each.topic, each.partition) for each in held))
+
+
+def _racks(admin: AdminClient, topics: Mapping[str, Any]) -> dict[str, list[tuple[str, ...]]]:
+    """The racks that have a replica, by topic and partition; empty where brokers have none."""
+    nodes = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).nodes
+    rack = {node.id: node.rack for node in nodes if node.rack}
+    return {
+        topic: [
+            tuple(sorted({rack[broker] for broker in about.partitions[number].replicas if broker in rack}))
+            for number in sorted(about.partitions)
+        ]
+        for topic, about in topics.items()
+        if rack
+    }
+
+
+def _committed_topics(asked: Asked, sizes: Mapping[str, int]) -> frozenset[str]:
+    """The topics of which the group has committed offsets.
+
+    Asked of a consumer that never joins: AdminClient.list_consumer_group_offsets crashes the process while the
+    coordinator is loading (librdkafka issue 5040).
+    """
+    partitions = [Position(topic, number) for topic, count in sizes.items() for number in range(count)]
+    if not partitions:
+        return frozenset()
+    consumer = client.new_consumer({**asked.conf, **QUIET}, **{"group.id": asked.group_id})
+    try:
+        answers = consumer.committed(partitions, timeout=TIMEOUT_S)
+    finally:
+        consumer.close()
+    return frozenset(answer.topic for answer in answers if answer.error is None and answer.offset >= 0)
+
+
+def _told(asked: Asked, admin: AdminClient, error: BaseException, heard: Iterable[KafkaError]) -> CohortError:
+    """What went wrong, in words for the user."""
+    inner = client.error_of(error) if isinstance(error, KafkaException) else None
+    codes = [each.code() for each in (*([inner] if inner else []), *heard)]
+    words = [client.text_of(each) for each in heard]
+    text = words[-1] if words else client.text_of(inner) if inner else "timed out"
+    if any(code in kafka_errors.AUTHENTICATION for code in codes):
+        return kafka_errors.unauthenticated(asked.conf, text)
+    if kafka_errors.GROUP_DENIED in codes:
+        return kafka_errors.group_denied(asked.group_id)
+    if KafkaError.GROUP_ID_NOT_FOUND in codes:
+        return _unknown(asked, admin)
+    servers = asked.conf.get("bootstrap.servers", "")
+    return CohortError(
+        f"--bootstrap-server {servers}: {client.redact_text(text, asked.conf)}; check the address, the network and "
+        "--command-config (security.protocol)"
+    )
+
+
+def _unknown(asked: Asked, admin: AdminClient) -> CohortError:
+    try:
+        listed = admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).valid
+        known = sorted(each.group_id for each in listed)
+    except (KafkaException, TimeoutError):
+        known = []
+    near = difflib.get_close_matches(asked.group_id, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known[:6]) or 'no group'}"
+    return CohortError(f"Kafka knows no consumer group {asked.group_id}: {hint}", "GROUP_ID_NOT_FOUND")
