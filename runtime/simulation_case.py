@@ -228,7 +228,7 @@ def _racks(value: Any, topics: Mapping[str, int], shared: dict[str, str]) -> Rac
             _fail("racks", f"there is no topic {quoted(topic)}{nearest(topic, topics)}")
         rows = _list(partitions, where)
         if len(rows) != topics[topic]:
-            _fail(where, f"{len(rows):,} partitions are listed, but topics has {topics[topic]:,} of them")
+            _fail(where, f"{counted(len(rows), 'partition')} listed, but topics has {topics[topic]:,} of them")
         found = []
         for place, row in enumerate(rows):
             if type(row) is not list or not all(type(rack) is str and rack for rack in row):
@@ -310,6 +310,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def quoted(word: str) -> str:
     """A name in an error: on one line, printable, not endless."""
     return json.dumps(word if len(word) <= 60 else f"{word[:60]}…", ensure_ascii=not word.isprintable())
+
+
+def counted(number: int, word: str) -> str:
+    """``1 member``, ``2,000 members``."""
+    return f"{number:,} {word}{'s' * (number != 1)}"
 
 
 def _bare(name: str) -> str:

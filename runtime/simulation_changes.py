@@ -18,7 +18,7 @@ from itertools import count
 from typing import Final
 
 from sparkcohort.assignors import MemberSubscription
-from sparkcohort.runtime.simulation_case import MOST_MEMBERS, Case, CaseError, check_size, nearest, quoted
+from sparkcohort.runtime.simulation_case import MOST_MEMBERS, Case, CaseError, check_size, counted, nearest, quoted
 
 NEW: Final = "new-"
 """What the names of added members begin with."""
@@ -69,7 +69,9 @@ def _template(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return tuple(sorted(case.topics)), ()
     topics = min(kinds, key=lambda kind: (-kinds[kind], kind))
     note = (
-        f"members want different topics; new ones want what most do: {len(topics):,} topics" if len(kinds) > 1 else ""
+        f"members want different topics; new ones want what most do: {counted(len(topics), 'topic')}"
+        if len(kinds) > 1
+        else ""
     )
     return topics, (note,) if note else ()
 

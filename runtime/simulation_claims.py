@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from sparkcohort.assignors import MemberSubscription, Partition
 from sparkcohort.assignors.base import Assignment
 from sparkcohort.assignors.ownership import resolve
+from sparkcohort.runtime.simulation_case import counted
 from sparkcohort.runtime.summary import ranges
 
 Members = Mapping[str, MemberSubscription]
@@ -94,7 +95,9 @@ def oddities(topics: Mapping[str, int], members: Members, claims: Claims) -> lis
         (gone, "claimed but not there"),
         (unwanted, "claimed by a member that doesn't subscribe to the topic"),
     )
-    lines += [f"{len(found):,} partitions are {what}: {_cut(ranges(found) or '')}" for found, what in kinds if found]
+    lines += [
+        f"{counted(len(found), 'partition')} {what}: {_cut(ranges(found) or '')}" for found, what in kinds if found
+    ]
     if left := sorted(topic for topic in topics if topic not in subscribed):
         lines.append(f"nobody subscribes to {_cut(', '.join(left))}")
     if absent := sorted(subscribed - topics.keys()):

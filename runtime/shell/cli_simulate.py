@@ -23,7 +23,7 @@ from sparkcohort.runtime.shell import cli_simulate_views as views
 from sparkcohort.runtime.shell import client_options, connection, live_cases, properties
 from sparkcohort.runtime.shell.cli_views import printable
 from sparkcohort.runtime.simulation import compare, simulate
-from sparkcohort.runtime.simulation_case import MOST_BYTES, Case, CaseError, as_value, parse
+from sparkcohort.runtime.simulation_case import MOST_BYTES, Case, CaseError, as_value, counted, parse
 from sparkcohort.runtime.simulation_changes import change_members, change_partitions
 from sparkcohort.runtime.simulation_claims import Claims, oddities
 
@@ -218,9 +218,12 @@ def _conf(servers: str, config: str | None) -> dict[str, str]:
     """The client's settings.  Raises BadCase naming a setting that is refused, never its value."""
     try:
         given = properties.read(config) if config else {}
-        conf, warnings = client_options.translate({name: value for name, value in given.items() if name != "group.id"})
     except OptionError as error:
         raise BadCase(str(error)) from None
+    try:
+        conf, warnings = client_options.translate({name: value for name, value in given.items() if name != "group.id"})
+    except OptionError as error:
+        raise BadCase(f"--command-config {config}: {error}") from None
     for warning in warnings:
         click.echo(f"cohort: {warning}", err=True)
     return {**conf, "bootstrap.servers": servers}
@@ -232,19 +235,19 @@ def _conf(servers: str, config: str | None) -> dict[str, str]:
 def _title(base: Case, case: Case) -> str:
     """``3 members, 6 partitions of 2 topics; 1 member more, 2 fewer, orders 12 -> 48``."""
     total = sum(case.topics.values())
-    said = f"{_count(len(case.members), 'member')}, {_count(total, 'partition')} of {_count(len(case.topics), 'topic')}"
+    said = (
+        f"{counted(len(case.members), 'member')}, {counted(total, 'partition')} of {counted(len(case.topics), 'topic')}"
+    )
     added, removed = len(case.members.keys() - base.members.keys()), len(base.members.keys() - case.members.keys())
-    changes = [f"{_count(added, 'member')} more"] * bool(added) + [f"{_count(removed, 'member')} fewer"] * bool(removed)
+    changes = [f"{counted(added, 'member')} more"] * bool(added) + [f"{counted(removed, 'member')} fewer"] * bool(
+        removed
+    )
     changes += [
         f"{printable(topic)} {base.topics[topic]:,} -> {count:,}"
         for topic, count in sorted(case.topics.items())
         if base.topics[topic] != count
     ]
     return f"{said}; {', '.join(changes)}" if changes else said
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'s' * (number != 1)}"
 
 
 def _print(show: Callable[[Console], None]) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 from sparkcohort.assignors import Partition
 from sparkcohort.runtime.shell.cli_views import printable
 from sparkcohort.runtime.simulation import Outcome, wanted
-from sparkcohort.runtime.simulation_case import Case
+from sparkcohort.runtime.simulation_case import Case, counted
 from sparkcohort.runtime.summary import ranges
 
 PLAIN_WIDTH: Final = 80
@@ -31,7 +31,7 @@ COMPARED: Final = (
     "TYPE",
     "MOVED",
     "SPREAD",
-    "OFF-RACK",
+    "OFF\nRACK",
     "ROUNDS",
     "PAUSE\nEAGER",
     "PAUSE\nCOOP",
@@ -65,7 +65,7 @@ def report(shown: Shown, seen: Outcome, notes: Sequence[str], console: Console) 
     console.print(_members(shown, seen, rows))
     if left:
         same = sum(seen.before.get(member, ()) == seen.settled.get(member, ()) for member in left)
-        console.print(f"and {len(left):,} members more, {same:,} of them unchanged (--all shows them)")
+        console.print(f"and {counted(len(left), 'member')} more, {same:,} of them unchanged (--all shows them)")
     console.print()
     console.print(_grid(_figures(seen)))
 
@@ -75,26 +75,37 @@ def compared(shown: Shown, seen: Sequence[Outcome], notes: Sequence[str], consol
     console.print(Text(shown.title, style="bold"))
     _print_notes(notes, console)
     console.print()
-    loads = any(one.busiest is not None for one in seen)
+    columns = COMPARED if any(one.busiest is not None for one in seen) else COMPARED[:-1]
+    rows = [_compared(one) for one in seen]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in COMPARED[: len(COMPARED) if loads else -1]:
+    for name in columns:
         table.add_column(name, justify="left" if name in COMPARED[:2] else "right", overflow="fold")
-    for one in seen:
-        cells = [
-            Text(one.assignor),
-            Text("coop" if one.cooperative else "eager"),
-            _moved(one),
-            Text(f"{one.spread:,}", style="green" if one.spread <= 1 else "yellow"),
-            Text("-" if one.rack_mismatches is None else f"{one.rack_mismatches:,}"),
-            Text(str(one.rounds) if one.settles else f">{one.rounds}"),
-            Text(f"{one.paused_eager:,}"),
-            Text(_counts(one.paused_cooperative) or "0"),
-        ]
-        table.add_row(*cells, *([Text("-" if one.busiest is None else f"{one.busiest:.2f}")] if loads else []))
-    console.print(table)
-    console.print()
+    for row in rows:
+        table.add_row(*row[: len(columns)])
+    if console.measure(table, options=console.options.update(max_width=1_000)).maximum <= console.width:
+        console.print(table)
+        console.print()
+    else:  # a block an assignor
+        for row in rows:
+            console.print(_grid((name.replace("\n", " "), cell) for name, cell in zip(columns, row, strict=False)))
+            console.print()
     least = seen[0].fewest_moves if seen else 0
     console.print(f"fewest moves possible: {least:,}; a partition that pauses does so for 1 round unless x 2 says more")
+
+
+def _compared(one: Outcome) -> list[Text]:
+    """The cells of a row, one for each of ``COMPARED``."""
+    return [
+        Text(printable(one.assignor)),
+        Text("coop" if one.cooperative else "eager"),
+        _moved(one),
+        Text(f"{one.spread:,}", style="green" if one.spread <= 1 else "yellow"),
+        Text("-" if one.rack_mismatches is None else f"{one.rack_mismatches:,}"),
+        Text(str(one.rounds) if one.settles else f">{one.rounds}"),
+        Text(f"{one.paused_eager:,}"),
+        Text(_counts(one.paused_cooperative) or "0"),
+        Text("-" if one.busiest is None else f"{one.busiest:.2f}"),
+    ]
 
 
 def as_json(shown: Shown, seen: Outcome, notes: Sequence[str]) -> Iterator[str]:
@@ -197,7 +208,7 @@ def _some(partitions: Collection[Partition], most: int | None) -> str:
 def _figures(seen: Outcome) -> Iterator[tuple[str, Text]]:
     yield (
         "moved",
-        _moved(seen).append(f" of {seen.owned:,}; the fewest possible: {seen.fewest_moves:,}", style="not bold"),
+        Text().append_text(_moved(seen)).append(f" of {seen.owned:,}; the fewest possible: {seen.fewest_moves:,}"),
     )
     yield "placed", Text(f"{seen.placed:,} that had no owner")
     style = "green" if seen.spread <= 1 else "yellow"
@@ -210,7 +221,7 @@ def _figures(seen: Outcome) -> Iterator[tuple[str, Text]]:
     if seen.busiest is not None:
         before = "?" if seen.busiest_before is None else f"{seen.busiest_before:.2f}"
         yield "busiest member", Text(f"{before} -> {seen.busiest:.2f} times the mean load")
-    yield "pauses, eager", Text(f"{_partitions(seen.paused_eager)} for 1 round: all there are")
+    yield "pauses, eager", Text(f"{counted(seen.paused_eager, 'partition')} for 1 round: all there are")
     yield "pauses, cooperative", _cooperative(seen)
 
 
@@ -224,10 +235,8 @@ def _cooperative(seen: Outcome) -> Text:
     text = Text()
     for rounds, partitions in found.items():
         which = _some(partitions, LINES)
-        text.append(f"{_partitions(len(partitions))} for {rounds} round{'s' * (rounds > 1)}: {which}\n")
-    text.append(
-        f"{flowing:,} flow on; settled after {seen.rounds_cooperative} round{'s' * (seen.rounds_cooperative > 1)}"
-    )
+        text.append(f"{counted(len(partitions), 'partition')} for {counted(rounds, 'round')}: {which}\n")
+    text.append(f"{flowing:,} flow on; settled after {counted(seen.rounds_cooperative, 'round')}")
     if not seen.settles:
         text.append("; it never settles", style="red")
     return text
@@ -236,10 +245,6 @@ def _cooperative(seen: Outcome) -> Text:
 def _counts(paused: Mapping[int, Sequence[Partition]]) -> str:
     """``3`` partitions for one round, ``2 x 2`` for two."""
     return ", ".join(f"{len(found):,}{f' x {rounds}' * (rounds > 1)}" for rounds, found in paused.items())
-
-
-def _partitions(count: int) -> str:
-    return f"{count:,} partition{'s' * (count != 1)}"
 
 
 def _grid(rows: Iterable[tuple[str, Text]]) -> Table:
