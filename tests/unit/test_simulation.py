@@ -1,0 +1,247 @@
+"""What ``cohort simulate`` computes: examples by hand, then every figure counted again for random groups."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkcohort import assignors
+from sparkcohort.assignors import ASSIGNORS, Assignor, Load, MemberSubscription, UnknownAssignor
+from sparkcohort.runtime import simulation
+from sparkcohort.runtime.leader import InvalidAssignment
+from sparkcohort.runtime.simulation import FIGURES, compare, simulate
+from sparkcohort.runtime.simulation_case import Case, parse
+from sparkcohort.runtime.simulation_changes import change_members, change_partitions
+from tests.support import groups
+from tests.support import plain_simulation as plain
+
+BOTH = ("t0", "t1")
+
+
+def kafkas_example() -> Case:
+    """Kafka's own: C0 and C1 share t0 and t1 of three partitions each, as cooperative-sticky gave them out."""
+    return Case(
+        {"t0": 3, "t1": 3},
+        {
+            "C0": MemberSubscription(BOTH, (("t0", 0), ("t0", 2), ("t1", 1)), 1),
+            "C1": MemberSubscription(BOTH, (("t0", 1), ("t1", 0), ("t1", 2)), 1),
+        },
+    )
+
+
+def test_a_third_member_comes() -> None:
+    """C2: two partitions move in a second round and pause in it; four flow on.  Eagerly all six would stop."""
+    base = kafkas_example()
+    seen = simulate(base, change_members(base, ["+1"]), "cooperative-sticky")
+    assert seen.assignment == {"C0": (("t0", 0), ("t1", 1)), "C1": (("t0", 1), ("t1", 0)), "new-1": ()}
+    assert seen.transferring == (("t0", 2), ("t1", 2))
+    assert seen.settled == {**seen.assignment, "new-1": (("t0", 2), ("t1", 2))}
+    assert (seen.owned, seen.moved, seen.placed, seen.fewest_moves) == (6, 2, 0, 2)
+    assert (seen.spread_before, seen.spread, seen.rounds, seen.settles) == (0, 0, 2, True)
+    assert (seen.paused_eager, seen.rounds_cooperative) == (6, 2)
+    assert seen.paused_cooperative == {1: (("t0", 2), ("t1", 2))}
+
+
+def test_a_member_goes() -> None:
+    """C1's three are free: C0 takes them in the one round, and nothing that C0 has stands still."""
+    base = kafkas_example()
+    seen = simulate(base, change_members(base, ["-C1"]), "cooperative-sticky")
+    assert list(seen.settled) == ["C0"]
+    assert seen.before == {"C0": base.members["C0"].owned, "C1": base.members["C1"].owned}
+    assert (seen.owned, seen.moved, seen.placed, seen.fewest_moves, seen.rounds) == (3, 0, 3, 0, 1)
+    assert (seen.transferring, seen.paused_eager) == ((), 6)
+    assert seen.paused_cooperative == {1: (("t0", 1), ("t1", 0), ("t1", 2))}
+
+
+def test_an_eager_assignor_is_final_at_once() -> None:
+    """range: C0 gets the first two of each topic.  Two change hands where none had to; under the cooperative rule they pause."""
+    base = kafkas_example()
+    seen = simulate(base, base, "range")
+    assert seen.settled == seen.assignment
+    assert seen.assignment == {"C0": (("t0", 0), ("t0", 1), ("t1", 0), ("t1", 1)), "C1": (("t0", 2), ("t1", 2))}
+    assert (seen.moved, seen.fewest_moves, seen.spread, seen.rounds) == (3, 0, 2, 1)
+    assert (seen.rounds_cooperative, seen.paused_eager) == (2, 6)
+    assert seen.paused_cooperative == {1: (("t0", 1), ("t0", 2), ("t1", 0))}
+
+
+def test_a_topic_grows() -> None:
+    """Its new partitions wait for the one round, everything else flows on."""
+    base = kafkas_example()
+    seen = simulate(base, change_partitions(base, ["t1=5"]), "cooperative-sticky")
+    assert (seen.moved, seen.placed, seen.spread, seen.rounds) == (0, 2, 0, 1)
+    assert seen.paused_cooperative == {1: (("t1", 3), ("t1", 4))}
+
+
+def test_a_claim_that_two_have_pauses_from_the_first_round_on() -> None:
+    """Nobody owns t-0 validly, and nobody gets it before both gave it up: it pauses for two rounds."""
+    said = MemberSubscription(("t",), (("t", 0),), 3)
+    case = Case({"t": 1}, {"a": said, "b": said})
+    seen = simulate(case, case, "cooperative-sticky")
+    assert (seen.owned, seen.moved, seen.placed, seen.rounds) == (0, 0, 1, 2)
+    assert seen.paused_cooperative == {2: (("t", 0),)}
+
+
+def test_racks_are_counted_where_both_sides_are_known() -> None:
+    """t-0 is in a, its owner in b; of t-1 no rack is known, m3 has none."""
+    members = {
+        "m1": MemberSubscription(("t",), (("t", 0),), 1, rack="b"),
+        "m2": MemberSubscription(("t",), (("t", 1),), 1, rack="b"),
+        "m3": MemberSubscription(("t",), (("t", 2),), 1),
+    }
+    case = Case({"t": 3}, members, {"t": (("a",), (), ("c",))})
+    assert simulate(case, case, "range").rack_mismatches_before == 1
+    assert simulate(replace(case, racks={}), replace(case, racks={}), "range").rack_mismatches is None
+
+
+def test_the_busiest_member_is_told_where_loads_are() -> None:
+    """30 of 40 records per second on one of two members are 1.5 times the mean; without loads there is none."""
+    members = {
+        "a": MemberSubscription(("t",), (("t", 0), ("t", 1)), 1, loads={("t", 0): Load(30.0), ("t", 1): Load(5.0)}),
+        "b": MemberSubscription(("t",), (("t", 2),), 1, loads={("t", 2): Load(5.0)}),
+        "driver": MemberSubscription(()),
+    }
+    case = Case({"t": 3}, members)
+    seen = simulate(case, change_members(case, ["-b"]), "range")
+    assert (seen.busiest_before, seen.busiest) == (1.75, 1.0)
+    assert simulate(kafkas_example(), kafkas_example(), "range").busiest is None
+
+
+def test_nobody_and_nothing() -> None:
+    """No members or no topics: nothing is given, nothing pauses."""
+    for case in (Case({"t": 3}, {}), Case({}, {"a": MemberSubscription(("t",))}), Case({"t": 0}, {})):
+        for seen in compare(case, case, ASSIGNORS):
+            assert (seen.moved, seen.placed, seen.fewest_moves, seen.spread, seen.paused_eager) == (0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Own:
+    """An assignor that answers what it is told to."""
+
+    answer: Any
+    name: str = "own"
+    cooperative: bool = False
+
+    def assign(self, topics: Any, members: Any, racks: Any = None) -> Any:
+        """Whatever it is."""
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer(topics, members) if callable(self.answer) else self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"a": (("t", 0),), "b": ()}, "own: t-1 is given to nobody, but is wanted"),
+        ({"a": (("t", 0), ("t", 1)), "b": (("t", 1),)}, "own: t-1 is given twice, to a and b"),
+        ({"a": (("t", 0), ("t", 1), ("t", 2)), "b": ()}, "own: t-2 is given to a, but doesn't exist"),
+        ({"a": (("t", 0), ("t", 1)), "b": (("u", 0),)}, "own: u-0 is given to b, who doesn't subscribe to u"),
+        ({"z": (("t", 0),)}, "own: t-0 is given to z, who is not in the group"),
+        (None, "own failed on this case, AttributeError"),
+        ({"a": None}, "own failed on this case, TypeError"),
+        (KeyError("x"), "own failed on this case, KeyError: 'x'"),
+    ],
+)
+def test_an_assignor_that_errs_is_named(monkeypatch: pytest.MonkeyPatch, answer: Any, words: str) -> None:
+    """Incomplete, doubled, invented, to non-subscribers, no assignment at all, an exception: one line with its name."""
+    monkeypatch.setitem(assignors.ASSIGNORS, "own", Own(answer))
+    case = Case({"t": 2, "u": 1}, {"a": MemberSubscription(("t",)), "b": MemberSubscription(("t",))})
+    with pytest.raises(InvalidAssignment, match=r"^assignor own") as error:
+        simulate(case, case, "own")
+    assert words in str(error.value)
+
+
+def test_a_group_that_never_settles_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cooperative assignor that in every round takes away what its member has, for what it hasn't."""
+
+    def swap(topics: Any, members: Any) -> Any:
+        return {"a": tuple(("t", number) for number in (0, 1) if ("t", number) not in members["a"].owned)}
+
+    monkeypatch.setitem(assignors.ASSIGNORS, "own", Own(swap, cooperative=True))
+    case = Case({"t": 2}, {"a": MemberSubscription(("t",), (("t", 0),))})
+    seen = simulate(case, case, "own")
+    assert (seen.settles, seen.rounds) == (False, simulation.MOST_ROUNDS)
+
+
+def test_an_unknown_assignor_is_named() -> None:
+    """With the nearest that there is."""
+    with pytest.raises(UnknownAssignor, match="did you mean range"):
+        simulate(kafkas_example(), kafkas_example(), "rang")
+
+
+def test_comparing_is_simulating_each() -> None:
+    """The same outcomes, in the order asked for; the figures are plain values that JSON takes."""
+    base = kafkas_example()
+    case = change_members(base, ["+1"])
+    seen = compare(base, case, ASSIGNORS)
+    assert seen == [simulate(base, case, name) for name in ASSIGNORS]
+    for one in seen:
+        assert json.loads(json.dumps(one.figures())) == one.figures()
+        assert set(FIGURES) < set(one.figures())
+
+
+RACKS = st.lists(st.sampled_from("abc"), max_size=2, unique=True)
+
+
+@st.composite
+def cases(draw: st.DrawFn, most: int = 5, people: int = 5) -> Case:
+    """Groups with any claims, some with racks."""
+    topics = draw(groups.topics(most))
+    members = {
+        m: replace(s, rack=draw(st.none() | st.sampled_from("abc")))
+        for m, s in draw(groups.members(most=people)).items()
+    }
+    racks = {topic: [draw(RACKS) for _ in range(count)] for topic, count in topics.items() if draw(st.booleans())}
+    return Case(topics, members, racks)
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=ASSIGNORS)
+@settings(max_examples=60)
+@given(case=cases())
+def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Case) -> None:
+    """Moves, spread, rack mismatches, what is withheld, the rounds and the pauses, of any group, under every assignor."""
+    seen = simulate(case, case, assignor.name)
+    before, answer = plain.owners(case), plain.by_partition(case, seen.assignment)
+    rounds = plain.cooperate(assignor, case)
+    after = plain.by_partition(case, seen.settled)
+    assert seen.assignment == assignor.assign(case.topics, case.members, case.racks)
+    assert list(seen.transferring) == [tp for tp, now in answer.items() if now is None]
+    assert after == (rounds["now"] if assignor.cooperative else answer)
+    assert None not in after.values()
+    assert {tp: m for m, mine in seen.before.items() for tp in mine} == {tp: m for tp, m in before.items() if m}
+    assert (seen.owned, seen.moved) == (sum(map(bool, before.values())), plain.moved(before, after))
+    assert seen.placed == sum(has is None for has in before.values())
+    assert (seen.spread_before, seen.spread) == (plain.spread(case, before), plain.spread(case, after))
+    assert (seen.rack_mismatches_before, seen.rack_mismatches) == (
+        plain.mismatches(case, before),
+        plain.mismatches(case, after),
+    )
+    assert seen.paused_eager == len(before)
+    assert seen.rounds_cooperative == rounds["rounds"]
+    assert {tp: n for n, found in seen.paused_cooperative.items() for tp in found} == rounds["paused"]
+
+
+@settings(max_examples=100)
+@given(case=cases(most=3, people=3).filter(lambda case: len(plain.partitions(case)) <= 6))
+def test_the_fewest_moves_are_the_fewest(case: Case) -> None:
+    """No complete and balanced assignment of all that there are moves fewer."""
+    assert simulate(case, case, "range").fewest_moves == plain.fewest_moves(case)
+
+
+def test_a_group_of_the_size_that_people_have_is_no_matter() -> None:
+    """A case of JSON with 10,000 partitions goes all the way through, and its figures are those of its arithmetic."""
+    owned: dict[str, Any] = {f"m{n:03}": [["t", p] for p in range(n, 10_000, 100)] for n in range(100)}
+    members = {m: {"topics": ["t"], "owned": mine, "generation": 1} for m, mine in owned.items()}
+    base = parse(json.dumps({"topics": {"t": 10_000}, "members": members}))
+    seen = simulate(base, change_members(base, ["+25"]), "cooperative-sticky")
+    assert (seen.moved, seen.fewest_moves, seen.spread, seen.rounds) == (2_000, 2_000, 0, 2)
+
+
+def test_the_examples_in_the_docs_are_true() -> None:
+    """Doctests."""
+    assert doctest.testmod(simulation).failed == 0
