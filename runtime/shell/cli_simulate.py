@@ -207,7 +207,7 @@ def _case(source: _Source) -> Case:
 def _read(path: str) -> bytes:
     try:
         if path == "-":
-            return click.get_binary_stream("stdin").read(MOST_BYTES + 1)
+            return sys.stdin.buffer.read(MOST_BYTES + 1)
         with open(path, "rb") as file:  # noqa: PTH123  a name that is opened as it is given
             return file.read(MOST_BYTES + 1)
     except OSError as error:

@@ -181,16 +181,16 @@ def _members(shown: Shown, seen: Outcome, rows: Iterable[str]) -> Table:
     table.add_column(f"PARTITIONS ({EXPLAINED})", overflow="fold")
     for member in rows:
         before, after = set(seen.before.get(member, ())), set(seen.settled.get(member, ()))
-        name = Text(printable(shown.name(member)))
+        who = Text(printable(shown.name(member)))
         if member not in shown.base.members:
-            name.append(" (new)", style="green")
+            who.append(" (new)", style="green")
         elif member not in shown.case.members:
-            name.append(" (gone)", style="red")
+            who.append(" (gone)", style="red")
         kinds = (("=", before & after, ""), ("+", after - before, "green"), ("-", before - after, "yellow"))
         cell = Text("\n").join(
             Text(f"{sign} {_some(found, shown.most)}", style) for sign, found, style in kinds if found
         )
-        table.add_row(name, f"{len(before):,}", f"{len(after):,}", cell)
+        table.add_row(who, f"{len(before):,}", f"{len(after):,}", cell)
     return table
 
 

@@ -19,6 +19,7 @@ from sparkcohort.assignors import MemberSubscription, Partition
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell import client, kafka_errors
 from sparkcohort.runtime.shell.cli_views import client_id
+from sparkcohort.runtime.shell.security_options import redact_text
 from sparkcohort.runtime.simulation_case import Case
 
 TIMEOUT_S: Final = 15.0
@@ -152,7 +153,7 @@ def _committed_topics(asked: Asked, sizes: Mapping[str, int]) -> frozenset[str]:
     partitions = [Position(topic, number) for topic, count in sizes.items() for number in range(count)]
     if not partitions:
         return frozenset()
-    consumer = client.new_consumer({**asked.conf, **QUIET}, **{"group.id": asked.group_id})
+    consumer = client.new_consumer({**asked.conf, **QUIET, "group.id": asked.group_id})
     try:
         answers = consumer.committed(partitions, timeout=TIMEOUT_S)
     finally:
@@ -174,7 +175,7 @@ def _told(asked: Asked, admin: AdminClient, error: BaseException, heard: Iterabl
         return _unknown(asked, admin)
     servers = asked.conf.get("bootstrap.servers", "")
     return CohortError(
-        f"--bootstrap-server {servers}: {client.redact_text(text, asked.conf)}; check the address, the network and "
+        f"--bootstrap-server {servers}: {redact_text(text, asked.conf)}; check the address, the network and "
         "--command-config (security.protocol)"
     )
 
