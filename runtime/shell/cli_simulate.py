@@ -124,7 +124,8 @@ def simulate_command(
             base = _case(_Source(group_id, path, servers, config))
             case = change_members(change_partitions(base, partitions), members)
             case = replace(case, assignor=assignor or case.assignor)
-            shown = views.Shown(base, case, _title(base, case), None if everything else members_shown or SHOWN)
+            most = None if everything else members_shown or SHOWN
+            shown = views.Shown(base, case, _title(base, case), most, views.names(base, case))
             if output == "case":
                 _say(views.lines(as_value(case)))
             else:

@@ -7,6 +7,7 @@ and each member's partitions to a line or two, unless everything is asked for: w
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -42,18 +43,24 @@ EXPLAINED: Final = "= kept, + gained, - lost"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A case and what is said above its table; ``most`` members are shown, None: all, with all of their partitions."""
+    """A case and what is said above its table; ``most`` members are shown, None: all, with all of their partitions.
+
+    ``names`` has what each member is called: its own name where nobody else has that, else its id.
+    """
 
     base: Case
     case: Case
     title: str
     most: int | None
+    names: Mapping[str, str]
 
-    def name(self, member: str) -> str:
-        """A member's own name where nobody else has it, else its id."""
-        names = {**self.base.names, **self.case.names}
-        name = names.get(member, member)
-        return name if list(names.values()).count(name) <= 1 else member
+
+def names(base: Case, case: Case) -> dict[str, str]:
+    """What each member is called (see ``Shown``)."""
+    said = {**base.names, **case.names}
+    given = {member: said.get(member, member) for member in (*base.members, *case.members)}
+    held = Counter(given.values())
+    return {member: printable(name if held[name] == 1 else member) for member, name in given.items()}
 
 
 def report(shown: Shown, seen: Outcome, notes: Sequence[str], console: Console) -> None:
@@ -160,7 +167,7 @@ def _pauses(case: Case, seen: Outcome) -> dict[str, Any]:
 
 def _chosen(shown: Shown, seen: Outcome) -> tuple[list[str], list[str]]:
     """The members to show, by name, and those that are left out: they change least."""
-    everybody = sorted({*shown.base.members, *shown.case.members}, key=lambda member: (shown.name(member), member))
+    everybody = sorted({*shown.base.members, *shown.case.members}, key=lambda member: (shown.names[member], member))
     if shown.most is None or len(everybody) <= shown.most:
         return everybody, []
 
@@ -181,7 +188,7 @@ def _members(shown: Shown, seen: Outcome, rows: Iterable[str]) -> Table:
     table.add_column(f"PARTITIONS ({EXPLAINED})", overflow="fold")
     for member in rows:
         before, after = set(seen.before.get(member, ())), set(seen.settled.get(member, ()))
-        who = Text(printable(shown.name(member)))
+        who = Text(shown.names[member])
         if member not in shown.base.members:
             who.append(" (new)", style="green")
         elif member not in shown.case.members:

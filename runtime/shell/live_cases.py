@@ -7,6 +7,7 @@ in the group is assigned, or that the group has committed offsets of.
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +24,7 @@ from sparkcohort.runtime.shell.security_options import redact_text
 from sparkcohort.runtime.simulation_case import Case
 
 TIMEOUT_S: Final = 15.0
+FIRST_WAIT_S: Final = 0.5
 GENERATION: Final = 1  # Kafka's description has none: all members are of the same one
 QUIET: Final = {"log_level": "0"}
 
@@ -81,7 +83,7 @@ def of_kafka(asked: Asked) -> Case:
     heard: list[KafkaError] = []
     admin = client.new_admin({**asked.conf, **QUIET, "error_cb": heard.append})  # type: ignore[dict-item]
     try:
-        cluster = admin.list_topics(timeout=TIMEOUT_S)
+        cluster = _cluster(admin, heard)
         found = admin.describe_consumer_groups([asked.group_id], request_timeout=TIMEOUT_S)
         group = found[asked.group_id].result(TIMEOUT_S + 1)
         racks = _racks(admin, cluster.topics)
@@ -93,6 +95,19 @@ def of_kafka(asked: Asked) -> Case:
     if str(group.state.name) == "DEAD" or not (group.members or committed):
         raise _unknown(asked, admin)
     return _case(group, sizes, racks, committed)
+
+
+def _cluster(admin: AdminClient, heard: Iterable[KafkaError]) -> Any:
+    """The cluster's metadata; a wrong password is known before the time is over."""
+    deadline, wait_s = time.monotonic() + TIMEOUT_S, FIRST_WAIT_S
+    while True:
+        try:
+            return admin.list_topics(timeout=wait_s)
+        except KafkaException:
+            admin.poll(0)
+            wait_s = min(2 * wait_s, deadline - time.monotonic())
+            if wait_s <= 0 or any(each.code() in kafka_errors.AUTHENTICATION for each in heard):
+                raise
 
 
 def _case(group: Any, sizes: Mapping[str, int], racks: Mapping[str, Any], committed: frozenset[str]) -> Case:

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from sparkcohort.runtime.shell import connection
+from sparkcohort.runtime.shell import connection, live_cases
 from sparkcohort.runtime.shell.run import Run
 from tests.shell.test_cli_history import a_port, cohort
 from tests.shell.test_coordinator import World, both_join, joined
 from tests.support.broker import Broker
+from tests.support.mock import MockCluster
 from tests.support.waiting import wait_until
 
 CASE = {
@@ -140,17 +141,21 @@ def test_a_group_that_kafka_does_not_know(broker: Broker, topic: str) -> None:
     assert "new-1 (new)" in empty.stdout
 
 
-def piped(case: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process, with a case on standard input."""
-    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli", "simulate", "--input", "-", *arguments]
-    return subprocess.run(command, input=case, capture_output=True, text=True, timeout=60, check=False)
+def test_no_broker_there(mock_broker: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line that names the address and what to look at, within the time."""
+    monkeypatch.setattr(live_cases, "TIMEOUT_S", 1.0)
+    mock_broker.broker_down()
+    said = cohort("simulate", "--group", "g", "--bootstrap-server", mock_broker.bootstrap)
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
+    assert said.stderr.startswith(f"cohort: --bootstrap-server {mock_broker.bootstrap}: ")
+    assert "--command-config" in said.stderr
 
 
 def test_in_a_pipe() -> None:
-    """Standard input to standard output; a bad case is one line on standard error and exit status 2."""
-    said = piped(json.dumps(CASE), "--members", "+1", "--output", "json")
+    """As a process: a case on standard input, 80 columns of plain text on standard output."""
+    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli", "simulate", "--input", "-", "--members", "+1"]
+    said = subprocess.run(command, input=json.dumps(CASE), capture_output=True, text=True, timeout=60, check=False)
     assert (said.returncode, said.stderr) == (0, "")
-    assert json.loads(said.stdout)["assignment"] == {"a": [["t", 0]], "new-1": []}
-    wrong = piped("{")
-    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
-    assert "line 1, column 2" in wrong.stderr
+    assert "new-1 (new)       0      1  + t:1" in said.stdout
+    assert "\x1b" not in said.stdout
+    assert max(map(len, said.stdout.splitlines())) <= 80

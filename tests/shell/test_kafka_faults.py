@@ -17,6 +17,7 @@ import pytest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.kafka import GroupMembership, State
+from sparkcohort.runtime.shell.live_cases import Asked, of_kafka
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.owner import CommitDelayed
 from tests.support.broker import Broker
@@ -176,6 +177,9 @@ def test_missing_permissions_are_named(topic: str) -> None:
             "kafka.sasl.mechanism": "PLAIN",
             "kafka.sasl.jaas.config": jaas.format("secret"),
         }
+        assert "READ and DESCRIBE on Group" in _unseen(sasl, topic, "GROUP_AUTHORIZATION_FAILED")
+        wrong_password = broker.sasl_conf("alice", "hunter2")
+        assert "hunter2" not in _unseen(wrong_password, topic, "SASL_AUTHENTICATION_FAILED")
         assert "READ and DESCRIBE on Group" in _refusal(options, "GROUP_AUTHORIZATION_FAILED")
         broker.admin.allow("alice", "group", topic, "read", "describe")
         assert topic in _refusal(options, "TOPIC_AUTHORIZATION_FAILED")
@@ -190,6 +194,14 @@ def _refusal(options: dict[str, str], name: str) -> str:
     with member(options) as membership, pytest.raises(CohortError) as caught:
         membership.start(20)
         membership.commit(offsets(options["subscribe"], 1, ""), 5)
+    assert caught.value.error == name
+    return str(caught.value)
+
+
+def _unseen(conf: dict[str, str], group: str, name: str) -> str:
+    """What somebody is told who only wants to look at the group."""
+    with pytest.raises(CohortError) as caught:
+        of_kafka(Asked(group, conf))
     assert caught.value.error == name
     return str(caught.value)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
+from contextlib import redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from sparkcohort.runtime.shell.cli import cli
 from sparkcohort.runtime.shell.config import OPTIONS, Option
 from sparkcohort.runtime.shell.metrics import METRICS
 
 README = Path(__file__).parents[2] / "README.md"
+SIMULATED = (("--members", "-executor-3", "--members", "+1@a"), ("--members", "+1", "--compare"))
 
 
 def options_table() -> str:
@@ -47,6 +52,21 @@ def with_section(text: str, name: str, body: str) -> str:
     return f"{head}{begin}\n{body}\n{end}{rest.partition(end)[2]}"
 
 
+def simulated(text: str) -> str:
+    """What the command answers to the README's own case, fenced, with the commands above their answers."""
+    case = section(text, "case").removeprefix("```json\n").removesuffix("\n```")
+    blocks = []
+    for arguments in SIMULATED:
+        out = io.StringIO()
+        with TemporaryDirectory() as folder, redirect_stdout(out):
+            path = Path(folder) / "case.json"
+            path.write_text(case)
+            cli(["simulate", "--input", str(path), *arguments], prog_name="cohort", standalone_mode=False)
+        blocks.append(f"$ cohort simulate --input case.json {' '.join(arguments)}\n{out.getvalue()}")
+    return "```\n" + "\n".join(blocks) + "```"
+
+
 if __name__ == "__main__":
     text = README.read_text()
-    README.write_text(with_section(with_section(text, "options", options_table()), "metrics", metrics_table()))
+    text = with_section(with_section(text, "options", options_table()), "metrics", metrics_table())
+    README.write_text(with_section(text, "simulate", simulated(text)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.readme import README, metrics_table, options_table, section
+from tests.support.readme import README, metrics_table, options_table, section, simulated
 
 
 def test_every_option_stands_in_the_readme_as_in_the_code() -> None:
@@ -21,3 +21,9 @@ def test_the_readme_has_the_pipeline_that_is_run() -> None:
 
     assert pipeline.startswith("```python\n")
     assert 'format("cohort")' in pipeline
+
+
+def test_the_readme_has_what_the_command_answers() -> None:
+    """The example of ``cohort simulate``: the case as it stands there, run, gives the output as it stands there."""
+    text = README.read_text()
+    assert simulated(text) == section(text, "simulate")
