@@ -1,11 +1,12 @@
 """What an assignor would do to a group: every figure that ``cohort simulate`` prints.
 
+>>> from sparkcohort.assignors import find
 >>> from sparkcohort.runtime.simulation_case import parse
 >>> case = parse('''{"topics": {"t0": 3, "t1": 3}, "members": {
 ...   "C0": {"topics": ["t0", "t1"], "owned": [["t0", 0], ["t0", 2], ["t1", 1]], "generation": 1},
 ...   "C1": {"topics": ["t0", "t1"], "owned": [["t0", 1], ["t1", 0], ["t1", 2]], "generation": 1},
 ...   "C2": {"topics": ["t0", "t1"]}}}''')
->>> seen = simulate(case, case, "cooperative-sticky")
+>>> seen = simulate(case, case, find("cooperative-sticky"))
 >>> seen.assignment["C2"], seen.transferring, seen.settled["C2"]
 ((), (('t0', 2), ('t1', 2)), (('t0', 2), ('t1', 2)))
 >>> seen.moved, seen.fewest_moves, seen.spread_before, seen.spread, seen.rounds
@@ -35,7 +36,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sparkcohort.assignors import Assignor, MemberSubscription, Partition, find
+from sparkcohort.assignors import Assignor, MemberSubscription, Partition
 from sparkcohort.assignors.base import Assignment
 from sparkcohort.assignors.ownership import resolve
 from sparkcohort.assignors.sticky import balance
@@ -123,18 +124,18 @@ class _Common:
     fewest: int
 
 
-def simulate(base: Case, case: Case, name: str) -> Outcome:
-    """What the assignor of this name does to ``case``, which is ``base`` after its changes.
+def simulate(base: Case, case: Case, assignor: Assignor) -> Outcome:
+    """What the assignor does to ``case``, which is ``base`` after its changes.
 
-    Raises UnknownAssignor, and InvalidAssignment when the assignor breaks its contract or raises.
+    Raises InvalidAssignment when the assignor breaks its contract or raises.
     """
-    return _outcome(_common(base, case), find(name))
+    return _outcome(_common(base, case), assignor)
 
 
-def compare(base: Case, case: Case, names: Iterable[str]) -> list[Outcome]:
+def compare(base: Case, case: Case, assignors: Iterable[Assignor]) -> list[Outcome]:
     """The same for several assignors, in this order."""
     common = _common(base, case)
-    return [_outcome(common, find(name)) for name in names]
+    return [_outcome(common, assignor) for assignor in assignors]
 
 
 def _common(base: Case, case: Case) -> _Common:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from sparkcohort.assignors import ASSIGNORS, UnknownAssignor, find
+from sparkcohort.assignors import ASSIGNORS, Assignor, UnknownAssignor, find
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.leader import InvalidAssignment
 from sparkcohort.runtime.shell import cli_simulate_views as views
@@ -129,7 +129,7 @@ def simulate_command(
             if output == "case":
                 _say(views.lines(as_value(case)))
             else:
-                _run(shown, _known(case, comparing=comparing, live=not path and not assignor), comparing, output)
+                _run(shown, comparing=comparing, live=not path and not assignor, output=output)
         except (CaseError, UnknownAssignor) as error:
             raise BadCase(str(error)) from None
         except InvalidAssignment as error:
@@ -155,33 +155,38 @@ def _check(
         raise click.UsageError("--members-shown and --all exclude each other.")
 
 
-def _known(case: Case, *, comparing: bool, live: bool) -> Case:
-    """The case with an assignor that there is.  Raises CaseError, UnknownAssignor."""
-    if comparing and not case.assignor:
-        return case
+def _named(name: str) -> Assignor:
+    """The assignor of this name.  Raises UnknownAssignor."""
+    return find(name)
+
+
+def _chosen(case: Case, *, live: bool) -> tuple[Assignor, list[str]]:
+    """The case's assignor, and a note where a live group's is not known here.  Raises CaseError, UnknownAssignor."""
     if not case.assignor and not live:
         raise CaseError(f"the case names no assignor: give --assignor, one of {', '.join(sorted(ASSIGNORS))}")
     try:
-        find(case.assignor or DEFAULT_ASSIGNOR)
+        return _named(case.assignor or DEFAULT_ASSIGNOR), []
     except UnknownAssignor:
         if not live:
             raise
         note = f"the group's assignor {case.assignor} is not known here: {DEFAULT_ASSIGNOR} is shown"
-        return replace(case, assignor=DEFAULT_ASSIGNOR, notes=(*case.notes, note))
-    return replace(case, assignor=case.assignor or DEFAULT_ASSIGNOR)
+        return _named(DEFAULT_ASSIGNOR), [note]
 
 
-def _run(shown: views.Shown, case: Case, comparing: bool, output: str) -> None:
+def _run(shown: views.Shown, *, comparing: bool, live: bool, output: str) -> None:
+    base, case = shown.base, shown.case
     notes = [*case.notes, *oddities(case.topics, case.members, Claims(case.topics, case.members))]
-    if comparing:
-        names = dict.fromkeys([*sorted(ASSIGNORS), *([case.assignor] if case.assignor else [])])
-        seen = compare(shown.base, case, names)
+    chosen, more = (None, []) if comparing and not case.assignor else _chosen(case, live=live)
+    notes += more
+    if comparing or chosen is None:
+        own = {chosen.name: chosen} if chosen else {}
+        seen = compare(base, case, dict(sorted((ASSIGNORS | own).items())).values())
         if output == "json":
             _say(views.compared_as_json(seen, notes))
         else:
             _print(lambda console: views.compared(shown, seen, notes, console))
         return
-    one = simulate(shown.base, case, case.assignor)
+    one = simulate(base, case, chosen)
     if output == "json":
         _say(views.as_json(shown, one, notes))
     else:

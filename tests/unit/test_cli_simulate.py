@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from sparkcohort import assignors
-from sparkcohort.assignors import ASSIGNORS
+from sparkcohort.assignors import ASSIGNORS, find
 from sparkcohort.runtime.shell import cli, connection, live_cases, properties
 from sparkcohort.runtime.shell import cli_simulate_views as views
 from sparkcohort.runtime.simulation import simulate
@@ -253,9 +253,9 @@ def test_a_terminal_of_any_width(width: int) -> None:
     case = change_members(base, ["+1"])
     shown = views.Shown(base, case, "a title", 20, views.names(base, case))
     console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system="standard", highlight=False)
-    seen = simulate(base, case, "cooperative-sticky")
+    seen = simulate(base, case, find("cooperative-sticky"))
     views.report(shown, seen, ["a note " * 20], console)
-    views.compared(shown, [seen, simulate(base, case, "range")], [], console)
+    views.compared(shown, [seen, simulate(base, case, find("range"))], [], console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "\x1b[32m" in text

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkcohort import assignors
-from sparkcohort.assignors import ASSIGNORS, Assignor, Load, MemberSubscription, UnknownAssignor
+from sparkcohort.assignors import ASSIGNORS, Assignor, Load, MemberSubscription, find
 from sparkcohort.runtime import simulation
 from sparkcohort.runtime.leader import InvalidAssignment
 from sparkcohort.runtime.simulation import FIGURES, compare, simulate
@@ -38,7 +37,7 @@ def kafkas_example() -> Case:
 def test_a_third_member_comes() -> None:
     """C2: two partitions move in a second round and pause in it; four flow on.  Eagerly all six would stop."""
     base = kafkas_example()
-    seen = simulate(base, change_members(base, ["+1"]), "cooperative-sticky")
+    seen = simulate(base, change_members(base, ["+1"]), find("cooperative-sticky"))
     assert seen.assignment == {"C0": (("t0", 0), ("t1", 1)), "C1": (("t0", 1), ("t1", 0)), "new-1": ()}
     assert seen.transferring == (("t0", 2), ("t1", 2))
     assert seen.settled == {**seen.assignment, "new-1": (("t0", 2), ("t1", 2))}
@@ -51,7 +50,7 @@ def test_a_third_member_comes() -> None:
 def test_a_member_goes() -> None:
     """C1's three are free: C0 takes them in the one round, and nothing that C0 has stands still."""
     base = kafkas_example()
-    seen = simulate(base, change_members(base, ["-C1"]), "cooperative-sticky")
+    seen = simulate(base, change_members(base, ["-C1"]), find("cooperative-sticky"))
     assert list(seen.settled) == ["C0"]
     assert seen.before == {"C0": base.members["C0"].owned, "C1": base.members["C1"].owned}
     assert (seen.owned, seen.moved, seen.placed, seen.fewest_moves, seen.rounds) == (3, 0, 3, 0, 1)
@@ -62,7 +61,7 @@ def test_a_member_goes() -> None:
 def test_an_eager_assignor_is_final_at_once() -> None:
     """range: C0 gets the first two of each topic.  Two change hands where none had to; under the cooperative rule they pause."""
     base = kafkas_example()
-    seen = simulate(base, base, "range")
+    seen = simulate(base, base, find("range"))
     assert seen.settled == seen.assignment
     assert seen.assignment == {"C0": (("t0", 0), ("t0", 1), ("t1", 0), ("t1", 1)), "C1": (("t0", 2), ("t1", 2))}
     assert (seen.moved, seen.fewest_moves, seen.spread, seen.rounds) == (3, 0, 2, 1)
@@ -73,7 +72,7 @@ def test_an_eager_assignor_is_final_at_once() -> None:
 def test_a_topic_grows() -> None:
     """Its new partitions wait for the one round, everything else flows on."""
     base = kafkas_example()
-    seen = simulate(base, change_partitions(base, ["t1=5"]), "cooperative-sticky")
+    seen = simulate(base, change_partitions(base, ["t1=5"]), find("cooperative-sticky"))
     assert (seen.moved, seen.placed, seen.spread, seen.rounds) == (0, 2, 0, 1)
     assert seen.paused_cooperative == {1: (("t1", 3), ("t1", 4))}
 
@@ -82,7 +81,7 @@ def test_a_claim_that_two_have_pauses_from_the_first_round_on() -> None:
     """Nobody owns t-0 validly, and nobody gets it before both gave it up: it pauses for two rounds."""
     said = MemberSubscription(("t",), (("t", 0),), 3)
     case = Case({"t": 1}, {"a": said, "b": said})
-    seen = simulate(case, case, "cooperative-sticky")
+    seen = simulate(case, case, find("cooperative-sticky"))
     assert (seen.owned, seen.moved, seen.placed, seen.rounds) == (0, 0, 1, 2)
     assert seen.paused_cooperative == {2: (("t", 0),)}
 
@@ -95,8 +94,8 @@ def test_racks_are_counted_where_both_sides_are_known() -> None:
         "m3": MemberSubscription(("t",), (("t", 2),), 1),
     }
     case = Case({"t": 3}, members, {"t": (("a",), (), ("c",))})
-    assert simulate(case, case, "range").rack_mismatches_before == 1
-    assert simulate(replace(case, racks={}), replace(case, racks={}), "range").rack_mismatches is None
+    assert simulate(case, case, find("range")).rack_mismatches_before == 1
+    assert simulate(replace(case, racks={}), replace(case, racks={}), find("range")).rack_mismatches is None
 
 
 def test_the_busiest_member_is_told_where_loads_are() -> None:
@@ -107,15 +106,15 @@ def test_the_busiest_member_is_told_where_loads_are() -> None:
         "driver": MemberSubscription(()),
     }
     case = Case({"t": 3}, members)
-    seen = simulate(case, change_members(case, ["-b"]), "range")
+    seen = simulate(case, change_members(case, ["-b"]), find("range"))
     assert (seen.busiest_before, seen.busiest) == (1.75, 1.0)
-    assert simulate(kafkas_example(), kafkas_example(), "range").busiest is None
+    assert simulate(kafkas_example(), kafkas_example(), find("range")).busiest is None
 
 
 def test_nobody_and_nothing() -> None:
     """No members or no topics: nothing is given, nothing pauses."""
     for case in (Case({"t": 3}, {}), Case({}, {"a": MemberSubscription(("t",))}), Case({"t": 0}, {})):
-        for seen in compare(case, case, ASSIGNORS):
+        for seen in compare(case, case, ASSIGNORS.values()):
             assert (seen.moved, seen.placed, seen.fewest_moves, seen.spread, seen.paused_eager) == (0, 0, 0, 0, 0)
 
 
@@ -147,39 +146,31 @@ class Own:
         (KeyError("x"), "own failed on this case, KeyError: 'x'"),
     ],
 )
-def test_an_assignor_that_errs_is_named(monkeypatch: pytest.MonkeyPatch, answer: Any, words: str) -> None:
+def test_an_assignor_that_errs_is_named(answer: Any, words: str) -> None:
     """Incomplete, doubled, invented, to non-subscribers, no assignment at all, an exception: one line with its name."""
-    monkeypatch.setitem(assignors.ASSIGNORS, "own", Own(answer))
     case = Case({"t": 2, "u": 1}, {"a": MemberSubscription(("t",)), "b": MemberSubscription(("t",))})
     with pytest.raises(InvalidAssignment, match=r"^assignor own") as error:
-        simulate(case, case, "own")
+        simulate(case, case, Own(answer))
     assert words in str(error.value)
 
 
-def test_a_group_that_never_settles_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_never_settles_is_said_so() -> None:
     """A cooperative assignor that in every round takes away what its member has, for what it hasn't."""
 
     def swap(topics: Any, members: Any) -> Any:
         return {"a": tuple(("t", number) for number in (0, 1) if ("t", number) not in members["a"].owned)}
 
-    monkeypatch.setitem(assignors.ASSIGNORS, "own", Own(swap, cooperative=True))
     case = Case({"t": 2}, {"a": MemberSubscription(("t",), (("t", 0),))})
-    seen = simulate(case, case, "own")
+    seen = simulate(case, case, Own(swap, cooperative=True))
     assert (seen.settles, seen.rounds) == (False, simulation.MOST_ROUNDS)
-
-
-def test_an_unknown_assignor_is_named() -> None:
-    """With the nearest that there is."""
-    with pytest.raises(UnknownAssignor, match="did you mean range"):
-        simulate(kafkas_example(), kafkas_example(), "rang")
 
 
 def test_comparing_is_simulating_each() -> None:
     """The same outcomes, in the order asked for; the figures are plain values that JSON takes."""
     base = kafkas_example()
     case = change_members(base, ["+1"])
-    seen = compare(base, case, ASSIGNORS)
-    assert seen == [simulate(base, case, name) for name in ASSIGNORS]
+    seen = compare(base, case, ASSIGNORS.values())
+    assert seen == [simulate(base, case, assignor) for assignor in ASSIGNORS.values()]
     for one in seen:
         assert json.loads(json.dumps(one.figures())) == one.figures()
         assert set(FIGURES) < set(one.figures())
@@ -205,7 +196,7 @@ def cases(draw: st.DrawFn, most: int = 5, people: int = 5) -> Case:
 @given(case=cases())
 def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Case) -> None:
     """Moves, spread, rack mismatches, what is withheld, the rounds and the pauses, of any group, under every assignor."""
-    seen = simulate(case, case, assignor.name)
+    seen = simulate(case, case, assignor)
     before, answer = plain.owners(case), plain.by_partition(case, seen.assignment)
     rounds = plain.cooperate(assignor, case)
     after = plain.by_partition(case, seen.settled)
@@ -230,7 +221,7 @@ def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Cas
 @given(case=cases(most=3, people=3).filter(lambda case: len(plain.partitions(case)) <= 6))
 def test_the_fewest_moves_are_the_fewest(case: Case) -> None:
     """No complete and balanced assignment of all that there are moves fewer."""
-    assert simulate(case, case, "range").fewest_moves == plain.fewest_moves(case)
+    assert simulate(case, case, find("range")).fewest_moves == plain.fewest_moves(case)
 
 
 def test_a_group_of_the_size_that_people_have_is_no_matter() -> None:
@@ -238,7 +229,7 @@ def test_a_group_of_the_size_that_people_have_is_no_matter() -> None:
     owned: dict[str, Any] = {f"m{n:03}": [["t", p] for p in range(n, 10_000, 100)] for n in range(100)}
     members = {m: {"topics": ["t"], "owned": mine, "generation": 1} for m, mine in owned.items()}
     base = parse(json.dumps({"topics": {"t": 10_000}, "members": members}))
-    seen = simulate(base, change_members(base, ["+25"]), "cooperative-sticky")
+    seen = simulate(base, change_members(base, ["+25"]), find("cooperative-sticky"))
     assert (seen.moved, seen.fewest_moves, seen.spread, seen.rounds) == (2_000, 2_000, 0, 2)
 
 
