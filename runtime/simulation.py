@@ -33,7 +33,7 @@ leader keeps to the cooperative protocol whatever the assignor (see ``leader``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Final
 
 from sparkcohort.assignors import Assignor, MemberSubscription, Partition
@@ -224,12 +224,21 @@ def _cooperate(assignor: Assignor, case: Case, common: _Common, first: Assignmen
         for partition in unowned(case, given):
             pauses[partition] = pauses.get(partition, 0) + 1
         claims = Claims(case.topics, case.members)
-        answer = _answer(assignor, case, claims)
+        answer = _answer(_finishing(assignor), case, claims)
     paused: dict[int, list[Partition]] = {}
     for partition in sorted(pauses):
         paused.setdefault(pauses[partition], []).append(partition)
     settles = not _revokes(case, given)
     return _Rounds(given, number, settles, {rounds: tuple(paused[rounds]) for rounds in sorted(paused)})
+
+
+def _finishing(assignor: Assignor) -> Assignor:
+    """The assignor of the rounds that only finish the first: one that bounds its moves by ``max_moves`` makes no new ones.
+
+    So the leader has it: load is a reason to move once it has lasted, not right after a round that moved.
+    """
+    bounded: Any = assignor
+    return replace(bounded, max_moves=0) if is_dataclass(bounded) and hasattr(bounded, "max_moves") else assignor
 
 
 def _revokes(case: Case, given: Assignment) -> bool:

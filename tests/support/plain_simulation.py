@@ -93,6 +93,13 @@ def mismatches(case: Case, after: Owners) -> int | None:
     return found if known else None
 
 
+def busiest(case: Case, loads: Mapping[Partition, float], after: Owners) -> float | None:
+    """The most that a member carries, over what each would if all carried the same."""
+    hungry = [m for m, said in case.members.items() if any(case.topics.get(topic) for topic in said.topics)]
+    carried = [sum(loads.get(tp, 0) for tp, now in after.items() if now == member) for member in hungry]
+    return max(carried) / (sum(carried) / len(carried)) if any(carried) else None
+
+
 def cooperate(assignor: Assignor, case: Case) -> dict[str, Any]:
     """Rounds as the cooperative protocol has them: who has what at the end, how many there were, and who stood still."""
     now, rounds = owners(case), 0
@@ -111,6 +118,8 @@ def cooperate(assignor: Assignor, case: Case) -> dict[str, Any]:
         if not left or rounds == 10:
             return {"now": now, "rounds": rounds, "paused": {tp: count for tp, count in paused.items() if count}}
         case = replace(case, members=_rejoin(case.members, now, 100 + rounds))
+        if hasattr(assignor, "max_moves"):
+            assignor = replace(assignor, max_moves=0)  # type: ignore[type-var]
 
 
 def _rejoin(members: Mapping[str, MemberSubscription], now: Owners, generation: int) -> dict[str, MemberSubscription]:

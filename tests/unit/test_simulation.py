@@ -165,6 +165,30 @@ def test_a_group_that_never_settles_is_said_so() -> None:
     assert (seen.settles, seen.rounds) == (False, simulation.MOST_ROUNDS)
 
 
+@dataclass(frozen=True)
+class Bounded:
+    """Gives everything to a, but takes at most ``max_moves`` partitions from b for that."""
+
+    max_moves: int = 1
+    name: str = "bounded"
+    cooperative: bool = True
+
+    def assign(self, topics: Any, members: Any, racks: Any = None) -> Any:
+        """Its answer."""
+        kept = members["b"].owned[self.max_moves :]
+        free = set(members["b"].owned[: self.max_moves])
+        everything = {("t", number) for number in range(topics["t"])}
+        return {"a": tuple(sorted(everything - set(kept) - free)), "b": kept}
+
+
+def test_what_bounds_its_moves_moves_in_the_first_round_only() -> None:
+    """One of three partitions moves, and the round that finishes it begins no other move."""
+    members = {"a": MemberSubscription(("t",)), "b": MemberSubscription(("t",), (("t", 0), ("t", 1), ("t", 2)))}
+    case = Case({"t": 3}, members)
+    seen = simulate(case, case, Bounded())
+    assert (seen.moved, seen.rounds, seen.settled["a"]) == (1, 2, (("t", 0),))
+
+
 def test_comparing_is_simulating_each() -> None:
     """The same outcomes, in the order asked for; the figures are plain values that JSON takes."""
     base = kafkas_example()
@@ -179,14 +203,20 @@ def test_comparing_is_simulating_each() -> None:
 RACKS = st.lists(st.sampled_from("abc"), max_size=2, unique=True)
 
 
+LOADS = st.builds(Load, st.integers(0, 100).map(float), st.integers(0, 10_000).map(float), st.integers(0, 9))
+
+
 @st.composite
 def cases(draw: st.DrawFn, most: int = 5, people: int = 5) -> Case:
-    """Groups with any claims, some with racks."""
+    """Groups with any claims, some with racks and loads."""
     topics = draw(groups.topics(most))
     members = {
         m: replace(s, rack=draw(st.none() | st.sampled_from("abc")))
         for m, s in draw(groups.members(most=people)).items()
     }
+    for member, said in members.items():
+        loads = {partition: draw(LOADS) for partition in said.owned if draw(st.booleans())}
+        members[member] = replace(said, loads=loads)
     racks = {topic: [draw(RACKS) for _ in range(count)] for topic, count in topics.items() if draw(st.booleans())}
     return Case(topics, members, racks)
 
@@ -212,6 +242,8 @@ def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Cas
         plain.mismatches(case, before),
         plain.mismatches(case, after),
     )
+    loads = {tp: load.records for _, said in sorted(case.members.items()) for tp, load in said.loads.items()}
+    assert seen.busiest == pytest.approx(plain.busiest(case, loads, after))
     assert seen.paused_eager == len(before)
     assert seen.rounds_cooperative == rounds["rounds"]
     assert {tp: n for n, found in seen.paused_cooperative.items() for tp in found} == rounds["paused"]
