@@ -119,7 +119,7 @@ def test_any_kafka_group(broker: Broker, topic: str, tmp_path: Path) -> None:
         table = cohort("simulate", *asked, "--members", "+1", "--compare")
     assert case["assignor"] == "cooperative-sticky"
     assert case["topics"] == {topic: 4, f"{topic}-old": 2}
-    assert case["racks"] == {topic: [["a"]] * 4, f"{topic}-old": [["a"]] * 2}
+    assert case["racks"] == {topic: [["rack-1"]] * 4, f"{topic}-old": [["rack-1"]] * 2}
     assert sorted(member["owned"] for member in case["members"].values()) == sorted(held)
     assert all(member["topics"] == [topic, f"{topic}-old"] for member in case["members"].values())
     assert (seen["moved"], seen["placed"], seen["spread"]) == (0, 2, 0)

@@ -15,7 +15,7 @@ Usage::
         broker.admin.allow("alice", "topic", "orders", "read")
         Consumer(broker.sasl_conf("alice") | {...})          # broker.bootstrap stays open to all and may do everything
 
-A node keeps its address and data over stop, kill and start.  It ends with the thread that started it, at the latest.
+Broker n is in ``rack-n``.  A node keeps its address and data over stop, kill and start.  It ends with the thread that started it, at the latest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ COMMON = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
-    "broker.rack": "a",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",
@@ -209,6 +208,7 @@ class Cluster:
         properties = COMMON | {
             "host": self._host,
             "node.id": str(node_id),
+            "broker.rack": f"rack-{node_id}",
             "process.roles": "broker,controller" if node_id == 1 else "broker",
             "controller.quorum.voters": f"1@{self._host}:{self._ports[0][1].number}",
             "listeners": advertised + own,
