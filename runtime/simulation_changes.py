@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from typing import Final
 
 from sparkcohort.assignors import MemberSubscription
@@ -25,7 +25,7 @@ NEW: Final = "new-"
 
 
 def change_members(case: Case, changes: Iterable[str]) -> Case:
-    """Carry out ``+2`` (two more), ``+2@b`` (in rack b) and ``-executor-3``, in this order.
+    """Carry out ``+2`` (two more), ``+2@b`` (in rack b), ``+executor-9`` (of that id) and ``-executor-3``, in this order.
 
     A member is named by its id, or by its client id or instance id where only one has it.  Those who come want what
     the others want: the subscription that most of them have.  Raises CaseError.
@@ -33,13 +33,15 @@ def change_members(case: Case, changes: Iterable[str]) -> Case:
     template = _template(case)
     for change in changes:
         if match := re.fullmatch(r"\+([0-9]{1,9})(?:@(.+))?", change):
-            case = _add(case, int(match[1]), match[2], template)
+            case = _add(case, _new_names(case, int(match[1])), match[2], template)
+        elif match := re.fullmatch(r"\+([^@]+)(?:@(.+))?", change):
+            case = _add(case, [match[1]], match[2], template)
         elif re.fullmatch(r"-.+", change, re.DOTALL):
             case = _remove(case, change[1:])
         else:
             raise CaseError(
-                f"--members {quoted(change)}: expected +2 (two more), +2@rack (two more in that rack) or -name "
-                "(without that member)"
+                f"--members {quoted(change)}: expected +2 (two more), +2@rack (in that rack), +name (one called so) or "
+                "-name (without that one)"
             )
     return case
 
@@ -76,13 +78,19 @@ def _template(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return topics, (note,) if note else ()
 
 
-def _add(case: Case, number: int, rack: str | None, template: tuple[tuple[str, ...], tuple[str, ...]]) -> Case:
+def _new_names(case: Case, number: int) -> list[str]:
     if number < 1 or len(case.members) + number > MOST_MEMBERS:
         raise CaseError(f"--members +{number}: from 1 to {MOST_MEMBERS - len(case.members):,} members can be added")
+    free = (name for place in count(1) if (name := f"{NEW}{place}") not in case.members)
+    return list(islice(free, number))
+
+
+def _add(case: Case, names: list[str], rack: str | None, template: tuple[tuple[str, ...], tuple[str, ...]]) -> Case:
     topics, notes = template
-    members, names = dict(case.members), (f"{NEW}{place}" for place in count(1))
-    while len(members) < len(case.members) + number:
-        members.setdefault(next(names), MemberSubscription(topics, rack=rack))
+    for name in names:
+        if name in case.members:
+            raise CaseError(f"--members +{name}: there is a member {quoted(name)} already")
+    members = {**case.members, **{name: MemberSubscription(topics, rack=rack) for name in names}}
     return replace(case, members=members, notes=tuple(dict.fromkeys((*case.notes, *notes))))
 
 

@@ -60,6 +60,8 @@ moved     partitions that leave an owner who is still there
 fewest    the fewest that must, for any complete and balanced assignment
 pauses    rounds in which a partition has no owner: eager stops them all,
           cooperative only what moves (a Cohort group always does that)
+Members added by number are new-1, new-2 … and want what most others do;
+range and roundrobin go by name: +executor-9 adds one under its own.
 In JSON, assignment is what the assignor answers to this input, transferring
 what it withholds until its owner has given it up, settled where it ends.
 """
@@ -86,7 +88,7 @@ class _Source:
 @click.option("--bootstrap-server", "servers", metavar="HOST:PORT", help="Ask Kafka about the group, at this broker.")
 @click.option("--command-config", "config", metavar="FILE", help="Properties of the Kafka client, security included.")
 @click.option("--input", "path", metavar="FILE", help="A case as JSON; - is standard input.")
-@click.option("--members", multiple=True, metavar="CHANGE", help="+2, +2@RACK or -NAME; may be repeated.")
+@click.option("--members", multiple=True, metavar="CHANGE", help="+2, +2@RACK, +NAME or -NAME; may be repeated.")
 @click.option("--partitions", multiple=True, metavar="TOPIC=N", help="Give a topic N partitions; may be repeated.")
 @click.option("--assignor", metavar="NAME", help="Another assignor than the group's or the case's.")
 @click.option("--compare", "comparing", is_flag=True, help="All assignors in one table.")
@@ -212,6 +214,8 @@ def _case(source: _Source) -> Case:
 
 def _read(path: str) -> bytes:
     try:
+        if path == "-" and sys.stdin is None:
+            raise BadCase("--input -: standard input is closed")
         if path == "-":
             return sys.stdin.buffer.read(MOST_BYTES + 1)
         with open(path, "rb") as file:  # noqa: PTH123  a name that is opened as it is given

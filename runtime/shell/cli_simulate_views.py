@@ -38,7 +38,7 @@ COMPARED: Final = (
     "PAUSE\nCOOP",
     "BUSIEST",
 )
-EXPLAINED: Final = "= kept, + gained, - lost"
+SIGNS: Final = "= KEPT, + GAINED, - LOST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def names(base: Case, case: Case) -> dict[str, str]:
 
 def report(shown: Shown, seen: Outcome, notes: Sequence[str], console: Console) -> None:
     """Print what one assignor does."""
-    console.print(Text(f"{seen.assignor}: {shown.title}", style="bold"))
+    console.print(Text(f"{printable(seen.assignor)}: {shown.title}", style="bold"))
     _print_notes(notes, console)
     console.print()
     rows, left = _chosen(shown, seen)
@@ -185,7 +185,8 @@ def _members(shown: Shown, seen: Outcome, rows: Iterable[str]) -> Table:
     table.add_column("MEMBER", overflow="fold", max_width=36)
     for name in ("BEFORE", "AFTER"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(f"PARTITIONS ({EXPLAINED})", overflow="fold")
+    table.add_column(SIGNS, overflow="fold")
+    most = None if shown.most is None else CELL
     for member in rows:
         before, after = set(seen.before.get(member, ())), set(seen.settled.get(member, ()))
         who = Text(shown.names[member])
@@ -194,9 +195,7 @@ def _members(shown: Shown, seen: Outcome, rows: Iterable[str]) -> Table:
         elif member not in shown.case.members:
             who.append(" (gone)", style="red")
         kinds = (("=", before & after, ""), ("+", after - before, "green"), ("-", before - after, "yellow"))
-        cell = Text("\n").join(
-            Text(f"{sign} {_some(found, shown.most)}", style) for sign, found, style in kinds if found
-        )
+        cell = Text("\n").join(Text(f"{sign} {_some(found, most)}", style) for sign, found, style in kinds if found)
         table.add_row(who, f"{len(before):,}", f"{len(after):,}", cell)
     return table
 

@@ -78,7 +78,7 @@ def test_a_table_for_people(cohort: Cohort) -> None:
     assert said.out == (
         "cooperative-sticky: 3 members, 6 partitions of 2 topics; 1 member more\n"
         "\n"
-        "MEMBER       BEFORE  AFTER  PARTITIONS (= kept, + gained, - lost)\n"
+        "MEMBER       BEFORE  AFTER  = KEPT, + GAINED, - LOST\n"
         "C0                3      2  = t0:0; t1:1\n"
         "                            - t0:2\n"
         "C1                3      2  = t0:1; t1:0\n"
@@ -154,6 +154,7 @@ BAD: list[tuple[list[str], object, str]] = [
     (["--input", "-", "--assignor", "rang"], CASE, "did you mean range?"),
     (["--input", "-", "--members", "-C2"], CASE, '--members: there is no member "C2"; did you mean "C1"?'),
     (["--input", "-", "--members", "2"], CASE, '--members "2": expected +2'),
+    (["--input", "-", "--members", "+C1"], CASE, '--members +C1: there is a member "C1" already'),
     (["--input", "-", "--partitions", "t2=4"], CASE, '--partitions: there is no topic "t2"'),
     (["--input", "-", "--partitions", "t0"], CASE, '--partitions "t0": expected TOPIC=NUMBER'),
     (["--input", "no/such/file"], CASE, "--input no/such/file can't be read: No such file or directory"),
@@ -179,6 +180,15 @@ def test_a_mistake_is_one_line_and_exit_status_2(
     said = cohort(*arguments, case=case)
     assert (said.status, said.out, said.err.count("\n")) == (2, "", 1)
     assert words in said.err
+
+
+def test_no_standard_input_is_one_line_too(cohort: Cohort, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the command is started with it closed."""
+    monkeypatch.setattr(sys, "argv", ["cohort", "simulate", "--input", "-"])
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
 
 
 def test_a_setting_of_the_client_is_refused_by_name(cohort: Cohort, tmp_path: Path) -> None:

@@ -208,6 +208,8 @@ def test_members_come_and_go() -> None:
     assert case.members["new-2"].rack == "b"
     assert case.notes == ("members want different topics; new ones want what most do: 1 topic",)
     assert list(change_members(case, ["+1"]).members)[-1] == "new-3"
+    named = change_members(case, ["+executor-9@b"]).members["executor-9"]
+    assert (named.topics, named.rack) == (("orders",), "b")
     assert change_members(Case({"t": 1}, {}), ["+1"]).members["new-1"].topics == ("t",)
 
 
@@ -219,8 +221,9 @@ def test_members_come_and_go() -> None:
         ("-twin", '2 members are called "twin": give the id of one, "m2", "m3"'),
         ("+0", "from 1 to 99,997 members can be added"),
         ("+99998", "from 1 to 99,997 members can be added"),
-        ("3", "expected +2 (two more), +2@rack (two more in that rack) or -name"),
-        ("+x", "expected +2"),
+        ("+m1", 'there is a member "m1" already'),
+        ("3", "expected +2 (two more), +2@rack (in that rack), +name (one called so) or -name"),
+        ("+@b", "expected +2"),
         ("", "expected +2"),
         ("-", "expected +2"),
     ],
