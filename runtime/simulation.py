@@ -237,8 +237,11 @@ def _finishing(assignor: Assignor) -> Assignor:
 
     So the leader has it: load is a reason to move once it has lasted, not right after a round that moved.
     """
+    if not (is_dataclass(assignor) and hasattr(assignor, "max_moves")):
+        return assignor
     bounded: Any = assignor
-    return replace(bounded, max_moves=0) if is_dataclass(bounded) and hasattr(bounded, "max_moves") else assignor
+    finishing: Assignor = replace(bounded, max_moves=0)
+    return finishing
 
 
 def _revokes(case: Case, given: Assignment) -> bool:

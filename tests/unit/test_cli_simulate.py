@@ -322,3 +322,10 @@ def test_properties_as_java_has_them() -> None:
     text = "! no\n  a = 1\nb:2\nc 3\nd\\=e=f\\\\\n# no\ng=h\\\n   i\\u0041\nk=\n"
     assert properties.parse(text) == {"a": "1", "b": "2", "c": "3", "d=e": "f\\", "g": "hiA", "k": ""}
     assert doctest.testmod(properties).failed == 0
+
+
+def test_the_case_in_the_help_is_one(cohort: Cohort) -> None:
+    """What the help shows can be given back."""
+    shown = cohort("--help").out
+    text = shown[shown.index('{"assignor"') : shown.index("owned is what")]
+    assert cohort("--input", "-", case=text.encode()).status == 0
