@@ -33,7 +33,7 @@ leader keeps to the cooperative protocol whatever the assignor (see ``leader``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sparkcohort.assignors import Assignor, MemberSubscription, Partition
@@ -233,14 +233,13 @@ def _cooperate(assignor: Assignor, case: Case, common: _Common, first: Assignmen
 
 
 def _finishing(assignor: Assignor) -> Assignor:
-    """The assignor of the rounds that only finish the first: one that bounds its moves by ``max_moves`` makes no new ones.
+    """The assignor of the rounds that only finish the first: a dataclass that bounds its moves by ``max_moves`` makes no new ones.
 
     So the leader has it: load is a reason to move once it has lasted, not right after a round that moved.
     """
-    if not (is_dataclass(assignor) and hasattr(assignor, "max_moves")):
-        return assignor
     bounded: Any = assignor
-    finishing: Assignor = replace(bounded, max_moves=0)
+    fields = getattr(bounded, "__dataclass_fields__", ())
+    finishing: Assignor = replace(bounded, max_moves=0) if "max_moves" in fields else assignor
     return finishing
 
 
