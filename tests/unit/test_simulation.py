@@ -222,7 +222,7 @@ def cases(draw: st.DrawFn, most: int = 5, people: int = 5) -> Case:
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=ASSIGNORS)
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(case=cases())
 def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Case) -> None:
     """Moves, spread, rack mismatches, what is withheld, the rounds and the pauses, of any group, under every assignor."""
