@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
-from sparkcohort.assignors import MemberSubscription, Partition
+from sparkcohort.assignors import Load, MemberSubscription, Partition
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell import client, kafka_errors
 from sparkcohort.runtime.shell.cli_views import client_id
@@ -33,29 +33,39 @@ NO_RACKS: Final = "Kafka doesn't tell the members' racks"
 
 
 def of_status(status: Mapping[str, Any]) -> Case:
-    """The case of a live Cohort group (see ``status.build``)."""
+    """The case of a live Cohort group (see ``status.build``); racks and loads where its partitions' rows have them."""
+    rows = {(row["topic"], row["partition"]): row for row in status["partitions"]}
+    held = {row["member_id"]: list(map(tuple, row["owned"])) for row in status["members"]}
     numbers: dict[str, list[int]] = {}
-    for row in status["partitions"]:
-        numbers.setdefault(row["topic"], []).append(row["partition"])
-    places = {(topic, number): place for topic, found in numbers.items() for place, number in enumerate(sorted(found))}
-    members: dict[str, MemberSubscription] = {}
-    for row in status["members"]:
-        held = list(zip(map(tuple, row["owned"]), row["generations"], strict=True))
-        since = {(topic, places[topic, number]): at for (topic, number), at in held if (topic, number) in places}
-        members[row["member_id"]] = MemberSubscription(
-            topics=tuple(sorted(numbers)),
-            owned=tuple(sorted(since)),
+    for topic, number in sorted({*rows, *(partition for mine in held.values() for partition in mine)}):
+        numbers.setdefault(topic, []).append(number)
+    places = {(topic, number): (topic, at) for topic, found in numbers.items() for at, number in enumerate(found)}
+    loads: dict[str, dict[Partition, Load]] = {member: {} for member in sorted(held)}
+    for partition, row in rows.items():
+        if row.get("load") and loads:
+            # Somebody has to speak for what nobody owns: the first.
+            speaker = loads.get(row["member_id"], next(iter(loads.values())))
+            speaker[places[partition]] = Load(*row["load"])
+    members = {
+        row["member_id"]: MemberSubscription(
+            topics=tuple(numbers),
+            owned=tuple(sorted(places[partition] for partition in held[row["member_id"]])),
             generation=status["generation"],
             instance_id=row["instance_id"],
             rack=row["rack"],
-            since=since,
+            since={places[tp]: at for tp, at in zip(held[row["member_id"]], row["generations"], strict=True)},
+            loads=loads[row["member_id"]],
         )
-    notes = [_read_in_part(topic, sorted(found)) for topic, found in sorted(numbers.items())]
+        for row in status["members"]
+    }
+    racks = {t: [tuple(rows.get((t, n), {}).get("racks") or ()) for n in found] for t, found in numbers.items()}
+    notes = [_read_in_part(topic, found) for topic, found in numbers.items()]
     if status["state"] != "Stable":
         notes.append(f"the group is not settled: {status['state']}")
     return Case(
         topics={topic: len(found) for topic, found in numbers.items()},
         members=members,
+        racks={topic: found for topic, found in racks.items() if any(found)},
         assignor=status["protocol"] or "",
         names={row["member_id"]: client_id(row["executor"]) or row["member_id"] for row in status["members"]},
         notes=tuple(filter(None, notes)),

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from sparkcohort import assignors
-from sparkcohort.assignors import ASSIGNORS, find
+from sparkcohort.assignors import ASSIGNORS, Load, find
 from sparkcohort.runtime.shell import cli, connection, live_cases, properties
 from sparkcohort.runtime.shell import cli_simulate_views as views
 from sparkcohort.runtime.simulation import simulate
@@ -296,12 +296,29 @@ def test_a_live_group_becomes_a_case() -> None:
     assert case.names == {"m-2": "executor-2", "m-3": "executor-3"}
 
 
+def test_racks_and_loads_are_taken_where_they_are_told() -> None:
+    """A partition's load is its owner's word, the first member's where nobody owns it."""
+    first, second, third = a_status()["partitions"]
+    rows = [{**first, "racks": ["a"], "load": [9.5, 70.0, 3]}, second, {**third, "load": [1.0, 2.0, 0]}]
+    case = live_cases.of_status(a_status(partitions=rows))
+    assert case.racks == {"orders": [("a",), (), ()]}
+    assert case.members["m-2"].loads == {("orders", 0): Load(9.5, 70.0, 3), ("orders", 2): Load(1.0, 2.0, 0)}
+    assert case.members["m-3"].loads == {}
+
+
+def test_a_group_of_which_the_logs_are_not_known_yet() -> None:
+    """What its members own is there all the same."""
+    case = live_cases.of_status(a_status(partitions=[]))
+    assert (case.topics, case.members["m-3"].topics) == ({"orders": 2}, ("orders",))
+
+
 def test_a_topic_that_is_read_in_part_is_numbered_anew() -> None:
     """As assignors see it; a note says which is which, and another that the group is on its way."""
     rows = [a_partition(number, 1, 2, None) for number in (1, 4, 7)]
     status = a_status(partitions=rows, state="PreparingRebalance")
+    status["members"][0].update(owned=[["orders", 4]], generations=[5])
     case = live_cases.of_status(status)
-    assert (case.topics, case.members["m-2"].owned) == ({"orders": 3}, (("orders", 0),))
+    assert (case.topics, case.members["m-2"].owned) == ({"orders": 3}, (("orders", 1),))
     assert case.notes == (
         "orders is read in part, and its partitions are numbered anew: 0 is orders-1, 1 is orders-4, 2 is orders-7",
         "the group is not settled: PreparingRebalance",
