@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
@@ -20,7 +21,6 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell import cli_history as history
 from sparkcohort.runtime.shell import cli_views as views
 from sparkcohort.runtime.shell import connection
-from sparkcohort.runtime.shell.cli_simulate import simulate_command
 from sparkcohort.runtime.shell.connection import Connection
 from sparkcohort.runtime.summary import runs
 
@@ -72,7 +72,23 @@ _output = click.option(
 )
 
 
+class _Commands(click.Group):
+    """The commands; ``simulate``, which brings the assignors and the Kafka client along, is imported when it's asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, sorted."""
+        return sorted([*super().list_commands(ctx), "simulate"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        if cmd_name != "simulate":
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = import_module("sparkcohort.runtime.shell.cli_simulate").simulate_command
+        return command
+
+
 @click.group(
+    cls=_Commands,
     epilog=_EPILOG,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -86,9 +102,6 @@ def cli(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-cli.add_command(simulate_command, "simulate")
 
 
 @cli.command()

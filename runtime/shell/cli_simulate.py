@@ -83,7 +83,7 @@ class _Source:
     config: str | None
 
 
-@click.command(epilog=_EPILOG)
+@click.command("simulate", epilog=_EPILOG)
 @click.option("--group", "group_id", metavar="GROUP", help="A live group: of a Cohort query on this host, or in Kafka.")
 @click.option("--bootstrap-server", "servers", metavar="HOST:PORT", help="Ask Kafka about the group, at this broker.")
 @click.option("--command-config", "config", metavar="FILE", help="Properties of the Kafka client, security included.")
