@@ -65,7 +65,7 @@ def parse(text: str | bytes) -> Case:
     return Case(
         topics=topics,
         members={member: _member(value, f"members.{_bare(member)}", shared) for member, value in members.items()},
-        racks=_racks(said.get("racks", {}), topics, shared),
+        racks=_racks(said.get("racks", {}), topics),
         assignor="" if "assignor" not in said else _name(said["assignor"], "assignor"),
     )
 
@@ -219,7 +219,7 @@ def _rate(value: Any, where: str) -> float:
     return float(value)
 
 
-def _racks(value: Any, topics: Mapping[str, int], shared: dict[str, str]) -> Racks:
+def _racks(value: Any, topics: Mapping[str, int]) -> Racks:
     racks: dict[str, tuple[tuple[str, ...], ...]] = {}
     known: dict[tuple[str, ...], tuple[str, ...]] = {}
     for topic, partitions in _mapping(value, "racks").items():
@@ -231,12 +231,20 @@ def _racks(value: Any, topics: Mapping[str, int], shared: dict[str, str]) -> Rac
             _fail(where, f"{counted(len(rows), 'partition')} listed, but topics has {topics[topic]:,} of them")
         found = []
         for place, row in enumerate(rows):
-            if type(row) is not list or not all(type(rack) is str and rack for rack in row):
-                _fail(f"{where}[{place}]", f'expected the racks of its replicas, like ["a", "b"], got {_shown(row)}')
-            names = tuple(dict.fromkeys(shared.setdefault(rack, rack) for rack in row))
-            found.append(known.setdefault(names, names))
+            try:
+                names = known.get(tuple(row)) if type(row) is list else None
+            except TypeError:  # something in it that can't be looked up is no rack
+                names = None
+            found.append(_new_row(row, f"{where}[{place}]", known) if names is None else names)
         racks[topic] = tuple(found)
     return racks
+
+
+def _new_row(row: Any, where: str, known: dict[tuple[str, ...], tuple[str, ...]]) -> tuple[str, ...]:
+    """The racks of a partition, seen for the first time: there are few kinds of a million partitions."""
+    if type(row) is not list or not all(type(rack) is str and rack for rack in row):
+        _fail(where, f'expected the racks of its replicas, like ["a", "b"], got {_shown(row)}')
+    return known.setdefault(tuple(row), tuple(dict.fromkeys(row)))
 
 
 # --- values ----------------------------------------------------------------------------------------------

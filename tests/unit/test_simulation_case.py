@@ -129,6 +129,7 @@ def changed(path: str, value: Any) -> str:
         ("racks.order", [], 'racks: there is no topic "order"; did you mean "orders"?'),
         ("racks.orders", [["a"]], "racks.orders: 1 partition listed, but topics has 2 of them"),
         ("racks.orders.1", "a", 'racks.orders[1]: expected the racks of its replicas, like ["a", "b"], got "a"'),
+        ("racks.orders.1", [["a"]], "racks.orders[1]: expected the racks of its replicas"),
         ("racks.orders.1", [None], "racks.orders[1]: expected the racks of its replicas"),
     ],
 )
