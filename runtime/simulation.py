@@ -186,7 +186,7 @@ def _outcome(common: _Common, assignor: Assignor) -> Outcome:
 def _answer(assignor: Assignor, case: Case, claims: Claims) -> Assignment:
     """One call of the assignor, its answer checked.  Raises InvalidAssignment naming it."""
     try:
-        answered = assignor.assign(case.topics, case.members, case.racks)
+        answered = assignor.assign(dict(case.topics), dict(case.members), case.racks)
         given = {member: tuple(partitions) for member, partitions in answered.items()}
         left = unowned(case, given)
     except InvalidAssignment as error:
