@@ -16,11 +16,11 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from sparkcohort.assignors import ASSIGNORS, Assignor, UnknownAssignor, find
+from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.leader import InvalidAssignment
 from sparkcohort.runtime.shell import cli_simulate_views as views
-from sparkcohort.runtime.shell import client_options, connection, live_cases, properties
+from sparkcohort.runtime.shell import client_options, connection, live_cases, own_assignors, properties
 from sparkcohort.runtime.shell.cli_views import printable
 from sparkcohort.runtime.simulation import compare, simulate
 from sparkcohort.runtime.simulation_case import MOST_BYTES, Case, CaseError, as_value, counted, parse
@@ -90,7 +90,11 @@ class _Source:
 @click.option("--input", "path", metavar="FILE", help="A case as JSON; - is standard input.")
 @click.option("--members", multiple=True, metavar="CHANGE", help="+2, +2@RACK, +NAME or -NAME; may be repeated.")
 @click.option("--partitions", multiple=True, metavar="TOPIC=N", help="Give a topic N partitions; may be repeated.")
-@click.option("--assignor", metavar="NAME", help="Another assignor than the group's or the case's.")
+@click.option(
+    "--assignor",
+    metavar="NAME",
+    help="Another assignor than the group's or the case's; your own as package.module.Class.",
+)
 @click.option("--compare", "comparing", is_flag=True, help="All assignors in one table.")
 @click.option("--members-shown", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {SHOWN}.")
 @click.option("--all", "everything", is_flag=True, help="Show every member and all its partitions.")
@@ -132,7 +136,7 @@ def simulate_command(
                 _say(views.lines(as_value(case)))
             else:
                 _run(shown, comparing=comparing, live=not path and not assignor, output=output)
-        except (CaseError, UnknownAssignor) as error:
+        except CaseError as error:
             raise BadCase(str(error)) from None
         except InvalidAssignment as error:
             raise CohortError(printable(str(error))) from None
@@ -157,18 +161,22 @@ def _check(
         raise click.UsageError("--members-shown and --all exclude each other.")
 
 
-def _named(name: str) -> Assignor:
-    """The assignor of this name.  Raises UnknownAssignor."""
-    return find(name)
+def _named(word: str) -> Assignor:
+    """The assignor of this name: a built-in one, or anybody's own by entry point or dotted name.  Raises CaseError."""
+    try:
+        (assignor,) = own_assignors.load([word]).values()
+    except OptionError as error:
+        raise CaseError(str(error).replace(f"option {own_assignors.OPTION}=", "assignor ")) from None
+    return assignor
 
 
 def _chosen(case: Case, *, live: bool) -> tuple[Assignor, list[str]]:
-    """The case's assignor, and a note where a live group's is not known here.  Raises CaseError, UnknownAssignor."""
+    """The case's assignor, and a note where a live group's is not known here.  Raises CaseError."""
     if not case.assignor and not live:
         raise CaseError(f"the case names no assignor: give --assignor, one of {', '.join(sorted(ASSIGNORS))}")
     try:
         return _named(case.assignor or DEFAULT_ASSIGNOR), []
-    except UnknownAssignor:
+    except CaseError:
         if not live:
             raise
         note = f"the group's assignor {case.assignor} is not known here: {DEFAULT_ASSIGNOR} is shown"

@@ -148,7 +148,7 @@ BAD: list[tuple[list[str], object, str]] = [
     (["--input", "-"], b"", "the case is empty"),
     (["--input", "-"], b'{\n "topics": {,', "not JSON: Expecting property name enclosed in double quotes at line 2"),
     (["--input", "-"], {**CASE, "topic": {}}, 'unknown key "topic"; did you mean "topics"?'),
-    (["--input", "-"], {**CASE, "assignor": "stikcy"}, "no assignor is called 'stikcy'"),
+    (["--input", "-"], {**CASE, "assignor": "stikcy"}, "assignor 'stikcy': no assignor has this name"),
     (["--input", "-"], {**CASE, "topics": {"t0": -3}}, "topics.t0: expected a whole number from 0"),
     (["--input", "-"], {"topics": {}, "members": {}}, "the case names no assignor: give --assignor, one of"),
     (["--input", "-", "--assignor", "rang"], CASE, "did you mean range?"),
@@ -214,6 +214,25 @@ def test_an_assignor_that_raises_is_one_line(cohort: Cohort, monkeypatch: pytest
     said = cohort("--input", "-", "--assignor", "broken")
     assert (said.status, said.out) == (1, "")
     assert said.err == "cohort: assignor broken failed on this case, ZeroDivisionError: a?[31m by zero\n"
+
+
+def test_an_own_assignor_by_its_dotted_name(cohort: Cohort, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Imported from the path, run once, and compared with the built-in ones under its own name."""
+    (tmp_path / "mine_whatif.py").write_text(
+        "class Last:\n"
+        "    name, cooperative = 'last', False\n"
+        "    def assign(self, topics, members, racks):\n"
+        "        last = max(members)\n"
+        "        everything = tuple((t, p) for t in sorted(topics) for p in range(topics[t]))\n"
+        "        return {m: everything if m == last else () for m in members}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = cohort.json("--assignor", "mine_whatif.Last")
+    assert (seen["assignor"], seen["moved"], seen["spread"]) == ("last", 3, 6)
+    assert list(cohort.json("--assignor", "mine_whatif.Last", "--compare")["assignors"]) == sorted([*ASSIGNORS, "last"])
+    wrong = cohort("--input", "-", "--assignor", "mine_whatif.Lost")
+    assert (wrong.status, wrong.out, wrong.err.count("\n")) == (2, "", 1)
+    assert "did you mean mine_whatif.Last?" in wrong.err
 
 
 def test_help_has_examples_and_fits(cohort: Cohort) -> None:
