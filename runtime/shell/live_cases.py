@@ -189,15 +189,16 @@ def _committed_topics(asked: Asked, sizes: Mapping[str, int]) -> frozenset[str]:
 def _told(asked: Asked, admin: AdminClient, error: BaseException, heard: Iterable[KafkaError]) -> CohortError:
     """What went wrong, in words for the user."""
     inner = client.error_of(error) if isinstance(error, KafkaException) else None
-    codes = [each.code() for each in (*([inner] if inner else []), *heard)]
-    words = [client.text_of(each) for each in heard]
-    text = words[-1] if words else client.text_of(inner) if inner else "timed out"
-    if any(code in kafka_errors.AUTHENTICATION for code in codes):
-        return kafka_errors.unauthenticated(asked.conf, text)
+    errors = [*([inner] if inner else []), *heard]
+    codes = [each.code() for each in errors]
+    refused = [client.text_of(each) for each in errors if each.code() in kafka_errors.AUTHENTICATION]
+    if refused:
+        return kafka_errors.unauthenticated(asked.conf, refused[-1])
     if kafka_errors.GROUP_DENIED in codes:
         return kafka_errors.group_denied(asked.group_id)
     if KafkaError.GROUP_ID_NOT_FOUND in codes:
         return _unknown(asked, admin)
+    text = client.text_of(errors[-1]) if errors else "timed out"
     servers = asked.conf.get("bootstrap.servers", "")
     return CohortError(
         f"--bootstrap-server {servers}: {redact_text(text, asked.conf)}; check the address, the network and "
