@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.errors import ErrorCode
-from tests.support.group_desk import beat, commit, completing, join, preparing, stable, sync, tp
+from tests.support.group_desk import Desk, beat, commit, completing, join, leave, preparing, stable, sync, tp
 
 
 def test_takeover_in_a_stable_group_moves_nothing() -> None:
@@ -49,9 +49,62 @@ def test_takeover_that_would_change_the_protocol_rebalances() -> None:
     for member_id, instance in (("a-1", None), ("i-2", "i"), ("b-3", None)):
         desk.ask(join(member_id, member_id[0], instance, protocols=("coop", "range")))
     desk.ask(sync("a-1", 3))
-    desk.ask(sync("b-3", 3))
-    desk.ask(join("", "s", "i", protocols=("range",)))
-    assert desk.group.state == "PreparingRebalance" or desk.error(join("", "s", "i")) == "INCONSISTENT_GROUP_PROTOCOL"
+    new = desk.ask(join("", "s", "i", protocols=("range",)))
+    assert (desk.group.state, desk.group.generation, desk.group.protocol_name) == ("PreparingRebalance", 3, "coop")
+    assert (desk.removed(), desk.pushed(), dict(desk.group.joins)) == (("i-2",), ("a-1", "b-3"), {"i-4": new})
+    desk.ask(join("a-1", "a", protocols=("coop", "range")))
+    desk.ask(join("b-3", "b", protocols=("coop", "range")))
+    assert (desk.group.state, desk.group.protocol_name) == ("CompletingRebalance", "range")
+    assert (desk.joined(new).error, desk.joined(new).generation, desk.joined(new).protocol_name) == (
+        ErrorCode.NONE,
+        4,
+        "range",
+    )
+
+
+def test_takeover_with_no_protocol_in_common_is_refused() -> None:
+    """Nobody's place is taken by one that can't talk to the others: the old one stays, and nothing changes."""
+    desk = stable()
+    before = desk.group
+    assert desk.error(join("", "s", "i", protocols=("range",))) == "INCONSISTENT_GROUP_PROTOCOL"
+    assert desk.group == before
+
+
+def led_by_a_static_member() -> Desk:
+    """The join phase after a-1 left: i-2 (instance i) leads and waits in its join, b-3 is yet to come."""
+    desk = stable()
+    desk.ask(leave("a-1"))
+    desk.ask(join("i-2", "s", "i", claims="t1"))
+    assert (desk.group.state, desk.group.leader) == ("PreparingRebalance", "i-2")
+    return desk
+
+
+def test_takeover_of_the_leader_in_the_join_phase() -> None:
+    """The old leader's join is fenced; the new process leads the next generation, and there is something to compute."""
+    desk = led_by_a_static_member()
+    old = desk.group.joins["i-2"]
+    new = desk.ask(join("", "s", "i"))
+    assert desk.joined(old).error is ErrorCode.FENCED_INSTANCE_ID
+    assert (desk.group.state, desk.group.leader, desk.pushed()) == ("PreparingRebalance", "i-4", ())
+    desk.ask(join("b-3", "b", claims="t2"))
+    reply = desk.joined(new)
+    assert (reply.error, reply.generation, reply.leader) == (ErrorCode.NONE, 3, "i-4")
+    assert (reply.skip_assignment, [m.member_id for m in reply.members]) == (False, ["i-4", "b-3"])
+
+
+def test_takeover_of_the_leader_while_its_plan_is_awaited() -> None:
+    """Nobody waits for a plan that never comes: followers are told to rejoin, and the new process leads."""
+    desk = led_by_a_static_member()
+    desk.ask(join("b-3", "b", claims="t2"))
+    waiting = desk.ask(sync("b-3", 3))
+    new = desk.ask(join("", "s", "i"))
+    assert desk.synced(waiting).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert (desk.group.state, desk.group.leader, desk.removed()) == ("PreparingRebalance", "i-4", ("i-2",))
+    assert desk.error(sync("i-2", 3, {"i-2": "t1", "b-3": "t2"}, "i")) == "FENCED_INSTANCE_ID"
+    desk.ask(join("b-3", "b", claims="t2"))
+    reply = desk.joined(new)
+    assert (reply.error, reply.generation, reply.leader) == (ErrorCode.NONE, 4, "i-4")
+    assert (reply.skip_assignment, [m.member_id for m in reply.members]) == (False, ["i-4", "b-3"])
 
 
 def test_takeover_in_the_join_phase_fences_the_parked_join() -> None:
