@@ -120,12 +120,12 @@ def _member_replaced(group: Group, record: r.MemberReplaced) -> Group:
         owned=_without(group.owned, old),
         promised=_without(group.promised, old),
         settled=_renamed(group.settled, old, new),  # it is the same place in the group: what stays has not moved
-        departed=_departed(group, old, f"replaced by {new}", record.at_ms),
+        departed=_departed(group, old, f"replaced by {new}"),
     )
 
 
-def _departed(group: Group, gone: str, reason: str, at_ms: int) -> tuple[tuple[str, str], ...]:
-    story = f"{reason}, at {at_ms} ms in generation {group.generation}"
+def _departed(group: Group, gone: str, reason: str) -> tuple[tuple[str, str], ...]:
+    story = f"{reason}, in generation {group.generation}"
     return (*group.departed, (gone, story))[-REMEMBERED_DEPARTURES:]
 
 
@@ -147,7 +147,7 @@ def _member_removed(group: Group, record: r.MemberRemoved) -> Group:
             assignments=_without(group.assignments, gone),
             owned=_without(group.owned, gone),
             promised=_without(group.promised, gone),
-            departed=_departed(group, gone, record.reason, record.at_ms),
+            departed=_departed(group, gone, record.reason),
         ),
         gone,
     )

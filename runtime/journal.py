@@ -124,8 +124,8 @@ def _of_membership(record: Record, member_id: str) -> str:
             return f"was replaced by {member.member_id}"
         case r.MemberReplaced(old_id, member) if member.member_id == member_id:
             return f"took the place of {old_id}"
-        case r.MemberRemoved(removed, reason, at_ms) if removed == member_id:
-            return f"was removed at {at_ms} ms: {reason}"
+        case r.MemberRemoved(removed, reason) if removed == member_id:
+            return f"was removed: {reason}"
         case r.LeaderElected(elected) if elected == member_id:
             return "was elected leader"
         case r.JoinParked(joined) if joined == member_id:

@@ -247,11 +247,12 @@ def _failure(failure: Mapping[str, Any]) -> str:
 
 
 def _scheduled(scheduled: Mapping[str, Any] | None) -> str | None:
-    """A round that is put off: the partitions that wait for a replacement of their member, and for how long at most."""
+    """A round that is put off: what waits for a replacement of its member, or that moves back off; for how long at most."""
     if scheduled is None:
         return None
     waiting = ranges((topic, partition) for topic, partition in scheduled["partitions"])
-    return f"{waiting or 'nothing'} waits for a replacement, {duration(scheduled['due_in_ms'])} left"
+    what = f"{waiting} waits for a replacement" if waiting else "moves to balance the members wait for their back-off"
+    return f"{what}, {duration(scheduled['due_in_ms'])} left"
 
 
 def groups(runs: Iterable[tuple[str, str, int, Status | None]]) -> View:

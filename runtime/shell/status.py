@@ -160,6 +160,9 @@ def _partitions(
 
 
 def _scheduled(coordinator: Coordinator) -> dict[str, Any] | None:
-    """The partitions of departed members that wait for a replacement, and the round that ends the wait; None: no wait."""
+    """The partitions of departed members that wait for a replacement, and the round that ends the wait; None: no wait.
+
+    No partitions: moves between live members are put off, since the last round made some already.
+    """
     found = coordinator.scheduled()
     return found and {"partitions": [list(tp) for tp in sorted(found[0])], "due_in_ms": found[1]}

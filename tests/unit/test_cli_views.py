@@ -122,6 +122,13 @@ def test_verbose_state_tells_who_keeps_a_rebalance_waiting() -> None:
     assert (told["rebalance"]["missing"], told["scheduled_rebalance"]) == (missing, put_off)
 
 
+def test_verbose_state_tells_of_moves_that_are_put_off() -> None:
+    """During the back-off of revoking rounds nobody has departed, so nothing waits for a replacement."""
+    status = a_status(scheduled_rebalance={"partitions": [], "due_in_ms": 1_600})
+    (row,) = views.state(status, "h:1", verbose=True).rows
+    assert row[-1] == "moves to balance the members wait for their back-off, 1s left"
+
+
 def test_groups_that_do_not_answer_are_listed_as_unreachable() -> None:
     """A live process whose coordinator is silent is a row, not an error."""
     view = views.groups([("billing", "i", 10, a_status()), ("other", "j", 11, None)])

@@ -132,7 +132,7 @@ def test_who_is_sent_away_is_told_the_end_of_its_story() -> None:
     refused = desk.history.explained(beat, p.HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID, "no member"))
     assert refused.message == (
         f"no member; {member_id} before that: became a member, from host; joined; "
-        f"was removed at {LIMIT_MS} ms: it did not sync within the rebalance timeout"
+        f"was removed: it did not sync within the rebalance timeout"
     )
     commit = p.OffsetCommit(member_id, None, 1, ())
     judged = ((p.TopicPartition("t", 0), ErrorCode.NONE), (p.TopicPartition("t", 1), ErrorCode.ILLEGAL_GENERATION))

@@ -73,7 +73,7 @@ def test_the_story_of_a_member() -> None:
         "generation 2 began, protocol cooperative-sticky",
         "owns orders-0 orders-1 since generation 2",
         "committed orders-0=17",
-        f"was removed at {SESSION_MS} ms: its session of {SESSION_MS} ms expired",
+        f"was removed: its session of {SESSION_MS} ms expired",
     )
 
 
