@@ -30,7 +30,8 @@ def run(world: World, command: str) -> None:
             if verb == "replace":
                 stop(world, name)
             using = next(t for t in topics if t.startswith("using="))
-            node = world.start(name, tuple(t for t in topics if t != using))
+            wanted = tuple(t for t in topics if t not in {using, "eagerly"})
+            node = world.start(name, wanted, eager="eagerly" in topics)
             config = replace(node.member.config, assignors=tuple(using[6:].split(",")))
             node.member = new_member(config)
         case "start", [name, *topics]:
