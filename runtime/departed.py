@@ -6,9 +6,10 @@ Connect's rules (KIP-415, ``IncrementalCooperativeAssignor``; KAFKA-12495 for th
   read it directly) for ``scheduled.rebalance.max.delay.ms`` from the first loss on; a delay of 0 means: reassign at once.
   What nobody departed with is not lost but free, and free partitions are given out in any round.
 * **While the delay runs nobody gives anything up.**  Those who come wait empty-handed, as candidates.
-* **It ends** when its time has come, or sooner when the members are as many as they were.  Connect waits for the time even
-  then, since a worker may come back under its own name; a Spark executor never does (a replacement has a new id), so
-  there is nobody left to wait for.  Then the assignor rules again: a sticky one gives what was lost to those
+* **It ends** when its time has come, or sooner when the members are as many as those that had partitions.  Connect waits
+  for the time even then, since a worker may come back under its own name; a Spark executor never does (a replacement has
+  a new id), so there is nobody left to wait for.  Who had nothing yet when somebody departs counts as come: a replacement
+  is often there before the group has noticed whom it replaces, and whoever idles can take over at once.  Then the assignor rules again: a sticky one gives what was lost to those
   who have least, that is to the candidates, or evenly to the others if none came, and moves nothing else.
 * **Revoking backs off.**  A round that would take partitions from live members right after a round that did waits for
   1 ms x 40^n, at most the delay; n is how many times in a row.  Meanwhile free partitions go to who has least.
@@ -132,7 +133,7 @@ class Seen:
     """What a look at the group finds.
 
     ``lost`` is what each departed member had that exists and nobody holds, and ``before`` likewise of who departed in
-    earlier rounds; ``workers`` counts the members that want partitions, ``survivors`` those of them that were there before.
+    earlier rounds; ``workers`` counts the members that want partitions, ``survivors`` those of them that had some before.
     """
 
     lost: Mapping[str, frozenset[TopicPartition]]
@@ -177,4 +178,5 @@ def _seen(grace: Grace, asked: Round, said: leader.Said) -> Seen:
         return frozenset(tp for tp in partitions if tp.partition < asked.topics.get(tp.topic, 0) and tp not in held)
 
     lost = {name: found for name, had in gone.items() if (found := still_lost(had))}
-    return Seen(lost, still_lost(grace.lost), len(workers), len(workers.intersection(asked.settled)))
+    survivors = sum(bool(asked.settled.get(name)) for name in workers)
+    return Seen(lost, still_lost(grace.lost), len(workers), survivors)

@@ -245,6 +245,34 @@ def test_a_replacement_gets_what_was_lost_at_once_and_nothing_else_moves() -> No
     assert group.round(2_000) == {"a": before["a"], "c": before["c"], "d": before["b"]}
 
 
+def test_a_replacement_that_was_there_first_gets_what_is_lost_at_once() -> None:
+    """It had nothing yet when the one that it replaces was found gone: there is nobody to wait for."""
+    group = Leader(12)
+    group.settle("a", "b", "c")
+    group.holds["d"] = ()
+    assert group.round(1_000)["d"] == ()
+    kept = {m: numbers for m, numbers in group.holds.items() if m in "ac"}
+    del group.holds["b"]
+    after = group.round(2_000)
+    assert departed.deadline(group.memory) is None
+    assert sorted(map(len, after.values())) == [4, 4, 4]
+    assert all(set(kept[m]) <= set(after[m]) for m in kept)
+
+
+def test_who_idles_replaces_one_that_departs_and_not_two() -> None:
+    """More members than partitions: the idle one takes over at once; of two that depart, one is waited for."""
+    group = Leader(3)
+    before = group.settle("a", "b", "c", "d")
+    assert before["d"] == ()
+    del group.holds["c"]
+    assert group.round(1_000)["d"] == before["c"]
+    group = Leader(3)
+    group.settle("a", "b", "c", "d")
+    del group.holds["b"], group.holds["c"]
+    assert group.round(1_000) == {"a": before["a"], "d": ()}
+    assert departed.deadline(group.memory) == 31_000
+
+
 def test_a_round_that_was_not_applied_counts_for_nothing() -> None:
     """Connect: previous := active.  The delay is not begun anew, and what was computed and never given is computed again."""
     group = Leader(12)
