@@ -44,6 +44,7 @@ class Port:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[Step] = []
+        self._links: list[Link] = []
         self._decide = groups.decide
         monkeypatch.setattr(groups, "decide", self._step)
         self.authority = new_authority()
@@ -70,7 +71,15 @@ class Port:
 
     def link(self) -> Link:
         """A connection of a member of this run."""
-        return Link("127.0.0.1", self.server.port, self.authority.client)
+        self._links.append(Link("127.0.0.1", self.server.port, self.authority.client))
+        return self._links[-1]
+
+    def stop(self) -> None:
+        """Stop all of it; a stream that is open keeps the server waiting."""
+        self.coordinator.stop()
+        for link in self._links:
+            link.close()
+        self.server.stop(5)
 
 
 @pytest.fixture
@@ -79,8 +88,7 @@ def port(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> I
     caplog.set_level(logging.ERROR, "sparkcohort")
     running = Port(monkeypatch)
     yield running
-    running.coordinator.stop()
-    running.server.stop(5)
+    running.stop()
 
 
 def attack(port: Port, seed: int) -> list[Hostile]:
