@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars hosts lint test test-unit test-e2e test-newest simulate demo bench bench-group wheel clean
+.PHONY: help venv jars hosts lint test test-unit test-e2e test-newest simulate model demo bench bench-group wheel clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -53,6 +53,9 @@ SEEDS ?= 10000
 
 simulate: venv ## the group under drawn faults: SEEDS=10000, ARGS="--first 2000"
 	@$(BIN)/python -m tests.simulator --seeds $(SEEDS) $(ARGS)
+
+model: venv ## all that two members and three partitions can come to: ARGS="--faults 3 --strays 1"
+	@$(BIN)/python -m tests.support.model_check $(ARGS)
 
 demo: venv ## a stream, a killed executor, a verdict
 	@tools/bootstrap.sh java

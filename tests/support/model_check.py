@@ -1,221 +1,453 @@
-"""Every state that two members and three partitions can reach, breadth first, through the production group and members.
+"""Every state that two members and three partitions can reach, through the production group and members.
 
-What can happen next in a state: a request in flight arrives (in the order of its process), a reply or a push is handled
-(two channels, so either may come first), the shell finishes a revocation or an assignment, a member that the group has left
-behind sends its heartbeat.  Faults, of which a run has a few: a member leaves, its process dies and another starts, a
-session ends, an issued id ends, the join phase or the sync's time is up, somebody asks for a rebalance.
+What can happen in a state.  By itself: a request arrives, its answer is handled, work is finished, a member that has
+something to learn sends a heartbeat.  As a fault, so many times as asked for: a member leaves, its process dies or has left and
+another takes its place; a session, an issued id, the join phase or the time to sync ends; a rebalance is asked for; a
+request, its answer or a push is lost, late or doubled.  A commit of everything is tried in every state.
 
-Time stands still; a deadline is reached by moving it to now.  Two states that differ only in numbers count as one: ids
-are named by process and age, generations by rank, attempts not at all, for nothing but their order matters.
+Two states are one when they differ in nothing that can ever matter, and are kept in one form (``model_names``):
+
+* **Numbers have only an order.**  Generations, ids and attempts are compared and made one larger than all before, nothing
+  else; each is replaced by its rank in its state.  (An older id sorts first; production has both orders.)
+* **Time has no length.**  A deadline may end whenever it is set, which is more than can happen.
+* **What is only told** is left out: words, the past, what was settled, commits; who is parked under which number.
+* **A heartbeat is sent, heard and answered at once.**  What a delayed one would say of an id and a generation stays
+  true, or its answer is void; one that is told nothing changes nothing.  A push says nothing that a heartbeat doesn't.
+* **A process does at once what it has to do by itself** (handles an answer, plans, gives up, tries again), unless
+  ``slow``: nobody sees whether it does so late, or what it sends then is on its way for long.  For the same reason it leaves
+  with nothing on its way.  An answer that it would ignore is none.
+* **A process whom the group has removed** is one that begins anew (or has left): all that it asks is refused, which a commit
+  of its shows, and nothing that it does reaches the group before its new join.
+
+What is bounded, beside the faults, is how much there is at once: ``strays``, requests whose sender doesn't wait any more, and
+``leftovers``, ids that the group has and no process.  Only ``slow`` shows how pushes are handled.  Laws I1, I4 and I5 hold at every step, I2 and I3 where nothing can happen by itself any more,
+and from every state where nobody is missed there is a way to such a one.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cache
+import argparse
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
+from functools import partial
 from typing import Any
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime import leader
 from sparkcohort.runtime import member as m
 from sparkcohort.runtime import protocol as p
-from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, decode_subscription
+from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.frozen import replace
+from tests.support import model_names as n
 from tests.support.group_laws import check_step
 from tests.support.group_world import member_config
+from tests.support.model_names import Process, asked
+from tests.support.model_process import (
+    ARRIVING,
+    ENDED,
+    NOTHING,
+    After,
+    Kept,
+    Part,
+    World,
+    decided,
+    expired,
+    forgotten,
+    fresh,
+    handled,
+    losses,
+    silent,
+    tidy,
+    walked,
+)
 
 TOPIC, NUMBERS = "t", (0, 1, 2)
 PARTITIONS = tuple(p.TopicPartition(TOPIC, number) for number in NUMBERS)
-NAMES = "ab"
-LISTENING = {m.MemberState.STABLE, m.MemberState.COMPUTING, m.MemberState.SYNCING}
-KINDS = (p.JoinGroup, p.SyncGroup, p.Heartbeat, p.LeaveGroup)  # what a process may wait for, one of each at a time
-
-
-@dataclass(frozen=True)
-class Process:
-    """One member's process: what waits to be handled by it, and what it has sent."""
-
-    number: int  # all processes are numbered, so that an answer finds the one that asked
-    member: m.Member
-    replies: tuple[p.Reply, ...] = ()
-    pushes: tuple[m.Pushed, ...] = ()
-    work: tuple[m.MemberEvent, ...] = ()
-    requests: tuple[p.Request, ...] = ()
-
-
-@dataclass(frozen=True)
-class World:
-    """Everything at one moment; ``ghosts`` are the processes that died with requests in flight."""
-
-    group: g.Group
-    processes: tuple[Process, ...]
-    ghosts: tuple[Process, ...] = ()
-    started: int = 0
-    faults: int = 0
+COMMITTING = 99
 
 
 @dataclass
 class Explorer:
-    """Breadth first over all worlds with at most ``faults`` faults; counts what it has seen."""
+    """Breadth first over all worlds within the bounds (see above); AssertionError where a law is broken."""
 
-    faults: int
-    seen: set[object] = field(default_factory=set)
+    strays: int = 0
+    leftovers: int = 0
+    static: str = ""
+    slow: bool = False  # a process takes its time: what it has to do locally, and pushes, come in any order
+    parts: list[Part] = field(default_factory=list)
+    seen: dict[World, int] = field(default_factory=dict)
+    worlds: list[World] = field(default_factory=list)
+    settled: list[int] = field(default_factory=list)
+    calm_edges: list[array[int]] = field(default_factory=list)
     steps: int = 0
-    settled: int = 0
-    plans: dict[object, tuple[tuple[str, bytes], ...]] = field(default_factory=dict)
+    _places: dict[object, int] = field(default_factory=dict)
+    _memo: dict[Any, Any] = field(default_factory=dict)
+    _plans: dict[Any, tuple[tuple[str, bytes], ...]] = field(default_factory=dict)
 
-    def beginning(self, names: str = NAMES) -> World:
-        """An empty group, and these two about to join."""
-        world = World(g.new_group(g.GroupConfig("billing"), ConsumerEmbedded()), ())
+    # --- parts ----
+
+    def part(self, number: int) -> Any:
+        """The group, process or request of this number."""
+        return self.parts[number].value
+
+    def _named(self, part: Part, names: n.Names) -> int:
+        how = names.of(part.seen)
+        number = part.named.get(how)
+        if number is None:
+            value = walked(part.value, names)
+            at = n.key(value)
+            number = self._places.get(at)
+            if number is None:
+                number = self._places[at] = len(self.parts)
+                self.parts.append(Part(value))
+            part.named[how] = number
+        return number
+
+    def world(self, group: Part, processes: Iterable[Part], strays: Iterable[Part]) -> World:
+        """The canonical world of these parts."""
+        here = group.seen.ids
+        processes = tuple([x if x.member_id in here or not x.member_id else self._forgotten(x) for x in processes])
+        strays = tuple(strays)
+        names = n.Names([x.seen for x in (group, *processes, *strays)])
+        return World(
+            self._named(group, names),
+            tuple([self._named(x, names) for x in processes]),
+            tuple(sorted([self._named(x, names) for x in strays])) if strays else (),
+        )
+
+    def _forgotten(self, part: Part) -> Part:
+        """A process that the group has removed: whenever it hears of that, it begins anew, or has left for good."""
+        kept: Kept = self._once(("forgotten", id(part)), lambda: Kept(part, forgotten(part.value)))
+        return kept.part
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = make()
+        return found
+
+    def _of(self, world: World) -> tuple[Part, list[Part], list[Part]]:
+        parts = self.parts
+        return parts[world.group], [parts[x] for x in world.processes], [parts[x] for x in world.strays]
+
+    # --- exploring ------
+
+    def beginning(self, names: str = "ab") -> World:
+        """An empty group, and these about to join."""
+        group = Part(g.new_group(g.GroupConfig("billing"), ConsumerEmbedded()))
+        processes = []
         for name in names:
-            world = self.start(world, name)
-        return world
+            instance = "i" if name in self.static else None
+            member = m.new_member(member_config(name, (TOPIC,), instance))
+            processes.append(Part(handled(Process(member), m.Start())[0]))
+        return self.world(group, processes, ())
 
-    def calmed(self, world: World) -> World:
-        """What comes of it when everything happens in the order in which it can."""
-        while (after := next(self.calm(world), None)) is not None:
-            world = after
-        return world
+    def explore(self, faults: int | None = None) -> None:
+        """Visit all that can come of it, with so many faults at most."""
+        self._see(self.beginning())
+        at, layers = 0, 0
+        while at < len(self.worlds):
+            begun = at
+            while at < len(self.worlds):  # what comes of it by itself
+                self._calm(at, self.worlds[at])
+                at += 1
+            if layers == faults:
+                return
+            layers += 1
+            for number in range(begun, at):
+                self._wrong(self.worlds[number])
 
-    def explore(self, world: World) -> None:
-        """Visit all that can come of it; AssertionError where a law is broken."""
-        frontier = deque([world])
-        self.seen.add(key(world))
-        while frontier:
-            world = frontier.popleft()
-            calm = list(self.calm(world))
-            self.check(world, quiet=not calm)
-            for after in [*calm, *(self.fault(world) if world.faults < self.faults else ())]:
-                self.steps += 1
-                mark = key(after)
-                if mark not in self.seen:
-                    self.seen.add(mark)
-                    frontier.append(after)
+    def _see(self, world: World) -> int:
+        number = self.seen.get(world)
+        if number is None:
+            number = self.seen[world] = len(self.worlds)
+            self.worlds.append(world)
+        return number
 
-    # --- what can happen -----------------------------------------------------------------------------
+    def _calm(self, number: int, world: World) -> None:
+        after = array("I", {self._see(x) for x in self.calm(world)})
+        self.steps += len(after)
+        self.calm_edges.append(after)
+        self.check(number, world, quiet=not after)
+
+    def _wrong(self, world: World) -> None:
+        for other in (*self.heal(world), *self.fault(world)):
+            self.steps += 1
+            if self.bounded(other):
+                self._see(other)
+
+    def stuck(self) -> list[World]:
+        """Worlds in which no process and no request is missed, and from which there is no way to a settled one."""
+        before: list[list[int]] = [[] for _ in self.worlds]
+        for number, after in enumerate(self.calm_edges):
+            for other in after:
+                before[other].append(number)
+        good, front = set(self.settled), list(self.settled)
+        while front:
+            for number in before[front.pop()]:
+                if number not in good:
+                    good.add(number)
+                    front.append(number)
+        rest = [world for number, world in enumerate(self.worlds) if number not in good and not world.strays]
+        return [world for world in rest if not self._leftovers(world)]
+
+    def summary(self) -> str:
+        """How much there is."""
+        groups = len({world.group for world in self.worlds})
+        return f"{len(self.worlds)} states of {groups} groups, {self.steps} steps, {len(self.settled)} of them settled"
+
+    def bounded(self, world: World) -> bool:
+        """Whether there is not more at once than allowed."""
+        if len(world.strays) > self.strays:
+            return False
+        left: int = self._once(("left", world.group, world.processes), lambda: self._leftovers(world))
+        return left <= self.leftovers
+
+    def _leftovers(self, world: World) -> int:
+        group: g.Group = self.part(world.group)
+        processes: list[Process] = [self.part(x) for x in world.processes]
+        known = {x.member.member_id for x in processes if x.requests or x.member.state not in ENDED}
+        known |= {getattr(reply, "member_id", "") for x in processes for reply in x.replies}
+        waiting = {asked(x.member.outstanding) for x in processes}
+        nobodys = [
+            x
+            for x, y in group.members.items()
+            if x not in known and not (x in group.joins and ("join", y.client_id, y.attempt) in waiting)
+        ]
+        return len(nobodys) + len(group.pending.keys() - known)
+
+    # --- what can happen ------
 
     def calm(self, world: World) -> Iterator[World]:
-        """Everything that happens without a fault."""
-        for who in (*world.processes, *world.ghosts):
+        """Everything that happens by itself."""
+        for place, number in enumerate(world.processes):
+            who: Process = self.part(number)
             if who.requests:
-                yield self.arrive(world, who)
-        for who in world.processes:
-            if who.replies:
-                yield self.handle(world, replace(who, replies=who.replies[1:]), m.Replied(who.replies[0]))
+                yield self.arrive(world, place)
+            for at in () if who.requests else range(len(who.replies)):
+                yield self.handle(world, place, ("reply", at))
             if who.pushes:
-                yield self.handle(world, replace(who, pushes=who.pushes[1:]), who.pushes[0])
+                yield self.handle(world, place, ("push",))
             if who.work:
-                yield self.handle(world, replace(who, work=who.work[1:]), who.work[0])
-            if not (who.requests or who.replies):
-                yield from self.alone(world, who)
+                yield self.handle(world, place, ("work",))
+            if not who.requests and who.member.heartbeat_due_ms is not None and (after := self.heartbeat(world, place)):
+                yield after
 
-    def alone(self, world: World, who: Process) -> Iterator[World]:
-        """A heartbeat of one that has something to learn from it; a join once more of one that was told to wait."""
-        member, group = who.member, world.group
-        behind = member.generation != group.generation or member.member_id not in group.members
-        if member.retry_due_ms is not None:
-            yield self.handle(world, replace(who, member=replace(member, retry_due_ms=0)), p.Tick())
-            return
-        learns = behind or group.state == "PreparingRebalance"
-        if learns and member.heartbeat_due_ms is not None and member.state in LISTENING:
-            yield self.handle(world, replace(who, member=replace(member, heartbeat_due_ms=0)), p.Tick())
+    def heal(self, world: World) -> Iterator[World]:
+        """What time and the network do: deadlines, and requests that come late or never."""
+        group: g.Group = self.part(world.group)
+        for place, stray in enumerate(world.strays):
+            rest = world.strays[:place] + world.strays[place + 1 :]
+            yield self.step(
+                World(world.group, world.processes, rest),
+                ("arrives", stray),
+                partial(self._arrival, stray),
+            )
+            yield self.world(*self._of(World(world.group, world.processes, rest)))
+        for member_id in group.sessions:
+            yield self.tick(world, ("session", member_id), partial(_due_session, member_id))
+        if len(group.sessions) > 1:
+            yield self.tick(world, ("sessions",), lambda x: expired(x, *x.sessions))
+        for member_id in group.pending:
+            yield self.tick(world, ("id", member_id), partial(_due_id, member_id))
+        if group.rebalance is not None and group.state == "PreparingRebalance":
+            yield self.tick(world, ("phase",), lambda x: replace(x, rebalance=replace(x.rebalance, deadline_ms=0)))
+        if group.sync_deadline_ms is not None:
+            yield self.tick(world, ("syncs",), lambda x: replace(x, sync_deadline_ms=0))
 
     def fault(self, world: World) -> Iterator[World]:
-        """Everything that may go wrong, or be wanted."""
-        world = replace(world, faults=world.faults + 1)
-        group = world.group
-        for who in world.processes:
-            if who.member.state not in {m.MemberState.LEFT, m.MemberState.FAILED}:
-                yield self.handle(world, who, m.Stop("enough"))
-            others = tuple(x for x in world.processes if x is not who)
-            ghost = replace(who, replies=(), pushes=(), work=())
-            dead = replace(world, processes=others, ghosts=(*world.ghosts, ghost) if who.requests else world.ghosts)
-            yield self.start(dead, who.member.config.client_id)
-        for member_id in group.sessions:
-            yield self.tick(world, replace(group, sessions={**group.sessions, member_id: 0}, sessions_due_ms=0))
-        for member_id in group.pending:
-            yield self.tick(world, replace(group, pending={**group.pending, member_id: 0}))
-        if group.rebalance is not None and group.state == "PreparingRebalance":
-            yield self.tick(world, replace(group, rebalance=replace(group.rebalance, deadline_ms=0)))
-        if group.sync_deadline_ms is not None:
-            yield self.tick(world, replace(group, sync_deadline_ms=0))
-        yield self.step(world, p.Trigger("asked to"))
+        """What else may go wrong, or be wanted."""
+        if self.part(world.group).state in {"Stable", "CompletingRebalance"}:
+            yield self.step(world, ("trigger",), lambda _group: p.Trigger(""))
+        for place, number in enumerate(world.processes):
+            who: Process = self.part(number)
+            if who.member.state not in ENDED:
+                yield self.handle(world, place, ("stop",))
+                if who.requests and who.member.outstanding is not None:
+                    yield self.unheard(world, place)
+            yield from self.die(world, place)
+            for at in () if who.requests else range(len(who.replies)):
+                yield self.handle(world, place, ("reply twice", at))
+            yield from self.lose(world, place)
 
-    # --- how it happens ------------------------------------------------------------------------------
+    def die(self, world: World, place: int) -> Iterator[World]:
+        """Another process takes its place; what it has sent is lost, or arrives in no time or another."""
+        group, processes, strays = self._of(world)
+        old: Process = processes[place].value
+        client = old.member.config.client_id
+        last = max((x for y in (group, *processes, *strays) for z, x in y.seen.attempts if z == client), default=0)
+        processes[place] = self._once(("fresh", client, last), lambda: fresh(old.member.config, last))
+        yield self.world(group, processes, strays)
+        for request in old.requests:
+            yield self.world(group, processes, [*strays, self._once(("stray", request), partial(Part, request))])
 
-    def start(self, world: World, name: str) -> World:
-        """A process starts."""
-        who = Process(world.started, m.new_member(member_config(name, (TOPIC,))))
-        started = replace(world, processes=(*world.processes, who), started=world.started + 1)
-        started = replace(started, processes=tuple(sorted(started.processes, key=lambda x: x.member.config.client_id)))
-        return self.handle(started, who, m.Start())
+    def lose(self, world: World, place: int) -> Iterator[World]:
+        """A request, its copy, an answer or a push goes astray; the process tries again."""
+        group, processes, strays = self._of(world)
+        number = world.processes[place]
+        for after, astray in self._once(("lose", number), lambda: tuple(losses(self.part(number)))):
+            others = [*processes[:place], after or processes[place], *processes[place + 1 :]]
+            if astray is None:
+                yield self.world(group, others, strays)
+            elif len(strays) < self.strays:
+                yield self.world(group, others, [*strays, astray])
 
-    def handle(self, world: World, who: Process, event: m.MemberEvent) -> World:
-        """A member steps; what it wants done is on its way."""
-        member, actions = m.step(who.member, event, 0)
-        who = replace(who, member=member)
-        for action in actions:
-            match action:
-                case m.Send(request):
-                    who = replace(who, requests=(*who.requests, request))
-                case m.ComputeAssignment(name, members, generation):
-                    plan = m.AssignmentComputed(self.plan(world, name, members), generation)
-                    who = replace(who, work=(*who.work, plan))
-                case m.Revoke():
-                    who = replace(who, work=(*who.work, m.Revoked()))
-                case m.Failed(error, message):
-                    raise AssertionError(f"{error.name}: {message}")
-        processes = tuple(who if x.number == who.number else x for x in world.processes)
-        return replace(world, processes=processes)
+    # --- how it happens -----
 
-    def plan(self, world: World, name: str, members: tuple[p.JoinedMember, ...]) -> tuple[tuple[str, bytes], ...]:
+    def handle(self, world: World, place: int, what: tuple[Any, ...]) -> World:
+        """A process handles something."""
+        number = world.processes[place]
+        after = self._once((number, what, world.group), lambda: self._handle(number, what, self.part(world.group)))
+        group, processes, strays = self._of(world)
+        processes[place] = after
+        return self.world(group, processes, strays)
+
+    def _handle(self, number: int, what: tuple[Any, ...], group: g.Group) -> Part:
+        who: Process = self.part(number)
+        match what:
+            case ("reply" | "reply twice", at):
+                reply = tuple(who.replies)[at]
+                event: Any = m.Replied(reply, who.member.outstanding)
+                if what[0] == "reply":
+                    who = changed(who, replies=who.replies - {reply})
+            case ("push",):
+                event, who = who.pushes[0], changed(who, pushes=who.pushes[1:])
+            case ("work",):
+                event, who = who.work[0], changed(who, work=who.work[1:])
+            case _:
+                event, who = m.Stop(""), changed(who, requests=())
+        return Part(self._at_once(self._handled(who, event, group), group))
+
+    def _handled(self, who: Process, event: m.MemberEvent, group: g.Group) -> Process:
+        after, question = handled(who, event)
+        if question is None:
+            return after
+        plan = m.AssignmentComputed(self.plan(question, group.owned), question.generation)
+        return changed(after, work=(*after.work, plan))
+
+    def _at_once(self, who: Process, group: g.Group) -> Process:
+        """All that the process has to do by itself, unless it takes its time."""
+        while not self.slow and (who.replies or who.work):
+            if who.replies:
+                reply = next(iter(who.replies))
+                rest = changed(who, replies=who.replies - {reply})
+                who = self._handled(rest, m.Replied(reply, who.member.outstanding), group)
+            else:
+                who = self._handled(changed(who, work=who.work[1:]), who.work[0], group)
+        return who
+
+    def plan(self, asking: m.ComputeAssignment, since: Any) -> tuple[tuple[str, bytes], ...]:
         """What the assignor says, which is the same for the same question."""
-        asked = (name, members, tuple((x, tuple(y.items())) for x, y in world.group.owned.items()))
-        if asked not in self.plans:
-            self.plans[asked] = leader.assign(name, members, {TOPIC: len(NUMBERS)}, world.group.owned)
-        return self.plans[asked]
+        key = (asking.protocol_name, asking.members, n.key(since))
+        if key not in self._plans:
+            self._plans[key] = leader.assign(asking.protocol_name, asking.members, {TOPIC: len(NUMBERS)}, since)
+        return self._plans[key]
 
-    def arrive(self, world: World, who: Process) -> World:
+    def heartbeat(self, world: World, place: int) -> World | None:
+        """A heartbeat is sent, heard and answered at once; None where it changes nothing."""
+        number = world.processes[place]
+        part: Part = self._once(("beat", number, world.group), lambda: self._heartbeat(number, world.group))
+        if part.value is None:
+            return None
+        group, processes, strays = self._of(world)
+        processes[place] = part
+        return self.world(group, processes, strays)
+
+    def _heartbeat(self, number: int, group: int) -> Part:
+        who: Process = self.part(number)
+        member, (sent, *_) = m.step(replace(who.member, heartbeat_due_ms=0), p.Tick(), 0)
+        assert isinstance(sent, m.Send)
+        after = decided(self.part(group), p.Received(ARRIVING, sent.request), pushed=self.slow)
+        ((_, reply),) = after.answers
+        assert isinstance(reply, p.HeartbeatReply)
+        told = reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state is m.MemberState.SYNCING
+        if reply.error is ErrorCode.NONE or (told and not self.slow):
+            return NOTHING
+        heard, _ = handled(changed(who, member=member), m.Replied(reply, sent.request))
+        return NOTHING if heard == who else Part(self._at_once(heard, self.part(group)))
+
+    def arrive(self, world: World, place: int) -> World:
         """The oldest request of a process reaches the group."""
-        request, rest = who.requests[0], replace(who, requests=who.requests[1:])
-        processes = tuple(rest if x is who else x for x in world.processes)
-        ghosts = tuple(rest if x is who else x for x in world.ghosts)
-        gone = replace(world, processes=processes, ghosts=tuple(x for x in ghosts if x.requests))
-        return self.step(gone, p.Received(who.number * len(KINDS) + KINDS.index(type(request)), request))
+        number = world.processes[place]
+        who: Process = self.part(number)
+        rest = self._once(("sent", number), lambda: Part(changed(who, requests=who.requests[1:])))
+        group, processes, strays = self._of(world)
+        processes[place] = rest
+        request = who.requests[0]
+        after = self._once(
+            (world.group, "request", number),
+            lambda: decided(group.value, p.Received(ARRIVING, request), pushed=self.slow),
+        )
+        return self._told(group, after, processes, strays)
 
-    def tick(self, world: World, due: g.Group) -> World:
+    def unheard(self, world: World, place: int) -> World:
+        """A request arrives, and what it is answered at once is lost: the process asks again."""
+        number = world.processes[place]
+        who: Process = self.part(number)
+        request = who.requests[0]
+        group, processes, strays = self._of(world)
+        processes[place] = self._once(("silent", number), lambda: Part(silent(who)))
+        after = self._once(
+            (world.group, "request", number),
+            lambda: decided(group.value, p.Received(ARRIVING, request), pushed=self.slow),
+        )
+        answers = tuple(x for x in after.answers if x[0] != asked(request))
+        return self._told(group, After(after.group, answers, after.pushes), processes, strays)
+
+    def _arrival(self, stray: int, _group: g.Group) -> p.Event:
+        return p.Received(ARRIVING, self.part(stray))
+
+    def tick(self, world: World, what: tuple[Any, ...], due: Callable[[g.Group], g.Group]) -> World:
         """Something in the group is due."""
-        return self.step(replace(world, group=due), p.Tick())
+        group, processes, strays = self._of(world)
+        after = self._once((world.group, what), lambda: decided(due(group.value), p.Tick(), pushed=self.slow))
+        return self._told(group, after, processes, strays)
 
-    def step(self, world: World, event: p.Event) -> World:
-        """The group steps under its laws; replies and pushes are on their way to who lives."""
-        decision = g.decide(world.group, event, 0)
-        check_step(world.group, event, decision)
-        processes = {x.number: x for x in world.processes}
-        for action in decision.actions:
-            match action:
-                case p.Answer(number, reply) if number // len(KINDS) in processes:
-                    who = processes[number // len(KINDS)]
-                    processes[who.number] = replace(who, replies=(*who.replies, reply))
-                case p.PushRejoin(member_id, reason, generation):
-                    for number, who in processes.items():
-                        if who.member.member_id == member_id:
-                            processes[number] = replace(who, pushes=(*who.pushes, m.Pushed(reason, generation)))
-        return replace(world, group=decision.group, processes=tuple(processes.values()))
+    def step(self, world: World, what: tuple[Any, ...], event: Callable[[g.Group], p.Event]) -> World:
+        """The group steps."""
+        group, processes, strays = self._of(world)
+        after = self._once((world.group, what), lambda: decided(group.value, event(group.value), pushed=self.slow))
+        return self._told(group, after, processes, strays)
 
-    # --- what has to hold ----------------------------------------------------------------------------
+    def _told(self, _group: Part, after: After, processes: list[Part], strays: list[Part]) -> World:
+        for place, part in enumerate(processes):
+            who: Process = part.value
+            ask, member_id = asked(who.member.outstanding), who.member.member_id
+            replies = [reply for to, reply in after.answers if ask is not None and to == ask]
+            pushes = [push for to, push in after.pushes if to == member_id and who.member.state not in ENDED]
+            if replies or pushes:
+                key = (id(part), tuple(replies), tuple(pushes), id(after.group))
+                processes[place] = self._once(key, partial(self._hears, part, replies, pushes, after)).part
+        return self.world(after.group, processes, strays)
 
-    def check(self, world: World, *, quiet: bool) -> None:
-        """I5 by asking; where nothing is on its way and nobody is missed: I2, I3, and all know what they own."""
-        self.commit_everything(world)
-        group = world.group
-        living = [x.member for x in world.processes if x.member.state is not m.MemberState.LEFT]
-        waits = {x.member_id for x in living} != set(group.members) or bool(group.pending)
-        if not quiet or waits or not living:
+    def _hears(self, part: Part, replies: list[p.Reply], pushes: list[m.Pushed], after: After) -> Kept:
+        who: Process = part.value
+        heard = who.replies | {n.message(x, n.Seen()) for x in replies}
+        told = tidy(changed(who, replies=heard, pushes=(*who.pushes, *pushes)))
+        return Kept((part, after), Part(self._at_once(told, after.group.value)))
+
+    # --- what has to hold ---
+
+    def check(self, number: int, world: World, *, quiet: bool) -> None:
+        """I5 by asking; where nothing happens by itself and nobody is missed: I2, I3, and all know what they own."""
+        for place in world.processes:
+            self._once(("commits", world.group, place), partial(self._commits, world.group, place))
+        held = [(tp, since) for x in world.processes for tp, since in self.part(x).member.owned.items()]
+        assert len(held) == len(set(held)), "I1: two hold a partition since one generation"
+        if not quiet or world.strays:
             return
-        self.settled += 1
+        group: g.Group = self.part(world.group)
+        living = [x.member for y in world.processes if (x := self.part(y)).member.state not in ENDED]
+        if {x.member_id for x in living} != set(group.members) or group.pending:
+            return
+        self.settled.append(number)
+        if not living:
+            assert group.state == "Empty"
+            return
         assert group.state == "Stable"
         assert not group.unsynced
         assert not group.promised
@@ -225,142 +457,44 @@ class Explorer:
             assert member.generation == group.generation, "I3: everybody is at the group's generation"
             assert dict(member.owned) == dict(g.owned(group, member.member_id))
 
-    def commit_everything(self, world: World) -> None:
-        """Every process commits every partition, as owned since every generation that it may have heard of."""
-        for who in world.processes:
-            member = who.member
-            if not member.member_id:
-                continue
-            known = {*member.owned.values(), *g.owned(world.group, member.member_id).values(), member.generation}
-            positions = [p.CommittedPosition(*tp, 1, since) for tp in PARTITIONS for since in sorted(known)]
-            commit = p.OffsetCommit(member.member_id, None, member.generation, tuple(positions))
-            event = p.Received(99, commit)
-            decision = g.decide(world.group, event, 0)
-            check_step(world.group, event, decision)
-            taken = {tp: x.assignment_generation for tp, x in _accepted(decision, commit)}
-            mine = g.owned(world.group, member.member_id)
-            assert taken == dict(mine), "I5: accepted is what is owned, and all of it"
+    def _commits(self, number: int, place: int) -> bool:
+        group: g.Group = self.part(number)
+        member = self.part(place).member
+        if not member.member_id:
+            return True
+        known = sorted({*self.parts[number].seen.generations, *self.parts[place].seen.generations, -1})
+        positions = [p.CommittedPosition(*tp, 1, since) for tp in PARTITIONS for since in known]
+        commit = p.OffsetCommit(member.member_id, member.config.group_instance_id, member.generation, tuple(positions))
+        event = p.Received(COMMITTING, commit)
+        decision = g.decide(group, event, 0)
+        check_step(group, event, decision)
+        return True
 
 
-def _accepted(decision: g.Decision, commit: p.OffsetCommit) -> Iterator[tuple[p.TopicPartition, p.CommittedPosition]]:
-    for action in decision.actions:
-        if isinstance(action, p.Answer) and isinstance(action.reply, p.OffsetCommitReply):
-            for (tp, error), position in zip(action.reply.partitions, commit.offsets, strict=True):
-                if error is ErrorCode.NONE:
-                    yield tp, position
+def _due_session(member_id: str, group: g.Group) -> g.Group:
+    return expired(group, member_id)
 
 
-# --- when two worlds are the same -------------------------------------------------------------------
-
-_decoded = cache(decode_subscription)
-
-
-class Names:
-    """Ids and generations of one world, by rank."""
-
-    def __init__(self, world: World) -> None:
-        group = world.group
-        everybody = (*world.processes, *world.ghosts)
-        ids = {*group.members, *group.pending, *(x.member.member_id for x in everybody)}
-        ids |= {x for who in everybody for reply in who.replies if (x := getattr(reply, "member_id", ""))}
-        ids |= {x for who in everybody for request in who.requests if (x := getattr(request, "member_id", ""))}
-        order = sorted(ids - {""}, key=lambda x: (x.split("-")[0], int(x.split("-")[1])))
-        letters = [x[0] for x in order]
-        self._ids = {x: (x[0], letters[:at].count(x[0])) for at, x in enumerate(order)}
-        numbers = {group.generation, *(n for who in everybody for n in _numbers(who))}
-        numbers |= {n for owned in (group.owned, group.promised) for x in owned.values() for n in x.values()}
-        numbers |= {_said(x).generation for x in group.members.values()}
-        self._ranks = {number: rank for rank, number in enumerate(sorted(numbers | {-1}))}
-        self._alive = {x.number: x.member.config.client_id for x in world.processes}
-
-    def id(self, member_id: str) -> object:
-        """A member's name."""
-        return self._ids.get(member_id, member_id and "somebody gone")
-
-    def rank(self, number: int | None) -> int | None:
-        """A generation's place."""
-        return None if number is None else self._ranks.get(number, number)
-
-    def owned(self, owned: Any) -> tuple[Any, ...]:
-        """Partitions, each with the place of its generation."""
-        return tuple((tp.partition, self.rank(since)) for tp, since in sorted(owned.items()))
-
-    def who(self, numbers: Any) -> tuple[Any, ...]:
-        """Members, each with the process that waits, if it lives."""
-        return tuple((self.id(x), self._alive.get(number // len(KINDS))) for x, number in numbers.items())
-
-    def metadata(self, data: bytes) -> tuple[Any, ...]:
-        """What a subscription claims, as of which generation."""
-        said = _decoded(data)
-        return tuple(tp.partition for tp in said.owned), self.rank(said.generation)
-
-    def message(self, message: Any) -> tuple[Any, ...]:
-        """A request or reply, without numbers and words."""
-        head: tuple[Any, ...] = (type(message).__name__, getattr(message, "error", None))
-        match message:
-            case p.JoinGroup(member_id):
-                return (*head, self.id(member_id), self.metadata(message.protocols[0].metadata))
-            case p.SyncGroup(member_id, _, generation, _, name, assignments):
-                given = tuple((self.id(x), data) for x, data in assignments)
-                return (*head, self.id(member_id), self.rank(generation), name, given)
-            case p.Heartbeat(member_id, _, generation):
-                return (*head, self.id(member_id), self.rank(generation))
-            case p.LeaveGroup(members):
-                return (*head, tuple(self.id(x.member_id) for x in members))
-            case p.JoinGroupReply(_, generation, _, name, leads, member_id, members):
-                listed = tuple((self.id(x.member_id), self.metadata(x.metadata)) for x in members)
-                return (*head, self.rank(generation), name, self.id(leads), self.id(member_id), listed)
-            case p.SyncGroupReply():
-                return (*head, message.assignment)
-            case m.AssignmentComputed(assignments, generation):
-                return (*head, tuple((self.id(x), data) for x, data in assignments), self.rank(generation))
-        return head
+def _due_id(member_id: str, group: g.Group) -> g.Group:
+    return replace(group, pending={**group.pending, member_id: 0})
 
 
-def _said(member: g.GroupMember) -> Any:
-    return _decoded(member.protocols[0].metadata)
-
-
-def _numbers(who: Process) -> Iterable[int]:
-    yield who.member.generation
-    yield from who.member.owned.values()
-    if who.member.rejoin_after is not None and who.member.rejoin_after < 2**31:
-        yield who.member.rejoin_after
-    for push in who.pushes:
-        yield push.generation
-    for message in (*who.replies, *who.requests, *who.work):
-        yield getattr(message, "generation", -1)
-        if isinstance(message, p.JoinGroup):
-            yield _decoded(message.protocols[0].metadata).generation
-    if who.member.heartbeat_sent is not None:
-        yield who.member.heartbeat_sent[1]
-
-
-def key(world: World) -> object:
-    """What a world is, but for numbers."""
-    n, group = Names(world), world.group
-    members = tuple((n.id(x), n.metadata(y.protocols[0].metadata)) for x, y in group.members.items())
-    pending = tuple(n.id(x) for x in group.pending)
-    who = (members, n.id(group.leader), pending, n.who(group.joins), n.who(group.syncs))
-    times = tuple((n.id(x), at) for x, at in sorted(group.sessions.items()))
-    owned = tuple((n.id(x), n.owned(y)) for of in (group.owned, group.promised) for x, y in (*of.items(), ("", {})))
-    given = tuple((n.id(x), data) for x, data in group.assignments.items())
-    unsynced = frozenset(n.id(x) for x in group.unsynced)
-    processes = tuple(_process(n, x) for x in (*world.processes, *world.ghosts))
-    head = (group.state, n.rank(group.generation), group.protocol_name, world.faults)
-    return (head, who, times, owned, given, unsynced, processes)
-
-
-def _process(n: Names, who: Process) -> object:
-    member = who.member
-    sent = member.heartbeat_sent and (n.id(member.heartbeat_sent[0]), n.rank(member.heartbeat_sent[1]))
-    return (
-        (member.config.client_id, member.state, n.id(member.member_id), n.rank(member.generation), member.leads),
-        (n.owned(member.owned), member.revoking, n.rank(member.rejoin_after), sent, member.attempts),
-        (member.outstanding is not None and n.message(member.outstanding)),
-        (member.heartbeat_due_ms is None, member.retry_due_ms is None),
-        tuple(map(n.message, who.replies)),
-        tuple(n.rank(x.generation) for x in who.pushes),
-        tuple(map(n.message, who.work)),
-        tuple(map(n.message, who.requests)),
+def main() -> None:
+    """Explore as far as told, and say how far that was."""
+    parser = argparse.ArgumentParser(
+        prog="make model", description="All reachable states of two members and three partitions."
     )
+    parser.add_argument("--strays", type=int, default=0, help="requests that may be late at once")
+    parser.add_argument("--leftovers", type=int, default=0, help="ids in the group that may be nobody's at once")
+    parser.add_argument("--faults", type=int, help="faults in one run; default: any number")
+    parser.add_argument("--static", default="", help="who of a and b is static")
+    parser.add_argument("--slow", action="store_true", help="processes take their time, and pushes count")
+    said = parser.parse_args()
+    explorer = Explorer(said.strays, said.leftovers, said.static, slow=said.slow)
+    explorer.explore(said.faults)
+    assert not explorer.stuck()
+    print(explorer.summary(), f"{time.process_time():.0f} s of CPU", sep=", ")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -2,30 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
 import pytest
 
-from sparkcohort.runtime import ownership
-from tests.support.group_laws import LawBroken
+from sparkcohort.runtime import applying, ownership
+from sparkcohort.runtime import records as r
+from tests.simulator.breaks import BREAKS
 from tests.support.model_check import Explorer
 
 
-def test_every_order_of_starting_up() -> None:
-    """Two members start at once: whatever arrives first, the laws hold, and all ends settled."""
-    explorer = Explorer(faults=0)
-    explorer.explore(explorer.beginning())
-    assert (len(explorer.seen) > 500, explorer.settled > 0) == (True, True)
+@pytest.mark.parametrize("static", ["", "b"])
+def test_every_order_of_starting_up(static: str) -> None:
+    """Two members start at once and take their time: whatever comes first, the laws hold, and all ends settled."""
+    explorer = Explorer(static=static, slow=True)
+    explorer.explore(0)
+    assert (len(explorer.worlds) > 150, len(explorer.settled) > 1, explorer.stuck()) == (True, True, [])
 
 
-def test_every_fault_of_a_settled_group() -> None:
-    """One leave, death, expiry, time-out or trigger, and every order of all that follows from it."""
-    explorer = Explorer(faults=1)
-    explorer.explore(explorer.calmed(explorer.beginning()))
-    assert (len(explorer.seen) > 1_000, explorer.settled > 1) == (True, True)
+@pytest.mark.parametrize(
+    "setting", [{"slow": True}, {"strays": 1}, {"leftovers": 1}, {"static": "b", "leftovers": 1}], ids=str
+)
+def test_every_fault_in_every_state_of_a_start(setting: dict[str, Any]) -> None:
+    """One, wherever it strikes, and every order of all that follows from it; with late requests, with ids of the dead."""
+    explorer = Explorer(**setting)
+    explorer.explore(1)
+    assert (len(explorer.worlds) > 500, explorer.stuck()) == (True, [])
 
 
-def test_a_group_that_ignores_what_is_given_up_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check can fail: where a rejoin frees nothing, a revoked partition never gets its new owner."""
-    monkeypatch.setattr(ownership, "honour_claims", lambda _turn, _member: None)
-    explorer = Explorer(faults=0)
-    with pytest.raises((AssertionError, LawBroken)):
-        explorer.explore(explorer.beginning())
+def test_every_two_faults() -> None:
+    """Of processes that do at once what they have to."""
+    explorer = Explorer()
+    explorer.explore(2)
+    assert (len(explorer.worlds) > 3_000, explorer.stuck()) == (True, [])
+
+
+def _ignore_claims() -> list[Any]:
+    """A rejoin frees nothing: a revoked partition never gets its new owner."""
+    return [patch.object(ownership, "honour_claims", lambda _turn, _member: None)]
+
+
+def _lower_generation() -> list[Any]:
+    """Every third generation is lower than it was decided to be."""
+    begin = applying._APPLY[r.GenerationStarted]
+
+    def lowered(group: Any, record: Any) -> Any:
+        return begin(group, replace(record, generation=1 if record.generation % 3 == 0 else record.generation))
+
+    return [patch.dict(applying._APPLY, {r.GenerationStarted: lowered})]
+
+
+CONTROLS: dict[str, Callable[[], list[Any]]] = {
+    "ignore-claims": _ignore_claims,
+    "lower-generation": _lower_generation,
+    "skip-fencing": BREAKS["skip-fencing"].patches,
+    "give-early": BREAKS["give-early"].patches,
+    "forget-pending": BREAKS["forget-pending"].patches,
+}
+
+
+@pytest.mark.parametrize("what", CONTROLS)
+def test_a_broken_group_is_found_out(what: str) -> None:
+    """The check can fail, so what the states are reduced to still shows what is broken."""
+    explorer = Explorer()
+    with ExitStack() as broken:
+        for one in CONTROLS[what]():
+            broken.enter_context(one)
+        with pytest.raises(AssertionError):
+            explorer.explore(2)
+            assert not explorer.stuck()
