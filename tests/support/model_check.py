@@ -1,7 +1,7 @@
 """Every state that two members and three partitions can reach, through the production group and members.
 
 What can happen in a state.  By itself: a request arrives, its answer is handled, work is finished, a member that has
-something to learn sends a heartbeat.  As a fault, so many times as asked for: a member leaves, its process dies or has left and
+something to learn sends a heartbeat.  As a fault, any number of times (or as often as asked for): a member leaves, its process dies or has left and
 another takes its place; a session, an issued id, the join phase or the time to sync ends; a rebalance is asked for; a
 request, its answer or a push is lost, late or doubled.  A commit of everything is tried in every state.
 
@@ -19,7 +19,7 @@ Two states are one when they differ in nothing that can ever matter, and are kep
 * **A process whom the group has removed** is one that begins anew (or has left): all that it asks is refused, which a commit
   of its shows, and nothing that it does reaches the group before its new join.
 
-What is bounded, beside the faults, is how much there is at once: ``strays``, requests whose sender doesn't wait any more, and
+What is bounded is how much there is at once, not how often: ``strays``, requests whose sender doesn't wait any more, and
 ``leftovers``, ids that the group has and no process.  Only ``slow`` shows how pushes are handled.  Laws I1, I4 and I5 hold at every step, I2 and I3 where nothing can happen by itself any more,
 and from every state where nobody is missed there is a way to such a one.
 """
