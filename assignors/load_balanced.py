@@ -1,0 +1,109 @@
+"""load-balanced: executors carry equal load, not merely equal counts, and what flows calmly stays where it is.
+
+As long as no member has reported a load this is cooperative-sticky.  Then partitions have weights (see ``weights``):
+
+* What is free always goes to members, the heaviest partition first, each to who carries least.
+* Who comes with nothing gets its fair share at once, in as few partitions as that takes.
+* Otherwise partitions move only if somebody carries more than ``threshold`` times its fair share, the largest gain
+  first, at most ``max_moves`` in a round, never so that anything is worse afterwards, and never forth and back (see
+  ``scales``).  Equal loads in any number of rounds come to rest, and then nothing moves.
+
+Whether an imbalance has lasted is not seen from here: the leader's shell lets a round move something only then.
+
+Kafka's example with three partitions of each topic.  All that is busy is C0's; one of it moves, in two rounds as ever.
+
+>>> topics, assignor = {"t0": 3, "t1": 3}, LoadBalancedAssignor()
+>>> mine, yours = (("t0", 0), ("t0", 2), ("t1", 1)), (("t0", 1), ("t1", 0), ("t1", 2))
+>>> busy, calm = dict.fromkeys(mine, Load(records=90.0)), dict.fromkeys(yours, Load(records=1.0))
+>>> c1 = MemberSubscription(("t0", "t1"), yours, 1, loads=calm)
+>>> assignor.assign(topics, {"C0": MemberSubscription(("t0", "t1"), mine, 1, loads=busy), "C1": c1})
+{'C0': (('t0', 0), ('t0', 2)), 'C1': (('t0', 1), ('t1', 0), ('t1', 2))}
+>>> assignor.assign(topics, {"C0": MemberSubscription(("t0", "t1"), mine[:2], 2, loads=busy), "C1": c1})
+{'C0': (('t0', 0), ('t0', 2)), 'C1': (('t0', 1), ('t1', 0), ('t1', 1), ('t1', 2))}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sparkcohort.assignors.base import (
+    NO_RACKS,
+    Assignment,
+    Load,
+    MemberSubscription,
+    Partition,
+    Racks,
+    finish,
+    subscribers,
+)
+from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
+from sparkcohort.assignors.scales import Moves, Scales
+from sparkcohort.assignors.sticky import balance
+from sparkcohort.assignors.weights import observed, weigh
+
+
+class Relief(NamedTuple):
+    """What the next round would do about an imbalance: how many partitions move, and the busiest who gives any away."""
+
+    member: str
+    times_mean: float
+    partitions: int
+
+
+@dataclass(frozen=True)
+class LoadBalancedAssignor:
+    """Sticky and cooperative by load; ``max_moves`` bounds what a round moves for that, newcomers' shares apart."""
+
+    name: str = "load-balanced"
+    cooperative: bool = True
+    threshold: float = 1.2
+    max_moves: int = 5
+
+    def assign(
+        self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
+    ) -> Assignment:
+        """Divide the partitions (see Assignor)."""
+        ownership = resolve(topics, members)
+        loads = observed(topics, members, ownership)
+        if not loads:
+            return hand_over(balance(topics, members, ownership), ownership)
+        scales = self._scales(topics, members, ownership, loads, racks)
+        moves = Moves(scales)
+        moves.fill(sorted(scales.fair.keys() - set(ownership.owner.values())))
+        moves.relieve(self.max_moves)
+        return hand_over(finish(members, scales.target(scales.outcome(moves.chosen))), ownership)
+
+    def relief(
+        self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
+    ) -> Relief | None:
+        """What a round would move now for the sake of load; None: nothing, or nothing flows at all."""
+        ownership = resolve(topics, members)
+        loads = observed(topics, members, ownership)
+        if not any(any(load) for load in loads.values()):
+            return None
+        scales = self._scales(topics, members, ownership, loads, racks)
+        moves = Moves(scales)
+        moves.relieve(self.max_moves)
+        moved = scales.outcome(moves.chosen)
+        found = [(scales.load[m] / scales.fair[m], m) for m in {ownership.owner[p] for p in moved}]
+        return Relief(max(found)[1], max(found)[0], len(moved)) if found else None
+
+    def _scales(
+        self,
+        topics: Mapping[str, int],
+        members: Mapping[str, MemberSubscription],
+        ownership: Ownership,
+        loads: Mapping[Partition, Load],
+        racks: Racks,
+    ) -> Scales:
+        wanted = [(topic, number) for topic in subscribers(topics, members) for number in range(topics[topic])]
+        return Scales(topics, members, ownership, weigh(wanted, loads), racks, self.threshold)
+
+
+def shares(owned: Mapping[str, Collection[Partition]], loads: Mapping[Partition, Load]) -> dict[str, float]:
+    """The part of the whole weight that each member carries; what nobody owns doesn't count."""
+    weight = weigh([partition for mine in owned.values() for partition in mine], loads)
+    whole = sum(weight.values()) or 1
+    return {member: sum(weight[partition] for partition in mine) / whole for member, mine in owned.items()}
