@@ -44,11 +44,11 @@ class Scales:
         wanted_by = subscribers(topics, members)
         self.crew = {topic: tuple(who) for topic, who in wanted_by.items()}
         self._racks = racks if any(said.rack for said in members.values()) else {}
-        self.load = dict.fromkeys(sorted(members), 0)
-        self._count = dict.fromkeys(self.load, 0)
+        self.owned: dict[str, list[Partition]] = {member: [] for member in sorted(members)}
         for partition, member in self.owner.items():
-            self.load[member] += weight[partition]
-            self._count[member] += 1
+            self.owned[member].append(partition)
+        self.load = {member: sum(map(weight.__getitem__, mine)) for member, mine in self.owned.items()}
+        self._count = {member: len(mine) for member, mine in self.owned.items()}
         self.fair = self._fair_shares()
         self._placed = self._place([p for p in weight if p not in self.owner], self.load, self._count)
 
@@ -64,11 +64,13 @@ class Scales:
 
     def target(self, moved: Mapping[Partition, str]) -> dict[str, list[Partition]]:
         """What everybody has after these moves."""
-        held: dict[str, list[Partition]] = {member: [] for member in self.load}
-        for where in (self.owner, self._placed):
-            for partition, member in where.items():
-                held[moved.get(partition, member)].append(partition)
-        return held
+        held = dict(self.owned)
+        for member in {self.owner[partition] for partition in moved}:
+            held[member] = [partition for partition in held[member] if partition not in moved]
+        more: dict[str, list[Partition]] = {}
+        for partition, member in (*moved.items(), *self._placed.items()):
+            more.setdefault(member, []).append(partition)
+        return held | {member: held[member] + partitions for member, partitions in more.items()}
 
     def out_of_rack(self, partition: Partition, member: str) -> bool:
         """Whether a member is known to be in no rack that has a replica."""
@@ -248,24 +250,15 @@ class Moves:
 
     def _shelf(self, source: str) -> dict[tuple[str, ...], list[_Book]]:
         """What a member owns, by the members that want it, the lightest first."""
-        if not self._shelves:
-            self._fill_shelves()
-        return self._shelves[source]
-
-    def _fill_shelves(self) -> None:
-        scales = self._scales
-        self._shelves = {member: {} for member in scales.load}
-        for partition, member in scales.owner.items():
-            book = (
-                scales.weight[partition],
-                scales.out_of_rack(partition, member),
-                scales.since(partition, member),
-                partition,
-            )
-            self._shelves[member].setdefault(scales.crew[partition[0]], []).append(book)
-        for shelf in self._shelves.values():
+        shelf = self._shelves.get(source)
+        if shelf is None:
+            scales, shelf = self._scales, self._shelves.setdefault(source, {})
+            for partition in scales.owned[source]:
+                out, since = scales.out_of_rack(partition, source), scales.since(partition, source)
+                shelf.setdefault(scales.crew[partition[0]], []).append((scales.weight[partition], out, since, partition))
             for books in shelf.values():
                 books.sort()
+        return shelf
 
 
 def _companies(crew: Mapping[str, tuple[str, ...]]) -> list[tuple[list[str], list[str]]]:

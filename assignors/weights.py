@@ -18,10 +18,11 @@ Weights are whole numbers, so sums of them are the same in any order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from math import fsum
-from statistics import median
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from sparkcohort.assignors.base import Load, MemberSubscription, Partition
 from sparkcohort.assignors.ownership import Ownership
@@ -36,7 +37,8 @@ _LEAST_RATE = 1e-3  # a record in a quarter of an hour: what is slower tells not
 
 def credible(load: Load) -> bool:
     """Whether these can be figures of a partition: finite, not negative, not beyond measure."""
-    return all(0 <= figure <= MOST for figure in load)
+    records, size, backlog = load
+    return 0 <= records <= MOST and 0 <= size <= MOST and 0 <= backlog <= MOST
 
 
 def observed(
@@ -44,34 +46,37 @@ def observed(
 ) -> dict[Partition, Load]:
     """What is known of the partitions that exist: the owner's word, of those without owner the largest that is said."""
     owner = ownership.owner
-    found: dict[Partition, tuple[bool, Load]] = {}
+    sure: dict[Partition, Load] = {}
+    hearsay: dict[Partition, Load] = {}
     for member, said in members.items():
         for partition, load in said.loads.items():
-            if 0 <= partition[1] < topics.get(partition[0], 0) and credible(load):
-                word = (owner.get(partition) == member, load)
-                if partition not in found or found[partition] < word:
-                    found[partition] = word
-    return {partition: load for partition, (_, load) in found.items()}
+            if not credible(load):
+                continue
+            if owner.get(partition) == member:
+                sure[partition] = load
+            elif 0 <= partition[1] < topics.get(partition[0], 0):
+                hearsay[partition] = max(hearsay.get(partition, load), load)
+    return {**hearsay, **sure}
 
 
-def weigh(partitions: Collection[Partition], loads: Mapping[Partition, Load]) -> dict[Partition, int]:
-    """The weight of each partition (see the module's text); ``loads`` are credible."""
-    known = [partition for partition in partitions if partition in loads]
-    cost = dict(zip(known, _costs([loads[partition] for partition in known]), strict=True))
-    usual = median(cost.values()) if cost else 1.0
-    return {p: round(MEAN * (BASE + (1 - BASE) * cost.get(p, usual))) for p in partitions}
+def weigh(partitions: Sequence[Partition], loads: Mapping[Partition, Load]) -> dict[Partition, int]:
+    """The weight of each partition (see the module's text), sorted as they are; ``loads`` are credible."""
+    known = [partition in loads for partition in partitions]
+    cost = np.ones(len(known))
+    if any(known):
+        seen = _costs([loads[partition] for partition in partitions if partition in loads])
+        cost[:] = np.median(seen)
+        cost[known] = seen
+    weights = np.rint(MEAN * (BASE + (1 - BASE) * cost)).astype(np.int64)
+    return dict(zip(partitions, weights.tolist(), strict=True))
 
 
-def _costs(loads: Sequence[Load]) -> list[float]:
+def _costs(loads: Sequence[Load]) -> npt.NDArray[np.float64]:
     """Work of each partition; 1 is the mean, and what all have where nothing comes at all."""
-    usual_size = fsum(load.bytes for load in loads) / max(fsum(load.records for load in loads), _LEAST_RATE)
-    records = [load.records + load.backlog / CATCH_UP_S for load in loads]
-    sizes = [load.bytes / load.records if load.records > _LEAST_RATE else usual_size for load in loads]
-    sizes = [
-        load.bytes + load.backlog / CATCH_UP_S * size if load.bytes else rate * usual_size
-        for load, rate, size in zip(loads, records, sizes, strict=True)
-    ]
-    totals = [(part, total) for part in (records, sizes) if (total := fsum(part)) > 0]
-    if not totals:
-        return [1.0] * len(loads)
-    return [len(loads) * sum(part[i] / total for part, total in totals) / len(totals) for i in range(len(loads))]
+    records, size, backlog = np.array(loads, np.float64).reshape(-1, 3).T
+    usual = size.sum() / max(records.sum(), _LEAST_RATE)
+    each = np.divide(size, records, out=np.full(len(loads), usual), where=(records > _LEAST_RATE) & (size > 0))
+    rate = records + backlog / CATCH_UP_S
+    volume = np.where(size > 0, size + backlog / CATCH_UP_S * each, rate * usual)
+    parts = [part * (len(loads) / total) for part in (rate, volume) if (total := part.sum()) > 0]
+    return sum(parts[1:], parts[0]) / len(parts) if parts else np.ones(len(loads))
