@@ -1,0 +1,71 @@
+"""When an imbalance of load is worth a rebalance: once it has lasted, and not again and again.
+
+* ``since_ms`` is when the imbalance that is there now was first seen.  Whenever a look finds none it is forgotten, so
+  only one that lasts for ``after_ms`` counts; and what moves partitions is measured anew from its round on.
+* A round is asked for at most once in ``after_ms``, whether it moved anything or not.
+* Any other round that happens meanwhile (somebody joined) moves nothing for the sake of load unless the time is up.
+
+>>> one = Relief("m-2", 2.4, 3)
+>>> watch = look(Watch(), one, 1_000)
+>>> due(watch, 60_000)
+61000
+>>> due(look(look(watch, None, 30_000), one, 40_000), 60_000)
+100000
+>>> asked = asked_for(look(watch, one, 61_000), 61_000)
+>>> lasted(asked, 61_000, 60_000), due(asked, 60_000)
+(True, 121000)
+>>> lasted(done(asked), 61_005, 60_000)
+False
+>>> reason(one, 60_000)
+'load: m-2 carried 2.4 x the mean for 60 s; 3 partitions move'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sparkcohort.assignors.load_balanced import Relief
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What there is to relieve, since when, and when a round was asked for last (ms)."""
+
+    found: Relief | None = None
+    since_ms: int | None = None
+    asked_ms: int | None = None
+
+
+def look(watch: Watch, found: Relief | None, now_ms: int) -> Watch:
+    """After a look at the loads: what a round would relieve now, if anything."""
+    if found is None:
+        return replace(watch, found=None, since_ms=None)
+    return replace(watch, found=found, since_ms=now_ms if watch.since_ms is None else watch.since_ms)
+
+
+def due(watch: Watch, after_ms: int) -> int | None:
+    """When a round is to be asked for (absolute ms); None while there is no imbalance."""
+    if watch.since_ms is None:
+        return None
+    return after_ms + max(watch.since_ms, watch.since_ms if watch.asked_ms is None else watch.asked_ms)
+
+
+def lasted(watch: Watch, now_ms: int, after_ms: int) -> bool:
+    """Whether a round at this time may move partitions for the sake of load."""
+    return watch.since_ms is not None and now_ms - watch.since_ms >= after_ms
+
+
+def asked_for(watch: Watch, now_ms: int) -> Watch:
+    """A round is asked for."""
+    return replace(watch, asked_ms=now_ms)
+
+
+def done(watch: Watch) -> Watch:
+    """A round was led that was free to move: what is left of the imbalance has to last anew."""
+    return replace(watch, found=None, since_ms=None)
+
+
+def reason(found: Relief, lasted_ms: int) -> str:
+    """Why a round takes place, in words."""
+    partitions = f"{found.partitions} partition{'s move' if found.partitions > 1 else ' moves'}"
+    return f"load: {found.member} carried {found.times_mean:.1f} x the mean for {lasted_ms // 1000} s; {partitions}"
