@@ -255,7 +255,9 @@ class Moves:
             scales, shelf = self._scales, self._shelves.setdefault(source, {})
             for partition in scales.owned[source]:
                 out, since = scales.out_of_rack(partition, source), scales.since(partition, source)
-                shelf.setdefault(scales.crew[partition[0]], []).append((scales.weight[partition], out, since, partition))
+                shelf.setdefault(scales.crew[partition[0]], []).append(
+                    (scales.weight[partition], out, since, partition)
+                )
             for books in shelf.values():
                 books.sort()
         return shelf

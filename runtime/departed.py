@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 
 from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime import leader
+from sparkcohort.runtime.imbalance import Balance
 from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
 
 BACK_OFF_BASE = 40  # Connect: ExponentialBackoff(1, 40, maxDelay, 0)
@@ -72,7 +73,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round as its leader meets it; ``settled`` is who had what when the last rebalance ended (see ``leader.assign``)."""
+    """One round as its leader meets it; ``settled`` is who had what when the last rebalance ended (see ``leader.assign``).
+
+    ``balance`` is what is known of loads, and what the round may do about them, if loads are looked at.
+    """
 
     protocol_name: str
     members: Sequence[JoinedMember]
@@ -80,6 +84,7 @@ class Round:
     since: leader.Since
     settled: Mapping[str, Sequence[TopicPartition]]
     only: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    balance: Balance | None = None
 
 
 def lead(
@@ -96,6 +101,8 @@ def lead(
         return leader.stay(said, asked.topics, only=asked.only, withheld=grace.lost), Memory(
             grace, failure=memory.failure
         )
+    if asked.balance is not None:
+        said, assignors = asked.balance.loaded(said), {**assignors, asked.balance.assignor.name: asked.balance.assignor}
     plan = leader.plan(asked.protocol_name, said, asked.topics, only=asked.only, assignors=assignors)
     back_off = revoke(memory.back_off, now_ms, max_delay_ms, wanted=plan.revokes)
     if back_off.due_ms is not None:

@@ -16,15 +16,41 @@
 (True, 121000)
 >>> lasted(done(asked), 61_005, 60_000)
 False
->>> reason(one, 60_000)
+>>> reason(asked, 61_000)
 'load: m-2 carried 2.4 x the mean for 60 s; 3 partitions move'
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sparkcohort.assignors.load_balanced import Relief
+from sparkcohort.assignors import Load, MemberSubscription, Partition
+from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What is known of loads when a round is led, and the assignor as it's set up for this round."""
+
+    assignor: LoadBalancedAssignor
+    loads: Mapping[Partition, Load]
+
+    def loaded(self, said: Mapping[str, MemberSubscription]) -> dict[str, MemberSubscription]:
+        """The members with the loads of what they claim; somebody has to speak for what nobody claims: the first."""
+        claimed = {partition for member in said.values() for partition in member.owned}
+        spare = {partition: load for partition, load in self.loads.items() if partition not in claimed}
+        first = min(said, default="")
+        return {
+            name: replace(
+                member,
+                loads={
+                    **{partition: self.loads[partition] for partition in member.owned if partition in self.loads},
+                    **(spare if name == first else {}),
+                },
+            )
+            for name, member in said.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +91,11 @@ def done(watch: Watch) -> Watch:
     return replace(watch, found=None, since_ms=None)
 
 
-def reason(found: Relief, lasted_ms: int) -> str:
-    """Why a round takes place, in words."""
+def reason(watch: Watch, now_ms: int) -> str:
+    """Why the round that is due takes place, in words."""
+    found, since_ms = watch.found, watch.since_ms
+    if found is None or since_ms is None:
+        return "load"
     partitions = f"{found.partitions} partition{'s move' if found.partitions > 1 else ' moves'}"
-    return f"load: {found.member} carried {found.times_mean:.1f} x the mean for {lasted_ms // 1000} s; {partitions}"
+    lasted_s = (now_ms - since_ms) // 1000
+    return f"load: {found.member} carried {found.times_mean:.1f} x the mean for {lasted_s} s; {partitions}"

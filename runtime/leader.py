@@ -90,13 +90,7 @@ def plan(
     """Run the assignor, one of ``assignors`` by name (see ``assign``)."""
     assignor = find(protocol_name, assignors)
     only = _existing(topics, only)
-    topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
-    members = {member: _renumbered(subscription, only) for member, subscription in said.items()}
-    seen = {
-        topic: [where[number] for number in only.get(topic, range(topics[topic]))]
-        for topic, where in racks.items()
-        if topic in topics
-    }
+    topics, members, seen = shown(said, topics, only=only, racks=racks)
     given = _given(assignor, protocol_name, topics, members, seen)
     ownership = resolve(topics, members)
     if problem := _problem(given, topics, members, ownership):
@@ -107,6 +101,29 @@ def plan(
     return Plan(_encode(numbered), revokes)
 
 
+class Shown(NamedTuple):
+    """A group as assignors see it: partitions of topics that are read in part are counted as 0, 1, 2 …"""
+
+    topics: Mapping[str, int]
+    members: Said
+    racks: Racks
+
+
+def shown(
+    said: Said, topics: Mapping[str, int], *, only: Mapping[str, Sequence[int]] | None = None, racks: Racks = NO_RACKS
+) -> Shown:
+    """What an assignor is shown (see ``assign``)."""
+    only = _existing(topics, only)
+    topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
+    members = {member: _renumbered(subscription, only) for member, subscription in said.items()}
+    seen = {
+        topic: [where[number] for number in only.get(topic, range(topics[topic]))]
+        for topic, where in racks.items()
+        if topic in topics
+    }
+    return Shown(topics, members, seen)
+
+
 def _given(
     assignor: Assignor,
     name: str,
@@ -115,7 +132,7 @@ def _given(
     racks: Racks,
 ) -> Given:
     """The assignor's answer; a user's own is believed only after a look, and what it does to its arguments is its own."""
-    if ASSIGNORS.get(name) is assignor:
+    if type(assignor) is type(ASSIGNORS.get(name)):  # also one that is set up for this round
         return assignor.assign(topics, members, racks)
     try:
         given = answers.read(assignor.assign(dict(topics), dict(members), racks))

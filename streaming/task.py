@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
+from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import Range
 from sparkcohort.runtime.shell.agent import AgentConfig, to_json
@@ -130,6 +131,7 @@ def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executo
         assignors=run.assignors,
         rack=options.client_rack,
         listener=options.rebalance_listener,
+        load_window_ms=options.load_balance_after_ms if LoadBalancedAssignor.name in run.assignors else 0,
     )
     try:
         start_agent(address, to_json(config), shipped() if options.rebalance_listener else ())

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from sparkcohort.runtime import member
+from sparkcohort.runtime import measuring, member
 from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.membership import timeout_ms
 from sparkcohort.runtime.protocol import (
@@ -74,6 +74,7 @@ class AgentConfig:
     assignors: tuple[str, ...]
     rack: str
     listener: str = ""
+    load_window_ms: int = 0  # over how long loads are smoothed; 0: nobody asks for them
 
 
 def to_json(config: AgentConfig) -> dict[str, object]:
@@ -124,6 +125,8 @@ class Agent:
         self._next_positions_ms = 0
         self._served: dict[TopicPartition, int] = {}  # handed over, not committed yet
         self._commit_due_ms: int | None = None
+        self._meters: dict[TopicPartition, measuring.Meter] = {}
+        self._load_due_ms: int | None = 0 if config.load_window_ms else None
         self._revocation = 0  # counts them: only the latest one's end is the member's concern
         self._ending = threading.Lock()
         self._listening = (
@@ -172,7 +175,7 @@ class Agent:
         threading.Thread(target=self._listen, name="cohort-events", daemon=True).start()
         while True:
             now = _now_ms()
-            deadlines = (member.deadline(self._member), self._positions_due(), self._commit_due_ms)
+            deadlines = (member.deadline(self._member), self._positions_due(), self._commit_due_ms, self._load_due_ms)
             due = [at for at in deadlines if at is not None]
             with contextlib.suppress(queue.Empty):
                 self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)()
@@ -188,6 +191,8 @@ class Agent:
             self._fetch_positions()
         if self._commit_due_ms is not None and self._commit_due_ms <= now:
             self._commit()
+        if self._load_due_ms is not None and self._load_due_ms <= now:
+            self._measure(now)
 
     def _drive(self, event: member.MemberEvent) -> None:
         self._member, actions = member.step(self._member, event, _now_ms())
@@ -230,13 +235,25 @@ class Agent:
 
     def _on_listened(self, event: str, outcome: str, took_ms: int) -> None:
         """A figure for the metrics; without an answer it is not counted."""
-        said = json.dumps({"event": event, "outcome": outcome, "took_ms": took_ms}).encode()
+        self._tell("Listened", json.dumps({"event": event, "outcome": outcome, "took_ms": took_ms}).encode())
+
+    def _tell(self, what: str, said: bytes) -> None:
+        """Let the coordinator know something; it's nobody's loss if it doesn't hear."""
 
         def report() -> None:
             with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
-                self._link.call("Listened", said, 2.0)
+                self._link.call(what, said, 2.0)
 
         self._calls.submit(report)
+
+    def _measure(self, now_ms: int) -> None:
+        """Look at what came of each partition, and tell the coordinator; what isn't heard is told the next time."""
+        window_ms = self._config.load_window_ms
+        self._load_due_ms = now_ms + measuring.interval_ms(window_ms)
+        self._meters = measuring.observe(self._meters, self._prefetcher.progress(), now_ms, window_ms)
+        loads = measuring.loads(self._meters)
+        if loads and self._member.member_id:
+            self._tell("Loads", measuring.encode(self._member.member_id, loads))
 
     def _give_up(self, partitions: Any) -> None:
         self._unpositioned -= set(partitions)

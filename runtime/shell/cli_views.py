@@ -41,6 +41,10 @@ MEMBERS_VERBOSE: Final = (
     "CORES",
     "PID",
     "HEARTBEAT-AGE-MS",
+    "LOAD-SHARE",
+    "RECORDS/S",
+    "BYTES/S",
+    "BACKLOG",
     "CURRENT-ASSIGNMENT",
     "TARGET-ASSIGNMENT",
     "AWAITED",
@@ -60,7 +64,10 @@ STATE_VERBOSE: Final = (
 )
 GROUPS: Final = ("GROUP", "INSTANCE-ID", "STATE", "GENERATION", "#MEMBERS", "#PARTITIONS", "LAG", "PID")
 
-_NUMBERS: Final = {"PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "GENERATION", "PID", "CORES", "AGE"}
+_NUMBERS: Final = {
+    *("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "GENERATION", "PID", "CORES", "AGE"),
+    *("LOAD-SHARE", "RECORDS/S", "BYTES/S", "BACKLOG"),
+}
 
 _RANGES: Final = {"CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT", "AWAITED", "KEPT", "+GAINED", "-LOST", "GIVES-UP"}
 
@@ -146,6 +153,7 @@ def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
         "cores": row["cores"],
         "pid": row["pid"],
         "heartbeat_age_ms": row["heartbeat_age_ms"],
+        "load": row["load"],
         "current_assignment": owned,
         "target_assignment": [{"topic": topic, "partition": partition} for topic, partition in row["target"]],
         "expires_in_ms": None,
@@ -171,6 +179,7 @@ MEMBER_KEYS: Final = (
     "cores",
     "pid",
     "heartbeat_age_ms",
+    "load",
     "current_assignment",
     "target_assignment",
     "expires_in_ms",
@@ -188,11 +197,20 @@ def _member_row(item: Mapping[str, Any], *, verbose: bool) -> Row:
     if item["expires_in_ms"] is not None:
         state = f"{state}, {duration(item['expires_in_ms'])} left"
     facts = (item["group_instance_id"], state, item["rack"], item["cores"], item["pid"], item["heartbeat_age_ms"])
+    facts += _load(item["load"])
     by_generation = (
         f"{ranges(tp for tp, at in owned.items() if at == generation)}@{generation}"
         for generation in sorted(set(owned.values()))
     )
     return (*plain, *facts, " ".join(by_generation) or None, ranges(target), ranges(set(target) - owned.keys()))
+
+
+def _load(load: Mapping[str, Any] | None) -> Row:
+    """What a member carries: its part of the whole, and of what."""
+    if load is None:
+        return (None,) * 4
+    figures = (round(load["records_per_second"]), load["bytes_per_second"], load["backlog"])
+    return (f"{100 * load['share']:.0f}%", *figures)
 
 
 def state(status: Status, address: str, *, verbose: bool = False) -> View:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["string", "list", "JSON", "integer", "boolean", "milliseconds", "duration", "choice", "offsets"]
+Kind = Literal[
+    "string", "list", "JSON", "integer", "number", "boolean", "milliseconds", "duration", "choice", "offsets"
+]
 Status = Literal["honoured", "accepted", "refused"]
 
 
@@ -152,6 +154,32 @@ GROUP = (
         "cooperative-sticky,range",
         "assignors in order of preference, Kafka's class names too; your own by its entry point's name, or as "
         "package.module.Class or package.module:object",
+    ),
+    Option(
+        # A fifth more than the mean is what a batch can take longer by; below it, moving costs more than it brings.
+        "load.balance.threshold",
+        "number",
+        "1.2",
+        "load-balanced: a member that carries more than so many times the mean load is relieved; more than 1",
+        minimum=1,
+        maximum=1_000,
+    ),
+    Option(
+        "load.balance.after.ms",
+        "milliseconds",
+        "60000",
+        "load-balanced: an imbalance must have lasted for so long, and from one round to the next at least as much "
+        "passes; loads are smoothed over the same time",
+        minimum=1000,
+        maximum=86_400_000,
+    ),
+    Option(
+        "load.balance.max.moves",
+        "integer",
+        "5",
+        "load-balanced: most partitions that one round moves for the sake of load",
+        minimum=1,
+        maximum=2**31 - 1,
     ),
     Option(
         "rebalance.listener",

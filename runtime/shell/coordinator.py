@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sparkcohort.assignors import ASSIGNORS, Assignor
+from sparkcohort.assignors import ASSIGNORS, Assignor, Load
 from sparkcohort.runtime import departed, leader, member, summary
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, decode_subscription
@@ -26,6 +26,7 @@ from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.protocol import (
     Action,
     Answer,
+    JoinedMember,
     JoinGroup,
     JoinGroupReply,
     LeaveGroup,
@@ -40,6 +41,7 @@ from sparkcohort.runtime.protocol import (
     TopicPartition,
     Trigger,
 )
+from sparkcohort.runtime.shell import balancing
 from sparkcohort.runtime.shell.clock import Clock
 from sparkcohort.runtime.shell.flight import EventQueue
 from sparkcohort.runtime.shell.history import History
@@ -65,6 +67,7 @@ class GroupSettings:
     rebalance_timeout_ms: int
     assignors: tuple[str, ...]
     scheduled_rebalance_max_delay_ms: int = 0
+    load_balance: tuple[float, int, int] = (1.2, 60_000, 5)  # threshold, after so long, moves (see ``balancing``)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +124,13 @@ class Coordinator:
         )
         self.group = groups.new_group(config, ConsumerEmbedded())
         self._driver = member.new_member(self._driver_config())
+        self.balancing = balancing.Balancing(*settings.load_balance) if balancing.NAME in settings.assignors else None
         self.leading = Leading(
             settings.group_id,
             assignors,
             settings.rebalance_timeout_ms,
             settings.scheduled_rebalance_max_delay_ms,
+            self.balancing,
             now=lambda: self._clock.now_ms,
             post=self._inbox.put,
             done=self._led,
@@ -203,6 +208,16 @@ class Coordinator:
         """Ask for a rebalance (KIP-568)."""
         self._inbox.put(lambda: self._step(Trigger(reason)))
 
+    def observed(self, member_id: str, loads: Mapping[TopicPartition, Load]) -> bool:
+        """Take a member's report of its loads; false if the group has no use for it, or no such member."""
+        with self._owning:
+            if self.balancing is None or member_id not in self.group.members:
+                return False
+            self.balancing.heard(groups.owned(self.group, member_id), loads)
+            if departed.deadline(self.leading.memory) is None:
+                self.balancing.look(self.group, self._round, self._clock.advance(self._waits_ms))
+            return True
+
     def is_driver(self, request: Request) -> bool:
         """Whether a request speaks as the driver's own member, which nobody does over the network."""
         if isinstance(request, LeaveGroup):
@@ -279,7 +294,7 @@ class Coordinator:
 
     def _round_due(self) -> int | None:
         """When the leader wants another round; one that is under way will see for itself what is due."""
-        return departed.deadline(self.leading.memory) if self.group.state is groups.GroupState.STABLE else None
+        return self.leading.due() if self.group.state is groups.GroupState.STABLE else None
 
     def _tick(self) -> None:
         due = groups.deadline(self.group)
@@ -290,7 +305,7 @@ class Coordinator:
             self._drive(Tick())
         due = self._round_due()
         if due is not None and due <= self._clock.now_ms:
-            self._step(Trigger(departed.reason(self.leading.memory, self._name)))
+            self._step(Trigger(self.leading.reason(self._name)))
         self.leading.tick()
 
     def _receive(self, request: Request, waiter: Waiter | None) -> None:
@@ -367,14 +382,14 @@ class Coordinator:
 
     def _lead(self, asked: member.ComputeAssignment) -> None:
         """Have the assignment computed; ``_led`` gets it."""
-        group = self.group
-        since = {joined.member_id: groups.owned(group, joined.member_id) for joined in asked.members}
+        since = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in asked.members}
+        self.leading.lead(asked, since, lambda: self._round(asked.protocol_name, asked.members))
 
-        def look() -> departed.Round:
-            topics = self._topics()
-            return departed.Round(asked.protocol_name, asked.members, topics, since, group.settled, self._only)
-
-        self.leading.lead(asked, since, look)
+    def _round(self, name: str, members: Sequence[JoinedMember]) -> departed.Round:
+        group, topics = self.group, self._topics()
+        since = {joined.member_id: groups.owned(group, joined.member_id) for joined in members}
+        known = self.balancing.balance(self._clock.now_ms) if self.balancing and name == balancing.NAME else None
+        return departed.Round(name, members, topics, since, group.settled, self._only, known)
 
     def _led(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
         if failure:

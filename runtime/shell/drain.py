@@ -167,6 +167,11 @@ class Drain:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer to ListOffsets"))
         return answer
 
+    def log_end(self, tp: TopicPartition) -> int | None:
+        """Where the log ended when the last fetch of this partition was answered, without asking; None: not known."""
+        answer = self._consumer.get_watermark_offsets(KafkaPartition(*tp), cached=True)
+        return answer[1] if answer[1] >= 0 else None
+
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """Ask the cluster whether the partition exists; raises KafkaException when nobody answers."""
         return tp.partition in self._consumer.list_topics(tp.topic, timeout=timeout_s).topics[tp.topic].partitions

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime import departed, leader
 from sparkcohort.runtime.membership import ComputeAssignment
+from sparkcohort.runtime.shell.balancing import Balancing
 from sparkcohort.runtime.shell.listening import patience_ms
 
 log = logging.getLogger("sparkcohort.assignor")
@@ -74,6 +75,7 @@ class Leading:
         assignors: Mapping[str, Assignor],
         rebalance_timeout_ms: int,
         max_delay_ms: int,
+        balancing: Balancing | None = None,
         *,
         now: Callable[[], int],
         post: Callable[[Callable[[], None]], None],
@@ -86,6 +88,7 @@ class Leading:
         self._assignors = assignors
         self._patience_ms = patience_ms(rebalance_timeout_ms)
         self._max_delay_ms = max_delay_ms
+        self._balancing = balancing
         self._now, self._post, self._done = now, post, done
         self._current: _Call | None = None
         self._stuck: _Call | None = None
@@ -114,6 +117,17 @@ class Leading:
             self._thread = threading.Thread(target=self._run, name="cohort-assignor", daemon=True)
             self._thread.start()
         self._calls.put(call)
+
+    def due(self) -> int | None:
+        """When another round is due (ms of the group's clock); None if only an event can bring one."""
+        due = departed.deadline(self.memory)
+        return self._balancing.due() if due is None and self._balancing is not None else due
+
+    def reason(self, name: Callable[[str], str]) -> str:
+        """Why the round that is due takes place; ``name`` makes a member id readable."""
+        if self._balancing is None or departed.deadline(self.memory) is not None:
+            return departed.reason(self.memory, name)
+        return self._balancing.reason(self._now())
 
     def deadline(self) -> int | None:
         """When ``tick`` has something to do (ms of the group's clock); None while nothing is computed."""
@@ -192,6 +206,8 @@ class Leading:
             return
         self._current = None
         assignments, self.memory = result
+        if self._balancing is not None and departed.deadline(self.memory) is None:  # the assignor had its way
+            self._balancing.led(self._now())
         if self.trouble is not None and self.memory.failure is None:
             log.info("group %s: assignor %s works again", self._group_id, call.name)
             self.trouble = None

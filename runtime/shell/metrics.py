@@ -48,6 +48,12 @@ class MetricSpec:
 
 _PARTITION = ("topic", "partition")
 _MEMBER = ("member_id", "executor", "host")
+_LOADS: Final = {
+    "share": "share",
+    "records": "records_per_second",
+    "bytes": "bytes_per_second",
+    "backlog": "backlog",
+}
 
 METRICS: Final = (
     MetricSpec("cohort_up", "gauge", "1 when the coordinator answered this scrape, else 0 and nothing but this"),
@@ -90,6 +96,24 @@ METRICS: Final = (
     MetricSpec("cohort_agent_timeouts_total", "counter", "Tasks that gave their agent up and went on by themselves"),
     MetricSpec("cohort_member_heartbeat_age_seconds", "gauge", "Time since a member was last heard of", _MEMBER),
     MetricSpec("cohort_member_partitions", "gauge", "Partitions a member owns", _MEMBER),
+    MetricSpec(
+        "cohort_member_load_share",
+        "gauge",
+        "Part of the whole load that a member carries (load-balanced): 1 / members where all carry the same",
+        _MEMBER,
+    ),
+    MetricSpec(
+        "cohort_member_load_records", "gauge", "Records per second of a member's partitions (load-balanced)", _MEMBER
+    ),
+    MetricSpec(
+        "cohort_member_load_bytes", "gauge", "Bytes per second of a member's partitions (load-balanced)", _MEMBER
+    ),
+    MetricSpec(
+        "cohort_member_load_backlog",
+        "gauge",
+        "Records that a member's partitions have yet to give, as it sees them (load-balanced)",
+        _MEMBER,
+    ),
 )
 """Every metric there is; README and dashboards are compared with it."""
 
@@ -162,6 +186,10 @@ def _members(status: Status) -> dict[str, Samples]:
     return {
         "cohort_member_heartbeat_age_seconds": [(labels, row["heartbeat_age_ms"] / 1000) for labels, row in rows],
         "cohort_member_partitions": [(labels, len(row["owned"])) for labels, row in rows],
+        **{
+            f"cohort_member_load_{name}": [(labels, row["load"][key]) for labels, row in rows if row["load"]]
+            for name, key in _LOADS.items()
+        },
     }
 
 

@@ -69,6 +69,9 @@ class SourceOptions:
     rebalance_timeout_ms: int
     scheduled_rebalance_max_delay_ms: int
     assignors: tuple[str, ...]
+    load_balance_threshold: float
+    load_balance_after_ms: int
+    load_balance_max_moves: int
     rebalance_listener: str
     agent_timeout_ms: int
     poll_timeout_ms: int
@@ -129,7 +132,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     conf.setdefault("client.id", "cohort")
     if value.text("client.rack"):
         conf["client.rack"] = value.text("client.rack")
-    parsed = _build(value, subscription, conf, (*warnings, *more))
+    parsed = _build(value, subscription, conf, (*warnings, *more, *_idle(given)))
     _check_relations(parsed)
     return parsed
 
@@ -148,6 +151,13 @@ def _table_check(given: Mapping[str, str], written: Mapping[str, str]) -> list[s
         if option.status == "accepted":
             warnings.append(f"option {option.name} has no effect: {option.instead}")
     return warnings
+
+
+def _idle(given: Mapping[str, str]) -> list[str]:
+    """Warnings of options of an assignor that isn't offered."""
+    offered = _assignors(given.get("partition.assignment.strategy", "range"))
+    idle = [BY_KEY[key].name for key in given if key.startswith("load.balance.") and "load-balanced" not in offered]
+    return [f"option {name} has no effect: partition.assignment.strategy does not name load-balanced" for name in idle]
 
 
 def _nearest(key: str) -> str:
@@ -206,6 +216,9 @@ def _build(
         rebalance_timeout_ms=value.integer("rebalance.timeout.ms"),
         scheduled_rebalance_max_delay_ms=value.integer("scheduled.rebalance.max.delay.ms"),
         assignors=_assignors(value.text("partition.assignment.strategy")),
+        load_balance_threshold=value.number("load.balance.threshold"),
+        load_balance_after_ms=value.integer("load.balance.after.ms"),
+        load_balance_max_moves=value.integer("load.balance.max.moves"),
         rebalance_listener=_dotted(value, "rebalance.listener"),
         agent_timeout_ms=value.integer("agent.timeout.ms"),
         poll_timeout_ms=value.integer("kafkaConsumer.pollTimeoutMs"),
@@ -423,6 +436,18 @@ class _Values:
         if number is None:
             raise OptionError(f"option {name} needs a whole number")
         return number
+
+    def number(self, name: str) -> float:
+        """A number above the option's minimum and not above its maximum."""
+        option, text = BY_KEY[name.lower()], self.text(name)
+        try:
+            value = float(text)
+        except ValueError:
+            raise OptionError(f"option {option.name}={text!r} is not a number such as {option.default}") from None
+        if not option.minimum < value <= option.maximum:  # what is no number is out of any bounds
+            bounds = f"more than {option.minimum}, at most {option.maximum}"
+            raise OptionError(f"option {option.name}={text} is out of bounds: {bounds}")
+        return value
 
     def boolean(self, name: str) -> bool:
         """``true`` or ``false``, in any case."""

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sparkcohort.runtime.measuring import Progress
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.drain import (
     BATCH_BYTES,
@@ -105,6 +106,8 @@ class _Buffer:
     retry_at: float = 0.0
     records_out: int = 0
     bytes_out: int = 0
+    records_in: int = 0
+    bytes_in: int = 0
 
     @property
     def waiting(self) -> bool:
@@ -115,6 +118,9 @@ class _Buffer:
         """Put a chunk behind the last one."""
         self.chunks.append(chunk)
         self.nbytes += chunk.nbytes
+        if chunk.batch is not None:
+            self.records_in += chunk.batch.num_rows
+            self.bytes_in += chunk.nbytes - CHUNK_OVERHEAD
         self.position, self.error = chunk.next_offset, ""
 
     def drop_head(self) -> int:
@@ -189,6 +195,12 @@ class Prefetcher:
                 tp: PartitionStats(b.position, b.nbytes, b.records_out, b.bytes_out, b.error)
                 for tp, b in self._buffers.items()
             }
+
+    def progress(self) -> dict[TopicPartition, Progress]:
+        """How far the query has come in every owned partition, what was fetched, and the log's end as last heard."""
+        with self._changed:
+            stands = [(tp, max(b.served, b.floor), b.records_in, b.bytes_in) for tp, b in self._buffers.items()]
+        return {tp: Progress(at, records, size, self._drain.log_end(tp)) for tp, at, records, size in stands}
 
     def buffered_bytes(self) -> int:
         """The bytes in all chunks (the client's queue, at most a quarter of the budget, comes on top)."""

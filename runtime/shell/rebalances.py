@@ -22,6 +22,7 @@ REASONS: Final = (
     "sync_expired",
     "topics_changed",
     "delay_over",
+    "load_imbalance",
     "assignor_retry",
     "other",
 )
@@ -43,6 +44,7 @@ _ENDINGS: Final = (
     (" did not sync", "sync_expired"),
     ("topics or partitions changed", "topics_changed"),
     (" is over", "delay_over"),
+    ("load", "load_imbalance"),
     (" is asked again", "assignor_retry"),
 )
 

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sparkcohort.runtime import measuring
 from sparkcohort.runtime.claims import UnknownSlot
-from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.errors import CohortError, ErrorCode
 from sparkcohort.runtime.protocol import (
     DescribeGroup,
     Heartbeat,
@@ -60,7 +61,7 @@ class Service:
         """The action names and what answers them."""
         group: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
         told: dict[str, Handler] = {"Status": self._describe, "Rebalances": self._rebalances, "Story": self._story}
-        heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened}
+        heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened, "Loads": self._loads}
         return {**group, **told, **heard, "Claim": self._claim}
 
     def subscribe(self, body: bytes) -> EventQueue:
@@ -145,6 +146,17 @@ class Service:
     def _listened(self, body: bytes) -> bytes:
         said = json.loads(body)
         self._coordinator.listener_totals.add(said["event"], said["outcome"], int(said["took_ms"]))
+        return _json({})
+
+    def _loads(self, body: bytes) -> bytes:
+        """What a member says of its partitions; nonsense is counted, and refused with a word on what is wrong."""
+        try:
+            member_id, loads = measuring.decode(body)
+        except measuring.MalformedReport:
+            self._coordinator.counters["Loads", ErrorCode.INVALID_REQUEST.name] += 1
+            raise
+        if not self._coordinator.observed(member_id, loads):
+            self._coordinator.counters["Loads", ErrorCode.UNKNOWN_MEMBER_ID.name] += 1
         return _json({})
 
     def _describe(self, body: bytes) -> bytes:  # noqa: ARG002  a handler's signature

@@ -93,6 +93,11 @@ class Session:
             rebalance_timeout_ms=options.rebalance_timeout_ms,
             assignors=tuple(self._assignors),
             scheduled_rebalance_max_delay_ms=options.scheduled_rebalance_max_delay_ms,
+            load_balance=(
+                options.load_balance_threshold,
+                options.load_balance_after_ms,
+                options.load_balance_max_moves,
+            ),
         )
         only = _by_topic(options.subscription.partitions)
         self._coordinator = Coordinator(settings, self._log_ends.topics, only, assignors=self._assignors)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.protocol import DescribeGroup, DescribeGroupReply, MemberDescription, TopicPartition
 from sparkcohort.runtime.shell import reports
 from sparkcohort.runtime.shell.coordinator import Coordinator, MemberInfo
@@ -66,8 +67,10 @@ def build(
 
 def _members(coordinator: Coordinator, described: DescribeGroupReply) -> list[dict[str, Any]]:
     infos, group = coordinator.members(), coordinator.group
+    owned = {member_id: groups.owned(group, member_id) for member_id in infos}
+    loads = coordinator.balancing.seen(owned) if coordinator.balancing else {}
     rows = [
-        _member(item, info, _standing(group, item.member_id))
+        _member(item, info, _standing(group, item.member_id), loads.get(item.member_id))
         for item in described.members
         # the driver's own member subscribes to nothing and is nobody's concern
         if (info := infos.get(item.member_id)) is not None
@@ -75,8 +78,11 @@ def _members(coordinator: Coordinator, described: DescribeGroupReply) -> list[di
     return sorted(rows, key=lambda row: (str(row["executor"]), str(row["member_id"])))
 
 
-def _member(item: MemberDescription, info: MemberInfo, standing: str) -> dict[str, Any]:
-    """One member; ``generations`` has the assignment generation of each partition of ``owned``, in that order."""
+def _member(item: MemberDescription, info: MemberInfo, standing: str, load: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One member; ``generations`` has the assignment generation of each partition of ``owned``, in that order.
+
+    ``load`` is None where nobody looks at loads, or none has been reported yet.
+    """
     owned = sorted(item.owned)
     return {
         "member_id": item.member_id,
@@ -92,6 +98,7 @@ def _member(item: MemberDescription, info: MemberInfo, standing: str) -> dict[st
         "generations": [generation for _, generation in owned],
         "target": [list(tp) for tp in sorted(item.target)],
         "heartbeat_age_ms": item.heartbeat_age_ms,
+        "load": load,
     }
 
 

@@ -7,6 +7,9 @@ from typing import Any
 from sparkcohort.runtime.shell.rebalances import ListenerTotals, RebalanceTotals
 
 
+A_LOAD = {"records_per_second": 1200.4, "bytes_per_second": 360_000, "backlog": 17, "share": 0.3333}
+
+
 def a_status(**changes: Any) -> dict[str, Any]:
     """The status, with top-level keys replaced."""
     totals = RebalanceTotals()
@@ -27,7 +30,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "pending_members": [],
         "members": [
             a_member("m-2", "2", "10.0.0.12", [["orders", 0], ["orders", 1]], 1500),
-            a_member("m-3", "3", "10.0.0.13", [], 20),
+            {**a_member("m-3", "3", "10.0.0.13", [], 20), "load": A_LOAD},
         ],
         "partitions": [
             a_partition(0, 100, 150, "2"),
@@ -74,6 +77,7 @@ def a_member(member_id: str, executor: str, host: str, owned: list[list[Any]], a
         "generations": [5] * len(owned),
         "target": owned,
         "heartbeat_age_ms": age_ms,
+        "load": None,
     }
 
 
