@@ -155,8 +155,10 @@ def _table_check(given: Mapping[str, str], written: Mapping[str, str]) -> list[s
 
 def _idle(given: Mapping[str, str]) -> list[str]:
     """Warnings of options of an assignor that isn't offered."""
-    offered = _assignors(given.get("partition.assignment.strategy", "range"))
-    idle = [BY_KEY[key].name for key in given if key.startswith("load.balance.") and "load-balanced" not in offered]
+    if "load-balanced" in _assignors(given.get("partition.assignment.strategy", "range")):
+        return []
+    set_ = [BY_KEY[key] for key in given if key.startswith("load.balance.")]
+    idle = [option.name for option in set_ if given[option.name].strip() != option.default]
     return [f"option {name} has no effect: partition.assignment.strategy does not name load-balanced" for name in idle]
 
 

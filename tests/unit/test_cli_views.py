@@ -38,12 +38,12 @@ def test_members_in_kafkas_columns() -> None:
 
 
 def test_verbose_members_tell_what_they_own() -> None:
-    """More columns: instance id, state, rack, cores, pid, heartbeat, what it owns since when, its target, what it awaits."""
+    """More columns: instance id, state, rack, cores, pid, heartbeat, load, what it owns since when, its target, what it awaits."""
     header, *lines = rows(views.members(a_status(), verbose=True))
     assert header == [*views.MEMBERS, *views.MEMBERS_VERBOSE]
     assert [" ".join(line) for line in lines] == [
-        "billing m-2 10.0.0.12 executor-2 2 - settled - 2 4002 1500 orders:0-1@5 orders:0-1 -",
-        "billing m-3 10.0.0.13 executor-3 0 - settled - 2 4003 20 - - -",
+        "billing m-2 10.0.0.12 executor-2 2 - settled - 2 4002 1500 - - - - orders:0-1@5 orders:0-1 -",
+        "billing m-3 10.0.0.13 executor-3 0 - settled - 2 4003 20 33% 1200 360000 17 - - -",
     ]
 
 
