@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,7 +18,7 @@ EACH = pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNOR
 
 
 @EACH
-@given(topics=groups.topics(), members=groups.members())
+@given(topics=groups.topics(), members=groups.members(loads=True))
 def test_only_existing_partitions_go_to_subscribers_and_to_one_each(
     assignor: Assignor, topics: dict[str, int], members: groups.Members
 ) -> None:
@@ -41,7 +42,7 @@ def test_every_wanted_partition_is_given_once_the_rounds_end(
 
 
 @EACH
-@given(topics=groups.topics(), members=groups.members(), random=st.randoms(use_true_random=False))
+@given(topics=groups.topics(), members=groups.members(loads=True), random=st.randoms(use_true_random=False))
 def test_the_order_of_the_inputs_does_not_matter(
     assignor: Assignor, topics: dict[str, int], members: groups.Members, random: Random
 ) -> None:
@@ -50,7 +51,8 @@ def test_the_order_of_the_inputs_does_not_matter(
     def shuffled(said: MemberSubscription) -> MemberSubscription:
         wanted, owned = random.sample(said.topics, len(said.topics)), random.sample(said.owned, len(said.owned))
         since = dict(random.sample(list(said.since.items()), len(said.since)))
-        return MemberSubscription(tuple(wanted), tuple(owned), said.generation, said.instance_id, said.rack, since)
+        loads = dict(random.sample(list(said.loads.items()), len(said.loads)))
+        return replace(said, topics=tuple(wanted), owned=tuple(owned), since=since, loads=loads)
 
     other = {m: shuffled(members[m]) for m in random.sample(list(members), len(members))}
     again = assignor.assign(dict(random.sample(list(topics.items()), len(topics))), other)
@@ -61,7 +63,7 @@ def test_the_order_of_the_inputs_does_not_matter(
 
 
 @EACH
-@given(topics=groups.topics(), members=groups.members())
+@given(topics=groups.topics(), members=groups.members(loads=True))
 def test_a_member_without_topics_gets_nothing_and_changes_nothing(
     assignor: Assignor, topics: dict[str, int], members: groups.Members
 ) -> None:
