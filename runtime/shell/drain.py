@@ -168,7 +168,10 @@ class Drain:
         return answer
 
     def log_end(self, tp: TopicPartition) -> int | None:
-        """Where the log ended when the last fetch of this partition was answered, without asking; None: not known."""
+        """Where the log ended when the last fetch of this partition was answered, without asking; None: not known.
+
+        Beside a poll of another thread it would never return: each waits for a lock that the other has.
+        """
         answer = self._consumer.get_watermark_offsets(KafkaPartition(*tp), cached=True)
         return answer[1] if answer[1] >= 0 else None
 

@@ -167,6 +167,8 @@ class Prefetcher:
         )
         self._buffers: dict[TopicPartition, _Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
+        self._ends: Mapping[TopicPartition, int | None] = {}
+        self._ends_asked = False
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="cohort-prefetch", daemon=True)
@@ -197,10 +199,10 @@ class Prefetcher:
             }
 
     def progress(self) -> dict[TopicPartition, Progress]:
-        """How far the query has come in every owned partition, what was fetched, and the log's end as last heard."""
+        """How far the query has come in every owned partition, what was fetched, and the log's end as of the last call."""
         with self._changed:
-            stands = [(tp, max(b.served, b.floor), b.records_in, b.bytes_in) for tp, b in self._buffers.items()]
-        return {tp: Progress(at, records, size, self._drain.log_end(tp)) for tp, at, records, size in stands}
+            self._ends_asked, ends, all_ = True, self._ends, self._buffers.items()
+            return {tp: Progress(max(b.served, b.floor), b.records_in, b.bytes_in, ends.get(tp)) for tp, b in all_}
 
     def buffered_bytes(self) -> int:
         """The bytes in all chunks (the client's queue, at most a quarter of the budget, comes on top)."""
@@ -346,6 +348,9 @@ class Prefetcher:
 
     def _turn(self) -> None:
         """Decide what to fetch, tell the client, and take in what one poll brings."""
+        if self._ends_asked:
+            self._ends_asked, heard = False, {tp: self._drain.log_end(tp) for tp in self._assigned}
+            self._ends = {**self._ends, **heard}
         with self._changed:
             full = self._make_room()
             drop, start = self._targets(full)

@@ -46,8 +46,8 @@ PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 class World:
     """A coordinator with its port, and members that speak the protocol by hand."""
 
-    def __init__(self, max_delay_ms: int = 0, own: Assignor | None = None) -> None:
-        """``own`` is a user's assignor, the only one that the group offers."""
+    def __init__(self, max_delay_ms: int = 0, own: Assignor | None = None, balance_after_ms: int = 60_000) -> None:
+        """``own`` is a user's assignor, or one of ours, the only one that the group offers."""
         self.authority = new_authority()
         self.failure: CohortError | None = None
         self.members: list[Member] = []
@@ -55,7 +55,8 @@ class World:
         self.plans = Plans()
         self.assignors = ASSIGNORS if own is None else {own.name: own}
         self.names = ("cooperative-sticky", "range") if own is None else (own.name,)
-        settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, self.names, max_delay_ms)
+        balance = (1.2, balance_after_ms, 5)
+        settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, self.names, max_delay_ms, balance)
         self.coordinator = Coordinator(settings, lambda: self.topics, assignors=self.assignors)
         self.coordinator.start()
         service = Service(self.coordinator, self.plans, failure=lambda: self.failure, status=dict)

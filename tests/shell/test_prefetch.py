@@ -167,6 +167,21 @@ def test_a_floor_ahead_is_followed(prefetcher: Prefetcher, filled: MockCluster) 
     ahead.close()
 
 
+def test_progress_is_where_the_query_stands_while_fetching_goes_on(prefetcher: Prefetcher) -> None:
+    """Asked again and again beside the client's polls: what was handed out, what records cost, where the log ends."""
+    wait_until(
+        lambda: all(seen.end == RECORDS for seen in prefetcher.progress().values()), 20, "the ends", every_s=0.001
+    )
+    buffered(prefetcher)
+    wanted = Range(*ALL[0], 0, 1_500)
+    list(one_by(prefetcher.serve, wanted, 0, 1))
+    list(one_by(prefetcher.serve, Range(*ALL[1], 700, 700), 700, 2))
+
+    seen = prefetcher.progress()
+    assert [seen[tp].at for tp in ALL] == [1_500, 700, 0]
+    assert all(each.records == RECORDS and 50 < each.bytes / each.records < 500 for each in seen.values())
+
+
 def test_what_is_not_owned_is_a_miss(prefetcher: Prefetcher) -> None:
     """Unowned and revoked partitions are missed at once, in mid-range with the position; others are not touched."""
     with pytest.raises(Missed, match="not owned"):

@@ -36,15 +36,16 @@ TOPIC, PARTITIONS, RECORDS = "orders", 3, 300
 class World:
     """A coordinator, a mock broker with records, and processes that stand for executors."""
 
-    def __init__(self, mock: MockCluster) -> None:
+    def __init__(self, mock: MockCluster, assignor: str = "cooperative-sticky", load_window_ms: int = 0) -> None:
         mock.create_topic(TOPIC, PARTITIONS)
         produce(mock.bootstrap, TOPIC, RECORDS, partitions=PARTITIONS)
         self.bootstrap = mock.bootstrap
         self.session_timeout_ms, self.rebalance_timeout_ms = 2_000, 5_000
         self.listener, self.paths = "", list[str]()
+        self.assignor, self.load_window_ms = assignor, load_window_ms
         self.authority, self.plans = new_authority(), Plans()
         self.coordinator = Coordinator(
-            GroupSettings("g", "run", 0, 2_000, 200, 5_000, ("cooperative-sticky",)), lambda: {TOPIC: PARTITIONS}
+            GroupSettings("g", "run", 0, 2_000, 200, 5_000, (assignor,)), lambda: {TOPIC: PARTITIONS}
         )
         self.coordinator.start()
         service = Service(self.coordinator, self.plans, failure=lambda: None, status=dict)
@@ -76,8 +77,9 @@ class World:
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=200,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
-            assignors=("cooperative-sticky",),
+            assignors=(self.assignor,),
             rack="",
+            load_window_ms=self.load_window_ms,
         )
 
     def start(self, name: str) -> tuple[Executor, psutil.Process]:

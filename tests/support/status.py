@@ -6,7 +6,6 @@ from typing import Any
 
 from sparkcohort.runtime.shell.rebalances import ListenerTotals, RebalanceTotals
 
-
 A_LOAD = {"records_per_second": 1200.4, "bytes_per_second": 360_000, "backlog": 17, "share": 0.3333}
 
 

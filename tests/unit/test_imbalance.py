@@ -91,7 +91,9 @@ def test_all_that_is_known_is_said_once(topics: dict[str, int], members: groups.
     claimed = {partition for member in members.values() for partition in member.owned}
     for partition, load in known.items():
         who = {member for member, x in said.items() if x.loads.get(partition) == load}
-        assert who == ({m for m in said if partition in said[m].owned} if partition in claimed else set(sorted(said)[:1]))
+        assert who == (
+            {m for m in said if partition in said[m].owned} if partition in claimed else set(sorted(said)[:1])
+        )
 
 
 def test_the_examples_in_the_docs_are_true() -> None:
