@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def members_row(world: World, name: str) -> list[str]:
     return [str(cell) for cell in view.rows[place]]
 
 
-def described(world: World) -> dict[str, object]:
+def described(world: World) -> dict[str, Any]:
     """The status of the run."""
     return status.build(
         world.coordinator,

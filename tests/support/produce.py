@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -155,9 +156,12 @@ def abort(bootstrap: str, topic: str, records: int, *, partition: int = 0, first
 class Steady:
     """A thread that keeps writing ``rate`` records a second, round-robin; ``counts`` are final after the block."""
 
-    def __init__(self, bootstrap: str, topic: str, *, partitions: int, rate: int, first: int = 0) -> None:
-        """Nothing is written before the block is entered."""
-        self._topic, self._partitions, self._rate, self._first = topic, partitions, rate, first
+    def __init__(
+        self, bootstrap: str, topic: str, *, partitions: int | Sequence[int], rate: int, first: int = 0
+    ) -> None:
+        """Nothing is written before the block is entered; ``partitions`` is how many from 0 on, or which."""
+        self._partitions = range(partitions) if isinstance(partitions, int) else partitions
+        self._topic, self._rate, self._first = topic, rate, first
         self._client = producer(bootstrap, enable_idempotence=True)
         self._seen = Acknowledged()
         self._stop = threading.Event()
@@ -173,8 +177,8 @@ class Steady:
         began = time.monotonic()
         while not self._stop.wait(0.02):
             for number in range(self._sent, int((time.monotonic() - began) * self._rate)):
-                sequence, partition = divmod(number, self._partitions)
-                sequence += self._first
+                sequence, place = divmod(number, len(self._partitions))
+                sequence, partition = sequence + self._first, self._partitions[place]
                 self._client.produce(
                     self._topic, value_of(partition, sequence), b"%d" % sequence, partition, self._seen
                 )

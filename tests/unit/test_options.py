@@ -193,6 +193,24 @@ def test_options_that_contradict_each_other() -> None:
     assert "heartbeat.interval.ms" in refused(session__timeout__ms="3000")
 
 
+def test_what_load_balanced_goes_by() -> None:
+    """Its options are typed and bounded, and of no effect, which is told, where it isn't offered."""
+    asked = {"load__balance__threshold": "1.5", "load__balance__after__ms": "2000", "load__balance__max__moves": "9"}
+    options = given(partition__assignment__strategy="load-balanced,range", **asked)
+    balance = (options.load_balance_threshold, options.load_balance_after_ms, options.load_balance_max_moves)
+    assert (balance, options.warnings) == ((1.5, 2000, 9), ())
+    idle = given(load__balance__threshold="1.5").warnings
+    why = "partition.assignment.strategy does not name load-balanced"
+    assert idle == (f"option load.balance.threshold has no effect: {why}",)
+    for text in ("1", "0.5", "-2", "nan", "inf", "1e9"):
+        bounds = f"option load.balance.threshold={text} is out of bounds: more than 1, at most 1000"
+        assert refused(load__balance__threshold=text) == bounds
+    assert refused(load__balance__threshold="twice") == (
+        "option load.balance.threshold='twice' is not a number such as 1.2"
+    )
+    assert "load.balance.max.moves=0 is out of bounds: 1 to" in refused(load__balance__max__moves="0")
+
+
 def test_assignors_by_kafkas_class_names() -> None:
     """What a Java consumer is configured with works here too; a class of that name elsewhere is somebody's own."""
     kafkas = "org.apache.kafka.clients.consumer."
