@@ -19,6 +19,7 @@ Weights are whole numbers, so sums of them are the same in any order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -61,19 +62,20 @@ def observed(
 
 def weigh(partitions: Sequence[Partition], loads: Mapping[Partition, Load]) -> dict[Partition, int]:
     """The weight of each partition (see the module's text), sorted as they are; ``loads`` are credible."""
-    known = [partition in loads for partition in partitions]
-    cost = np.ones(len(known))
-    if any(known):
-        seen = _costs([loads[partition] for partition in partitions if partition in loads])
-        cost[:] = np.median(seen)
-        cost[known] = seen
+    found = [loads.get(partition) for partition in partitions]
+    seen = [load for load in found if load is not None]
+    cost = np.ones(len(found))
+    if seen:
+        known = _costs(seen)
+        cost[:] = np.median(known)
+        cost[[load is not None for load in found]] = known
     weights = np.rint(MEAN * (BASE + (1 - BASE) * cost)).astype(np.int64)
     return dict(zip(partitions, weights.tolist(), strict=True))
 
 
 def _costs(loads: Sequence[Load]) -> npt.NDArray[np.float64]:
     """Work of each partition; 1 is the mean, and what all have where nothing comes at all."""
-    records, size, backlog = np.array(loads, np.float64).reshape(-1, 3).T
+    records, size, backlog = np.fromiter(chain.from_iterable(loads), np.float64, 3 * len(loads)).reshape(-1, 3).T
     usual = size.sum() / max(records.sum(), _LEAST_RATE)
     each = np.divide(size, records, out=np.full(len(loads), usual), where=(records > _LEAST_RATE) & (size > 0))
     rate = records + backlog / CATCH_UP_S
