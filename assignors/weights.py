@@ -80,5 +80,5 @@ def _costs(loads: Sequence[Load]) -> npt.NDArray[np.float64]:
     each = np.divide(size, records, out=np.full(len(loads), usual), where=(records > _LEAST_RATE) & (size > 0))
     rate = records + backlog / CATCH_UP_S
     volume = np.where(size > 0, size + backlog / CATCH_UP_S * each, rate * usual)
-    parts = [part * (len(loads) / total) for part in (rate, volume) if (total := part.sum()) > 0]
+    parts = [part / total * len(loads) for part in (rate, volume) if (total := part.sum()) > 0]
     return sum(parts[1:], parts[0]) / len(parts) if parts else np.ones(len(loads))

@@ -224,6 +224,25 @@ def test_who_comes_with_nothing_gets_its_share_at_once(
             assert not fits or load[other] <= mean * 1.2
 
 
+def test_a_partition_moves_only_if_it_would_not_soon_come_back() -> None:
+    """To move the hot one would even the loads most, and turn them about: so less is moved, and the hot one stays."""
+    mine = tuple(("t", p) for p in range(11))
+    loads = {("t", p): Load(90.0 if p == 0 else 1.0) for p in range(11)}
+    a = MemberSubscription(("t",), mine, 1, loads=loads)
+    b = MemberSubscription(("t",), (("t", 11),), 1, loads={("t", 11): Load()})
+    after, moves = two_rounds(LoadBalancedAssignor(max_moves=1), {"t": 12}, {"a": a, "b": b})
+    assert len(moves) == 1
+    assert ("t", 0) in after["a"].owned
+
+
+@pytest.mark.parametrize("tiny", [5e-324, 1e-300, 1e-9])
+def test_rates_next_to_nothing_are_weighed_as_others(tiny: float) -> None:
+    """No figure that is credible overflows: the shares are what they are."""
+    loads = {("t", 0): Load(tiny, 0.0, 0), ("t", 1): Load(0.0, tiny, 0)}
+    assert list(weigh([("t", 0), ("t", 1)], loads).values()) == [1_000_000, 1_000_000]
+    assert max(weigh([("t", 0), ("t", 1)], {("t", 0): Load(1e15, 1e15, 10**15), ("t", 1): Load(tiny)}).values()) < 2e6
+
+
 def test_what_a_dead_member_had_goes_to_its_replacement() -> None:
     """Survivors keep their own, hot or not; the replacement gets what is free, and nobody else moves."""
     topics, members = crowd(hot=(0, 1, 2, 3))
