@@ -40,7 +40,7 @@ def _apart(status: Status, hot: list[int]) -> bool:
 
 
 def _largest_share(status: Status) -> float:
-    return max(member["load"]["share"] for member in status["members"])
+    return max((float(member["load"]["share"]) for member in status["members"]), default=0.0)
 
 
 @pytest.mark.timeout(900)
