@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from sparkcohort.assignors.base import Assignor, Load, MemberSubscription, Partition, Racks
 from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
 from sparkcohort.assignors.range_assignor import RangeAssignor
+from sparkcohort.assignors.roundrobin import RoundRobinAssignor
 
 __all__ = ["ASSIGNORS", "Assignor", "Load", "MemberSubscription", "Partition", "Racks", "UnknownAssignor", "find"]
 
 ASSIGNORS: dict[str, Assignor] = {
-    assignor.name: assignor for assignor in (RangeAssignor(), CooperativeStickyAssignor())
+    assignor.name: assignor for assignor in (RangeAssignor(), RoundRobinAssignor(), CooperativeStickyAssignor())
 }
 
 
