@@ -94,7 +94,8 @@ def _near(
         elif alike[0] in matters:
             deal.by_member(where[alike[0]])
         deal.the_rest()
-        dealt |= dict.fromkeys(alike, [who[rank] for rank in deal.owner])
+        owners = [who[rank] for rank in deal.owner]
+        dealt |= dict.fromkeys(alike, owners)
     return dealt
 
 
