@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sparkcohort.assignors import ASSIGNORS, Assignor
+from sparkcohort.assignors import ASSIGNORS, Assignor, Racks
 from sparkcohort.runtime import departed, leader, member, summary
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, decode_subscription
@@ -90,14 +90,17 @@ class Coordinator:
         only: Mapping[str, Sequence[int]] | None = None,
         *,
         assignors: Mapping[str, Assignor] = ASSIGNORS,
+        racks: Callable[[], Racks] = dict,
     ) -> None:
         """``topics`` tells topics and partition counts whenever asked; ``only`` is what of them is read, if not all.
 
-        ``assignors`` has at least those that the settings name.
+        ``assignors`` has at least those that the settings name.  ``racks`` tells where replicas are; that they moved is
+        no reason for a rebalance: the next one sees it.
         """
         self.settings = settings
         self._topics = topics
         self._only = only or {}
+        self._racks = racks
         self._known: dict[str, int] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._owning = threading.Lock()
@@ -371,8 +374,8 @@ class Coordinator:
         since = {joined.member_id: groups.owned(group, joined.member_id) for joined in asked.members}
 
         def look() -> departed.Round:
-            topics = self._topics()
-            return departed.Round(asked.protocol_name, asked.members, topics, since, group.settled, self._only)
+            topics, racks = self._topics(), self._racks()
+            return departed.Round(asked.protocol_name, asked.members, topics, since, group.settled, self._only, racks)
 
         self.leading.lead(asked, since, look)
 
