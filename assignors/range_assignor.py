@@ -152,8 +152,8 @@ class _Deal:
         for partition in free[None]:
             for rack in where[partition]:
                 free.setdefault(rack, []).append(partition)
-        for rank, rack in enumerate(self._home):
-            self._take(rank, free.get(rack, []))
+        for rank, home in enumerate(self._home):
+            self._take(rank, free.get(home, []))
 
     def the_rest(self) -> None:
         """Each member, in order, takes the first free partitions."""

@@ -43,7 +43,8 @@ class World:
         self.bootstrap = mock.bootstrap
         self.session_timeout_ms, self.rebalance_timeout_ms = 2_000, 5_000
         self.listener, self.paths = "", list[str]()
-        self.assignors, self.racks = ASSIGNORS, dict[str, list[frozenset[str]]]()
+        self.assignors: tuple[str, ...] = ASSIGNORS
+        self.racks: dict[str, list[frozenset[str]]] = {}
         self.authority, self.plans = new_authority(), Plans()
         self.coordinator = Coordinator(
             GroupSettings("g", "run", 0, 2_000, 200, 5_000, ASSIGNORS),
