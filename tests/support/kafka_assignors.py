@@ -15,6 +15,7 @@ from tests.support.jars import QUICK, class_path, java
 
 SOURCE: Final = Path(__file__).with_name("java") / "KafkaAssignors.java"
 ANSWER_S: Final = 60.0
+QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 Given = dict[str, tuple[Partition, ...]]
 
 
@@ -52,9 +53,7 @@ class KafkaAssignors:
 
     def __enter__(self) -> Self:
         """Start it; the first question waits until it is up."""
-        command = ["setpriv", "--pdeathsig", "KILL", java(), *QUICK, "-cp", class_path("broker"), str(SOURCE)]
-        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-        command.insert(4, quiet)
+        command = ["setpriv", "--pdeathsig", "KILL", java(), *QUICK, QUIET, "-cp", class_path("broker"), str(SOURCE)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         return self
 
