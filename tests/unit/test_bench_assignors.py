@@ -87,7 +87,9 @@ def test_both_sides_must_give_out_as_much() -> None:
 
 def test_what_is_left_out_is_said() -> None:
     """No time, no cell; larger ones of a kind that was too slow aren't tried."""
-    found = grid.measure(grid.Plan([FRESH], 1, -1.0, 1.0), [].append)
+    told: list[str] = []
+    found = grid.measure(grid.Plan([FRESH], 1, -1.0, 1.0), told.append)
+    assert told == []
     assert [each.note for each in found] == ["time is up"]
     assert judged(*found)["skipped"] == {"time is up": [str(FRESH)]}
     assert judged(*found)["bounds"] == {}
