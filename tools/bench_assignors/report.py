@@ -106,7 +106,7 @@ def print_tables(result: Mapping[str, Any]) -> None:
     """The result as tables, as wide as the terminal; piped, without colours."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=140, no_color=True)
+        console = Console(width=170, no_color=True)
     found = result["cells"]
     sticky = {name: cell for name, cell in found.items() if cell["assignor"] in STICKY}
     plain = {name: cell for name, cell in found.items() if cell["assignor"] in PLAIN}
@@ -128,7 +128,7 @@ def _shortened(names: Sequence[str]) -> str:
 def _cell_table(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(title=f"{title}: members x partitions per member / topics; ms (median, least to greatest)")
     for name in ("cell", "ours", "Kafka's", "Kafka's / ours", "of the least", "bytes a partition"):
-        table.add_column(name, justify="left" if name == "cell" else "right")
+        table.add_column(name, justify="left" if name == "cell" else "right", no_wrap=True)
     for name, cell in found.items():
         if cell["ours_ms"] or cell["kafkas_ms"]:
             table.add_row(
