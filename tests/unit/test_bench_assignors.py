@@ -12,7 +12,7 @@ from tools.bench.report import as_json
 from tools.bench_assignors import grid, groups, report
 from tools.bench_assignors.grid import LARGE, SMALL, Measured
 from tools.bench_assignors.groups import Cell, Took
-from tools.bench_assignors.sides import KAFKAS, OURS, SideError
+from tools.bench_assignors.sides import KAFKAS, OURS, Side, SideError
 
 FRESH = Cell("cooperative-sticky", *LARGE, "equal", "fresh")
 
@@ -96,7 +96,13 @@ def test_what_is_left_out_is_said() -> None:
     small = Cell("cooperative-sticky", *SMALL, "equal", "fresh")
     assert grid.no_smaller(FRESH, small)
     assert not grid.no_smaller(small, FRESH)
-    assert not grid.no_smaller(Cell("cooperative-sticky", *LARGE, "equal", "leaves"), small)
+    leaves = Cell("cooperative-sticky", *SMALL, "equal", "leaves")
+    assert grid.no_smaller(leaves, small)
+    assert not grid.no_smaller(FRESH, leaves)
+    assert not grid.no_smaller(Cell("sticky", *LARGE, "equal", "fresh"), small)
+    both = {OURS: [small], KAFKAS: [leaves, small]}
+    note = f"{OURS} was too slow for a smaller one; {KAFKAS} was too slow for a smaller one"
+    assert grid.one_cell(FRESH, [Side(OURS, 1), Side(KAFKAS, 1)], 1, both) == Measured(FRESH, {}, None, note)
 
 
 def test_bounds_say_what_is_missed() -> None:

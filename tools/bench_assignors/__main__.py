@@ -59,7 +59,7 @@ def main(quick: bool, rounds: int | None, only: tuple[str, ...], minutes: float,
     every member leaves out every fifth topic.  Events: a fresh group, one member joins, one leaves; of an event the first
     round is measured.  Time runs from every member's subscription, as a value, to every member's encoded assignment.
     Memory is the peak beside the subscriptions, in a run of its own.  A side that does not answer in time is left out
-    there and for larger cells of its kind.
+    there and in larger cells of the kind.
     The last line of standard output is the result as one JSON object.
     Exit status: 0 measured and every bound holds, 1 a side failed or a bound does not hold, 2 wrong usage.
     """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from tools.bench.results import order
@@ -63,42 +63,50 @@ def measure(plan: Plan, say: Callable[[str], None]) -> list[Measured]:
         for side in sides:
             stack.callback(side.end)
         for number, cell in enumerate(plan.cells, 1):
-            larger = next((name for name in SIDES if any(no_smaller(cell, than) for than in slow[name])), "")
             if time.monotonic() - began > plan.budget_s:
                 found.append(Measured(cell, note="time is up"))
-            elif larger:
-                found.append(Measured(cell, note=f"{larger} was too slow for a smaller one"))
-            else:
-                found.append(one_cell(cell, sides, plan.rounds, slow))
-                say(f"[{number}/{len(plan.cells)}] {line(found[-1])}")
+                continue
+            found.append(one_cell(cell, sides, plan.rounds, slow))
+            say(f"[{number}/{len(plan.cells)}] {line(found[-1])}")
     return found
 
 
 def no_smaller(cell: Cell, than: Cell) -> bool:
-    """Whether a cell is like another and at least as large in every way."""
-    alike = (cell.assignor, cell.subscriptions, cell.event) == (than.assignor, than.subscriptions, than.event)
-    return alike and all(
+    """Whether a cell is like another and at least as large in every way; every event begins with a fresh group."""
+    alike = (cell.assignor, cell.subscriptions) == (than.assignor, than.subscriptions)
+    return (alike and than.event in ("fresh", cell.event)) and all(
         getattr(cell, name) >= getattr(than, name) for name in ("members", "per_member", "topics", "partitions")
     )
 
 
 def one_cell(cell: Cell, sides: Sequence[Side], rounds: int, slow: dict[str, list[Cell]]) -> Measured:
-    """Both sides prepare it, then run in turns, there and back.  Who is too slow is noted in ``slow``."""
-    ready, notes = list[Side](), list[str]()
-    for side in sides:
+    """Both sides prepare it, then run in turns, there and back.  Who is too slow is noted in ``slow``, and not tried again."""
+    runs, notes, peak = dict[str, list[Took]](), list[str](), None
+
+    @contextmanager
+    def in_time(side: Side) -> Iterator[None]:
         try:
-            side.prepare(cell)
-            ready.append(side)
+            yield
         except TooSlow as error:
             slow[side.name].append(cell)
             notes.append(str(error))
-    runs: dict[str, list[Took]] = {side.name: [] for side in ready}
-    try:
-        for side in order(ready, rounds):
-            runs[side.name] += turn(side)
-        peak = next((side.peak() for side in ready if side.name == OURS), None)
-    except TooSlow as error:
-        return Measured(cell, note=str(error))
+            runs.pop(side.name, None)
+
+    for side in sides:
+        if any(no_smaller(cell, than) for than in slow[side.name]):
+            notes.append(f"{side.name} was too slow for a smaller one")
+            continue
+        with in_time(side):
+            side.prepare(cell)
+            runs[side.name] = []
+    for side in order(sides, rounds):
+        if side.name in runs:
+            with in_time(side):
+                runs[side.name] += turn(side)
+    for side in sides:
+        if side.name == OURS and side.name in runs:
+            with in_time(side):
+                peak = side.peak()
     check(cell, runs)
     return Measured(cell, runs, peak, "; ".join(notes))
 
