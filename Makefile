@@ -14,7 +14,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 .PHONY: help venv jars jdk hosts lint test test-unit test-e2e test-newest simulate model demo bench bench-group bench-assignors wheel clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 venv: ## the environment, with this tree's wheel installed in it
 	@tools/bootstrap.sh venv

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from sparkcohort.assignors import MemberSubscription, Partition, Racks
 from tests.support.jars import QUICK, class_path, java
@@ -16,7 +16,7 @@ from tests.support.jars import QUICK, class_path, java
 SOURCE: Final = Path(__file__).with_name("java") / "KafkaAssignors.java"
 ANSWER_S: Final = 60.0
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-Given = dict[str, tuple[Partition, ...]]
+Given: TypeAlias = Mapping[str, tuple[Partition, ...]]
 
 
 @dataclass(frozen=True)
