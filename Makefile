@@ -11,16 +11,19 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars hosts lint test test-unit test-e2e test-newest simulate model demo bench bench-group wheel clean
+.PHONY: help venv jars jdk hosts lint test test-unit test-e2e test-newest simulate model demo bench bench-group bench-assignors wheel clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 venv: ## the environment, with this tree's wheel installed in it
 	@tools/bootstrap.sh venv
 
 jars: ## the real broker's, its tools' and the peer's jars, for tests and bench
 	@tools/bootstrap.sh jars
+
+jdk: ## a Java with its compiler, for what asks Kafka's own classes
+	@tools/bootstrap.sh jdk
 
 hosts: ## the programs with which one test makes a network of its own
 	@tools/bootstrap.sh hosts
@@ -31,7 +34,7 @@ lint: venv ## ruff and mypy, both strict
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-test: venv jars hosts lint ## everything, on a real Kafka broker and a real Spark
+test: venv jdk jars hosts lint ## everything, on a real Kafka broker and a real Spark
 	@tools/run_tests.sh $(ARGS)
 
 test-unit: venv ## the pure tests only
@@ -64,9 +67,11 @@ demo: venv ## a stream, a killed executor, a verdict
 bench: venv jars ## this source and Spark's own side by side
 	@$(BIN)/python -P tools/bench $(ARGS)
 
-bench-group: venv jars ## the group on the scale, and beside Kafka's own protocols
-	@tools/bootstrap.sh jdk
+bench-group: venv jdk jars ## the group on the scale, and beside Kafka's own protocols
 	@$(BIN)/python -P tools/bench_group $(ARGS)
+
+bench-assignors: venv jdk jars ## the assignors beside Kafka's own, up to a million partitions
+	@$(BIN)/python -P tools/bench_assignors $(ARGS)
 
 wheel: venv ## the wheel, into dist/
 	@.cache/uv/bin/uv build --quiet --wheel --out-dir dist && rm -rf build *.egg-info && ls dist/*.whl

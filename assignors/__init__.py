@@ -15,11 +15,13 @@ from sparkcohort.assignors.base import Assignor, Load, MemberSubscription, Parti
 from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.assignors.range_assignor import RangeAssignor
+from sparkcohort.assignors.roundrobin import RoundRobinAssignor
 
 __all__ = ["ASSIGNORS", "Assignor", "Load", "MemberSubscription", "Partition", "Racks", "UnknownAssignor", "find"]
 
 ASSIGNORS: dict[str, Assignor] = {
-    assignor.name: assignor for assignor in (RangeAssignor(), CooperativeStickyAssignor(), LoadBalancedAssignor())
+    assignor.name: assignor
+    for assignor in (RangeAssignor(), RoundRobinAssignor(), CooperativeStickyAssignor(), LoadBalancedAssignor())
 }
 
 

@@ -73,15 +73,6 @@ def subscribers(topics: Mapping[str, int], members: Mapping[str, MemberSubscript
     return {topic: who for topic, who in by_topic.items() if who}
 
 
-def static_first(members: Mapping[str, MemberSubscription]) -> dict[str, int]:
-    """Rank of each member in Kafka's order: static ones by instance id, then dynamic ones by member id.
-
-    Instance ids outlive restarts and member ids don't: static members in front keep what they had (KAFKA-7149).
-    """
-    order = sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or "", m))
-    return {member: rank for rank, member in enumerate(order)}
-
-
 def finish(members: Iterable[str], given: Mapping[str, Iterable[Partition]]) -> Assignment:
     """The result in its fixed form: every member, ids and partitions sorted."""
     return {member: tuple(sorted(given.get(member, ()))) for member in sorted(members)}

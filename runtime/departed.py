@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sparkcohort.assignors import ASSIGNORS, Assignor
+from sparkcohort.assignors import ASSIGNORS, Assignor, Racks
 from sparkcohort.runtime import leader
 from sparkcohort.runtime.imbalance import Balance
 from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
@@ -84,6 +84,7 @@ class Round:
     since: leader.Since
     settled: Mapping[str, Sequence[TopicPartition]]
     only: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    racks: Racks = field(default_factory=dict)
     balance: Balance | None = None
 
 
@@ -103,7 +104,7 @@ def lead(
         )
     if asked.balance is not None:
         said, assignors = asked.balance.loaded(said), {**assignors, asked.balance.assignor.name: asked.balance.assignor}
-    plan = leader.plan(asked.protocol_name, said, asked.topics, only=asked.only, assignors=assignors)
+    plan = leader.plan(asked.protocol_name, said, asked.topics, only=asked.only, racks=asked.racks, assignors=assignors)
     back_off = revoke(memory.back_off, now_ms, max_delay_ms, wanted=plan.revokes)
     if back_off.due_ms is not None:
         return leader.stay(said, asked.topics, only=asked.only), Memory(grace, back_off)

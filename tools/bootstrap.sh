@@ -3,7 +3,7 @@
 #
 #   tools/bootstrap.sh venv    uv, .venv from uv.lock, the wheel built from this tree and installed into it
 #   tools/bootstrap.sh java    a Java 17 runtime (for Spark)
-#   tools/bootstrap.sh jdk     a Java 17 with its compiler (for the consumers of bench-group)
+#   tools/bootstrap.sh jdk     a Java 17 with its compiler (for what asks Kafka's own classes, in tests and benchmarks)
 #   tools/bootstrap.sh jars    java, Maven, and the jars that tests and benchmark need, in .cache/jars
 #   tools/bootstrap.sh newest  .venv-newest: the same with the newest PySpark 4 there is
 #   tools/bootstrap.sh hosts   ip and iptables, with which one test makes a network of its own
@@ -162,9 +162,11 @@ has_compiler() { # a Java 17 or newer that can run a source file
 }
 
 need_jdk() {
-  need_java
-  if has_compiler; then return; fi
+  local version
+  version=$(java_version || true)
+  if [ "${version:-0}" -ge 17 ] && has_compiler; then return; fi
   apt_install openjdk-17-jdk-headless || apt_install default-jdk-headless || true
+  need_java
   has_compiler || die "needs a Java 17 with its compiler: install openjdk-17-jdk-headless, or set JAVA_HOME to a JDK"
 }
 

@@ -54,7 +54,7 @@ class Balancing:
         except leader.InvalidAssignment:  # the round that this member's metadata came with has told of it
             return None
         said = self.balance(now_ms).loaded(said)
-        return self._assignor.relief(*leader.shown(said, group.topics, only=group.only))
+        return self._assignor.relief(*leader.shown(said, group.topics, only=group.only, racks=group.racks))
 
     def due(self) -> int | None:
         """When a round has to be asked for; None while nothing lasts."""
@@ -74,6 +74,10 @@ class Balancing:
         """A round was led by the assignor: what it was free to do is done."""
         if imbalance.lasted(self._watch, now_ms, self._after_ms):
             self._watch = imbalance.done(self._watch)
+
+    def loads(self) -> Mapping[Partition, Load]:
+        """What is known of each partition."""
+        return self._loads
 
     def seen(self, owned: Mapping[str, Collection[TopicPartition]]) -> dict[str, dict[str, Any]]:
         """What each member carries, in plain values; nothing until something is known."""

@@ -195,7 +195,18 @@ GROUP = (
         minimum=1,
     ),
     Option("buffer.bytes", "integer", "67108864", "most bytes that a member prefetches", minimum=1_048_576),
-    Option("client.rack", "string", "", "rack of the readers, for fetching from the nearest replica"),
+    Option(
+        "client.rack",
+        "string",
+        "",
+        "rack of the readers: they fetch from the nearest replica, and own what has one near where balance allows it",
+    ),
+    Option(
+        "client.rack.env",
+        "string",
+        None,
+        "environment variable of the executors that names the rack of each; where it isn't set client.rack counts",
+    ),
 )
 
 TIMES = (

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sparkcohort.assignors import ASSIGNORS, Assignor, Load
+from sparkcohort.assignors import ASSIGNORS, Assignor, Load, Racks
 from sparkcohort.runtime import departed, leader, member, summary
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, decode_subscription
@@ -93,14 +93,17 @@ class Coordinator:
         only: Mapping[str, Sequence[int]] | None = None,
         *,
         assignors: Mapping[str, Assignor] = ASSIGNORS,
+        racks: Callable[[], Racks] = dict,
     ) -> None:
         """``topics`` tells topics and partition counts whenever asked; ``only`` is what of them is read, if not all.
 
-        ``assignors`` has at least those that the settings name.
+        ``assignors`` has at least those that the settings name.  ``racks`` tells where replicas are; that they moved is
+        no reason for a rebalance: the next one sees it.
         """
         self.settings = settings
         self._topics = topics
         self._only = only or {}
+        self._racks = racks
         self._known: dict[str, int] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._owning = threading.Lock()
@@ -249,6 +252,10 @@ class Coordinator:
         """Who owns which partition now."""
         return groups.owners(self.group)
 
+    def racks(self) -> Racks:
+        """Where replicas are, as far as it is known."""
+        return self._racks()
+
     def scheduled(self) -> tuple[frozenset[TopicPartition], int] | None:
         """The partitions that wait for a replacement, and the ms until they or postponed moves are dealt with."""
         memory = self.leading.memory
@@ -386,10 +393,10 @@ class Coordinator:
         self.leading.lead(asked, since, lambda: self._round(asked.protocol_name, asked.members))
 
     def _round(self, name: str, members: Sequence[JoinedMember]) -> departed.Round:
-        group, topics = self.group, self._topics()
+        group, topics, racks = self.group, self._topics(), self._racks()
         since = {joined.member_id: groups.owned(group, joined.member_id) for joined in members}
         known = self.balancing.balance(self._clock.now_ms) if self.balancing and name == balancing.NAME else None
-        return departed.Round(name, members, topics, since, group.settled, self._only, known)
+        return departed.Round(name, members, topics, since, group.settled, self._only, racks, known)
 
     def _led(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
         if failure:

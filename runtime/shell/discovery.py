@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -20,6 +20,7 @@ from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client, kafka_errors
 from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.shell.racks import NodeRacks
 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 LOOK_TIMEOUT_S = 5.0
@@ -28,10 +29,11 @@ NEW_TOPIC_S = 3.0  # a topic made a moment ago may not be known to the broker th
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Partitions with their leader's node id (-1: none), and the nodes' addresses."""
+    """Partitions with their leader's node id (-1: none), the nodes' addresses, and the racks of the replicas."""
 
     leaders: Mapping[TopicPartition, int]
     nodes: Mapping[int, str] = field(default_factory=dict)
+    racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
 
     def by_leader(self) -> dict[int, tuple[TopicPartition, ...]]:
         """The partitions of each leader there is, in order."""
@@ -62,6 +64,7 @@ class Discovery:
         self._fatal: CohortError | None = None
         self._lacking: frozenset[TopicPartition] = frozenset()
         self._layout = Layout({})
+        self._racks = NodeRacks(options.kafka) if options.client_rack or options.client_rack_env else None
         self.in_doubt = False
         self.consumer: Consumer
 
@@ -100,8 +103,9 @@ class Discovery:
         spared = lacking - self._lacking
         self._lacking, self.in_doubt = lacking, bool(spared)
         kept = {tp: before.leaders[tp] for tp in spared}
+        homes = {tp: before.racks[tp] for tp in spared if tp in before.racks}
         # A broker that is down is not in the metadata, its address still helps.
-        self._layout = Layout({**kept, **now.leaders}, {**before.nodes, **now.nodes})
+        self._layout = Layout({**kept, **now.leaders}, {**before.nodes, **now.nodes}, {**homes, **now.racks})
         return self._layout
 
     # --- inside ------------------------------------------------------------------------------------
@@ -138,6 +142,7 @@ class Discovery:
         leaders: dict[TopicPartition, int] = {}
         missing: set[str] = set()
         nodes: dict[int, str] = {}
+        replicas: dict[TopicPartition, Sequence[int]] = {}
         try:
             for name in self._topics() or (None,):
                 found = (
@@ -147,17 +152,24 @@ class Discovery:
                 )
                 nodes |= {node.id: f"{node.host}:{node.port}" for node in found.brokers.values()}
                 for topic in found.topics.values() if name else self._matching(found.topics.values()):
-                    self._add(topic, leaders, missing)
+                    self._add(topic, leaders, replicas, missing)
         except KafkaException as error:
             self._last_error = client.text_of(error)
             return None, frozenset()
-        return Layout(self._wanted(leaders), nodes), frozenset(missing) | self._unknown(leaders, missing)
+        racks = self._racks.of(replicas) if self._racks else {}
+        return Layout(self._wanted(leaders), nodes, racks), frozenset(missing) | self._unknown(leaders, missing)
 
     def _matching(self, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
         pattern = re.compile(self._subscription.pattern)
         return [topic for topic in topics if topic.topic not in INTERNAL and pattern.search(str(topic.topic))]
 
-    def _add(self, topic: TopicMetadata, leaders: dict[TopicPartition, int], missing: set[str]) -> None:
+    def _add(
+        self,
+        topic: TopicMetadata,
+        leaders: dict[TopicPartition, int],
+        replicas: dict[TopicPartition, Sequence[int]],
+        missing: set[str],
+    ) -> None:
         name, error = str(topic.topic), topic.error
         if error is not None and error.code() == kafka_errors.TOPIC_DENIED:
             raise kafka_errors.topic_denied(name)
@@ -166,6 +178,7 @@ class Discovery:
             return
         for number, partition in topic.partitions.items():
             leaders[TopicPartition(name, number)] = partition.leader
+            replicas[TopicPartition(name, number)] = partition.replicas
 
     def _wanted(self, leaders: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         fixed = self._subscription.partitions

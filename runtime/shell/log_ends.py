@@ -122,6 +122,18 @@ class LogEnds:
                 counts[tp.topic] = max(counts.get(tp.topic, 0), tp.partition + 1)
         return counts
 
+    def racks(self) -> dict[str, list[frozenset[str]]]:
+        """By topic, for each partition the racks of its replicas; empty where no option says that racks count."""
+        with self._changed:
+            known = self._layout.racks
+        if not known:
+            return {}
+        nowhere = frozenset[str]()
+        return {
+            topic: [known.get(TopicPartition(topic, number), nowhere) for number in range(count)]
+            for topic, count in self.topics().items()
+        }
+
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` (from the metadata thread, outside any lock) whenever the set of partitions has changed."""
         self._listener = listener

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from sparkcohort.runtime.errors import OptionError
@@ -85,12 +85,18 @@ class SourceOptions:
     metrics_address: str
     buffer_bytes: int
     client_rack: str
+    client_rack_env: str
     kafka: Mapping[str, str] = field(repr=False)
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         shown = f"group_id={self.group_id!r}, subscription={str(self.subscription)!r}"
         return f"SourceOptions({shown}, kafka={security_options.redact(self.kafka)!r})"
+
+    def on_executor(self, environment: Mapping[str, str]) -> SourceOptions:
+        """The options with the rack of the executor that has this environment (see ``client.rack.env``)."""
+        rack = environment.get(self.client_rack_env, "").strip() if self.client_rack_env else ""
+        return replace(self, client_rack=rack, kafka={**self.kafka, "client.rack": rack}) if rack else self
 
     def initial_hash(self) -> str:
         """16 hex digits naming where this query would start and what it reads; another value pins the start anew."""
@@ -234,6 +240,7 @@ def _build(
         metrics_address=value.text("metrics.address"),
         buffer_bytes=value.integer("buffer.bytes"),
         client_rack=value.text("client.rack"),
+        client_rack_env=_variable(value, "client.rack.env"),
         kafka=dict(conf),
         warnings=warnings,
     )
@@ -368,6 +375,16 @@ def _dotted(value: _Values, name: str) -> str:
     text = value.text(name)
     if text and not re.fullmatch(_DOTTED, text):
         raise OptionError(f"option {name}={text!r} must be package.module.Class or package.module:object")
+    return text
+
+
+def _variable(value: _Values, name: str) -> str:
+    """The name of an environment variable, or nothing."""
+    text = value.text(name)
+    if text and not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
+        raise OptionError(
+            f"option {name}={text!r} must name an environment variable of the executors, such as NODE_ZONE"
+        )
     return text
 
 

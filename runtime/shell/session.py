@@ -100,7 +100,9 @@ class Session:
             ),
         )
         only = _by_topic(options.subscription.partitions)
-        self._coordinator = Coordinator(settings, self._log_ends.topics, only, assignors=self._assignors)
+        self._coordinator = Coordinator(
+            settings, self._log_ends.topics, only, assignors=self._assignors, racks=self._log_ends.racks
+        )
         self._coordinator.start()
         self._log_ends.on_change(self._coordinator.topics_changed)
         self._coordinator.topics_changed()  # what changed since it started

@@ -147,6 +147,7 @@ def _partitions(
     ends = snapshot.ends if snapshot else {}
     rows = []
     known = snapshot.partitions if snapshot else frozenset()
+    racks, loads = coordinator.racks(), coordinator.balancing.loads() if coordinator.balancing else {}
     for tp in sorted({*committed, *announced, *known}):
         offset, end = committed.get(tp), ends.get(tp)
         owner = infos.get(owners.get(tp, ""))
@@ -161,6 +162,8 @@ def _partitions(
                 "executor": owner.executor_id if owner else None,
                 "host": owner.host if owner else None,
                 "unreachable": snapshot.unreachable.get(tp) if snapshot else None,
+                "racks": sorted(racks[tp.topic][tp.partition]) if tp.partition < len(racks.get(tp.topic, ())) else [],
+                "load": loads.get(tp),
             }
         )
     return rows

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.shell.config import BY_KEY
+from tests.support import processes
 from tests.support.application import Application, Query, Status, owners
 from tests.support.broker import Broker
 from tests.support.delivery import check, from_parquet, held
@@ -31,9 +32,11 @@ def test_an_executor_is_killed_and_replaced(application: Application, broker: Br
         "subscribe": topic,
         "group.id": topic,
         "maxOffsetsPerTrigger": PER_BATCH,
+        "client.rack.env": processes.MARK,  # some variable that every executor has
     }
     query = application.start(topic, options, gate=IN_FLIGHT - 1)
     before = query.wait_for_members(3)
+    assert {member["rack"] for member in before["members"]} == {application.driver.run_id}
     query.wait_for("begin", IN_FLIGHT)  # planned with the owners of before
     victim = _kill_one(application, query, before)
     after = query.wait_for_status(lambda status: _replaced(status, before, victim), "a replacement's share")

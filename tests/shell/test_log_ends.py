@@ -101,11 +101,14 @@ def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:
 
 
 def test_a_stopped_broker_and_its_return() -> None:
-    """On real brokers: the partitions of the stopped one are unreachable, with a reason, until it is back."""
+    """On real brokers: the partitions of the stopped one are unreachable, with a reason, until it is back.
+
+    In which rack it is stays known.
+    """
     with Cluster(2) as cluster:
         cluster.admin.create_topic("t", assignment=[1, 2])
         produce(cluster.bootstrap, "t", 10, partitions=2)
-        with log_ends(cluster.bootstrap, subscribe="t") as ends:
+        with log_ends(cluster.bootstrap, subscribe="t", client__rack__env="ZONE") as ends:
             ends.start()
             assert ends.snapshot().ends == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 5}
             cluster.node(2).stop()
@@ -113,6 +116,7 @@ def test_a_stopped_broker_and_its_return() -> None:
             wait_until(lambda: set(ends.refresh(0.2).unreachable) == {gone}, 20, "broker 2 to be missed")
             produce(cluster.bootstrap, "t", 5, first=5)
             wait_until(lambda: ends.refresh(0.2).ends[TopicPartition("t", 0)] == 10, 5, "the other partition")
+            assert ends.racks() == {"t": [{"rack-1"}, {"rack-2"}]}
             with pytest.raises(CohortError, match="t-1"):
                 ends.beginnings([gone])
             cluster.node(2).start()

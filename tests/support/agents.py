@@ -31,6 +31,7 @@ from tests.support.ranges import Missed, one_by
 from tests.support.waiting import wait_until
 
 TOPIC, PARTITIONS, RECORDS = "orders", 3, 300
+ASSIGNORS = ("cooperative-sticky", "range")
 
 
 class World:
@@ -42,10 +43,14 @@ class World:
         self.bootstrap = mock.bootstrap
         self.session_timeout_ms, self.rebalance_timeout_ms = 2_000, 5_000
         self.listener, self.paths = "", list[str]()
-        self.assignor, self.load_window_ms = assignor, load_window_ms
+        self.assignors: tuple[str, ...] = (assignor,)
+        self.load_window_ms = load_window_ms
+        self.racks: dict[str, list[frozenset[str]]] = {}
         self.authority, self.plans = new_authority(), Plans()
         self.coordinator = Coordinator(
-            GroupSettings("g", "run", 0, 2_000, 200, 5_000, (assignor,)), lambda: {TOPIC: PARTITIONS}
+            GroupSettings("g", "run", 0, 2_000, 200, 5_000, (assignor,)),
+            lambda: {TOPIC: PARTITIONS},
+            racks=lambda: self.racks,
         )
         self.coordinator.start()
         service = Service(self.coordinator, self.plans, failure=lambda: None, status=dict)
@@ -63,7 +68,7 @@ class World:
         self.executors.append(process)
         return Executor(process.pid, int(psutil.Process(process.pid).create_time()), name, "host", 2)
 
-    def config(self, executor: Executor) -> AgentConfig:
+    def config(self, executor: Executor, rack: str = "") -> AgentConfig:
         """What a task would tell the agent of this executor."""
         return AgentConfig(
             address=executor.address("run"),
@@ -77,19 +82,19 @@ class World:
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=200,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
-            assignors=(self.assignor,),
-            rack="",
+            assignors=self.assignors,
+            rack=rack,
             load_window_ms=self.load_window_ms,
         )
 
-    def start(self, name: str) -> tuple[Executor, psutil.Process]:
+    def start(self, name: str, rack: str = "") -> tuple[Executor, psutil.Process]:
         """An executor with its agent in the group."""
         executor = self.executor(name)
-        return executor, self.start_on(executor)
+        return executor, self.start_on(executor, rack=rack)
 
-    def start_on(self, executor: Executor, after: psutil.Process | None = None) -> psutil.Process:
+    def start_on(self, executor: Executor, after: psutil.Process | None = None, rack: str = "") -> psutil.Process:
         """Start an agent on this executor, where the one of before, if any, is dead; it is in the group."""
-        config = replace(self.config(executor), listener=self.listener)
+        config = replace(self.config(executor, rack), listener=self.listener)
         said = to_json(config)
         wait_until(lambda: start_agent(config.address, said, self.paths), 5, "an agent to be allowed")
         info = wait_until(

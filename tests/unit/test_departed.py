@@ -372,6 +372,17 @@ def test_an_assigned_topic_that_is_deleted_leaves_the_assignments() -> None:
     assert group.round(1_000) == {"a": (), "b": ()}
 
 
+def test_racks_reach_the_assignor() -> None:
+    """Of the partitions that are read, by their numbers in Kafka."""
+    wants = {rack: encode_subscription(Subscription(("t",), rack=rack)) for rack in "xy"}
+    members = [JoinedMember(f"in-{rack}", None, metadata) for rack, metadata in wants.items()]
+    where = {"t": [(), ("y",), (), ("x",)]}
+    this = Round("range", members, {"t": 4}, {}, {}, {"t": [1, 3]}, where)
+    given_out = dict(departed.lead(Memory(), this, 0, DELAY_MS)[0])
+    numbers = {name: [tp.partition for tp in decode_assignment(mine).partitions] for name, mine in given_out.items()}
+    assert numbers == {"in-x": [3], "in-y": [1]}
+
+
 def test_an_unreadable_member_is_named() -> None:
     """As without a delay."""
     bad = Round("range", [JoinedMember("m-1", None, b"\0")], {}, {}, {})

@@ -152,6 +152,7 @@ def test_every_default_is_a_value_of_its_option(option: object) -> None:
         ("partition.assignment.strategy", "range;sticky"),
         ("partition.assignment.strategy", "my_module:"),
         ("partition.assignment.strategy", "org.apache.kafka.clients.consumer.UniformAssignor"),
+        ("client.rack.env", "$NODE_ZONE"),
         ("rebalance.listener", "Listener"),
         ("rebalance.listener", "audit.listener:"),
         ("rebalance.listener", "audit/listener.py"),
@@ -209,6 +210,17 @@ def test_what_load_balanced_goes_by() -> None:
         "option load.balance.threshold='twice' is not a number such as 1.2"
     )
     assert "load.balance.max.moves=0 is out of bounds: 1 to" in refused(load__balance__max__moves="0")
+
+
+def test_each_executor_has_a_rack_of_its_own() -> None:
+    """By the variable that client.rack.env names, else client.rack; the Kafka clients there have it too."""
+    zoned = given(client__rack="r0", client__rack__env="NODE_ZONE")
+    there = zoned.on_executor({"NODE_ZONE": "eu-1b", "ZONE": "eu-1c"})
+    assert (there.client_rack, there.kafka["client.rack"]) == ("eu-1b", "eu-1b")
+    for environment in ({}, {"NODE_ZONE": " "}):
+        assert zoned.on_executor(environment).kafka["client.rack"] == "r0"
+    assert given().on_executor({"": "x"}) == given()
+    assert "client.rack" not in given(client__rack__env="NODE_ZONE").on_executor({}).kafka
 
 
 def test_assignors_by_kafkas_class_names() -> None:
