@@ -17,7 +17,8 @@ from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
 from sparkcohort.runtime.shell.discovery import Discovery, Layout
 from sparkcohort.runtime.shell.list_offsets import FIRST_S, Asker, ask_apart
-from sparkcohort.runtime.shell.options import EARLIEST, SourceOptions
+from sparkcohort.runtime.shell.option_values import EARLIEST
+from sparkcohort.runtime.shell.options import SourceOptions
 
 MIN_GAP_S = 0.02  # between two requests to one broker, however often answers are asked for
 LOOK_UP_S = 5.0

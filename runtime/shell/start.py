@@ -10,7 +10,8 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.client import names_of
 from sparkcohort.runtime.shell.log_ends import UNREACHABLE, LogEnds
-from sparkcohort.runtime.shell.options import EARLIEST, LATEST, SourceOptions, Start
+from sparkcohort.runtime.shell.option_values import EARLIEST, LATEST, Start
+from sparkcohort.runtime.shell.options import SourceOptions
 
 Offsets = Mapping[TopicPartition, int]
 T = TypeVar("T")

@@ -1,0 +1,131 @@
+"""Values of options, typed: each refuses what it can't take by one error that names the option."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.config import BY_KEY, Option
+
+# Spark's numbers in offset JSON (Kafka: ListOffsetsRequest.EARLIEST_TIMESTAMP, LATEST_TIMESTAMP).
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+Start: TypeAlias = str | Mapping[TopicPartition, int]
+
+_UNITS = {"": 1000, "us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_OFFSETS_SHAPE = '{"topic":{"0":123}} with offsets, -2 for earliest or -1 for latest'
+
+
+class Values:
+    """The given options by the names of the table, typed; each method raises ``OptionError``."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str:
+        """The text given, else the default, else nothing."""
+        return self._given.get(name.lower(), BY_KEY[name.lower()].default or "").strip()
+
+    def optional(self, name: str) -> int | None:
+        """An integer within the option's bounds, or None where neither given nor defaulted."""
+        option, text = BY_KEY[name.lower()], self.text(name)
+        if not text and name.lower() not in self._given:
+            return None
+        try:
+            number = int(text)
+        except ValueError:
+            raise OptionError(f"option {option.name}={text!r} is not a whole number") from None
+        if not option.minimum <= number <= option.maximum:
+            raise OptionError(f"option {option.name}={number} is out of bounds: {_bounds(option)}")
+        return number
+
+    def integer(self, name: str) -> int:
+        """An integer option that has a default."""
+        number = self.optional(name)
+        if number is None:
+            raise OptionError(f"option {name} needs a whole number")
+        return number
+
+    def number(self, name: str) -> float:
+        """A number above the option's minimum and not above its maximum."""
+        option, text = BY_KEY[name.lower()], self.text(name)
+        try:
+            value = float(text)
+        except ValueError:
+            raise OptionError(f"option {option.name}={text!r} is not a number such as {option.default}") from None
+        if not option.minimum < value <= option.maximum:  # what is no number is out of any bounds
+            bounds = f"more than {option.minimum}, at most {option.maximum}"
+            raise OptionError(f"option {option.name}={text} is out of bounds: {bounds}")
+        return value
+
+    def boolean(self, name: str) -> bool:
+        """``true`` or ``false``, in any case."""
+        text = self.text(name).lower()
+        if text not in ("true", "false"):
+            raise OptionError(f"option {name}={text!r} must be true or false")
+        return text == "true"
+
+    def choice(self, name: str) -> str:
+        """One of the option's choices, in any case."""
+        text, choices = self.text(name).lower(), BY_KEY[name.lower()].choices
+        if text not in choices:
+            raise OptionError(f"option {name}={text!r} must be one of {', '.join(choices)}")
+        return text
+
+    def duration(self, name: str) -> int:
+        """Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is seconds) in milliseconds."""
+        text = self.text(name).lower()
+        match = re.fullmatch(r"(\d+)\s*([a-z]*)", text)
+        if match is None or match[2] not in _UNITS:
+            raise OptionError(f"option {name}={text!r} is not a duration such as 15m, 30s or 500ms")
+        return int(int(match[1]) * _UNITS[match[2]])
+
+    def start(self, name: str) -> Start:
+        """A start by word or by JSON."""
+        text, choices = self.text(name), BY_KEY[name.lower()].choices
+        if text.lower() in choices:
+            return text.lower()
+        shape = f"expected {', '.join(choices)} or {_OFFSETS_SHAPE}"
+        return per_partition(name, text, shape, EARLIEST)
+
+    def timestamps(self, name: str) -> Mapping[TopicPartition, int] | None:
+        """Per-partition timestamps, or None where not given."""
+        text = self.text(name)
+        return (
+            per_partition(name, text, 'expected {"topic":{"0":1700000000000}} with milliseconds', 0) if text else None
+        )
+
+
+def _bounds(option: Option) -> str:
+    return f"at least {option.minimum}" if option.maximum == 2**63 - 1 else f"{option.minimum} to {option.maximum}"
+
+
+def json_object(name: str, text: str, shape: str) -> dict[str, object]:
+    """A JSON object; ``shape`` says in the error what was expected."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"option {name} is not JSON ({error}); {shape}") from None
+    if not isinstance(value, dict):
+        raise OptionError(f"option {name} is not a JSON object; {shape}")
+    return value
+
+
+def per_partition(name: str, text: str, shape: str, least: int) -> dict[TopicPartition, int]:
+    """``{"topic":{"0":123}}`` as a mapping in order; numbers below ``least`` are refused."""
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in json_object(name, text, shape).items():
+        if not isinstance(partitions, dict):
+            raise OptionError(f"option {name}: {topic} must have an object of partitions; {shape}")
+        for number, offset in partitions.items():
+            if not number.isdigit() or type(offset) is not int or offset < least:
+                raise OptionError(f'option {name}: "{topic}" has "{number}": {json.dumps(offset)}; {shape}')
+            found[TopicPartition(topic, int(number))] = offset
+    if not found:
+        raise OptionError(f"option {name} names no partition; {shape}")
+    return dict(sorted(found.items()))
