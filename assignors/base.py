@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 Partition: TypeAlias = tuple[str, int]
-Assignment: TypeAlias = dict[str, tuple[Partition, ...]]
+Assignment: TypeAlias = Mapping[str, tuple[Partition, ...]]
+"""By member id; large groups get one whose tuples are made when they are asked for (``packed``)."""
 Racks: TypeAlias = Mapping[str, Sequence[Collection[str]]]
 """By topic, for each of its partitions in order, the racks that have a replica; a topic may be missing (KIP-881)."""
 NO_RACKS: Final[Racks] = MappingProxyType({})

@@ -37,8 +37,8 @@ class CooperativeStickyAssignor:
         self,
         topics: Mapping[str, int],
         members: Mapping[str, MemberSubscription],
-        racks: Racks = NO_RACKS,  # noqa: ARG002  this assignor knows nothing of racks
+        racks: Racks = NO_RACKS,
     ) -> Assignment:
         """Divide the partitions (see Assignor); a follow-up round is due when an owner is left with fewer."""
         ownership = resolve(topics, members)
-        return hand_over(balance(topics, members, ownership), ownership)
+        return hand_over(balance(topics, members, ownership, racks), ownership)

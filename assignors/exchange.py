@@ -1,143 +1,204 @@
-"""Improving an assignment of unequal subscribers until nothing can be improved: cancelling negative cycles.
+"""Improving an assignment until nothing can be improved: cancelling negative cycles, many partitions at a time.
 
-An assignment is a flow of partitions to members.  Its cost, most important first: the sum of the squares of the
-loads (balance), how many partitions are away from their owners (moves), how old those holdings were (age).
-The three are one integer, each weighted above all that the later ones can sum up to.
+Partitions that the same members want (and that lie in the same racks) are one *group*, members that are alike one
+*row*.  An assignment is then a table: how many of each group each row has.  Its cost, most important first: the sum of
+the squares of the members' loads (balance), how many partitions are away from their member's rack, how many are away
+from their owners (moves), how old those holdings were (age).  The four are one integer, each weighted above all that
+the later ones can sum up to on one cycle.
 
-Moving one partition from member x to member y is an edge x → y.  The edges y → ``_POOL`` and ``_POOL`` → x stand
-for the load that y gains and x loses, so every change of the assignment is a set of cycles.  The costs are
-convex, hence an assignment is the cheapest there is if and only if no cycle of negative cost is left (Klein).
+To give one away is an edge row → group, to take one group → row; the edges row → pool and pool → row stand for the
+load that a row gains and loses.  So every change of the assignment is a set of cycles.  Of a row's own partitions it
+has the oldest as long as it has as many as it owns: what the next one costs only grows.  All costs being convex, an
+assignment is the cheapest there is if and only if no cycle of negative cost is left (Klein).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final
 
-from sparkcohort.assignors.base import Partition
+import numpy as np
 
-_POOL = ""  # no member has an empty id
-_Edges: TypeAlias = dict[str, tuple[int, Partition | None]]  # to whom, at which cost, by moving what
+from sparkcohort.assignors.packed import Bools, Ints
+
+_NEVER: Final = 1 << 60
+_MOST: Final = 1 << 56
+_NONE: Final = -1
 
 
 @dataclass
-class _Flow:
-    """The assignment under work, and the edges that can be derived from it, kept per member."""
+class Table:
+    """The assignment under work; all but ``members`` and ``ages`` are by row and group.
 
-    held: dict[str, set[Partition]]
-    owner: Mapping[Partition, str]
-    age: Mapping[Partition, int]
-    wants: Mapping[str, frozenset[str]]
-    move: int = 0
-    load: int = 0
-    edges: dict[str, _Edges] = field(default_factory=dict)
+    ``has``: how many; ``owns``: how many of them are its own; ``wants``: whether it may have any; ``far``: whether they
+    are away from its rack.  ``members``: how many share a row's load evenly.  ``ages``: how long each owned partition
+    has been held, by row, then group, then the oldest first.
+    """
+
+    has: Ints
+    owns: Ints
+    wants: Bools
+    far: Bools
+    members: Ints
+    ages: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    first: Ints = field(init=False)
+    weights: tuple[int, int, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        partitions = sum(map(len, self.held.values())) + 1
-        self.move = partitions * (max(self.age.values(), default=0) + 1)
-        self.load = partitions * 2 * self.move
+        self.first = (np.cumsum(self.owns) - self.owns.ravel()).reshape(self.owns.shape)
+        steps = 2 * min(self.has.shape) + 3
+        loads = 2 * int(self.has.sum(axis=1).max(initial=0)) + 2
+        # Ages that are too high for 64 bits count as the highest that aren't.
+        self.ages = np.minimum(self.ages, _MOST // (loads * (2 * steps) ** 3))
+        move = steps * int(self.ages.max(initial=0)) + 1
+        far = 2 * steps * move
+        self.weights = (2 * steps * far, far if self.far.any() else 0, move)
 
-    def away(self, partition: Partition) -> int:
-        """What it costs that a partition is not with its owner."""
-        return self.move + self.age[partition]
+    def giving(self) -> Ints:
+        """What it costs to have one less."""
+        _, far, move = self.weights
+        own = self.has <= self.owns
+        cost = np.where(own, move + self._age(self.first + self.has - 1), 0) - far * self.far
+        return np.where(self.has > 0, cost, _NEVER)
+
+    def taking(self) -> Ints:
+        """What it costs to have one more."""
+        _, far, move = self.weights
+        own = self.has < self.owns
+        cost = far * self.far - np.where(own, move + self._age(self.first + self.has), 0)
+        return np.where(self.wants, cost, _NEVER)
+
+    def _age(self, which: Ints) -> Ints:
+        found: Ints = self.ages.take(which, mode="clip") if len(self.ages) else np.zeros_like(which)
+        return found
+
+    def gaining(self, load: Ints) -> Ints:
+        """What it costs that a row's load becomes one more than ``load``."""
+        return self.weights[0] * (2 * (load // self.members) + 1)
 
 
-def improve(
-    held: Mapping[str, list[Partition]],
-    owner: Mapping[Partition, str],
-    since: Mapping[Partition, int],
-    wants: Mapping[str, frozenset[str]],
-) -> dict[str, list[Partition]]:
-    """Return the cheapest assignment that can be reached from ``held``: balanced, then sticky, then by age.
+def improve(table: Table, most: int | None = None) -> bool:
+    """Change ``table.has`` to the cheapest there is; with ``most`` steps of work at most, else False."""
+    left = most
+    while True:
+        cycles, rounds = _negative_cycles(table)
+        if not cycles:
+            return True
+        for cycle in cycles:
+            _cancel(table, cycle)
+        if left is not None:
+            left -= rounds
+            if left <= 0:
+                return False
 
-    ``owner`` and ``since`` (generation of acquiring) are of valid owners only; ``wants`` maps member to topics.
+
+def _negative_cycles(table: Table) -> tuple[list[list[int]], int]:
+    """Disjoint cycles whose costs sum up to less than zero, in the order of their edges; and the rounds it took.
+
+    Bellman and Ford, from all nodes at once: rows first, then groups, then the pool.  A cycle among the predecessors
+    always has negative cost; if there is any negative cycle, one shows there at last.
     """
-    latest = max(since.values(), default=0)
-    ages = {partition: latest - since[partition] for partition in owner}
-    flow = _Flow({member: set(partitions) for member, partitions in held.items()}, owner, ages, wants)
-    for member in flow.held:
-        flow.edges[member] = _edges(flow, member)
-    while cycle := _negative_cycle(flow):
-        _cancel(flow, cycle)
-    return {member: sorted(partitions) for member, partitions in flow.held.items()}
+    rows, groups = table.has.shape
+    give, take = table.giving(), table.taking()
+    load = table.has.sum(axis=1)
+    gain, lose = table.gaining(load), np.where(load > 0, -table.gaining(load - 1), _NEVER)
+    row, group, pool = np.zeros(rows, np.int64), np.zeros(groups, np.int64), 0
+    previous = np.full(rows + groups + 1, _NONE)
+    for rounds in range(1, rows + groups + 3):
+        costs = row[:, None] + give
+        best = costs.argmin(axis=0)
+        cost = costs[best, np.arange(groups)]
+        better = np.flatnonzero(cost < group)
+        group[better], previous[rows + better] = cost[better], best[better]
+        changed = len(better) > 0
+        if (cheapest := int((row + gain).min(initial=_NEVER))) < pool:
+            pool, previous[-1], changed = cheapest, int((row + gain).argmin()), True
+        costs = group + take
+        best = costs.argmin(axis=1)
+        cost = costs[np.arange(rows), best]
+        best, cost = np.where(pool + lose < cost, rows + groups, rows + best), np.minimum(pool + lose, cost)
+        better = np.flatnonzero(cost < row)
+        row[better], previous[better] = cost[better], best[better]
+        if not changed and not len(better):
+            return [], rounds
+        if cycles := _cycles_among(previous):
+            return cycles, rounds
+    return [], rounds
 
 
-def _edges(flow: _Flow, source: str) -> _Edges:
-    """The cheapest move from one member to each of the others, and the load that it'd gain."""
-    home: dict[str, tuple[int, Partition]] = {}  # by topic: it has this one and owns it
-    neutral: dict[str, tuple[int, Partition]] = {}  # by topic: neither owns it, to move it on costs nothing
-    back: dict[str, tuple[int, Partition]] = {}  # by owner: to give it back pays
-    for partition in sorted(flow.held[source], reverse=True):  # among equals the last goes first
-        topic, owner = partition[0], flow.owner.get(partition)
-        if owner == source:
-            home[topic] = min(home.get(topic, (flow.load, partition)), (flow.away(partition), partition), key=_cost)
+def _cycles_among(previous: Ints) -> list[list[int]]:
+    """The cycles of a graph in which each node has one predecessor or none, forwards."""
+    nodes = len(previous)
+    jump = np.append(np.where(previous < 0, nodes, previous), nodes)
+    for _ in range(nodes.bit_length()):
+        jump = jump[jump]
+    cycles, seen = [], set[int]()
+    for start in np.unique(jump[jump < nodes]).tolist():
+        if start not in seen:
+            backwards = [start]
+            while (node := int(previous[backwards[-1]])) != start:
+                backwards.append(node)
+            seen.update(backwards)
+            cycles.append(backwards[::-1])
+    return cycles
+
+
+def _cancel(table: Table, cycle: list[int]) -> None:
+    """Carry out the changes of a cycle, as often as each time still pays."""
+    rows, groups = table.has.shape
+    pool = rows + groups
+    edges = list(zip(cycle, cycle[1:] + cycle[:1], strict=True))
+    gives = [(x, y - rows) for x, y in edges if x < rows and y != pool]
+    takes = [(y, x - rows) for x, y in edges if y < rows and x != pool]
+    gains = [x for x, y in edges if y == pool]
+    loses = [y for x, y in edges if x == pool]
+    times = _times(table, gives, takes, gains, loses)
+    for row, group in gives:
+        table.has[row, group] -= times
+    for row, group in takes:
+        table.has[row, group] += times
+
+
+def _times(
+    table: Table, gives: list[tuple[int, int]], takes: list[tuple[int, int]], gains: list[int], loses: list[int]
+) -> int:
+    """How often: as long as every edge costs the same, and the loads' share, which only grows, leaves it negative."""
+    fixed, limits = 0, []
+    far, move = table.weights[1:]
+    for row, group in gives:
+        has, owns, first = int(table.has[row, group]), int(table.owns[row, group]), int(table.first[row, group])
+        fixed -= far * int(table.far[row, group])
+        if has > owns:
+            limits.append(has - owns)
         else:
-            neutral.setdefault(topic, (0, partition))
-            if owner is not None:
-                back[owner] = min(back.get(owner, (0, partition)), (-flow.away(partition), partition))
-    edges: _Edges = {_POOL: (flow.load * (2 * len(flow.held[source]) + 1), None)}
-    for target, topics in flow.wants.items():
-        if target != source and topics:
-            options = [move for kind in (home, neutral) for topic, move in kind.items() if topic in topics]
-            options += [back[target]] if target in back else []
-            if options:
-                edges[target] = min(options)
-    return edges
+            ages = table.ages[first : first + has]
+            fixed += move + int(ages[-1])
+            limits.append(has - int(np.searchsorted(-ages, -ages[-1])))
+    for row, group in takes:
+        has, owns, first = int(table.has[row, group]), int(table.owns[row, group]), int(table.first[row, group])
+        fixed += far * int(table.far[row, group])
+        if has < owns:
+            ages = table.ages[first + has : first + owns]
+            fixed -= move + int(ages[0])
+            limits.append(int(np.searchsorted(-ages, -ages[0], side="right")))
+    at, load, members = min(limits), table.has.sum(axis=1), table.members
+    if gains and loses:
+        up, down = gains[0], loses[0]
+
+        def pays(time: int) -> bool:
+            gained = (int(load[up]) + time - 1) // int(members[up])
+            lost = (int(load[down]) - time) // int(members[down])
+            return 2 * table.weights[0] * (gained - lost) + fixed < 0
+
+        at = last(pays, at)
+    return at
 
 
-def _cost(move: tuple[int, Partition]) -> int:
-    return move[0]
-
-
-def _negative_cycle(flow: _Flow) -> list[str]:
-    """Nodes of a cycle whose costs sum up to less than zero, in the order of its edges; empty when there is none.
-
-    Bellman and Ford, from all nodes at once; whoever is still improved in the last of as many rounds as there are
-    nodes hangs on such a cycle.  Mostly it shows much earlier, as a cycle among the predecessors.
-    """
-    pool: _Edges = {m: (-flow.load * (2 * len(held) - 1), None) for m, held in flow.held.items() if held}
-    graph = flow.edges | {_POOL: pool}
-    distance = dict.fromkeys(graph, 0)
-    previous: dict[str, str] = {}
-    changed = True
-    while changed:
-        changed = False
-        for source, edges in graph.items():
-            base = distance[source]
-            for target, (cost, _) in edges.items():
-                if base + cost < distance[target]:
-                    distance[target] = base + cost
-                    previous[target] = source
-                    changed = True
-        if changed and (cycle := _cycle_among(previous)):
-            return cycle
-    return []
-
-
-def _cycle_among(previous: Mapping[str, str]) -> list[str]:
-    """A cycle of the predecessor graph, forwards; such a cycle always has negative cost."""
-    seen: dict[str, str] = {}
-    for start in previous:
-        node = start
-        while node in previous and node not in seen:
-            seen[node] = start
-            node = previous[node]
-        if seen.get(node) == start and node in previous:
-            backwards = [node]
-            while previous[backwards[-1]] != node:
-                backwards.append(previous[backwards[-1]])
-            return backwards[::-1]
-    return []
-
-
-def _cancel(flow: _Flow, cycle: list[str]) -> None:
-    """Carry out the moves of a cycle: every member on it hands on one partition at most."""
-    moves = [(x, y, flow.edges[x][y][1]) for x, y in zip(cycle, cycle[1:] + cycle[:1], strict=True) if x != _POOL]
-    for source, target, partition in moves:
-        if partition is not None:
-            flow.held[source].remove(partition)
-            flow.held[target].add(partition)
-    for member in cycle:
-        if member != _POOL:
-            flow.edges[member] = _edges(flow, member)
+def last(pays: Callable[[int], bool], most: int) -> int:
+    """The last of 1 … most for which it still holds, as it does for 1."""
+    least = 1
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if pays(middle) else (least, middle - 1)
+    return least

@@ -2,26 +2,85 @@
 
 A member states what it owns when it joins, and may be wrong: it was away while its partitions were given to
 others, or its topic was deleted and made anew with fewer partitions.  So claims are validated at the door.
+
+>>> members = {"C0": MemberSubscription(("t0",), (("t0", 0), ("t0", 1)), 5), "C1": MemberSubscription(("t0",), (("t0", 1),), 4)}
+>>> resolve({"t0": 3}, members).owner
+{('t0', 0): 'C0', ('t0', 1): 'C0'}
+>>> hand_over({"C0": (("t0", 0),), "C1": (("t0", 1), ("t0", 2))}, resolve({"t0": 3}, members))
+{'C0': (('t0', 0),), 'C1': (('t0', 2),)}
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, repeat
 
-from sparkcohort.assignors.base import Assignment, MemberSubscription, Partition, finish
+import numpy as np
+
+from sparkcohort.assignors.base import Assignment, MemberSubscription, Partition
+from sparkcohort.assignors.packed import NOBODY, Bools, Ints, Packed, Space, pack
+
+SEVERAL = -2
 
 
-@dataclass(frozen=True, slots=True)
 class Ownership:
-    """``owner``: the one valid owner of a partition, who wants it still.  ``claimants``: all who say they hold it.
+    """By place: ``member``, the one valid owner, who wants it still; ``claimed``, who says to hold it.
 
-    A claimant may be reading the partition whether its claim is valid or not: until it has answered the next
-    assignment by giving the partition up, nobody else may start.
+    Both are members' numbers, -1 for nobody; ``claimed`` is -2 where several say so.  ``since`` is the generation of
+    acquiring (-1: nobody knows, as for the oldest), None when nothing is known of any.
     """
 
-    owner: Mapping[Partition, str]
-    claimants: Mapping[Partition, tuple[str, ...]]
+    def __init__(self, space: Space, places: Ints, members: Ints, since: Ints | None) -> None:
+        self.space = space
+        self.claimed = np.full(space.places, NOBODY)
+        self.claimed[places] = members
+        self.member = self.claimed.copy()
+        self._rivals = _contested(places, members, space)
+        self._decide(*self._rivals)
+        owned = np.flatnonzero(self.member >= 0)
+        self.member[owned[~space.wanting(owned, self.member[owned])]] = NOBODY
+        self.since = None if since is None else self._of_owners(places, members, since)
+
+    def _decide(self, places: Ints, members: Ints) -> None:
+        """Contested places: the newest claim wins unless another is as new."""
+        if not len(places):
+            return
+        generation = np.array([said.generation for said in self.space.said])[members]
+        order = np.lexsort((-generation, places))
+        places, members, generation = places[order], members[order], generation[order]
+        first = np.append(True, places[1:] != places[:-1])
+        tied = np.append(~first[1:] & (generation[1:] == generation[:-1]), False)
+        self.claimed[places] = SEVERAL
+        self.member[places[first]] = np.where(tied[first], NOBODY, members[first])
+
+    def _of_owners(self, places: Ints, members: Ints, since: Ints) -> Ints:
+        ages = np.full(self.space.places, -1)
+        valid = self.member[places] == members
+        ages[places[valid]] = since[valid]
+        return ages
+
+    @cached_property
+    def owner(self) -> dict[Partition, str]:
+        """The valid owner of each partition that has one."""
+        places = np.flatnonzero(self.member >= 0)
+        names = map(self.space.ids.__getitem__, self.member[places].tolist())
+        return dict(zip(self.space.partitions(places), names, strict=True))
+
+    @cached_property
+    def claimants(self) -> dict[Partition, tuple[str, ...]]:
+        """All who say they hold it, sorted.
+
+        A claimant may be reading the partition whether its claim is valid or not: until it has answered the next
+        assignment by giving the partition up, nobody else may start.
+        """
+        rivals: dict[int, list[int]] = {}
+        for place, member in zip(*(column.tolist() for column in self._rivals), strict=True):
+            rivals.setdefault(place, []).append(member)
+        places = np.flatnonzero(self.claimed != NOBODY)
+        who = [rivals.get(p, [m]) for p, m in zip(places.tolist(), self.claimed[places].tolist(), strict=True)]
+        names = [tuple(self.space.ids[member] for member in sorted(members)) for members in who]
+        return dict(zip(self.space.partitions(places), names, strict=True))
 
 
 def resolve(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Ownership:
@@ -30,40 +89,50 @@ def resolve(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]
     Partitions that don't exist are dropped; a claim of a topic that its member no longer wants holds the
     partition back from others, but makes no owner.
     """
-    claimants: dict[Partition, list[str]] = {}
-    for member in sorted(members):
-        for claimed in set(members[member].owned):
-            if 0 <= claimed[1] < topics.get(claimed[0], 0):
-                claimants.setdefault(claimed, []).append(member)
-    wanted = {member: frozenset(subscription.topics) for member, subscription in members.items()}
-    owner: dict[Partition, str] = {}
-    for partition in sorted(claimants):
-        winner = _newest(claimants[partition], members)
-        if winner is not None and partition[0] in wanted[winner]:
-            owner[partition] = winner
-    return Ownership(owner, {partition: tuple(claimants[partition]) for partition in sorted(claimants)})
+    space = Space(topics, members)
+    claims = list(chain.from_iterable(said.owned for said in space.said))
+    places = space.place(claims)
+    who = np.repeat(np.arange(len(space.ids)), [len(said.owned) for said in space.said])
+    since = _since(space) if any(said.since for said in space.said) else None
+    there = places >= 0
+    if not there.all():
+        places, who, since = places[there], who[there], None if since is None else since[there]
+    return Ownership(space, places, who, since)
 
 
-def _newest(claimants: list[str], members: Mapping[str, MemberSubscription]) -> str | None:
-    if len(claimants) == 1:
-        return claimants[0]
-    newest = max(members[member].generation for member in claimants)
-    winners = [member for member in claimants if members[member].generation == newest]
-    return winners[0] if len(winners) == 1 else None
+def _since(space: Space) -> Ints:
+    """Of each claim, in the order in which they stand."""
+    known: list[int] = []
+    for said in space.said:
+        if tuple(said.since) == said.owned:
+            known.extend(said.since.values())
+        else:
+            known.extend(map(said.since.get, said.owned, repeat(-1)))
+    return np.array(known, np.int64)
 
 
-def withheld(target: Mapping[str, tuple[Partition, ...]], ownership: Ownership) -> frozenset[Partition]:
-    """Partitions of ``target`` that can't be handed over in this round, since another claimant must revoke first."""
-    return frozenset(
-        partition
-        for member, partitions in target.items()
-        for partition in partitions
-        if ownership.owner.get(partition) != member
-        and any(claimant != member for claimant in ownership.claimants.get(partition, ()))
-    )
+def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:
+    """The claims of places that several members claim, each once, by place and member."""
+    often = np.bincount(places, minlength=1) > 1
+    if not often.any():
+        return places[:0], members[:0]
+    which = often[places]
+    claims = np.unique(places[which] * len(space.ids) + members[which])
+    places, members = np.divmod(claims, len(space.ids))
+    several = (np.bincount(places) > 1)[places]
+    return places[several], members[several]
 
 
-def hand_over(target: Assignment, ownership: Ownership) -> Assignment:
+def withheld(target: Packed, ownership: Ownership) -> Bools:
+    """Places of ``target`` that can't be handed over in this round, since another claimant must revoke first."""
+    given, claimed = target.member, ownership.claimed
+    found: Bools = (given >= 0) & (claimed != NOBODY) & (claimed != given) & (ownership.member != given)
+    return found
+
+
+def hand_over(target: Assignment, ownership: Ownership) -> Packed:
     """This round's part of ``target``: what is withheld goes to nobody until the follow-up round (KIP-429)."""
-    held = withheld(target, ownership)
-    return finish(target, {m: [p for p in partitions if p not in held] for m, partitions in target.items()})
+    packed = target if isinstance(target, Packed) and target.space is ownership.space else pack(ownership.space, target)
+    if packed is None:
+        raise ValueError("only an assignment of these topics to these members can be handed over")
+    return Packed(ownership.space, np.where(withheld(packed, ownership), NOBODY, packed.member), ownership)

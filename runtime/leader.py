@@ -13,23 +13,24 @@ anything up (``stay``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, answers, find
-from sparkcohort.assignors.base import NO_RACKS, Partition, Racks, finish, subscribers
+from sparkcohort.assignors.base import NO_RACKS, Partition, Racks, subscribers
 from sparkcohort.assignors.base import Assignment as Given
 from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
-from sparkcohort.assignors.sticky import give_to_least
+from sparkcohort.assignors.packed import NOBODY, Packed, give_to_least, pack
 from sparkcohort.runtime.consumer_protocol import (
-    Assignment,
     ConsumerEmbedded,
     MalformedConsumerProtocol,
     Subscription,
     decode_subscription,
-    encode_assignment,
+    encode_assignments,
 )
 from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
 
@@ -39,6 +40,7 @@ Since: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
 Assignments: TypeAlias = tuple[tuple[str, bytes], ...]
 Said: TypeAlias = Mapping[str, MemberSubscription]
 NOTHING_KNOWN: Since = MappingProxyType({})
+WHOLE: Final[Mapping[str, Sequence[int]]] = MappingProxyType({})
 
 
 class InvalidAssignment(ValueError):
@@ -92,13 +94,27 @@ def plan(
     only = _existing(topics, only)
     topics, members, seen = shown(said, topics, only=only, racks=racks)
     given = _given(assignor, protocol_name, topics, members, seen)
-    ownership = resolve(topics, members)
-    if problem := _problem(given, topics, members, ownership):
-        raise InvalidAssignment(f"assignor {protocol_name}: {problem}")
-    finished = finish(members, hand_over(given, ownership))
-    revokes = any(partition not in finished[owner] for partition, owner in ownership.owner.items())
-    numbered = {member: [_numbered(p, only) for p in partitions] for member, partitions in finished.items()}
-    return Plan(_encode(numbered), revokes)
+    ownership = _ownership(given, topics, members)
+    packed = given if isinstance(given, Packed) and given.space is ownership.space else pack(ownership.space, given)
+    if packed is None or not _is_sound(packed, ownership):
+        raise InvalidAssignment(f"assignor {protocol_name}: {_problem(given, topics, members, ownership)}")
+    finished = hand_over(packed, ownership)
+    revokes = bool(((ownership.member >= 0) & (finished.member != ownership.member)).any())
+    return Plan(_encode(finished, only), revokes)
+
+
+def _ownership(given: Given, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Ownership:
+    """Who owns what; the sticky family has made that out already."""
+    known = given.ownership if isinstance(given, Packed) else None
+    return known if known is not None and known.space.is_of(topics, members) else resolve(topics, members)
+
+
+def _is_sound(packed: Packed, ownership: Ownership) -> bool:
+    """Whether everything goes to subscribers and nothing is forgotten, but for what somebody has to give up first."""
+    space, given = packed.space, np.flatnonzero(packed.member >= 0)
+    if not space.wanting(given, packed.member[given]).all():
+        return False
+    return not ((packed.member < 0) & space.wanted & (ownership.claimed == NOBODY)).any()
 
 
 class Shown(NamedTuple):
@@ -115,13 +131,13 @@ def shown(
     """What an assignor is shown (see ``assign``)."""
     only = _existing(topics, only)
     topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
-    members = {member: _renumbered(subscription, only) for member, subscription in said.items()}
-    seen = {
-        topic: [where[number] for number in only.get(topic, range(topics[topic]))]
-        for topic, where in racks.items()
-        if topic in topics
-    }
+    members = {member: _renumbered(subscription, only) for member, subscription in said.items()} if only else said
+    seen = {topic: _seen(where, only.get(topic)) for topic, where in racks.items() if topic in topics}
     return Shown(topics, members, seen)
+
+
+def _seen(where: Sequence[Collection[str]], numbers: Sequence[int] | None) -> Sequence[Collection[str]]:
+    return where if numbers is None else [where[number] for number in numbers]
 
 
 def _given(
@@ -152,15 +168,21 @@ def stay(
 ) -> Assignments:
     """The assignments in which nobody gives anything up; what is free goes to who has least, but for ``withheld``."""
     ownership, only = resolve(topics, said), _existing(topics, only)
-    given: dict[str, list[Partition]] = {member: [] for member in sorted(said)}
-    for (topic, number), owner in ownership.owner.items():
-        if number in only.get(topic, (number,)):
-            given[owner].append((topic, number))
-    kept_back = ownership.claimants.keys() | set(withheld)
-    for topic, who in subscribers(topics, said).items():
-        every = [(topic, number) for number in only.get(topic, range(topics[topic]))]
-        give_to_least([partition for partition in every if partition not in kept_back], who, given)
-    return _encode(given)
+    space, given = ownership.space, ownership.member.copy()
+    read = np.ones(space.places, np.bool_)
+    for topic, numbers in only.items():
+        places = space.span(topic)
+        read[places] = False
+        read[places[numbers]] = True
+    given[~read] = NOBODY
+    loads = np.bincount(given[given >= 0], minlength=len(space.ids))
+    read[space.place(list(withheld))] = False
+    free = read & space.wanted & (ownership.claimed == NOBODY)
+    for position, topic in enumerate(space.topics):
+        places = space.span(topic)[free[space.span(topic)]]
+        if len(places):
+            given[places] = give_to_least(len(places), np.flatnonzero(space.wanted_by[:, position]), loads)
+    return _encode(Packed(space, given))
 
 
 def _existing(topics: Mapping[str, int], only: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
@@ -182,10 +204,8 @@ def keep(members: Sequence[JoinedMember], since: Since = NOTHING_KNOWN) -> Assig
     for tp in (tp for claimed in claims.values() for tp in claimed):
         topics[tp.topic] = max(topics.get(tp.topic, 0), tp.partition + 1)
     subscriptions = {m.member_id: _readable(m, since.get(m.member_id, {})) for m in members}
-    given: dict[str, list[Partition]] = {m.member_id: [] for m in members}
-    for partition, owner in resolve(topics, subscriptions).owner.items():
-        given[owner].append(partition)
-    return _encode(given)
+    ownership = resolve(topics, subscriptions)
+    return _encode(Packed(ownership.space, ownership.member))
 
 
 def _renumbered(said: MemberSubscription, only: Mapping[str, Sequence[int]]) -> MemberSubscription:
@@ -259,8 +279,10 @@ def _problem(
     return ""
 
 
-def _encode(given: Mapping[str, Iterable[Partition]]) -> Assignments:
-    return tuple(
-        (member, encode_assignment(Assignment(tuple(TopicPartition(*partition) for partition in given[member]))))
-        for member in sorted(given)
-    )
+def _encode(given: Packed, only: Mapping[str, Sequence[int]] = WHOLE) -> Assignments:
+    space, (places, starts) = given.space, given.sorted
+    topic, number = space.topic[places], space.number[places]
+    for position, name in enumerate(space.topics):
+        if name in only:
+            number[topic == position] = np.array(only[name], np.int64)[number[topic == position]]
+    return tuple(zip(space.ids, encode_assignments(space.topics, topic, number, starts), strict=True))

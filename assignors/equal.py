@@ -1,0 +1,84 @@
+"""Balance among members that all want the same: arithmetic, however many partitions there are.
+
+With P partitions and N members everyone gets ⌊P/N⌋, and P mod N of them one more (Kafka's constrained case).  Who owns
+more than ⌊P/N⌋ is in front for the one more, and among those, whose holding beyond ⌊P/N⌋ is oldest.  What came last
+goes first.  All that is free then is dealt, by topic and number, round-robin to those who have fewer than ⌊P/N⌋, by
+id, and what is left one each to those who have just that many.
+
+>>> both = MemberSubscription(("t0", "t1"))
+>>> share(resolve({"t0": 3, "t1": 3}, {"C0": both, "C1": both}))
+{'C0': (('t0', 0), ('t0', 2), ('t1', 1)), 'C1': (('t0', 1), ('t1', 0), ('t1', 2))}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparkcohort.assignors.base import MemberSubscription
+from sparkcohort.assignors.ownership import Ownership, resolve
+from sparkcohort.assignors.packed import NOBODY, Bools, Ints, Packed, by_key
+
+__all__ = ["MemberSubscription", "oldest_first", "resolve", "share"]
+
+
+def share(ownership: Ownership) -> Packed:
+    """Balance, moving as little as that takes.  All members that want anything have to want the same."""
+    space = ownership.space
+    target = ownership.member.copy()
+    who = space.eaters
+    if len(who):
+        fewest, one_more = divmod(int(np.count_nonzero(space.wanted)), len(who))
+        had = np.bincount(target[target >= 0], minlength=len(space.ids))
+        quota = _quotas(ownership, had, fewest, one_more)
+        if (had > quota).any():
+            target[_surplus(ownership, had > quota, quota)] = NOBODY
+        free = np.flatnonzero((target < 0) & space.wanted)
+        target[free] = _deal(len(free), who, np.minimum(had, quota)[who], fewest)
+    return Packed(space, target, ownership)
+
+
+def _quotas(ownership: Ownership, had: Ints, fewest: int, one_more: int) -> Ints:
+    """How many each member may keep."""
+    quota = np.full(len(had), fewest)
+    rich = np.flatnonzero(had > fewest)
+    if len(rich) > one_more and ownership.since is not None:
+        places, starts = oldest_first(ownership, had > fewest)
+        rich = rich[np.argsort(ownership.since[places[starts[rich] + fewest]], kind="stable")]
+    quota[rich[:one_more]] += 1
+    return quota
+
+
+def _surplus(ownership: Ownership, which: Bools, quota: Ints) -> Ints:
+    """The places that those members have to give up."""
+    places, starts = oldest_first(ownership, which)
+    members = ownership.member[places]
+    found: Ints = places[np.arange(len(places)) - starts[members] >= quota[members]]
+    return found
+
+
+def oldest_first(ownership: Ownership, which: Bools) -> tuple[Ints, Ints]:
+    """What those members own, by member, the oldest first; and where each member's begins.
+
+    Within one generation by number before topic (as Kafka does): what goes is then spread over the topics.
+    """
+    space, since = ownership.space, ownership.since
+    places = np.flatnonzero(np.append(which, False)[ownership.member])
+    places = places[by_key(space.number[places], int(space.counts.max(initial=1)))]
+    if since is not None and len(places):
+        ages = since[places] - since[places].min()
+        places = places[by_key(ages, int(ages.max()) + 1)]
+    members = ownership.member[places]
+    sizes = np.bincount(members, minlength=len(which))
+    return places[by_key(members, len(which))], np.cumsum(sizes) - sizes
+
+
+def _deal(count: int, who: Ints, has: Ints, fewest: int) -> Ints:
+    """Who gets each of ``count`` partitions, in their order."""
+    lacks = np.maximum(fewest - has, 0)
+    # Round by round: the first to everybody who lacks any, the second to everybody who lacks two …
+    rounds = np.arange(lacks.sum()) - np.repeat(np.cumsum(lacks) - lacks, lacks)
+    dealt = np.repeat(who, lacks)[by_key(rounds, fewest + 1)]
+    # Whoever had just ⌊P/N⌋ stands in front for one more, then the others as they reached it.
+    exact = who[has <= fewest][np.argsort(lacks[has <= fewest], kind="stable")]
+    found: Ints = np.concatenate((dealt, exact))[:count]
+    return found

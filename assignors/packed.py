@@ -1,0 +1,209 @@
+"""A million partitions as a few arrays: every partition has a place, and an assignment is one number per place.
+
+Places are counted over the topics in sorted order, so that ascending places are sorted partitions.  Members are
+counted in the order of their ids.  Values come in and go out as everywhere else (tuples of topic and number);
+``Packed`` makes a member's tuple when it is asked for, which for most members of a large group is never.
+
+>>> space = Space({"t1": 2, "t0": 3}, {"C1": MemberSubscription(("t0",)), "C0": MemberSubscription(("t0", "t1"))})
+>>> space.places, space.ids, space.wanted_by.tolist()
+(5, ('C0', 'C1'), [[True, True], [True, False]])
+>>> Packed(space, np.array([0, 1, 1, 0, -1]))
+{'C0': (('t0', 0), ('t1', 0)), 'C1': (('t0', 1), ('t0', 2))}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkcohort.assignors.base import MemberSubscription, Partition
+
+if TYPE_CHECKING:
+    from sparkcohort.assignors.ownership import Ownership
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+NOBODY: Final = -1
+
+
+class _Positions(dict[str, int]):
+    """Position of a topic's name, -1 for a name that is none."""
+
+    def __missing__(self, name: str) -> int:
+        return -1
+
+
+class Space:
+    """The topics and members of one assignment, counted.
+
+    ``topics`` are the names, sorted; ``base`` has the first place of each and, last, the number of places.  ``kind``
+    numbers the different subscriptions, as far as they are to topics that exist; ``wanted_by`` has a row for each
+    member's kind (``kinds[kind]``: the topics' positions).
+    """
+
+    def __init__(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> None:
+        self._of = (topics, members)
+        self.topics = tuple(sorted(topics))
+        self.counts: Ints = np.array([max(0, topics[topic]) for topic in self.topics], np.int64)
+        self.base: Ints = np.concatenate(([0], np.cumsum(self.counts)))
+        self.places = int(self.base[-1])
+        self.ids = tuple(sorted(members))
+        self.said = tuple(members[member] for member in self.ids)
+        self.kind, self.kinds = self._kinds()
+
+    def is_of(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> bool:
+        """Whether it was made from these very objects."""
+        return self._of[0] is topics and self._of[1] is members
+
+    def _kinds(self) -> tuple[Ints, tuple[frozenset[int], ...]]:
+        number = {topic: place for place, topic in enumerate(self.topics) if self.counts[place]}
+        by_wish: dict[tuple[str, ...], int] = {}
+        kinds: dict[frozenset[int], int] = {}
+        for said in self.said:
+            if said.topics not in by_wish:
+                wish = frozenset(number[topic] for topic in said.topics if topic in number)
+                by_wish[said.topics] = kinds.setdefault(wish, len(kinds))
+        return np.array([by_wish[said.topics] for said in self.said], np.int64), tuple(kinds)
+
+    @cached_property
+    def wants(self) -> Bools:
+        """By kind and topic."""
+        wants = np.zeros((len(self.kinds), len(self.topics)), np.bool_)
+        for kind, wish in enumerate(self.kinds):
+            wants[kind, list(wish)] = True
+        return wants
+
+    @cached_property
+    def eaters(self) -> Ints:
+        """The members that want anything there is."""
+        return np.flatnonzero(np.array([bool(wish) for wish in self.kinds], np.bool_)[self.kind])
+
+    @cached_property
+    def wanted_by(self) -> Bools:
+        """By member and topic."""
+        return self.wants[self.kind]
+
+    @cached_property
+    def topic(self) -> Ints:
+        """The topic of each place."""
+        return np.repeat(np.arange(len(self.topics)), self.counts)
+
+    @cached_property
+    def number(self) -> Ints:
+        """The number of each place in its topic."""
+        return np.arange(self.places) - np.repeat(self.base[:-1], self.counts)
+
+    @cached_property
+    def wanted(self) -> Bools:
+        """By place, whether anybody wants it."""
+        return np.repeat(self.wants.any(axis=0), self.counts)
+
+    def wanting(self, places: Ints, members: Ints) -> Bools:
+        """Whether each of the members wants the place beside it."""
+        topics = (
+            np.searchsorted(self.base, places, side="right") - 1 if len(places) < self.places else self.topic[places]
+        )
+        found: Bools = self.wants[self.kind[members], topics]
+        return found
+
+    def span(self, topic: str) -> Ints:
+        """The places of a topic."""
+        position = self.topics.index(topic)
+        return np.arange(self.base[position], self.base[position + 1])
+
+    def partitions(self, places: Ints) -> tuple[Partition, ...]:
+        """The values that these places stand for."""
+        topics = np.searchsorted(self.base, places, side="right") - 1
+        return tuple(
+            zip(map(self.topics.__getitem__, topics.tolist()), (places - self.base[topics]).tolist(), strict=True)
+        )
+
+    def place(self, partitions: list[Partition]) -> Ints:
+        """Where these values stand; -1 for what doesn't exist."""
+        position = _Positions(zip(self.topics, range(len(self.topics)), strict=True))
+        size = len(partitions)
+        topics = np.fromiter(map(position.__getitem__, map(itemgetter(0), partitions)), np.int64, size)
+        try:
+            numbers = np.fromiter(map(itemgetter(1), partitions), np.int64, size)
+        except OverflowError:
+            most = int(self.counts.max(initial=0))
+            numbers = np.array([number if 0 <= number < most else NOBODY for _, number in partitions], np.int64)
+        there = (topics >= 0) & (numbers >= 0) & (numbers < np.append(self.counts, 0)[topics])
+        return np.where(there, self.base[topics] + numbers, NOBODY)
+
+
+class Packed(Mapping[str, tuple[Partition, ...]]):
+    """An assignment: by place its member's number or -1; to look at, a mapping of ids to sorted partitions.
+
+    ``ownership`` is that by which it was made, lest it be made out twice.
+    """
+
+    def __init__(self, space: Space, member: Ints, ownership: Ownership | None = None) -> None:
+        self.space, self.member, self.ownership = space, member, ownership
+
+    @cached_property
+    def sorted(self) -> tuple[Ints, Ints]:
+        """The places that are given to anybody, by member and then ascending; and where each member's begin, and the end."""
+        given = np.flatnonzero(self.member >= 0)
+        places = given[by_key(self.member[given], len(self.space.ids))]
+        sizes = np.bincount(self.member[given], minlength=len(self.space.ids))
+        return places, np.concatenate(([0], np.cumsum(sizes)))
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {member: number for number, member in enumerate(self.space.ids)}
+
+    def __getitem__(self, member: str) -> tuple[Partition, ...]:
+        places, starts = self.sorted
+        number = self._number[member]
+        return self.space.partitions(places[starts[number] : starts[number + 1]])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.space.ids)
+
+    def __len__(self) -> int:
+        return len(self.space.ids)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def pack(space: Space, given: Mapping[str, tuple[Partition, ...]]) -> Packed | None:
+    """An assignment by values as one by places; None when that can't be: a stranger, no partition, or one given twice."""
+    if not given.keys() <= set(space.ids):
+        return None
+    member = np.full(space.places, NOBODY)
+    lists = [given.get(name, ()) for name in space.ids]
+    places = space.place(list(chain.from_iterable(lists)))
+    if (places < 0).any():
+        return None
+    member[places] = np.repeat(np.arange(len(lists)), list(map(len, lists)))
+    return Packed(space, member) if np.count_nonzero(member >= 0) == len(places) else None
+
+
+def by_key(keys: Ints, below: int) -> Ints:
+    """The order that sorts non-negative keys, equal ones as they stand (16-bit keys are sorted by their digits)."""
+    return np.argsort(keys.astype(np.uint16) if below <= 1 << 16 else keys, kind="stable")
+
+
+def give_to_least(count: int, who: Ints, loads: Ints) -> Ints:
+    """Who of ``who`` (ascending) gets each of ``count`` partitions: one by one who has least, the first among equals.
+
+    ``loads`` has what each member has; what they get is added to it.
+    """
+    lowest_first = np.sort(loads[who])
+    below = np.cumsum(lowest_first)
+    # Those that are reached when the water rises over the lowest: their own load, times how many are below, fits in.
+    reached = int(np.searchsorted(lowest_first * np.arange(len(who)) - (below - lowest_first), count))
+    level = -(-(count + int(below[reached - 1])) // reached)
+    lacks = np.maximum(level - loads[who], 0)
+    rises = np.arange(lacks.sum()) - np.repeat(np.cumsum(lacks) - level + int(lowest_first[0]), lacks)
+    found: Ints = np.repeat(who, lacks)[by_key(rises, level + 1)][:count]
+    loads += np.bincount(found, minlength=len(loads))
+    return found

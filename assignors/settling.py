@@ -1,0 +1,159 @@
+"""From a table, how many of each group each row has, to an assignment: who has which.
+
+Of what a member owns it keeps the oldest, as far as the table and the members' equal shares of their row's load allow.
+What else a row has according to the table it takes from what is left: first what the guess had given it, then in order
+of topic and number; and shares it out among its members.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparkcohort.assignors.equal import oldest_first
+from sparkcohort.assignors.ownership import Ownership
+from sparkcohort.assignors.packed import NOBODY, Bools, Ints
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who and what counts where in the table: the row of each member (-1: wants nothing), the group of each place.
+
+    By row and group: who ``wants`` what, and what is ``far`` from whom.  A place that nobody wants has the group -1.
+    """
+
+    row_of: Ints
+    group_of: Ints
+    wants: Bools
+    far: Bools
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return len(self.wants)
+
+    @property
+    def groups(self) -> int:
+        """How many groups."""
+        return int(self.wants.shape[1])
+
+    def cells(self, places: Ints, members: Ints) -> Ints:
+        """Where in the table (row by row) these places of these members count."""
+        found: Ints = self.row_of[members] * self.groups + self.group_of[places]
+        return found
+
+    def count(self, target: Ints) -> Ints:
+        """The table of an assignment."""
+        places = np.flatnonzero(target >= 0)
+        cells = np.bincount(self.cells(places, target[places]), minlength=self.rows * self.groups)
+        return cells.reshape(self.wants.shape)
+
+
+def settle(ownership: Ownership, layout: Layout, guess: Ints, table: Ints) -> Ints:
+    """Give every wanted place to a member so that each row has what the table says and its members equal shares."""
+    shares = _shares(ownership, layout, guess, table.sum(axis=1))
+    target = _kept(ownership, layout, table.ravel(), shares)
+    lacks = table.ravel() - layout.count(target).ravel()
+    places = np.flatnonzero((target < 0) & (layout.group_of >= 0))
+    row, member = _rows(layout, places, guess, lacks)
+    loads = np.bincount(target[target >= 0], minlength=len(shares))
+    # Who has more by the guess than its share gives up the last.
+    known = np.flatnonzero(member >= 0)
+    too_many = loads[member[known]] + rank_within(member[known]) >= shares[member[known]]
+    member[known[too_many]] = NOBODY
+    loads += np.bincount(member[member >= 0], minlength=len(shares))
+    rest = np.flatnonzero(member < 0)
+    rest = rest[np.argsort(row[rest], kind="stable")]
+    member[rest] = _dealt(layout.row_of, shares - loads)
+    target[places] = member
+    return target
+
+
+def rank_within(keys: Ints) -> Ints:
+    """How many equal keys stand before each."""
+    order = np.argsort(keys, kind="stable")
+    sorted_keys = keys[order]
+    starts = np.flatnonzero(np.append(True, sorted_keys[1:] != sorted_keys[:-1])[: len(keys)])
+    rank = np.empty(len(keys), np.int64)
+    rank[order] = np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
+    return rank
+
+
+def _shares(ownership: Ownership, layout: Layout, guess: Ints, loads: Ints) -> Ints:
+    """How many each member is to have: equally many in a row, one more for those who own more, the oldest before."""
+    size = len(layout.row_of)
+    eaters = np.flatnonzero(layout.row_of >= 0)
+    rows = layout.row_of[eaters]
+    fewest, one_more = np.divmod(loads, np.bincount(rows, minlength=len(loads)))
+    owned = np.bincount(ownership.member[ownership.member >= 0], minlength=size)[eaters]
+    guessed = np.bincount(guess[guess >= 0], minlength=size)[eaters]
+    rich = owned > fewest[rows]
+    since = np.zeros(len(eaters), np.int64)
+    if ownership.since is not None and rich.any():
+        which = np.zeros(size, np.bool_)
+        which[eaters[rich]] = True
+        places, starts = oldest_first(ownership, which)
+        since[rich] = ownership.since[places[starts[eaters[rich]] + fewest[rows[rich]]]]
+    order = np.lexsort((-guessed, since, ~rich, rows))
+    shares = np.zeros(size, np.int64)
+    shares[eaters] = fewest[rows]
+    first = order[rank_within(rows[order]) < one_more[rows[order]]]
+    shares[eaters[first]] += 1
+    return shares
+
+
+def _kept(ownership: Ownership, layout: Layout, cells: Ints, shares: Ints) -> Ints:
+    """What stays with its owner; the rest of the places are with nobody."""
+    target = np.full(len(ownership.member), NOBODY)
+    places, _ = oldest_first(ownership, np.ones(len(shares), np.bool_))
+    places = places[::-1]  # who goes first
+    members = ownership.member[places]
+    cell = layout.cells(places, members)
+    if ownership.since is not None:
+        youngest = np.argsort(-ownership.since[places], kind="stable")
+        rank = np.empty(len(places), np.int64)
+        rank[youngest] = rank_within(cell[youngest])
+    else:
+        rank = rank_within(cell)
+    owned = np.bincount(cell, minlength=len(cells))
+    named = rank < (owned - cells)[cell]  # the youngest of those cells that are to shrink
+    surplus = np.bincount(members, minlength=len(shares)) - shares
+    order = np.argsort(~named, kind="stable")
+    goes = np.zeros(len(places), np.bool_)
+    goes[order] = rank_within(members[order]) < surplus[members[order]]
+    stays = places[~goes]
+    cell = cell[~goes]
+    # Where more stay than the table has, the youngest go, whoever's they are.
+    left = np.bincount(cell, minlength=len(cells)) - cells
+    if (left > 0).any():
+        if ownership.since is not None:
+            order = np.argsort(-ownership.since[stays], kind="stable")
+            stays, cell = stays[order], cell[order]
+        stays = stays[rank_within(cell) >= left[cell]]
+    target[stays] = ownership.member[stays]
+    return target
+
+
+def _rows(layout: Layout, places: Ints, guess: Ints, lacks: Ints) -> tuple[Ints, Ints]:
+    """The row of each place so that all get what they lack; and its member, if that is as in the guess."""
+    member, group = guess[places], layout.group_of[places]
+    cell = np.where(member >= 0, layout.row_of[member] * layout.groups + group, NOBODY)
+    known = np.flatnonzero(member >= 0)
+    fits = known[rank_within(cell[known]) < lacks[cell[known]]]
+    row = np.full(len(places), NOBODY)
+    row[fits] = layout.row_of[member[fits]]
+    member[row < 0] = NOBODY
+    lacks = lacks - np.bincount(cell[fits], minlength=len(lacks))
+    by_group = lacks.reshape(layout.wants.shape).T.ravel()
+    rest = np.flatnonzero(row < 0)
+    rest = rest[np.argsort(group[rest], kind="stable")]
+    row[rest] = np.repeat(np.tile(np.arange(layout.rows), layout.groups), by_group)
+    return row, member
+
+
+def _dealt(row_of: Ints, lacks: Ints) -> Ints:
+    """Members row by row, in each row round by round, as often as each lacks one."""
+    members = np.repeat(np.arange(len(lacks)), lacks)
+    found: Ints = members[np.lexsort((members, rank_within(members), row_of[members]))]
+    return found

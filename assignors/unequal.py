@@ -1,0 +1,136 @@
+"""Balance among members that are not all alike: other topics, or other racks.
+
+First everyone keeps what it owns, and what is free goes to who has least, hardest topics first (Kafka's general case).
+That is then improved in a table with a row for each kind of member (same topics, same rack) and a column for each kind
+of partition (``exchange``): small even where members and partitions are many, and exact for balance and racks.
+``_settle`` turns the table into an assignment again.  Then once more with a row for each member, since who owns what
+differs within a kind: that makes moves and ages exact too, in groups where it takes too long (``MOST_WORK``) only nearly.
+
+C0 wants t0 and C1 both, so C1 gets all of t1; with racks, C0 and C1 get what lies near them:
+
+>>> members = {"C0": MemberSubscription(("t0",), rack="a"), "C1": MemberSubscription(("t0", "t1"), rack="b")}
+>>> def arranged(topics, racks):
+...     ownership = resolve(topics, members)
+...     return arrange(ownership, nearness(ownership.space, racks))
+>>> arranged({"t0": 3, "t1": 3}, {})
+{'C0': (('t0', 0), ('t0', 1), ('t0', 2)), 'C1': (('t1', 0), ('t1', 1), ('t1', 2))}
+>>> arranged({"t0": 4}, {"t0": [["b"], ["a"], ["b"], ["a"]]})
+{'C0': (('t0', 1), ('t0', 3)), 'C1': (('t0', 0), ('t0', 2))}
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from sparkcohort.assignors.base import MemberSubscription
+from sparkcohort.assignors.exchange import Table, improve
+from sparkcohort.assignors.levelling import level
+from sparkcohort.assignors.nearness import Nearness, nearness
+from sparkcohort.assignors.ownership import Ownership, resolve
+from sparkcohort.assignors.packed import NOBODY, Ints, Packed, give_to_least
+from sparkcohort.assignors.settling import Layout, settle
+
+__all__ = ["MemberSubscription", "arrange", "nearness", "resolve"]
+
+MOST_WORK: Final = 1 << 26
+
+
+def arrange(ownership: Ownership, near: Nearness) -> Packed:
+    """Balance, near where that is possible, moving as little as that takes."""
+    target = _first_guess(ownership)
+    layout = _layout(ownership, near)
+    if layout.groups:
+        target = _improved(ownership, layout, target)
+        alone = _individuals(layout)
+        if (ownership.member >= 0).any() and alone.rows > layout.rows:
+            target = _improved(ownership, alone, target)
+    return Packed(ownership.space, target, ownership)
+
+
+def _first_guess(ownership: Ownership) -> Ints:
+    """Owners keep all; what is free goes to who has least, topics that fewest want first (Kafka's order)."""
+    space, target = ownership.space, ownership.member.copy()
+    loads = np.bincount(target[target >= 0], minlength=len(space.ids))
+    members_of = np.bincount(space.kind, minlength=len(space.kinds))
+    hardest_first = np.argsort(members_of @ space.wants, kind="stable")
+    for topic in hardest_first.tolist():
+        first, end = int(space.base[topic]), int(space.base[topic + 1])
+        free = first + np.flatnonzero(target[first:end] < 0)
+        if len(free) and space.wanted[first]:
+            target[free] = give_to_least(len(free), np.flatnonzero(space.wants[:, topic][space.kind]), loads)
+    return target
+
+
+def _layout(ownership: Ownership, near: Nearness) -> Layout:
+    """A row for each kind of member, a group for each kind of partition."""
+    space = ownership.space
+    eaters = space.eaters
+    rows, row = np.unique(space.kind[eaters] * len(near.far) + near.of_member[eaters], return_inverse=True)
+    _, first, group_of_topic = np.unique(space.wants, axis=1, return_index=True, return_inverse=True)
+    wanted = np.flatnonzero(space.wanted)
+    keys = group_of_topic.ravel()[space.topic[wanted]] * near.far.shape[1] + near.of_place[wanted]
+    groups = np.flatnonzero(np.bincount(keys, minlength=1))
+    number = np.zeros(int(groups[-1]) + 1 if len(groups) else 0, np.int64)
+    number[groups] = np.arange(len(groups))
+    row_of = np.full(len(space.ids), NOBODY)
+    row_of[eaters] = row
+    group_of = np.full(space.places, NOBODY)
+    group_of[wanted] = number[keys]
+    topics, where = np.divmod(groups, near.far.shape[1])
+    kinds, homes = np.divmod(rows, len(near.far))
+    return Layout(row_of, group_of, space.wants[np.ix_(kinds, first[topics])], near.far[np.ix_(homes, where)])
+
+
+def _individuals(layout: Layout) -> Layout:
+    """The same with a row for each member that wants anything."""
+    eaters = np.flatnonzero(layout.row_of >= 0)
+    row_of = np.full(len(layout.row_of), NOBODY)
+    row_of[eaters] = np.arange(len(eaters))
+    kinds = layout.row_of[eaters]
+    return replace(layout, row_of=row_of, wants=layout.wants[kinds], far=layout.far[kinds])
+
+
+def _improved(ownership: Ownership, layout: Layout, target: Ints) -> Ints:
+    """The target after all exchanges between rows that pay."""
+    table = Table(
+        has=layout.count(target),
+        owns=layout.count(ownership.member),
+        wants=layout.wants,
+        far=layout.far,
+        members=np.bincount(layout.row_of[layout.row_of >= 0]),
+        ages=_ages(ownership, layout),
+    )
+    before, most = table.has.copy(), MOST_WORK // table.has.size
+    if not table.owns.any():
+        level(table)
+    if not improve(table, most):
+        # Balanced it is in any case; then there is nothing of balance left to improve.
+        level(table)
+        improve(table, most)
+    if (table.has == before).all() and _is_even(layout, target, table.members):
+        return target
+    return settle(ownership, layout, target, table.has)
+
+
+def _ages(ownership: Ownership, layout: Layout) -> Ints:
+    """How long each owned partition has been held, by row, then group, then the oldest first."""
+    places = np.flatnonzero(ownership.member >= 0)
+    if ownership.since is None or not len(places):
+        return np.zeros(len(places), np.int64)
+    since = ownership.since[places]
+    keys = layout.row_of[ownership.member[places]] * layout.groups + layout.group_of[places]
+    found: Ints = since.max() - since[np.lexsort((since, keys))]
+    return found
+
+
+def _is_even(layout: Layout, target: Ints, members: Ints) -> bool:
+    """Whether the members of each row have equally many, or one more."""
+    loads = np.bincount(target[target >= 0], minlength=len(layout.row_of))
+    row_of = layout.row_of[layout.row_of >= 0]
+    most, least = np.zeros(len(members), np.int64), np.full(len(members), len(target) + 1)
+    np.maximum.at(most, row_of, loads[layout.row_of >= 0])
+    np.minimum.at(least, row_of, loads[layout.row_of >= 0])
+    return bool((most - least <= 1).all())
