@@ -16,12 +16,19 @@ from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.assignors.range_assignor import RangeAssignor
 from sparkcohort.assignors.roundrobin import RoundRobinAssignor
+from sparkcohort.assignors.sticky import StickyAssignor
 
 __all__ = ["ASSIGNORS", "Assignor", "Load", "MemberSubscription", "Partition", "Racks", "UnknownAssignor", "find"]
 
 ASSIGNORS: dict[str, Assignor] = {
     assignor.name: assignor
-    for assignor in (RangeAssignor(), RoundRobinAssignor(), CooperativeStickyAssignor(), LoadBalancedAssignor())
+    for assignor in (
+        RangeAssignor(),
+        RoundRobinAssignor(),
+        StickyAssignor(),
+        CooperativeStickyAssignor(),
+        LoadBalancedAssignor(),
+    )
 }
 
 

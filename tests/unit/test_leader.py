@@ -6,6 +6,7 @@ import doctest
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -13,6 +14,8 @@ from sparkcohort import assignors
 from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor, answers
 from sparkcohort.assignors.base import NO_RACKS, Racks
 from sparkcohort.assignors.ownership import resolve
+from sparkcohort.assignors.packed import Packed
+from sparkcohort.assignors.sticky import balance
 from sparkcohort.runtime import leader
 from sparkcohort.runtime.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from sparkcohort.runtime.protocol import TopicPartition
@@ -95,6 +98,47 @@ def test_a_bad_plan_is_refused_with_the_assignors_name(
     members = [joined("a", both), joined("b", both), joined("driver", MemberSubscription(()))]
     with pytest.raises(leader.InvalidAssignment, match=f"^assignor fixed: {problem}$"):
         leader.assign("fixed", members, {"t": 2, "u": 1}, {})
+
+
+@dataclass(frozen=True)
+class Careless:
+    """The cooperative one, but it forgets a partition, or gives one to somebody who doesn't want it."""
+
+    to: int
+    name: str = "careless"
+    cooperative: bool = True
+
+    def assign(
+        self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
+    ) -> Packed:
+        """By places, as the assignors that come with this package answer."""
+        target = balance(topics, members)
+        return Packed(target.space, np.where(target.member == 0, self.to, target.member), target.ownership)
+
+
+@pytest.mark.parametrize(
+    ("to", "problem"),
+    [
+        (-1, "t-0 is given to nobody, though a subscribes to t"),
+        (1, "t-0 is given to b, who doesn't subscribe to t"),
+    ],
+)
+def test_a_bad_plan_is_refused_however_it_is_written(monkeypatch: pytest.MonkeyPatch, to: int, problem: str) -> None:
+    """What an assignor answers by places is looked through like any other answer."""
+    monkeypatch.setitem(assignors.ASSIGNORS, "careless", Careless(to))
+    members = [joined("a", MemberSubscription(("t",))), joined("b", MemberSubscription(("u",)))]
+    with pytest.raises(leader.InvalidAssignment, match=f"^assignor careless: {problem}$"):
+        leader.assign("careless", members, {"t": 1, "u": 1}, {})
+
+
+def test_racks_go_with_the_partitions_that_are_read() -> None:
+    """Of partitions 1 and 3, numbered 0 and 1 for the assignor, each goes where its replica is."""
+    members = [joined(rack, MemberSubscription(("t",), rack=rack)) for rack in ("x", "y")]
+    racks = {"t": [["x"], ["y"], ["x"], ["x"]], "unread": [["x"]]}
+    result = decoded(leader.assign("sticky", members, {"t": 4}, {}, only={"t": [1, 3]}, racks=racks))
+    assert result == {"x": (("t", 3),), "y": (("t", 1),)}
+    result = decoded(leader.assign("sticky", members, {"t": 4}, {}, racks={"t": [["y"], ["y"], ["x"], ["x"]]}))
+    assert result == {"x": (("t", 2), ("t", 3)), "y": (("t", 0), ("t", 1))}
 
 
 def test_members_that_an_assignor_leaves_out_get_an_empty_assignment(monkeypatch: pytest.MonkeyPatch) -> None:
