@@ -240,7 +240,13 @@ def test_an_assignment_by_places_is_one_by_values() -> None:
     assert made == values
     assert (list(made), len(made), repr(made)) == (["a", "b"], 2, repr(values))
     assert {**made} == values
-    for wrong in ({"c": (("t", 0),)}, {"a": (("t", 1),)}, {"a": (("v", 0),)}, {"a": (("t", -1),)}):
+    for wrong in (
+        {"c": (("t", 0),)},
+        {"a": (("t", 1),)},
+        {"a": (("v", 0),)},
+        {"a": (("t", -1),)},
+        {"a": (("t", 1 << 70),)},
+    ):
         assert pack(space, wrong) is None
     assert pack(space, {"a": (("t", 0),), "b": (("t", 0),)}) is None
     with pytest.raises(ValueError, match="these topics to these members"):
