@@ -30,12 +30,13 @@ from sparkcohort.assignors.exchange import Table, improve
 from sparkcohort.assignors.levelling import level
 from sparkcohort.assignors.nearness import Nearness, nearness
 from sparkcohort.assignors.ownership import Ownership, resolve
-from sparkcohort.assignors.packed import NOBODY, Ints, Packed, give_to_least
+from sparkcohort.assignors.packed import NOBODY, Ints, Packed, Space, give_to_least
 from sparkcohort.assignors.settling import Layout, settle
 
 __all__ = ["MemberSubscription", "arrange", "nearness", "resolve"]
 
 MOST_WORK: Final = 1 << 26
+LIKE_KAFKA: Final = 1 << 13
 
 
 def arrange(ownership: Ownership, near: Nearness) -> Packed:
@@ -54,14 +55,38 @@ def _first_guess(ownership: Ownership) -> Ints:
     """Owners keep all; what is free goes to who has least, topics that fewest want first (Kafka's order)."""
     space, target = ownership.space, ownership.member.copy()
     loads = np.bincount(target[target >= 0], minlength=len(space.ids))
-    members_of = np.bincount(space.kind, minlength=len(space.kinds))
-    hardest_first = np.argsort(members_of @ space.wants, kind="stable")
-    for topic in hardest_first.tolist():
+    topics = _hardest_first(space)
+    for topic in topics:
         first, end = int(space.base[topic]), int(space.base[topic + 1])
         free = first + np.flatnonzero(target[first:end] < 0)
-        if len(free) and space.wanted[first]:
+        if len(free):
             target[free] = give_to_least(len(free), np.flatnonzero(space.wants[:, topic][space.kind]), loads)
+    if space.places <= LIKE_KAFKA and not (ownership.member >= 0).any():
+        while sum(_moved(space, topic, target, loads) for topic in topics):
+            pass
     return target
+
+
+def _hardest_first(space: Space) -> list[int]:
+    """The topics that somebody wants, those that fewest want before, and then by name."""
+    wanted_by = np.bincount(space.kind, minlength=len(space.kinds)) @ space.wants
+    return [topic for topic in np.argsort(wanted_by, kind="stable").tolist() if wanted_by[topic]]
+
+
+def _moved(space: Space, topic: int, target: Ints, loads: Ints) -> bool:
+    """Move what of a topic can go to somebody with two fewer, to who has least; whether anything could.
+
+    Kafka balances a fresh group so, one by one; where that is enough, the result is Kafka's.
+    """
+    who = np.flatnonzero(space.wants[:, topic][space.kind])
+    places = np.arange(space.base[topic], space.base[topic + 1])
+    moved = False
+    while len(places := places[loads[target[places]] > loads[who].min(initial=len(target)) + 1]):
+        place, least = places[0], who[loads[who].argmin()]
+        loads[target[place]] -= 1
+        loads[least] += 1
+        target[place], moved, places = least, True, places[1:]
+    return moved
 
 
 def _layout(ownership: Ownership, near: Nearness) -> Layout:

@@ -74,6 +74,16 @@ def test_unequal_subscribers_are_served_as_well_as_by_the_plain_twin() -> None:
         assert _cost(target, members, known.owner, {}) == _cost(plain, members, known.owner, {}), seed
 
 
+def test_a_fresh_group_of_unequal_subscribers_is_shared_as_kafka_does() -> None:
+    """One by one from who has two more, in Kafka's order, where other ways lead to other members with equal loads."""
+    members = {m: MemberSubscription(wanted) for m, wanted in (("a", ("t1",)), ("b", ("t0", "t1")), ("c", ("t0",)))}
+    assert find("sticky").assign({"t0": 1, "t1": 4}, members) == {
+        "a": (("t1", 1), ("t1", 3)),
+        "b": (("t1", 0), ("t1", 2)),
+        "c": (("t0", 0),),
+    }
+
+
 def _cost(
     target: Mapping[str, tuple[Partition, ...] | list[Partition]],
     members: groups.Members,
