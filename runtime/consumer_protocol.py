@@ -30,7 +30,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -287,5 +287,6 @@ class _Reader:
         for _ in range(self.count()):
             topic = self.string()
             count = self.count()
-            found.extend(TopicPartition(topic, p) for p in struct.unpack(f">{count}i", self._take(4 * count)))
+            numbers = struct.unpack(f">{count}i", self._take(4 * count))
+            found.extend(map(TopicPartition._make, zip(repeat(topic), numbers, strict=False)))
         return tuple(found)

@@ -244,13 +244,16 @@ def _readable(joined: JoinedMember, known: Mapping[TopicPartition, int]) -> Memb
 
 
 def _as_member(joined: JoinedMember, said: Subscription, known: Mapping[TopicPartition, int]) -> MemberSubscription:
+    owned = tuple(sorted({*said.owned, *known}))
+    # In the order of ``owned``, so that the two can be read side by side.
+    since: dict[Partition, int] = {partition: known[partition] for partition in owned if partition in known}
     return MemberSubscription(
         topics=said.topics,
-        owned=tuple(sorted({*said.owned, *known})),
+        owned=owned,
         generation=max([said.generation, *known.values()]),
         instance_id=joined.group_instance_id,
         rack=said.rack,
-        since={(tp.topic, tp.partition): generation for tp, generation in known.items()},
+        since=since,
     )
 
 
