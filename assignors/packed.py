@@ -65,11 +65,14 @@ class Space:
         number = {topic: place for place, topic in enumerate(self.topics) if self.counts[place]}
         by_wish: dict[tuple[str, ...], int] = {}
         kinds: dict[frozenset[int], int] = {}
+        kind = []
         for said in self.said:
-            if said.topics not in by_wish:
+            found = by_wish.get(said.topics)  # to hash a long list takes most of the time
+            if found is None:
                 wish = frozenset(number[topic] for topic in said.topics if topic in number)
-                by_wish[said.topics] = kinds.setdefault(wish, len(kinds))
-        return np.array([by_wish[said.topics] for said in self.said], np.int64), tuple(kinds)
+                found = by_wish[said.topics] = kinds.setdefault(wish, len(kinds))
+            kind.append(found)
+        return np.array(kind, np.int64), tuple(kinds)
 
     @cached_property
     def wants(self) -> Bools:
