@@ -68,7 +68,7 @@ class LoadBalancedAssignor:
         ownership = resolve(topics, members)
         loads = observed(topics, members, ownership)
         if not loads:
-            return hand_over(balance(topics, members, ownership), ownership)
+            return hand_over(balance(topics, members, ownership, racks), ownership)
         scales = self._scales(topics, members, ownership, loads, racks)
         moves = Moves(scales)
         moves.fill(sorted(scales.fair.keys() - set(ownership.owner.values())))
