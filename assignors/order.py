@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import numpy as np
 
-from sparkcohort.assignors.base import MemberSubscription
+from sparkcohort.assignors.packed import Ints, Space
 
 
-def static_first(members: Mapping[str, MemberSubscription]) -> list[str]:
-    """Kafka's order: static members by instance id, then dynamic ones by member id.
+def static_first(space: Space) -> Ints:
+    """The members' numbers in Kafka's order: static ones by instance id, then dynamic ones by member id.
 
     Instance ids outlive restarts and member ids don't: static members in front keep what they had (KAFKA-7149).
     """
-    return sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or "", m))
+    static = [number for number, said in enumerate(space.said) if said.instance_id is not None]
+    static.sort(key=lambda number: space.said[number].instance_id or "")
+    dynamic = np.ones(len(space.ids), np.bool_)
+    dynamic[static] = False
+    return np.concatenate((np.array(static, np.int64), np.flatnonzero(dynamic)))
 
 
-def places(
-    topics: Mapping[str, int], members: Mapping[str, MemberSubscription], order: list[str]
-) -> dict[str, tuple[int, ...]]:
-    """By topic, sorted, the places in ``order`` of those who want it; topics nobody wants left out.
+def subscribers_in_order(space: Space) -> list[Ints]:
+    """By topic's position, the numbers of the members that want it, in Kafka's order.
 
-    Topics wanted by the same members share one tuple, so it can be told by identity.  Members mostly want the same,
-    so it's subscriptions that are looked at one by one, not members.
+    Topics wanted by the same members share one array, so it can be told by identity.
     """
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for place, member in enumerate(order):
-        alike.setdefault(members[member].topics, []).append(place)
-    wishes = list(alike)
-    wishing: dict[str, list[int]] = {}
-    for number, wish in enumerate(wishes):
-        for topic in set(wish) & topics.keys():
-            wishing.setdefault(topic, []).append(number)
-    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
-    found = {}
-    for topic in sorted(wishing):
-        key = tuple(wishing[topic])
-        if key not in shared:
-            shared[key] = tuple(sorted(place for number in key for place in alike[wishes[number]]))
-        found[topic] = shared[key]
-    return found
+    order = static_first(space)
+    kind = space.kind[order]
+    shared: dict[bytes, Ints] = {}
+    for kinds in space.wants.T:
+        if kinds.tobytes() not in shared:
+            shared[kinds.tobytes()] = order[kinds[kind]]
+    return [shared[kinds.tobytes()] for kinds in space.wants.T]

@@ -26,14 +26,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TypeAlias
 
-from sparkcohort.assignors.base import NO_RACKS, Assignment, MemberSubscription, Partition, Racks
-from sparkcohort.assignors.order import places, static_first
+import numpy as np
+
+from sparkcohort.assignors.base import NO_RACKS, Assignment, MemberSubscription, Racks
+from sparkcohort.assignors.order import subscribers_in_order
+from sparkcohort.assignors.ownership import resolve
+from sparkcohort.assignors.packed import NOBODY, Ints, Packed, Space
 
 _Where: TypeAlias = list[frozenset[str]]  # by partition, the racks of its replicas
-_NOBODY = -1
 
 
 @dataclass(frozen=True)
@@ -50,51 +52,44 @@ class RangeAssignor:
         self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
     ) -> Assignment:
         """Divide the partitions (see Assignor)."""
-        order = static_first(members)
-        wanted_by = places(topics, members, order)
-        home = [members[member].rack or None for member in order]
-        near = _near(topics, wanted_by, home, racks) if any(home) and racks else {}
-        given: list[list[Partition]] = [[] for _ in order]
-        for topic, who in wanted_by.items():
-            if topic in near:
-                for partition, place in enumerate(near[topic]):
-                    given[place].append((topic, partition))
-            else:
-                _cut(topic, topics[topic], who, given)
-        partitions = dict(zip(order, given, strict=True))
-        return {member: tuple(partitions[member]) for member in sorted(members)}
+        ownership = resolve(topics, members)  # not for us: the leader wants to know it
+        space = ownership.space
+        wanted_by = subscribers_in_order(space)
+        near = _near(space, wanted_by, racks) if racks and any(said.rack for said in space.said) else {}
+        member = np.full(space.places, NOBODY)
+        for position, who in enumerate(wanted_by):
+            if len(who):
+                mine = slice(space.base[position], space.base[position + 1])
+                member[mine] = near[position] if near else _runs(int(space.counts[position]), who)
+        return Packed(space, member, ownership)
 
 
-def _cut(topic: str, count: int, who: tuple[int, ...], given: list[list[Partition]]) -> None:
-    """Cut a topic into runs, in order."""
-    every: list[Partition] = list(zip(repeat(topic), range(count)))
-    start, (fewest, one_more) = 0, divmod(count, len(who))
-    for rank, place in enumerate(who if fewest else who[:one_more]):
-        end = start + fewest + (rank < one_more)
-        given[place] += every[start:end]
-        start = end
+def _runs(count: int, who: Ints) -> Ints:
+    """Who gets each of ``count`` partitions, in order."""
+    fewest, one_more = divmod(count, len(who))
+    return np.repeat(who, fewest + (np.arange(len(who)) < one_more))
 
 
-def _near(
-    topics: Mapping[str, int], wanted_by: Mapping[str, tuple[int, ...]], home: list[str | None], racks: Racks
-) -> dict[str, list[int]]:
-    """Who gets each partition of each topic, where racks count for any of the topics; else nothing."""
-    where = {topic: _replicas(racks.get(topic, ()), topics[topic]) for topic in wanted_by}
-    matters = {topic for topic, who in wanted_by.items() if _matter({home[place] for place in who}, where[topic])}
+def _near(space: Space, wanted_by: Sequence[Ints], racks: Racks) -> dict[int, Ints]:
+    """Who gets each partition of each topic, by its position, where racks count for any of the topics; else nothing."""
+    wanted = [position for position, who in enumerate(wanted_by) if len(who)]
+    where = {p: _replicas(racks.get(space.topics[p], ()), int(space.counts[p])) for p in wanted}
+    homes = {id(who): [space.said[number].rack or None for number in who.tolist()] for who in wanted_by}
+    matters = {p for p in wanted if _matter(set(homes[id(wanted_by[p])]), where[p])}
     if not matters:
         return {}
-    together: dict[tuple[tuple[int, ...], int], list[str]] = {}
-    for topic, who in wanted_by.items():
-        together.setdefault((who, topics[topic]), []).append(topic)
-    dealt: dict[str, list[int]] = {}
-    for (who, count), alike in together.items():
-        deal = _Deal(who, [home[place] for place in who], count)
+    together: dict[tuple[int, int], list[int]] = {}
+    for position in wanted:
+        together.setdefault((id(wanted_by[position]), len(where[position])), []).append(position)
+    dealt: dict[int, Ints] = {}
+    for (same, count), alike in together.items():
+        deal = _Deal(homes[same], count)
         if len(alike) > 1:
-            deal.by_partition([frozenset.intersection(*each) for each in zip(*(where[t] for t in alike), strict=True)])
+            deal.by_partition([frozenset.intersection(*each) for each in zip(*(where[p] for p in alike), strict=True)])
         elif alike[0] in matters:
             deal.by_member(where[alike[0]])
         deal.the_rest()
-        owners = [who[rank] for rank in deal.owner]
+        owners = wanted_by[alike[0]][deal.owner]
         dealt |= dict.fromkeys(alike, owners)
     return dealt
 
@@ -115,11 +110,11 @@ def _matter(homes: Collection[str | None], where: _Where) -> bool:
 class _Deal:
     """The partitions of one topic, or of several that are dealt alike; members are ranks, 0 being the first."""
 
-    def __init__(self, who: Sequence[int], home: list[str | None], count: int) -> None:
-        self.owner = [_NOBODY] * count
+    def __init__(self, home: list[str | None], count: int) -> None:
+        self.owner = [NOBODY] * count
         self._home = home
-        self._fewest, self._one_more = divmod(count, len(who))
-        self._has = [0] * len(who)
+        self._fewest, self._one_more = divmod(count, len(home))
+        self._has = [0] * len(home)
 
     def _room(self, rank: int) -> int:
         """How many more a member may have.  Never grows, since every one more is for somebody."""
@@ -157,7 +152,7 @@ class _Deal:
 
     def the_rest(self) -> None:
         """Each member, in order, takes the first free partitions."""
-        free = [partition for partition, rank in enumerate(self.owner) if rank == _NOBODY][::-1]
+        free = [partition for partition, rank in enumerate(self.owner) if rank == NOBODY][::-1]
         for rank in range(len(self._home)):
             self._take(rank, free)
 
@@ -165,6 +160,6 @@ class _Deal:
         room = self._room(rank)  # once, as its own one more is in it
         while room > 0 and free:
             partition = free.pop()
-            if self.owner[partition] == _NOBODY:
+            if self.owner[partition] == NOBODY:
                 self._give(partition, rank)
                 room -= 1

@@ -22,13 +22,15 @@ partition that Kafka would deal it.  Where racks shall count there are range and
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby, repeat
 
-from sparkcohort.assignors.base import NO_RACKS, Assignment, MemberSubscription, Partition, Racks
-from sparkcohort.assignors.order import places, static_first
+import numpy as np
+
+from sparkcohort.assignors.base import NO_RACKS, Assignment, MemberSubscription, Racks
+from sparkcohort.assignors.order import static_first, subscribers_in_order
+from sparkcohort.assignors.ownership import resolve
+from sparkcohort.assignors.packed import NOBODY, Packed
 
 
 @dataclass(frozen=True)
@@ -45,20 +47,14 @@ class RoundRobinAssignor:
         racks: Racks = NO_RACKS,  # noqa: ARG002  Kafka's roundrobin knows nothing of racks
     ) -> Assignment:
         """Divide the partitions (see Assignor)."""
-        order = static_first(members)
-        wanted_by = places(topics, members, order)
-        given: list[list[Partition]] = [[] for _ in order]
-        turn = 0
-        for _, alike in groupby(wanted_by, key=lambda topic: id(wanted_by[topic])):
-            cards: list[Partition] = []
-            for topic in alike:
-                cards += zip(repeat(topic), range(topics[topic]))
-            who = wanted_by[topic]
-            first = bisect_left(who, turn) % len(who)
-            hands = (who[first:] + who[:first])[: len(cards)]
-            for number, place in enumerate(hands):
-                given[place] += cards[number :: len(who)]
-            if cards:
-                turn = (who[(first + len(cards) - 1) % len(who)] + 1) % len(order)
-        partitions = dict(zip(order, given, strict=True))
-        return {member: tuple(partitions[member]) for member in sorted(members)}
+        ownership = resolve(topics, members)  # not for us: the leader wants to know it
+        space = ownership.space
+        seat = np.argsort(static_first(space))  # of each member, in the circle
+        member, turn = np.full(space.places, NOBODY), 0
+        for position, who in enumerate(subscribers_in_order(space)):
+            first, last = int(space.base[position]), int(space.base[position + 1])
+            if len(who) and first < last:
+                begin = int(np.searchsorted(seat[who], turn))
+                member[first:last] = who[(begin + np.arange(last - first)) % len(who)]
+                turn = (int(seat[member[last - 1]]) + 1) % len(seat)
+        return Packed(space, member, ownership)
