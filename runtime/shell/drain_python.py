@@ -195,7 +195,7 @@ class PythonDrain(Drain):
         rows: list[Any] = []
         try:
             rows.extend(map(Message.headers, messages))
-        except UnicodeDecodeError:
+        except (UnicodeDecodeError, SystemError):  # the latter where confluent-kafka returns its list all the same
             raise header_error(tp, _OFFSET_OF(messages[len(rows)])) from None
         if rows.count(None) == len(rows):
             return pa.nulls(len(rows), arrow.HEADERS)
