@@ -1,4 +1,5 @@
-/* Growing columns: room doubles while a run is read, and what is too much is given back when it is exported. */
+/* Growing columns: they begin with the room that the last ones took, since a run is mostly as long as the one before it;
+ * when it is longer, room doubles.  What is too much is given back when they are exported. */
 #include "columns.h"
 
 #include <stdlib.h>
@@ -75,7 +76,7 @@ static bool bytes_reserve_rows(bytes_column *column, int64_t capacity) {
 }
 
 static bool bytes_reserve(bytes_column *column, size_t more) {
-  size_t room = column->room ? column->room : FIRST_BYTES;
+  size_t room = column->room ? column->room : column->usual > FIRST_BYTES ? column->usual : FIRST_BYTES;
   while (room < column->used + more) room *= 2;
   if (!resize((void **)&column->data, room)) return false;
   column->room = room;
@@ -107,11 +108,12 @@ static void bytes_free(bytes_column *column) {
 
 bool columns_grow(columns *all) {
   if (all->rows < all->capacity) return true;
-  int64_t capacity = all->capacity ? 2 * all->capacity : FIRST_ROWS;
+  int64_t capacity = all->capacity ? 2 * all->capacity : all->usual > FIRST_ROWS ? all->usual : FIRST_ROWS;
   size_t rows = (size_t)capacity;
   if (!resize((void **)&all->offsets, rows * sizeof *all->offsets) ||
       !resize((void **)&all->timestamps, rows * sizeof *all->timestamps) ||
-      !resize((void **)&all->types, rows * sizeof *all->types))
+      !resize((void **)&all->types, rows * sizeof *all->types) || !bytes_reserve_rows(&all->key, capacity) ||
+      !bytes_reserve_rows(&all->value, capacity))
     return false;
   if (all->with_headers) {
     if (!resize((void **)&all->headers.offsets, (rows + 1) * sizeof(int32_t))) return false;
@@ -141,6 +143,13 @@ int64_t columns_bytes(const columns *all) {
   if (!all->with_headers) return held;
   int64_t lists = (all->rows + 1) * (int64_t)sizeof(int32_t) + (all->headers.valid.bits ? (all->rows + 7) / 8 : 0);
   return held + lists + bytes_held(&all->headers.keys) + bytes_held(&all->headers.values);
+}
+
+columns columns_next(const columns *all) {
+  return (columns){.with_headers = all->with_headers,
+                   .usual = all->rows + all->rows / 8, /* to grow costs more than to give back */
+                   .key.usual = all->key.used + all->key.used / 8,
+                   .value.usual = all->value.used + all->value.used / 8};
 }
 
 void columns_free(columns *all) {

@@ -34,6 +34,7 @@ typedef struct {
   int64_t rows, capacity;
   char *data;
   size_t used, room;
+  size_t usual; /* what the last one of its kind used: likely that of this one */
 } bytes_column;
 
 /* list<struct<key, value>> */
@@ -45,6 +46,7 @@ typedef struct {
 
 typedef struct {
   int64_t rows, capacity;
+  int64_t usual; /* as in bytes_column, in rows */
   bool with_headers;
   bytes_column key, value;
   int64_t *offsets, *timestamps;
@@ -68,6 +70,9 @@ bool columns_end_row(columns *, bool has_headers);
 
 /* What the rows hold of their own: the topic's name left out. */
 int64_t columns_bytes(const columns *);
+
+/* Empty columns that follow these, which stay as they are; they expect to become as large. */
+columns columns_next(const columns *);
 
 void columns_free(columns *);
 

@@ -119,7 +119,7 @@ bool columns_export(columns *all, int32_t partition, name_column *name, struct A
     return false;
   }
   kept->kept = *all;
-  *all = (columns){.with_headers = all->with_headers};
+  *all = columns_next(all);
   kept->name = name;
   atomic_fetch_add(&name->holders, 1);
   atomic_init(&kept->holders, 0);
