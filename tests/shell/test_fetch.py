@@ -158,7 +158,6 @@ def test_timestamp_that_spark_cannot_hold(mock_broker: MockCluster, topic: str) 
         direct(conf(mock_broker), [Range(topic, 0, 0, 2)])
 
 
-@pytest.mark.usefixtures("each_drain")
 def test_range_beyond_the_log_end_is_a_loss(mock_broker: MockCluster, topic: str) -> None:
     """A log shorter than the range fails by Spark's condition name, or is reported and passed over."""
     produce(mock_broker.bootstrap, topic, 10)
