@@ -89,27 +89,46 @@ trust_same_certificates() { # uv brings certificates of its own: where pip or th
 
 tree_stamp() { # what the wheel is made of; tests and documents don't count
   local parts=() part
-  for part in pyproject.toml README.md pyspark_cohort.py assignors runtime streaming native; do
+  for part in pyproject.toml setup.py README.md pyspark_cohort.py assignors runtime streaming native; do
     if [ -e "$part" ]; then parts+=("$part"); fi
   done
-  find "${parts[@]}" -type f ! -path '*/__pycache__/*' -print0 | sort -z | xargs -0 cksum | cksum
+  find "${parts[@]}" -type f ! -path '*/__pycache__/*' ! -name '*.so' -print0 | sort -z | xargs -0 cksum | cksum
+}
+
+has_headers() { # a C compiler, and the headers of the Python that is used here
+  printf '#include <Python.h>\n' | ${CC:-cc} -x c -fsyntax-only \
+    -I"$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')" - 2>/dev/null
+}
+
+need_cc() { # for the native drain; the wheel can do without, slower
+  if has_headers; then return; fi
+  local version
+  version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  apt_install gcc libc6-dev "python$version-dev" || apt_install gcc libc6-dev python3-dev || true
+  has_headers || say "no C compiler, or no headers of $PYTHON (install gcc and python3-dev):" \
+    "the wheel goes without its native part, whose tests fail"
 }
 
 install_wheel() {
   local stamp old=$PWD/.venv/.cohort-wheel
   stamp=$(tree_stamp)
   if [ -f "$old" ] && [ "$(cat "$old")" = "$stamp" ]; then return; fi
-  rm -rf "$CACHE/wheel" build
+  need_cc
+  rm -rf "$CACHE/wheel" build native/*.so
   "$UV" build --quiet --wheel --out-dir "$CACHE/wheel"
   rm -rf build ./*.egg-info
   "$UV" pip install --quiet --python .venv/bin/python --no-deps --reinstall "$CACHE"/wheel/*.whl
+  local built
+  for built in .venv/lib/python*/site-packages/sparkcohort/native/*.so; do
+    if [ -e "$built" ]; then cp "$built" native/; fi # for runs without the wheel: PYTHONPATH=.dev
+  done
   printf '%s' "$stamp" >"$old"
 }
 
 dev_links() { # the tree under its import names, for mypy and for runs without a wheel: PYTHONPATH=.dev
   mkdir -p .dev/sparkcohort
   local folder
-  for folder in assignors runtime streaming; do ln -sfn "../../$folder" ".dev/sparkcohort/$folder"; done
+  for folder in assignors native runtime streaming; do ln -sfn "../../$folder" ".dev/sparkcohort/$folder"; done
   ln -sfn ../pyspark_cohort.py .dev/pyspark_cohort.py
 }
 

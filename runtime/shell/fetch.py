@@ -25,7 +25,8 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell import arrow
-from sparkcohort.runtime.shell.drain import Drain, EndOfLog, Event, MalformedRecordError, PartitionError, Records
+from sparkcohort.runtime.shell.drain import EndOfLog, Event, MalformedRecordError, PartitionError, Records
+from sparkcohort.runtime.shell.drains import new_drain
 
 T = TypeVar("T")
 Piece: TypeAlias = tuple[TopicPartition, int, pa.RecordBatch | None]
@@ -100,7 +101,7 @@ class RangeReader:
     ) -> None:
         """Create the client; nothing is awaited."""
         self._conf = dict(conf)
-        self._drain = Drain(conf, include_headers=include_headers)
+        self._drain = new_drain(conf, include_headers=include_headers)
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
         self._on_data_loss = on_data_loss

@@ -26,12 +26,12 @@ from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.drain import (
     BATCH_BYTES,
     BATCH_RECORDS,
-    Drain,
     EndOfLog,
     Event,
     PartitionError,
     Records,
 )
+from sparkcohort.runtime.shell.drains import new_drain
 from sparkcohort.runtime.shell.fetch import trim
 
 POLL_S = 0.05
@@ -162,7 +162,7 @@ class Prefetcher:
         self._budget = buffer_bytes - buffer_bytes // 4  # the rest: the client's queue, and the fetch on its way
         self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
         self._patience_s = patience_s
-        self._drain = Drain(
+        self._drain = new_drain(
             {**_UNHURRIED, **conf, **_bounds(queue)}, include_headers=include_headers, batch_bytes=self._batch_bytes
         )
         self._buffers: dict[TopicPartition, _Buffer] = {}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.shell.flight import Link
+from tests.support.drains import DRAINS, drained_by
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +26,10 @@ def ended_streams(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for link in made:
         if link._line is not None:
             link._line.close()
+
+
+@pytest.fixture(params=DRAINS)
+def each_drain(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The test once with the native drain and once with the one in Python; without this fixture it has the native one."""
+    with drained_by(request.param):
+        yield request.param

@@ -25,6 +25,7 @@ from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell import arrow
 from sparkcohort.runtime.shell.drain import MalformedRecordError
 from sparkcohort.runtime.shell.fetch import DataLossError, FetchError, RangeReader
+from tests.support.drains import DRAINS, drained_by
 from tests.support.mock import MockCluster
 from tests.support.produce import produce, producer, value_of
 from tests.support.ranges import direct, offsets, rows_of
@@ -56,6 +57,7 @@ def test_schema_is_sparks(include_headers: bool) -> None:
     assert arrow.schema(include_headers).equals(to_arrow_schema(row, timezone="UTC"))
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_nulls_empties_and_headers(mock_broker: MockCluster, topic: str) -> None:
     """Null and empty keys and values differ; headers keep order, duplicates and nulls, and are null where there are none."""
     client = producer(mock_broker.bootstrap)
@@ -71,6 +73,7 @@ def test_nulls_empties_and_headers(mock_broker: MockCluster, topic: str) -> None
     assert {(row["topic"], row["partition"], row["timestampType"]) for row in rows} == {(topic, 0, 0)}
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_batches_have_the_exact_schema(mock_broker: MockCluster, topic: str) -> None:
     """Every batch carries the declared schema, headers only when asked for."""
     produce(mock_broker.bootstrap, topic, 10)
@@ -92,6 +95,7 @@ def test_empty_ranges_need_no_broker() -> None:
     reader.close()
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_an_abandoned_read_leaves_nothing_behind(mock_broker: MockCluster, topic: str) -> None:
     """A reader whose last read stopped early reads the next ranges from their start."""
     produce(mock_broker.bootstrap, topic, 20_000)
@@ -122,21 +126,28 @@ def filled() -> Any:
         yield mock
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=24, deadline=None)
 @given(
-    cuts=st.dictionaries(st.tuples(st.sampled_from(["one", "two"]), st.integers(0, PARTITIONS - 1)), POINTS, min_size=1)
+    drain=st.sampled_from(DRAINS),
+    cuts=st.dictionaries(
+        st.tuples(st.sampled_from(["one", "two"]), st.integers(0, PARTITIONS - 1)), POINTS, min_size=1
+    ),
 )
-def test_any_ranges_give_exactly_their_rows(filled: MockCluster, cuts: dict[tuple[str, int], list[int]]) -> None:
+def test_any_ranges_give_exactly_their_rows(
+    filled: MockCluster, drain: str, cuts: dict[tuple[str, int], list[int]]
+) -> None:
     """Ranges cut anywhere, several per partition, with holes between them, give their records once each and in order."""
     spans = {TopicPartition(*tp): list(zip(at[::2], at[1::2], strict=False)) for tp, at in cuts.items()}
     ranges = [Range(*tp, start, end) for tp, pairs in spans.items() for start, end in pairs]
-    rows = direct(conf(filled), ranges)
+    with drained_by(drain):
+        rows = direct(conf(filled), ranges)
     for tp, pairs in spans.items():
         expected = [offset for start, end in pairs for offset in range(start, end)]
         assert offsets(rows[tp]) == expected
         assert [row["value"] for row in rows[tp]] == [value_of(tp.partition, offset) for offset in expected]
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_timestamp_that_spark_cannot_hold(mock_broker: MockCluster, topic: str) -> None:
     """A timestamp beyond microseconds in 64 bits is Spark's own error, naming topic, partition and offset."""
     client = producer(mock_broker.bootstrap)
@@ -169,6 +180,7 @@ def test_range_that_starts_beyond_the_log_end(mock_broker: MockCluster, topic: s
     assert rows == {}
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_records_aged_out_in_the_middle_of_a_range(mock_broker: MockCluster, topic: str) -> None:
     """Where the log starts behind the position, reading fails or goes on at the first record there is."""
     produce(mock_broker.bootstrap, topic, 10)
@@ -192,6 +204,7 @@ def test_missing_topic_is_named(mock_broker: MockCluster, topic: str) -> None:
     assert caught.value.error == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_no_broker_within_the_poll_timeout(mock_broker: MockCluster, topic: str) -> None:
     """Without progress for kafkaConsumer.pollTimeoutMs the error names partition, offsets and that option."""
     produce(mock_broker.bootstrap, topic, 10)
@@ -217,6 +230,7 @@ def test_a_broker_that_comes_back_in_time(mock_broker: MockCluster, topic: str) 
     assert rest[0] == at
 
 
+@pytest.mark.usefixtures("each_drain")
 @pytest.mark.parametrize(
     "error",
     [
@@ -234,6 +248,7 @@ def test_errors_that_pass(mock_broker: MockCluster, topic: str, error: int) -> N
     assert offsets(rows[TopicPartition(topic, 0)]) == list(range(10))
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_two_leaders(topic: str) -> None:
     """Partitions of two brokers are read side by side, and a leader that moves is followed."""
     with MockCluster(2) as mock:
@@ -249,6 +264,7 @@ def test_two_leaders(topic: str) -> None:
         reader.close()
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_a_topic_deleted_under_way(mock_broker: MockCluster, topic: str) -> None:
     """Without failOnDataLoss a missing partition is passed over and reported; the others give their rows."""
     produce(mock_broker.bootstrap, topic, 10)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.prefetch import Prefetcher
 from tests.support.broker import Broker
+from tests.support.drains import DRAINS, drained_by
 from tests.support.mock import MockCluster
 from tests.support.produce import abort, produce, producer
 from tests.support.ranges import Missed, Rows, batches_to_rows, direct, offsets, one_by
@@ -104,12 +105,13 @@ PLANS = st.lists(
 
 
 @settings(max_examples=25, deadline=None)
-@given(plans=PLANS, buffer_kb=st.sampled_from([150, 1_000, 64_000]))
+@given(plans=PLANS, buffer_kb=st.sampled_from([150, 1_000, 64_000]), drain=st.sampled_from(DRAINS))
 def test_what_is_served_is_what_kafka_has(
-    filled: MockCluster, expected: Known, plans: list[list[tuple[TopicPartition, int, str]]], buffer_kb: int
+    filled: MockCluster, expected: Known, plans: list[list[tuple[TopicPartition, int, str]]], buffer_kb: int, drain: str
 ) -> None:
     """Whatever the plans, splits, second readings, revocations and buffer sizes: byte for byte the direct read (I9)."""
-    prefetcher = Prefetcher(conf(filled), buffer_bytes=buffer_kb << 10, patience_s=1)
+    with drained_by(drain):
+        prefetcher = Prefetcher(conf(filled), buffer_bytes=buffer_kb << 10, patience_s=1)
     prefetcher.assign(dict.fromkeys(ALL, 0))
     stands = dict.fromkeys(ALL, 0)
     for sequence, plan in enumerate(plans):
@@ -196,6 +198,7 @@ def test_what_is_not_owned_is_a_miss(prefetcher: Prefetcher) -> None:
     assert len(batches_to_rows(one_by(prefetcher.serve, whole(ALL[1]), 0, 0))) == RECORDS
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_waiting_for_records_to_come(mock_broker: MockCluster) -> None:
     """A reader at the log's end gets what is written meanwhile, and a miss when nothing is."""
     produce(mock_broker.bootstrap, "t", 10)
@@ -213,6 +216,7 @@ def test_waiting_for_records_to_come(mock_broker: MockCluster) -> None:
     prefetcher.close()
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_a_lost_broker_is_a_pause(mock_broker: MockCluster) -> None:
     """While the broker is away readers miss, buffered records are served, and afterwards it goes on by itself."""
     produce(mock_broker.bootstrap, "t", 10)
@@ -230,6 +234,7 @@ def test_a_lost_broker_is_a_pause(mock_broker: MockCluster) -> None:
     prefetcher.close()
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_one_partitions_error_is_its_own(mock_broker: MockCluster) -> None:
     """A partition that can't be fetched misses and says why; the others flow, and it recovers when the plan moves on."""
     mock_broker.create_topic("t", 3)

@@ -38,7 +38,8 @@ API_KEYS = {  # Kafka's protocol guide
 }
 
 
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
+    """confluent-kafka's librdkafka, with the types of what is used of it here."""
     beside = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
     found = sorted(beside.glob("librdkafka-*.so*"))
     library = ctypes.CDLL(str(found[0]))
@@ -71,7 +72,7 @@ class MockCluster:
 
     def __init__(self, brokers: int = 1) -> None:
         """Start it; close it with ``close`` or as a context manager."""
-        self._library = _library()
+        self._library = library()
         message = ctypes.create_string_buffer(512)
         conf = self._library.rd_kafka_conf_new()
         self._library.rd_kafka_conf_set(conf, b"log_level", b"0", message, len(message))

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tools.bench import report
-from tools.bench.results import Throughput, Trickle, order
+from tools.bench import drain, report
+from tools.bench.results import Drained, Throughput, Trickle, order
 
 RUN = Throughput("cohort", 2_000_000, 2.0, {"jvm": 1.5, "agents": 0.5}, 3_000_000, 6.0, 4.5, 2.0)
 TRICKLE = Trickle("cohort", 8, (200.0, 300.0, 250.0), 5, 4.0)
@@ -61,3 +61,26 @@ def test_the_result_is_a_table_and_one_json_line(capsys: pytest.CaptureFixture[s
     line = report.as_json(result)
     assert "\n" not in line
     assert json.loads(line)["trickle"]["cohort"]["8"]["trigger_ms"]["median"] == 250
+
+
+def test_drains_are_compared_with_each_peer() -> None:
+    """Medians over the rounds, per second and per CPU-second; a peer that wasn't run isn't compared."""
+    runs = [Drained("native", 100, 1.0, 2.0), Drained("native", 100, 4.0, 2.0), Drained("native", 100, 2.0, 2.0)]
+    seen = drain.report([*runs, Drained("java", 100, 5.0, 4.0)])
+    assert seen["native"]["rows_per_s"] == {"median": 50.0, "min": 25.0, "max": 100.0}
+    found = drain.ratios(seen)
+    assert found == {
+        "drain rows_per_s native / java (at least 2)": 2.5,
+        "drain rows_per_cpu_s native / java (at least 2)": 2.0,
+    }
+    assert drain.ratios({}) == {}
+
+
+def test_what_consumer_performance_prints() -> None:
+    """Its one line of figures, among whatever else is printed; without it there is no result."""
+    line = (
+        "2026-01-01 10:00:00:000, 2026-01-01 10:00:05:123, 286.10, 57.2, 3000000, 600000.0, 123, 5000, 57.2, 600000.0"
+    )
+    assert drain.performance(f"WARNING: some option\n{line}\n") == (3_000_000, 5_000)
+    with pytest.raises(ValueError, match="Exception"):
+        drain.performance("Exception in thread main, ...")

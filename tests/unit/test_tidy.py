@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sysconfig
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("assignors", "runtime", "streaming", "tests", "tools")
 FILES = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")) + sorted(ROOT.glob("*.py"))
+C_FILES = sorted(path for ending in ("*.c", "*.h") for path in (ROOT / "native").glob(ending))
 SCRIPTS = [ROOT / "Makefile", ROOT / ".ci" / "run", *sorted((ROOT / "tools").rglob("*.sh"))]
 MOST_LINES, MOST_FUNCTION_LINES = 500, 60
 # In two parts each, so that this file passes its own test.
@@ -34,7 +37,7 @@ def _name(path: Path) -> str:
 
 def test_files_fit_a_reading() -> None:
     """No file is longer than 500 lines."""
-    lengths = {_name(path): len(path.read_text().splitlines()) for path in FILES}
+    lengths = {_name(path): len(path.read_text().splitlines()) for path in [*FILES, *C_FILES]}
     assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
 
 
@@ -45,9 +48,30 @@ def test_functions_fit_a_screen() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > MOST_FUNCTION_LINES} == {}
 
 
+def test_c_functions_fit_a_screen() -> None:
+    """Nothing that begins and ends at the left margin of a C file is longer than 60 lines, and there is such."""
+    blocks = {
+        (_name(path), block.group().splitlines()[0]): block.group().count("\n") + 1
+        for path in C_FILES
+        for block in re.finditer(r"^\w[^;{}]*\{\n.*?^\}", path.read_text(), re.MULTILINE | re.DOTALL)
+    }
+    assert len(blocks) > 50
+    assert {name: lines for name, lines in blocks.items() if lines > MOST_FUNCTION_LINES} == {}
+
+
+def test_c_files_compile_without_a_warning() -> None:
+    """Every C file says what it is first, and the compiler has nothing to say with -Wall -Wextra."""
+    assert [_name(path) for path in C_FILES if not path.read_text().startswith("/* ")] == []
+    headers = f"-I{sysconfig.get_path('include')}"
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-DPy_LIMITED_API=0x030B0000", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    sources = [str(path) for path in C_FILES if path.suffix == ".c"]
+    done = subprocess.run(["cc", *flags, headers, *sources], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_nothing_is_left_for_later() -> None:
     """No file promises work, passes over a test, or names a place on somebody's machine."""
-    words = {_name(path): UNWANTED.findall(path.read_text()) for path in [*FILES, *SCRIPTS]}
+    words = {_name(path): UNWANTED.findall(path.read_text()) for path in [*FILES, *C_FILES, *SCRIPTS]}
     assert {name: found for name, found in words.items() if found} == {}
 
 

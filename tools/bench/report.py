@@ -103,6 +103,7 @@ def print_tables(result: Mapping[str, object]) -> None:
     for table in (
         _rates_table(result["throughput"]),
         _trickle_table(result["trickle"]),
+        _drain_table(result.get("drain")),
         _ratio_table(result["ratios"]),
     ):
         if table.row_count:
@@ -134,6 +135,15 @@ def _trickle_table(trickles: object) -> Table:
         for size, seen in by_size.items():
             times = _spread(seen["trigger_ms"], 1, 0) if seen["trigger_ms"] else "-"
             table.add_row(peer, size, times, str(seen["batches"]), f"{seen['seconds']:.0f}")
+    return table
+
+
+def _drain_table(drains: object) -> Table:
+    table = Table(title="Kafka into Arrow in one process, without Spark (median, least to greatest)")
+    for name in ("who", "M rows/s", "M rows per CPU-s"):
+        table.add_column(name, justify="left" if name == "who" else "right")
+    for peer, seen in drains.items() if isinstance(drains, dict) else ():
+        table.add_row(peer, _spread(seen["rows_per_s"], 1e-6), _spread(seen["rows_per_cpu_s"], 1e-6))
     return table
 
 

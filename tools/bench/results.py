@@ -10,6 +10,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class BenchError(RuntimeError):
+    """A run that didn't deliver what it should; the message says which and what."""
+
+
 def order(sources: Sequence[T], rounds: int) -> list[T]:
     """Every source once a round, there and back: A-B-C-C-B-A, so that a drift of the machine hits all alike."""
     return [each for number in range(rounds) for each in (sources if number % 2 == 0 else sources[::-1])]
@@ -68,3 +72,23 @@ class Trickle:
     def median_ms(self) -> float | None:
         """The median, None when no measured batch ended."""
         return median(self.trigger_ms) if self.trigger_ms else None
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What one process took for the rows behind its first ones."""
+
+    peer: str
+    rows: int
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows per second of wall time."""
+        return self.rows / self.wall_s
+
+    @property
+    def rows_per_cpu_s(self) -> float:
+        """Rows per CPU-second of all threads."""
+        return self.rows / self.cpu_s

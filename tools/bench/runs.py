@@ -23,17 +23,13 @@ from tests.support.produce import Steady
 from tests.support.waiting import wait_until
 from tools.bench.clients import Clients
 from tools.bench.peers import Peer
-from tools.bench.results import Batch, Throughput, Trickle
+from tools.bench.results import Batch, BenchError, Throughput, Trickle
 
 VALUE_BYTES = 100
 LISTENER_TIMEOUT_S = 30.0
 AGENTS_GONE_S = 15.0
 TRICKLE_RATE = 900  # records a second, however many partitions: the rows of a batch are the same
 UNMEASURED = 5  # first batches of a trickle
-
-
-class BenchError(RuntimeError):
-    """A run that didn't deliver what it should; the message says which and what."""
 
 
 class Progress(StreamingQueryListener):

@@ -1,0 +1,67 @@
+"""librdkafka's queue drained in C; see ``sparkcohort.runtime.shell.drain_native`` for what it is to the runtime."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+RECORDS: int
+END_OF_LOG: int
+ERROR: int
+BAD_TIMESTAMP: int
+BAD_HEADER: int
+
+class Error(Exception):
+    """librdkafka refused or failed: its error code and its words, as ``args``."""
+
+def load(path: str) -> str:
+    """Find librdkafka behind the shared object ``path``; returns its version.  Raises ImportError with the reason."""
+
+class Client:
+    """One librdkafka consumer that is assigned; for one thread at a time, else RuntimeError.
+
+    ``conf`` are its settings; ``take`` is called with the address of an ArrowArray (C data interface) per run of
+    records, and returns what the run's event is to hold.
+    """
+
+    def __init__(self, conf: Sequence[tuple[str, str]], include_headers: bool, take: Callable[[int], Any]) -> None:
+        """Create the client; nothing is awaited.  Raises Error."""
+
+    def assign(self, spans: Sequence[tuple[str, int, int, int]]) -> None:
+        """Start fetching (topic, partition, start, end); what is fetched behind an end is not copied."""
+
+    def unassign(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Stop fetching, and throw away what is queued of these partitions."""
+
+    def poll(
+        self, timeout_ms: int, records: int, nbytes: int
+    ) -> tuple[list[tuple[int, str, int, int, int, Any]], list[tuple[int, str]], list[tuple[int, str]]]:
+        """Drain what is there, waiting only when nothing is: events, errors without a partition, log lines.
+
+        An event is (kind, topic, partition, offset, number, what):
+
+        =============  =======================  ===================  =================================
+        kind           offset                   number               what
+        =============  =======================  ===================  =================================
+        RECORDS        behind the last record   bytes of the batch   what ``take`` gave, or None
+        END_OF_LOG     the end                  0                    None
+        ERROR          -1                       librdkafka's code    its words
+        BAD_TIMESTAMP  of the record            the milliseconds     None
+        BAD_HEADER     of the record            0                    None
+        =============  =======================  ===================  =================================
+
+        The others are (librdkafka's code, its words) and (syslog's level, line).
+        """
+
+    def count(self, timeout_ms: int, records: int) -> int:
+        """Drain and copy nothing, for benchmarks: what the client costs by itself.  Returns the number of records."""
+
+    def log_range(self, topic: str, partition: int, timeout_ms: int) -> tuple[int, int]:
+        """Ask for the first available offset and the end; raises Error."""
+
+    def log_end(self, topic: str, partition: int) -> int:
+        """The end as the last fetch told it, without asking; negative when it isn't known."""
+
+    def exists(self, topic: str, partition: int, timeout_ms: int) -> bool:
+        """Ask the cluster whether the partition exists; raises Error."""
+
+    def close(self) -> None:
+        """End the client; a second time does nothing."""

@@ -1,0 +1,168 @@
+/* Growing columns: they begin with the room that the last ones took, since a run is mostly as long as the one before it;
+ * when it is longer, room doubles.  What is too much is given back when they are exported. */
+#include "columns.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_ROWS = 64, FIRST_BYTES = 4096 };
+
+/* --- a name for every row ------------------------------------------------------------------- */
+
+name_column *name_column_new(const char *name, int64_t rows) {
+  size_t length = strlen(name);
+  name_column *made = calloc(1, sizeof *made);
+  if (!made) return NULL;
+  atomic_init(&made->holders, 1);
+  made->rows = rows;
+  made->offsets = malloc((size_t)(rows + 1) * sizeof *made->offsets);
+  made->names = malloc((size_t)rows * length + 1);
+  if (!made->offsets || !made->names) {
+    name_column_drop(made);
+    return NULL;
+  }
+  for (int64_t row = 0; row <= rows; row++) made->offsets[row] = (int32_t)(row * (int64_t)length);
+  for (int64_t row = 0; row < rows; row++) memcpy(made->names + (size_t)row * length, name, length);
+  return made;
+}
+
+void name_column_drop(name_column *column) {
+  if (!column || atomic_fetch_sub(&column->holders, 1) > 1) return;
+  free(column->offsets);
+  free(column->names);
+  free(column);
+}
+
+/* --- nulls ---------------------------------------------------------------------------------- */
+
+/* All rows are valid until said otherwise: new bytes are all ones. */
+static bool validity_reach(validity *valid, int64_t rows) {
+  size_t needed = (size_t)(rows + 7) / 8;
+  if (needed <= valid->capacity) return true;
+  size_t capacity = valid->capacity ? valid->capacity : FIRST_ROWS / 8;
+  while (capacity < needed) capacity *= 2;
+  uint8_t *bits = realloc(valid->bits, capacity);
+  if (!bits) return false;
+  memset(bits + valid->capacity, 0xFF, capacity - valid->capacity);
+  valid->bits = bits;
+  valid->capacity = capacity;
+  return true;
+}
+
+static bool validity_end_row(validity *valid, int64_t row, bool is_null) {
+  if (!is_null && !valid->bits) return true;
+  if (!validity_reach(valid, row + 1)) return false;
+  if (is_null) {
+    valid->bits[row / 8] &= (uint8_t)~(1u << (row % 8));
+    valid->nulls++;
+  }
+  return true;
+}
+
+/* --- bytes ---------------------------------------------------------------------------------- */
+
+static bool resize(void **block, size_t size) {
+  void *moved = realloc(*block, size ? size : 1);
+  if (!moved) return false;
+  *block = moved;
+  return true;
+}
+
+static bool bytes_reserve_rows(bytes_column *column, int64_t capacity) {
+  if (!resize((void **)&column->offsets, (size_t)(capacity + 1) * sizeof(int32_t))) return false;
+  if (!column->capacity) column->offsets[0] = 0;
+  column->capacity = capacity;
+  return true;
+}
+
+static bool bytes_reserve(bytes_column *column, size_t more) {
+  size_t room = column->room ? column->room : column->usual > FIRST_BYTES ? column->usual : FIRST_BYTES;
+  while (room < column->used + more) room *= 2;
+  if (!resize((void **)&column->data, room)) return false;
+  column->room = room;
+  return true;
+}
+
+bool bytes_overflow(const bytes_column *column, size_t more) { return more > INT32_MAX - column->used; }
+
+bool bytes_append(bytes_column *column, const void *data, size_t length) {
+  if (column->rows == column->capacity && !bytes_reserve_rows(column, column->capacity ? 2 * column->capacity : FIRST_ROWS))
+    return false;
+  if (!validity_end_row(&column->valid, column->rows, data == NULL)) return false;
+  if (data && length) {
+    if (length > column->room - column->used && !bytes_reserve(column, length)) return false;
+    memcpy(column->data + column->used, data, length);
+    column->used += length;
+  }
+  column->offsets[++column->rows] = (int32_t)column->used;
+  return true;
+}
+
+static void bytes_free(bytes_column *column) {
+  free(column->valid.bits);
+  free(column->offsets);
+  free(column->data);
+}
+
+/* --- rows ----------------------------------------------------------------------------------- */
+
+bool columns_grow(columns *all) {
+  if (all->rows < all->capacity) return true;
+  int64_t capacity = all->capacity ? 2 * all->capacity : all->usual > FIRST_ROWS ? all->usual : FIRST_ROWS;
+  size_t rows = (size_t)capacity;
+  if (!resize((void **)&all->offsets, rows * sizeof *all->offsets) ||
+      !resize((void **)&all->timestamps, rows * sizeof *all->timestamps) ||
+      !resize((void **)&all->types, rows * sizeof *all->types) || !bytes_reserve_rows(&all->key, capacity) ||
+      !bytes_reserve_rows(&all->value, capacity))
+    return false;
+  if (all->with_headers) {
+    if (!resize((void **)&all->headers.offsets, (rows + 1) * sizeof(int32_t))) return false;
+    if (!all->capacity) all->headers.offsets[0] = 0;
+  }
+  all->capacity = capacity;
+  return true;
+}
+
+bool columns_end_row(columns *all, bool has_headers) {
+  if (all->with_headers) {
+    if (!validity_end_row(&all->headers.valid, all->rows, !has_headers)) return false;
+    all->headers.offsets[all->rows + 1] = (int32_t)all->headers.keys.rows;
+  }
+  all->rows++;
+  return true;
+}
+
+static int64_t bytes_held(const bytes_column *column) {
+  int64_t bits = column->valid.bits ? (column->rows + 7) / 8 : 0;
+  return (int64_t)column->used + (column->rows + 1) * (int64_t)sizeof(int32_t) + bits;
+}
+
+int64_t columns_bytes(const columns *all) {
+  int64_t fixed = (int64_t)(2 * sizeof(int64_t) + 2 * sizeof(int32_t));
+  int64_t held = all->rows * fixed + bytes_held(&all->key) + bytes_held(&all->value);
+  if (!all->with_headers) return held;
+  int64_t lists = (all->rows + 1) * (int64_t)sizeof(int32_t) + (all->headers.valid.bits ? (all->rows + 7) / 8 : 0);
+  return held + lists + bytes_held(&all->headers.keys) + bytes_held(&all->headers.values);
+}
+
+columns columns_next(const columns *all) {
+  return (columns){.with_headers = all->with_headers,
+                   .usual = all->rows + all->rows / 8, /* to grow costs more than to give back */
+                   .key.usual = all->key.used + all->key.used / 8,
+                   .value.usual = all->value.used + all->value.used / 8};
+}
+
+void columns_free(columns *all) {
+  bool with_headers = all->with_headers;
+  bytes_free(&all->key);
+  bytes_free(&all->value);
+  bytes_free(&all->headers.keys);
+  bytes_free(&all->headers.values);
+  free(all->offsets);
+  free(all->timestamps);
+  free(all->types);
+  free(all->partitions);
+  free(all->headers.offsets);
+  free(all->headers.valid.bits);
+  *all = (columns){.with_headers = with_headers};
+}

@@ -1,0 +1,82 @@
+/* The growing columns of one run of records, and their way into Arrow. */
+#ifndef COHORT_COLUMNS_H
+#define COHORT_COLUMNS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arrow.h"
+
+/* A topic's name, written again and again: every batch shows a part of it, nobody copies it. */
+typedef struct {
+  atomic_int holders;
+  int64_t rows;
+  int32_t *offsets;
+  char *names;
+} name_column;
+
+name_column *name_column_new(const char *name, int64_t rows);
+void name_column_drop(name_column *);
+
+/* One bit per row, absent until the first null. */
+typedef struct {
+  uint8_t *bits;
+  size_t capacity; /* bytes */
+  int64_t nulls;
+} validity;
+
+/* binary or string: row i is data[offsets[i] .. offsets[i + 1]) */
+typedef struct {
+  validity valid;
+  int32_t *offsets;
+  int64_t rows, capacity;
+  char *data;
+  size_t used, room;
+  size_t usual; /* what the last one of its kind used: likely that of this one */
+} bytes_column;
+
+/* list<struct<key, value>> */
+typedef struct {
+  validity valid;
+  int32_t *offsets;
+  bytes_column keys, values;
+} headers_column;
+
+typedef struct {
+  int64_t rows, capacity;
+  int64_t usual; /* as in bytes_column, in rows */
+  bool with_headers;
+  bytes_column key, value;
+  int64_t *offsets, *timestamps;
+  int32_t *partitions, *types;
+  headers_column headers;
+} columns;
+
+/* Everything below returns false when memory has run out, true else.  A column that has failed may only be freed. */
+
+/* Append to a column; `data` NULL is a null. */
+bool bytes_append(bytes_column *, const void *data, size_t length);
+
+/* Whether a column has no room for `more` bytes, which its offsets (32 bits) could not tell any more. */
+bool bytes_overflow(const bytes_column *, size_t more);
+
+/* Make room for one more row. */
+bool columns_grow(columns *);
+
+/* End the row of which all columns but the headers have been written; its headers are those appended since the last. */
+bool columns_end_row(columns *, bool has_headers);
+
+/* What the rows hold of their own: the topic's name left out. */
+int64_t columns_bytes(const columns *);
+
+/* Empty columns that follow these, which stay as they are; they expect to become as large. */
+columns columns_next(const columns *);
+
+void columns_free(columns *);
+
+/* Move the columns into `array` (a struct array of the row's 7 or 8 fields) and leave them empty. */
+bool columns_export(columns *, int32_t partition, name_column *name, struct ArrowArray *array);
+
+#endif

@@ -1,0 +1,203 @@
+/* The queue of one consumer, cut into events: runs of records of one partition, ends of logs, errors. */
+#include "drain.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROW_BYTES = 40 }; /* of a record beside its key and value: numbers, and their places */
+
+/* --- events --------------------------------------------------------------------------------- */
+
+static event *add_event(drain *all, event_kind kind, const span *of) {
+  if (all->count == all->room) {
+    size_t room = all->room ? 2 * all->room : 64;
+    event *moved = realloc(all->events, room * sizeof *moved);
+    if (!moved) {
+      all->out_of_memory = true;
+      return NULL;
+    }
+    all->events = moved;
+    all->room = room;
+  }
+  event *added = &all->events[all->count++];
+  *added = (event){.kind = kind, .of = of ? of->topic : NULL, .partition = of ? of->partition : -1, .offset = -1};
+  return added;
+}
+
+static void add_error(drain *all, const span *of, int code, const char *words) {
+  event *added = add_event(all, ERROR, of);
+  if (!added) return;
+  added->number = code;
+  added->words = strdup(words ? words : "");
+  if (!added->words) all->out_of_memory = true;
+}
+
+void drain_clear(drain *all) {
+  for (size_t i = 0; i < all->count; i++) {
+    free(all->events[i].words);
+    if (all->events[i].array.release) all->events[i].array.release(&all->events[i].array);
+  }
+  all->count = 0;
+}
+
+/* --- runs ----------------------------------------------------------------------------------- */
+
+/* Make an event of what the run has: also without rows, since its position has moved. */
+static void flush_run(drain *all) {
+  run *now = &all->run;
+  int64_t rows = now->rows.rows;
+  if (now->next < 0) return;
+  event *added = add_event(all, RECORDS, now->within);
+  if (!added) return;
+  added->offset = now->next;
+  now->next = -1;
+  if (!rows) return;
+  name_column *name = topic_column(now->within->topic, rows);
+  added->number = columns_bytes(&now->rows);
+  if (!name || !columns_export(&now->rows, now->partition, name, &added->array)) {
+    all->out_of_memory = true;
+    return;
+  }
+  added->rows = rows;
+}
+
+static void end_run(drain *all) {
+  flush_run(all);
+  all->run.of = NULL;
+  all->run.within = NULL;
+}
+
+static void begin_run(drain *all, const kafka_message *message) {
+  run *now = &all->run;
+  end_run(all);
+  now->of = message->topic;
+  now->partition = message->partition;
+  now->within = spans_find(&all->assigned, kafka.topic_name(message->topic), message->partition);
+  now->next = -1;
+}
+
+/* --- messages ------------------------------------------------------------------------------- */
+
+static void take_error(drain *all, const kafka_message *message) {
+  end_run(all);
+  if (!message->topic || message->partition < 0) {
+    add_error(all, NULL, message->err, kafka.message_errstr(message));
+    return;
+  }
+  span *of = spans_find(&all->assigned, kafka.topic_name(message->topic), message->partition);
+  if (!of) return;
+  if (message->err != KAFKA_PARTITION_EOF) {
+    add_error(all, of, message->err, kafka.message_errstr(message));
+    return;
+  }
+  event *added = add_event(all, END_OF_LOG, of);
+  if (added) added->offset = message->offset < 0 ? 0 : message->offset;
+}
+
+/* Give a partition up at a record that the row can't hold; those before it are handed out. */
+static void fail_run(drain *all, event_kind kind, int64_t offset, int64_t milliseconds, int code) {
+  span *of = all->run.within;
+  if (kind == ERROR && code == KAFKA_OK) {
+    all->out_of_memory = true;
+    return;
+  }
+  flush_run(all);
+  columns_free(&all->run.rows); /* headers of the row that wasn't ended would be the next one's */
+  of->failed = true;
+  if (kind == ERROR) {
+    add_error(all, of, code, kafka.err2str(code));
+    return;
+  }
+  event *added = add_event(all, kind, of);
+  if (!added) return;
+  added->offset = offset;
+  added->number = milliseconds;
+}
+
+/* Arrow's offsets have 32 bits, and a record may be nearly as large; its headers aren't measured before they are read. */
+static bool is_full(const columns *rows, const kafka_message *message) {
+  return bytes_overflow(&rows->key, message->key_len) || bytes_overflow(&rows->value, message->len) ||
+         bytes_overflow(&rows->headers.keys, INT32_MAX / 2) || bytes_overflow(&rows->headers.values, INT32_MAX / 2);
+}
+
+static void take_record(drain *all, const kafka_message *message) {
+  run *now = &all->run;
+  if (message->topic != now->of || message->partition != now->partition) begin_run(all, message);
+  if (!now->within || now->within->failed) return;
+  if (message->offset < now->within->end) {
+    if (is_full(&now->rows, message)) flush_run(all);
+    int64_t milliseconds = 0;
+    int code;
+    event_kind kind = append_record(&now->rows, message, &milliseconds, &code);
+    if (kind != RECORDS) {
+      fail_run(all, kind, message->offset, milliseconds, code);
+      return;
+    }
+    all->taken += (int64_t)(message->key_len + message->len) + ROW_BYTES;
+  }
+  now->next = message->offset + 1;
+}
+
+/* --- the queue ------------------------------------------------------------------------------ */
+
+/* How many messages to ask for: what is taken from the queue must be copied, whatever its size. */
+static size_t next_chunk(const drain *all, int64_t records, int64_t bytes) {
+  int64_t fit = (bytes - all->taken) / all->mean_bytes;
+  if (fit > records) fit = records;
+  return fit < 1 ? 1 : fit > CHUNK ? CHUNK : (size_t)fit;
+}
+
+/* A timed call waits until it has all it was asked for: wait for one message, then take what came with it. */
+static size_t wait_for_one(drain *all, int timeout_ms) {
+  ssize_t got = timeout_ms > 0 ? kafka.consume_batch_queue(all->queue, timeout_ms, all->chunk, 1) : 0;
+  return got > 0 ? (size_t)got : 0;
+}
+
+static size_t take_chunk(drain *all, size_t wanted) {
+  ssize_t got = kafka.consume_batch_queue(all->queue, 0, all->chunk, wanted);
+  return got > 0 ? (size_t)got : 0;
+}
+
+static void learn_mean(drain *all, int64_t bytes, size_t records) {
+  int64_t mean = bytes / (int64_t)records;
+  all->mean_bytes = mean > all->mean_bytes ? mean : 1 + (3 * all->mean_bytes + mean) / 4; /* up at once, down slowly */
+}
+
+bool drain_poll(drain *all, int timeout_ms, int64_t records, int64_t bytes) {
+  all->taken = 0;
+  all->out_of_memory = false;
+  size_t got = take_chunk(all, next_chunk(all, records, bytes));
+  if (!got) got = wait_for_one(all, timeout_ms);
+  while (got) {
+    int64_t before = all->taken;
+    for (size_t i = 0; i < got; i++) {
+      if (all->chunk[i]->err)
+        take_error(all, all->chunk[i]);
+      else
+        take_record(all, all->chunk[i]);
+      kafka.message_destroy(all->chunk[i]);
+    }
+    learn_mean(all, all->taken - before, got);
+    records -= (int64_t)got;
+    if (records <= 0 || all->taken >= bytes || all->out_of_memory) break;
+    got = take_chunk(all, next_chunk(all, records, bytes));
+  }
+  end_run(all);
+  if (all->out_of_memory) columns_free(&all->run.rows);
+  return !all->out_of_memory;
+}
+
+int64_t drain_count(drain *all, int timeout_ms, int64_t records) {
+  int64_t counted = 0;
+  size_t got = take_chunk(all, CHUNK);
+  if (!got) got = wait_for_one(all, timeout_ms);
+  while (got) {
+    for (size_t i = 0; i < got; i++) {
+      counted += !all->chunk[i]->err;
+      kafka.message_destroy(all->chunk[i]);
+    }
+    if (counted >= records) break;
+    got = take_chunk(all, CHUNK);
+  }
+  return counted;
+}

@@ -1,0 +1,69 @@
+/* One record into the columns. */
+#include "drain.h"
+
+#include <string.h>
+
+enum { MICROSECONDS = 1000 };
+
+/* Whether these are well-formed UTF-8 (Unicode, table 3-7): Arrow's strings are, Kafka's header keys needn't be. */
+static bool is_utf8(const unsigned char *at) {
+  while (*at) {
+    unsigned char lead = *at++;
+    if (lead < 0x80) continue;
+    int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+    if (lead < 0xC2 || lead > 0xF4) return false;
+    /* Overlong forms, surrogates, and what lies behind U+10FFFF show in the second byte. */
+    unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (*at < low || *at > high) return false;
+    for (at++; --more > 0; at++)
+      if ((*at & 0xC0) != 0x80) return false;
+  }
+  return true;
+}
+
+static event_kind append_headers(headers_column *headers, const kafka_message *message, bool *any, int *code) {
+  rd_kafka_headers_t *list = NULL;
+  int failed = kafka.message_headers(message, &list);
+  *any = false;
+  if (failed == KAFKA_NO_HEADERS) return RECORDS;
+  if (failed) {
+    *code = failed;
+    return ERROR;
+  }
+  const char *name;
+  const void *value;
+  size_t length;
+  for (size_t i = 0; kafka.header_get_all(list, i, &name, &value, &length) == KAFKA_OK; i++) {
+    if (!is_utf8((const unsigned char *)name)) return BAD_HEADER;
+    if (bytes_overflow(&headers->keys, strlen(name)) || bytes_overflow(&headers->values, length)) {
+      *code = KAFKA_TOO_LARGE;
+      return ERROR;
+    }
+    if (!bytes_append(&headers->keys, name, strlen(name)) || !bytes_append(&headers->values, value, length))
+      return ERROR;
+    *any = true;
+  }
+  return RECORDS;
+}
+
+event_kind append_record(columns *rows, const kafka_message *message, int64_t *milliseconds, int *code) {
+  int type;
+  int64_t at = rows->rows;
+  *code = KAFKA_OK;
+  *milliseconds = kafka.message_timestamp(message, &type);
+  if (!columns_grow(rows)) return ERROR;
+  if (__builtin_mul_overflow(*milliseconds, MICROSECONDS, &rows->timestamps[at])) return BAD_TIMESTAMP;
+  rows->types[at] = type - 1; /* librdkafka counts the types from 0, Java from -1 */
+  rows->offsets[at] = message->offset;
+  bool any = false;
+  if (rows->with_headers) {
+    /* First of all that grows: headers of a row that is never ended do no harm, a key without a row would. */
+    event_kind kind = append_headers(&rows->headers, message, &any, code);
+    if (kind != RECORDS) return kind;
+  }
+  if (!bytes_append(&rows->key, message->key, message->key_len) ||
+      !bytes_append(&rows->value, message->payload, message->len) || !columns_end_row(rows, any))
+    return ERROR;
+  return RECORDS;
+}

@@ -1,0 +1,360 @@
+"""Both drains at their seam: the same events for the same records, whatever these are; nothing kept, nothing mixed up."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException, cimpl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkcohort.native import _drain
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import arrow, drains
+from sparkcohort.runtime.shell.drain import Drain, EndOfLog, MalformedRecordError, PartitionError, Records
+from sparkcohort.runtime.shell.drain_native import NativeDrain
+from sparkcohort.runtime.shell.drain_python import PythonDrain
+from tests.support.drains import DRAINS, drained_by
+from tests.support.mock import MockCluster
+from tests.support.odd_headers import write_header_key
+from tests.support.produce import produce, producer
+from tests.support.waiting import wait_until
+
+NO_END = 2**63 - 1
+BOTH = pytest.mark.parametrize("kind", [NativeDrain, PythonDrain])
+Kind = type[NativeDrain] | type[PythonDrain]
+
+
+def conf(mock: MockCluster, **more: Any) -> dict[str, Any]:
+    """The settings of a drain."""
+    return {"bootstrap.servers": mock.bootstrap, "log_level": 0, **more}
+
+
+def table(drain: Drain, ends: Mapping[TopicPartition, int], limit: int = 10_000) -> dict[TopicPartition, pa.Table]:
+    """Drain until every partition's log is at its end; checks positions, schemas and sizes on the way."""
+    batches: dict[TopicPartition, list[pa.RecordBatch]] = {tp: [] for tp in ends}
+    stands = dict.fromkeys(ends, 0)
+
+    def all_there() -> bool:
+        for event in drain.poll(0.1, limit):
+            assert isinstance(event, Records | EndOfLog), event
+            if isinstance(event, Records):
+                assert event.next_offset > stands[event.tp]
+                stands[event.tp] = event.next_offset
+                if event.batch is not None:
+                    event.batch.validate(full=True)
+                    assert event.batch.schema.equals(drain_schema(event.batch), check_metadata=True)
+                    own = event.batch.nbytes - event.batch.column("topic").nbytes
+                    assert own <= event.nbytes + 64 * event.batch.num_columns
+                    assert event.nbytes <= own + 64 * event.batch.num_columns
+                    batches[event.tp].append(event.batch)
+        return stands == dict(ends)
+
+    wait_until(all_there, 30, "the ends of the logs")
+    return {tp: pa.Table.from_batches(found) for tp, found in batches.items() if found}
+
+
+def until(drain: Drain, enough: Callable[[list[Any]], bool], what: str, limit: int = 10_000) -> list[Any]:
+    """Poll until there are enough events; returns them all."""
+    events: list[Any] = []
+
+    def polled() -> bool:
+        events.extend(drain.poll(0.1, limit))
+        return enough(events)
+
+    wait_until(polled, 20, what)
+    return events
+
+
+def drain_schema(batch: pa.RecordBatch) -> pa.Schema:
+    """The declared schema."""
+    return arrow.schema("headers" in batch.schema.names)
+
+
+SIZES = st.one_of(st.none(), st.integers(0, 40), st.sampled_from([63, 64, 65, 4_095, 4_096, 4_097, 100_000]))
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
+HEADERS = st.one_of(st.none(), st.lists(st.tuples(TEXTS, st.one_of(st.none(), st.binary(max_size=9))), max_size=5))
+RECORDS = st.lists(st.tuples(st.integers(0, 1), SIZES, SIZES, HEADERS, st.integers(1, 2**53)), min_size=1, max_size=80)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MockCluster]:
+    """A mock cluster for many topics."""
+    with MockCluster() as mock:
+        yield mock
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    records=RECORDS,
+    limit=st.sampled_from([1, 7, 10_000]),
+    batch_bytes=st.sampled_from([1, 500, 8 << 20]),
+)
+def test_any_records_come_as_they_were_written(
+    cluster: MockCluster, records: list[Any], limit: int, batch_bytes: int
+) -> None:
+    """Nulls, empty and large values, doubled and null headers: both drains give what was produced, in the schema."""
+    topic = f"any-{uuid.uuid4()}"
+    cluster.create_topic(topic, 2)
+    client = producer(cluster.bootstrap)
+    written: dict[int, list[Any]] = {0: [], 1: []}
+    for partition, *sizes, headers, milliseconds in records:
+        key, value = (None if size is None else bytes([size % 251]) * size for size in sizes)
+        client.produce(topic, value, key, partition, headers=headers or [], timestamp=milliseconds)
+        pairs = [{"key": name, "value": said} for name, said in headers or []] or None
+        written[partition].append((key, value, milliseconds * 1000, pairs))
+    assert client.flush(10) == 0
+    ends = {TopicPartition(topic, partition): len(rows) for partition, rows in written.items() if rows}
+    for kind in (NativeDrain, PythonDrain):
+        drain = kind(conf(cluster), include_headers=True, batch_bytes=batch_bytes)
+        drain.assign(dict.fromkeys(ends, (0, NO_END)))
+        found = table(drain, ends, limit)
+        drain.close()
+        for tp, rows in found.items():
+            times = rows.column("timestamp").cast(pa.int64())
+            shown = [rows.column("key"), rows.column("value"), times, rows.column("headers")]
+            assert list(zip(*(column.to_pylist() for column in shown), strict=True)) == written[tp.partition]
+            assert rows.column("offset").to_pylist() == list(range(ends[tp]))
+            assert set(rows.column("topic").to_pylist()) == {topic}
+            assert set(rows.column("partition").to_pylist()) == {tp.partition}
+            assert set(rows.column("timestampType").to_pylist()) == {0}
+
+
+@BOTH
+def test_what_lies_behind_the_end_only_moves_the_position(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
+    """Records at and behind a span's end are no rows; the position passes them, and the log's end is told."""
+    produce(mock_broker.bootstrap, topic, 500)
+    drain, tp = kind(conf(mock_broker), include_headers=False), TopicPartition(topic, 0)
+    drain.assign({tp: (7, 30)})
+    rows: list[int] = []
+    positions: list[int] = []
+    ends: list[int] = []
+
+    def at_the_end() -> bool:
+        for event in drain.poll(0.1):
+            if isinstance(event, Records):
+                rows.extend(event.batch.column("offset").to_pylist() if event.batch else [])
+                positions.append(event.next_offset)
+            elif isinstance(event, EndOfLog):
+                ends.append(event.offset)
+        return bool(ends)
+
+    wait_until(at_the_end, 20, "the log's end")
+    drain.close()
+    assert (rows, positions[-1], ends) == (list(range(7, 30)), 500, [500])
+
+
+@BOTH
+def test_what_was_assigned_anew_starts_there(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
+    """What was queued of an earlier assignment never shows in the next one, also of a partition given up meanwhile."""
+    produce(mock_broker.bootstrap, topic, 4_000, partitions=2)
+    drain, tp, other = (
+        kind(conf(mock_broker), include_headers=False),
+        TopicPartition(topic, 0),
+        TopicPartition(topic, 1),
+    )
+    for start in (0, 1_500, 3, 1_999):
+        drain.assign({tp: (start, NO_END), other: (0, NO_END)})
+        events = until(drain, lambda seen: any(event.tp == tp for event in seen), "a record", 900)
+        first = next(event for event in events if event.tp == tp)
+        assert isinstance(first, Records)
+        assert first.batch is not None
+        assert first.batch.column("offset")[0].as_py() == start
+        drain.unassign([tp, other, TopicPartition("never", 1)])
+        assert drain.poll(0) == []
+    drain.close()
+
+
+@BOTH
+def test_a_record_that_no_row_can_hold(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
+    """It is its partition's error, by offset; the other partition flows, and nothing of the bad one follows."""
+    client = producer(mock_broker.bootstrap)
+    mock_broker.create_topic(topic, 2)
+    for at in range(6):
+        client.produce(topic, b"v", None, 0, timestamp=2**62 if at == 3 else 1)
+        client.produce(topic, b"v", None, 1, timestamp=1)
+    client.flush(10)
+    drain = kind(conf(mock_broker), include_headers=False)
+    bad, good = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    drain.assign({bad: (0, NO_END), good: (0, NO_END)})
+    events = until(drain, lambda seen: sum(not isinstance(event, Records) for event in seen) >= 2, "the error")
+    drain.close()
+    errors = [event for event in events if isinstance(event, PartitionError)]
+    assert [event.tp for event in errors] == [bad]
+    assert isinstance(errors[0].error, MalformedRecordError)
+    assert f"{topic} partition 0 offset 3 " in str(errors[0].error)
+    assert max((e.next_offset for e in events if isinstance(e, Records) and e.tp == bad), default=0) <= 3
+    assert [e.next_offset for e in events if isinstance(e, Records) and e.tp == good][-1] == 6
+
+
+@pytest.mark.parametrize("key", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
+def test_header_keys_that_are_no_text(mock_broker: MockCluster, topic: str, key: bytes) -> None:
+    """What Python doesn't decode as UTF-8, the native drain doesn't either; without headers the rows come."""
+    with pytest.raises(UnicodeDecodeError):
+        key.decode()
+    write_header_key(mock_broker.bootstrap, topic, key)
+    produce(mock_broker.bootstrap, topic, 1)
+    tp = TopicPartition(topic, 0)
+    for kind in (NativeDrain, PythonDrain):
+        drain = kind(conf(mock_broker), include_headers=True)
+        drain.assign({tp: (0, NO_END)})
+        events = until(drain, bool, "an event")
+        drain.close()
+        found = next(event for event in events if isinstance(event, PartitionError))
+        assert f"{topic} partition 0 offset 0 is not valid UTF-8" in str(found.error)
+    plain = NativeDrain(conf(mock_broker), include_headers=False)
+    plain.assign({tp: (0, NO_END)})
+    assert table(plain, {tp: 2})[tp].num_rows == 2
+    plain.close()
+
+
+@BOTH
+def test_settings_that_are_refused(kind: Kind) -> None:
+    """As confluent-kafka's own client: a KafkaException of _INVALID_ARG that names the setting."""
+    for setting in ({"no.such.setting": "1"}, {"fetch.min.bytes": "many"}):
+        with pytest.raises(KafkaException, match=next(iter(setting))) as caught:
+            kind({"bootstrap.servers": "127.0.0.1:1", **setting}, include_headers=False)
+        assert caught.value.args[0].code() == KafkaError._INVALID_ARG
+
+
+@BOTH
+def test_errors_and_log_lines_are_told(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
+    """A broker that isn't there: complaints by code, the last error in words, log lines with the client's name."""
+    with caplog.at_level(logging.DEBUG, "sparkcohort.kafka"):
+        # Two names: the filter of the driver's log lets no line pass twice that differs in numbers only.
+        nowhere = {NativeDrain: "127.0.0.1:1", PythonDrain: "localhost:1"}[kind]
+        drain = kind({"bootstrap.servers": nowhere}, include_headers=False)
+        drain.assign({TopicPartition("t", 0): (0, NO_END)})
+
+        def told() -> bool:
+            assert drain.poll(0.1) == []
+            return bool(drain.complaints and caplog.records)
+
+        wait_until(told, 20, "a complaint and a line")
+        drain.close()
+    assert drain.complaints & {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+    assert drain.last_error.startswith(("_TRANSPORT", "_ALL_BROKERS_DOWN"))
+    assert any("[rdkafka#consumer-" in record.getMessage() for record in caplog.records)
+    assert {record.levelno for record in caplog.records} <= {logging.DEBUG, logging.INFO}
+
+
+@BOTH
+def test_questions_about_the_log(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
+    """The log's range, whether a partition exists, and an error where nobody answers."""
+    produce(mock_broker.bootstrap, topic, 12)
+    mock_broker.delete_records(topic, 0, 5)
+    drain, tp = kind(conf(mock_broker), include_headers=False), TopicPartition(topic, 0)
+    assert drain.log_range(tp, 10) == (5, 12)
+    assert drain.exists(tp, 10)
+    assert not drain.exists(TopicPartition(topic, 900), 10)
+    assert drain.log_end(tp) is None
+    drain.assign({tp: (5, NO_END)})
+    until(drain, lambda seen: any(isinstance(event, EndOfLog) for event in seen), "the log's end")
+    assert drain.log_end(tp) == 12
+    mock_broker.broker_down()
+    with pytest.raises(KafkaException):
+        drain.log_range(tp, 0.2)
+    with pytest.raises(KafkaException):
+        drain.exists(tp, 0.2)
+    drain.close()
+
+
+def test_it_is_for_one_thread_and_for_the_living(mock_broker: MockCluster) -> None:
+    """A second thread is refused while the first one waits, and so is everybody after the end; ending twice is one end."""
+    drain = NativeDrain(conf(mock_broker), include_headers=False)
+    polling = threading.Thread(target=drain.poll, args=(0.3,))
+    polling.start()
+    with pytest.raises(RuntimeError, match="one thread at a time"):
+        wait_until(lambda: drain.poll(0) is None, 10, "the other thread")
+    polling.join()
+    drain.close()
+    drain.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        drain.poll(0)
+
+
+def test_batches_outlive_their_drain(mock_broker: MockCluster, topic: str) -> None:
+    """A batch, a slice or a column of it holds what it shows, whatever has gone; all are given back in the end."""
+    produce(mock_broker.bootstrap, topic, 1_000)
+    before = pa.total_allocated_bytes()
+    drain, tp = NativeDrain(conf(mock_broker), include_headers=True), TopicPartition(topic, 0)
+    drain.assign({tp: (0, NO_END)})
+    rows = table(drain, {tp: 1_000})[tp]
+    drain.close()
+    part, column = rows.slice(500, 2), rows.column("key")
+    del rows, drain
+    assert part.column("offset").to_pylist() == [500, 501]
+    assert part.column("headers").to_pylist() == [None, None]
+    assert column.to_pylist() == [b"%d" % sequence for sequence in range(1_000)]
+    assert pa.total_allocated_bytes() - before < 1 << 16  # the buffers were never Arrow's own
+
+
+def test_nothing_is_kept(mock_broker: MockCluster, topic: str) -> None:
+    """Memory stays where it is, however often a log is read, clients are made, and batches are thrown away."""
+    produce(mock_broker.bootstrap, topic, 4_000, value_bytes=1_000, headers=[("h", b"v" * 100)])
+    tp = TopicPartition(topic, 0)
+
+    def read(times: int) -> int:
+        for _ in range(times):
+            drain = NativeDrain(conf(mock_broker), include_headers=True)
+            drain.assign({tp: (0, 3_999)})
+            table(drain, {tp: 4_000})
+            drain.close()
+        return int(psutil.Process().memory_info().rss)
+
+    settled = read(12)
+    assert read(30) - settled < 50 << 20  # thirty times five megabytes, were they kept
+
+
+def test_the_switch_and_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """COHORT_NATIVE=0 and callbacks mean Python, silently; where the native part is missing, one warning says so."""
+    made = {}
+    for name in DRAINS:
+        with drained_by(name):
+            made[name] = drains.new_drain({"log_level": 0}, include_headers=False)
+    with drained_by("native"):
+        made["callback"] = drains.new_drain({"log_level": 0, "stats_cb": print}, include_headers=False)
+    assert [type(drain) for drain in made.values()] == [NativeDrain, PythonDrain, PythonDrain]
+    for drain in made.values():
+        drain.close()
+
+
+MISSING = """
+import logging, sys
+logging.basicConfig(format="%(levelname)s %(name)s %(message)s")
+sys.modules["sparkcohort.native._drain"] = None
+from sparkcohort.runtime.shell.drains import new_drain
+for _ in range(2):
+    drain = new_drain({"log_level": 0}, include_headers=False)
+    print(type(drain).__name__)
+    drain.close()
+"""
+
+
+def test_without_the_native_part() -> None:
+    """An installation without it reads in Python, and says so once."""
+    done = subprocess.run([sys.executable, "-P", "-c", MISSING], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["PythonDrain", "PythonDrain"]
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("WARNING sparkcohort.drain the native drain can't be loaded")
+
+
+def test_a_library_that_is_none() -> None:
+    """What isn't a shared object, or has no librdkafka behind it, is an ImportError that says what is wrong."""
+    script = "import sys; from sparkcohort.native import _drain; _drain.load(sys.argv[1])"
+    for path, reason in (("/nowhere.so", "nowhere"), (_drain.__file__, "librdkafka has no rd_kafka_")):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", script, path], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert f"ImportError: {path if reason == 'nowhere' else reason}" in done.stderr
+    assert _drain.load(cimpl.__file__).startswith("2.")

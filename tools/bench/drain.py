@@ -1,0 +1,144 @@
+"""The part ``drain``: Kafka into seven Arrow columns in one process, without Spark, beside other ways to read Kafka.
+
+Every run is a process of its own.  ``java`` is kafka-clients' own ConsumerPerformance, which makes objects and no columns;
+its time is that of its fetching, its CPU that of its whole process.  ``count`` is a C loop over librdkafka.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from tests.support.broker import Cluster
+from tests.support.jars import class_path, java
+from tests.support.produce import value_of
+from tools.bench.report import spread
+from tools.bench.results import BenchError, Drained, order
+
+TOPIC, PARTITIONS = "drain", 12
+PEERS = ("native", "python", "java", "count")
+CLIENT = Path(__file__).with_name("drain_client.py")
+PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
+QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+RUN_TIMEOUT_S = 300
+# What the native drain's rows per second, and per CPU-second, must be at least, in those of each peer.
+MUSTS = {"python": 5.0, "java": 2.0, "count": 0.8}
+
+
+def fill(cluster: Cluster, records: int) -> dict[str, list[int]]:
+    """Write the topic, 100-byte values and short keys; returns each partition's sums (see ``drain_client.check``)."""
+    cluster.admin.create_topic(TOPIC, PARTITIONS)
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "linger.ms": 20,
+            "batch.size": 1 << 19,
+            "max.in.flight": 1,
+            "queue.buffering.max.messages": 2_000_000,
+        }
+    )
+    sums = {str(partition): [0, 0, 0, 0] for partition in range(PARTITIONS)}
+    for number in range(records):
+        offset, partition = divmod(number, PARTITIONS)
+        value, seen = value_of(partition, offset), sums[str(partition)]
+        seen[:] = seen[0] + 1, seen[1] + offset, seen[2] + len(value), zlib.crc32(value, seen[3])
+        producer.produce(TOPIC, value, b"%d" % number, partition)
+        if not number & 0xFFFF:
+            producer.flush()
+    producer.flush()
+    return sums
+
+
+def measure(cluster: Cluster, records: int, rounds: int, say: Callable[[str], None]) -> list[Drained]:
+    """Every peer once a round, there and back, after all bytes have been checked; raises BenchError."""
+    records -= records % PARTITIONS
+    say(f"filling a topic: {records:,} records of 100 bytes in {PARTITIONS} partitions")
+    written = fill(cluster, records)
+    for kind in ("check", "check-python"):
+        if _run(kind, cluster.bootstrap, records) != written:
+            raise BenchError(f"{kind}: what was read is not what was written")
+    runs: list[Drained] = []
+    todo = order(PEERS, rounds)
+    for number, peer in enumerate(todo, 1):
+        run = _java(cluster.bootstrap, records) if peer == "java" else _measured(peer, cluster.bootstrap, records)
+        runs.append(run)
+        say(
+            f"[{number}/{len(todo)}] drain, {peer}: {run.rows_per_s / 1e6:.2f} M rows/s, "
+            f"{run.rows_per_cpu_s / 1e6:.2f} M rows per CPU-s"
+        )
+    return runs
+
+
+def _measured(peer: str, bootstrap: str, records: int) -> Drained:
+    found = _run(peer, bootstrap, records)
+    return Drained(peer, int(found["rows"]), found["wall_s"], found["cpu_s"])
+
+
+def _run(kind: str, bootstrap: str, records: int) -> dict[str, Any]:
+    command = [sys.executable, "-P", str(CLIENT), kind, bootstrap, TOPIC, str(PARTITIONS), str(records)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"{kind} failed: {done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _java(bootstrap: str, records: int) -> Drained:
+    command = [java(), "-Xmx512m", QUIET, "-cp", class_path("broker", "tools"), PERFORMANCE]
+    command += ["--bootstrap-server", bootstrap, "--topic", TOPIC, "--messages", str(records), "--hide-header"]
+    before = os.times()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
+    after = os.times()
+    try:
+        rows, fetch_ms = performance(done.stdout)
+    except ValueError:
+        raise BenchError(f"java failed: {done.stdout}{done.stderr}") from None
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return Drained("java", rows, fetch_ms / 1000, used)
+
+
+def performance(printed: str) -> tuple[int, int]:
+    """Records and milliseconds of fetching from ConsumerPerformance's line; raises ValueError when there is none.
+
+    Its columns: start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms,
+    fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec.
+    """
+    for line in printed.splitlines():
+        columns = [column.strip() for column in line.split(",")]
+        if len(columns) == 10 and columns[4].isdigit() and columns[7].isdigit():
+            return int(columns[4]), int(columns[7])
+    raise ValueError(printed)
+
+
+def report(runs: Iterable[Drained]) -> dict[str, dict[str, object]]:
+    """Per peer: rows per second of wall time and of CPU, medians with least and greatest."""
+    by_peer: dict[str, list[Drained]] = {}
+    for run in runs:
+        by_peer.setdefault(run.peer, []).append(run)
+    return {
+        peer: {
+            "runs": len(found),
+            "rows_per_s": spread([run.rows_per_s for run in found]),
+            "rows_per_cpu_s": spread([run.rows_per_cpu_s for run in found]),
+        }
+        for peer, found in by_peer.items()
+    }
+
+
+def ratios(seen: Mapping[str, Mapping[str, object]]) -> dict[str, float | None]:
+    """The native drain against each peer; what is demanded stands in the name."""
+    found: dict[str, float | None] = {}
+    for peer, least in MUSTS.items():
+        for what in ("rows_per_s", "rows_per_cpu_s"):
+            if peer in seen and "native" in seen:
+                ours, theirs = (dict(seen[name][what])["median"] for name in ("native", peer))  # type: ignore[call-overload]
+                found[f"drain {what} native / {peer} (at least {least:g})"] = ours / theirs
+    return found
