@@ -163,7 +163,7 @@ def _partitions(
                 "host": owner.host if owner else None,
                 "unreachable": snapshot.unreachable.get(tp) if snapshot else None,
                 "racks": sorted(racks[tp.topic][tp.partition]) if tp.partition < len(racks.get(tp.topic, ())) else [],
-                "load": loads.get(tp),
+                "load": list(loads[tp]) if tp in loads else None,
             }
         )
     return rows

@@ -116,7 +116,7 @@ def test_what_a_member_makes_up_harms_nobody_else(world: World) -> None:
 
 def test_an_agent_reports_what_came_of_its_partitions(mock_broker: MockCluster) -> None:
     """What tasks took, in records and bytes, and what the log has left."""
-    world = agents.World(mock_broker, "load-balanced", AFTER_MS)
+    world = agents.World(mock_broker, ("load-balanced",), AFTER_MS)
     try:
         executor, _ = world.start("1")
         wait_until(world.settled(), 10, "the agent to own the partitions")

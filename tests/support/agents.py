@@ -37,18 +37,18 @@ ASSIGNORS = ("cooperative-sticky", "range")
 class World:
     """A coordinator, a mock broker with records, and processes that stand for executors."""
 
-    def __init__(self, mock: MockCluster, assignor: str = "cooperative-sticky", load_window_ms: int = 0) -> None:
+    def __init__(self, mock: MockCluster, assignors: tuple[str, ...] = ASSIGNORS, load_window_ms: int = 0) -> None:
         mock.create_topic(TOPIC, PARTITIONS)
         produce(mock.bootstrap, TOPIC, RECORDS, partitions=PARTITIONS)
         self.bootstrap = mock.bootstrap
         self.session_timeout_ms, self.rebalance_timeout_ms = 2_000, 5_000
         self.listener, self.paths = "", list[str]()
-        self.assignors: tuple[str, ...] = (assignor,)
+        self.assignors = assignors
         self.load_window_ms = load_window_ms
         self.racks: dict[str, list[frozenset[str]]] = {}
         self.authority, self.plans = new_authority(), Plans()
         self.coordinator = Coordinator(
-            GroupSettings("g", "run", 0, 2_000, 200, 5_000, (assignor,)),
+            GroupSettings("g", "run", 0, 2_000, 200, 5_000, assignors),
             lambda: {TOPIC: PARTITIONS},
             racks=lambda: self.racks,
         )

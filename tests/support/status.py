@@ -94,4 +94,6 @@ def a_partition(
         "executor": executor,
         "host": f"10.0.0.1{executor}" if executor else None,
         "unreachable": unreachable,
+        "racks": [],
+        "load": None,
     }
