@@ -115,6 +115,9 @@ class Drain(ABC):
         self.last_error = ""
         self.complaints: set[int] = set()
 
+    def prepare(self) -> None:  # noqa: B027  most have nothing to do
+        """Do what the first record would else have to wait for."""
+
     @abstractmethod
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching partitions that are not assigned yet, each the records of its span [start, end).

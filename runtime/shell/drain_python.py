@@ -52,6 +52,10 @@ class PythonDrain(Drain):
         self._mean_size = batch_bytes / BATCH_RECORDS
         self._consumer = Consumer({**settings_of(conf), "error_cb": self._on_error}, logger=CLIENT_LOG)
 
+    def prepare(self) -> None:
+        """Import pandas, which the first array of Python values does; see ``Drain``."""
+        pa.array([])
+
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching; see ``Drain``."""
         if spans:

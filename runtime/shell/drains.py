@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 from sparkcohort.runtime.shell.drain import BATCH_BYTES, Drain
-from sparkcohort.runtime.shell.drain_python import PythonDrain
 
 SWITCH = "COHORT_NATIVE"
 
@@ -25,7 +24,13 @@ def new_drain(conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: in
     # A callback is Python's: only confluent-kafka's own client can call it.
     plain = all(isinstance(value, str | int | float) for value in conf.values())
     kind = native() if plain and os.environ.get(SWITCH) != "0" else None
-    return (kind or PythonDrain)(conf, include_headers=include_headers, batch_bytes=batch_bytes)
+    return (kind or _in_python())(conf, include_headers=include_headers, batch_bytes=batch_bytes)
+
+
+def _in_python() -> Callable[..., Drain]:
+    from sparkcohort.runtime.shell.drain_python import PythonDrain  # noqa: PLC0415  pyarrow.compute is slow to come
+
+    return PythonDrain
 
 
 @cache

@@ -334,7 +334,7 @@ class Prefetcher:
     # --- the thread -----------------------------------------------------------------------------
 
     def _run(self) -> None:
-        pa.array([])  # its first use imports pandas: now, while nothing is there yet
+        self._drain.prepare()
         while not self._closed:
             try:
                 self._turn()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
-import trustme
-
 SERVER_NAME = "coordinator.cohort.internal"
 """The name in the coordinator's certificate.  Members check it whatever address they dialled: the authority
 belongs to one run, so the name proves the run, and no address has to be known when the certificate is made."""
@@ -33,6 +31,8 @@ class RunAuthority:
 
 def new_authority() -> RunAuthority:
     """Make a certificate authority for this run, a certificate for each side, and a token; nothing touches a disk."""
+    import trustme  # noqa: PLC0415  with its cryptography a tenth of an agent's start, which makes no certificates
+
     authority = trustme.CA(organization_name="cohort coordinator run")
     server = authority.issue_cert(SERVER_NAME)
     client = authority.issue_cert("member.cohort.internal")
