@@ -26,7 +26,6 @@ from sparkcohort.assignors.base import Assignment as Given
 from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
 from sparkcohort.assignors.packed import NOBODY, Packed, give_to_least, pack
 from sparkcohort.runtime.consumer_protocol import (
-    ConsumerEmbedded,
     MalformedConsumerProtocol,
     Subscription,
     decode_subscription,
@@ -131,7 +130,8 @@ def shown(
     """What an assignor is shown (see ``assign``)."""
     only = _existing(topics, only)
     topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
-    members = {member: _renumbered(subscription, only) for member, subscription in said.items()} if only else said
+    places = {(topic, number): (topic, at) for topic, numbers in only.items() for at, number in enumerate(numbers)}
+    members = {member: _renumbered(wish, places, only) for member, wish in said.items()} if only else said
     seen = {topic: _seen(where, only.get(topic)) for topic, where in racks.items() if topic in topics}
     return Shown(topics, members, seen)
 
@@ -178,8 +178,8 @@ def stay(
     loads = np.bincount(given[given >= 0], minlength=len(space.ids))
     read[space.place(list(withheld))] = False
     free = read & space.wanted & (ownership.claimed == NOBODY)
-    for position, topic in enumerate(space.topics):
-        places = space.span(topic)[free[space.span(topic)]]
+    for position, first in enumerate(space.base[:-1].tolist()):
+        places = first + np.flatnonzero(free[first : space.base[position + 1]])
         if len(places):
             given[places] = give_to_least(len(places), np.flatnonzero(space.wanted_by[:, position]), loads)
     return _encode(Packed(space, given))
@@ -199,20 +199,21 @@ def keep(members: Sequence[JoinedMember], since: Since = NOTHING_KNOWN) -> Assig
 
     For when ``assign`` raised.
     """
-    claims = {m.member_id: (*ConsumerEmbedded().claimed(m.metadata), *since.get(m.member_id, ())) for m in members}
-    topics: dict[str, int] = {}
-    for tp in (tp for claimed in claims.values() for tp in claimed):
-        topics[tp.topic] = max(topics.get(tp.topic, 0), tp.partition + 1)
-    subscriptions = {m.member_id: _readable(m, since.get(m.member_id, {})) for m in members}
-    ownership = resolve(topics, subscriptions)
-    return _encode(Packed(ownership.space, ownership.member))
+    said = {m.member_id: _readable(m, since.get(m.member_id, {})) for m in members}
+    claimed: dict[str, set[int]] = {}
+    for topic, number in (partition for member in said.values() for partition in member.owned):
+        claimed.setdefault(topic, set()).add(number)
+    # No more than is claimed is counted, whatever number a claim makes up: how large the topics are isn't known here.
+    only = {topic: sorted(number for number in numbers if number >= 0) for topic, numbers in claimed.items()}
+    topics = {topic: max(numbers, default=-1) + 1 for topic, numbers in only.items()}
+    ownership = resolve(*shown(said, topics, only=only)[:2])
+    return _encode(Packed(ownership.space, ownership.member), only)
 
 
-def _renumbered(said: MemberSubscription, only: Mapping[str, Sequence[int]]) -> MemberSubscription:
+def _renumbered(
+    said: MemberSubscription, places: Mapping[Partition, Partition], only: Mapping[str, Sequence[int]]
+) -> MemberSubscription:
     """A subscription in the assignor's numbers; claims of partitions that are not read are dropped."""
-    places = {
-        (topic, number): (topic, place) for topic, numbers in only.items() for place, number in enumerate(numbers)
-    }
 
     def inward(partition: Partition) -> Partition | None:
         return places.get(partition) if partition[0] in only else partition
@@ -221,11 +222,6 @@ def _renumbered(said: MemberSubscription, only: Mapping[str, Sequence[int]]) -> 
     since = {place: at for partition, at in said.since.items() if (place := inward(partition)) is not None}
     loads = {place: load for partition, load in said.loads.items() if (place := inward(partition)) is not None}
     return replace(said, owned=tuple(owned), since=since, loads=loads)
-
-
-def _numbered(partition: Partition, only: Mapping[str, Sequence[int]]) -> Partition:
-    topic, place = partition
-    return (topic, only[topic][place]) if topic in only else partition
 
 
 def _subscription(joined: JoinedMember, since: Since) -> MemberSubscription:

@@ -173,6 +173,13 @@ def test_what_the_coordinator_knows_to_be_owned_is_kept_too() -> None:
     assert decoded(leader.keep([joined("a", said)], since)) == {"a": (("t", 0), ("t", 5))}
 
 
+def test_a_claim_of_any_number_costs_no_memory_to_keep() -> None:
+    """Nobody counts up to the highest number that a member may write; a negative one is none."""
+    mine, yours = (("t", 0), ("t", 2**31 - 1)), (("t", -5), ("t", 1), ("t", 3))
+    both = [joined("a", MemberSubscription(("t",), mine, 1)), joined("b", MemberSubscription(("t",), yours, 1))]
+    assert decoded(leader.keep(both)) == {"a": mine, "b": (("t", 1), ("t", 3))}
+
+
 def test_an_own_assignor_is_found_among_those_given() -> None:
     """By its name, and by nothing like it."""
     said = {"a": MemberSubscription(("t",))}
