@@ -57,9 +57,10 @@ def _replicas(space: Space, racks: Racks) -> tuple[list[frozenset[str]], Ints]:
     said = {topic: list(map(tuple, racks.get(topic, ())[:count])) for topic, count in counts}
     written = set().union(*said.values(), [()])
     different = sorted({frozenset(filter(None, where)) for where in written}, key=sorted)
-    number = {where: different.index(frozenset(filter(None, where))) for where in written}
+    position = {where: at for at, where in enumerate(different)}
+    number = {where: position[frozenset(filter(None, where))] for where in written}
     of_place = np.full(space.places, number[()])
-    for topic, wheres in said.items():
+    for first, wheres in zip(space.base[:-1].tolist(), said.values(), strict=True):
         found = np.fromiter(map(number.__getitem__, wheres), np.int64, len(wheres))
-        of_place[space.span(topic)[: len(wheres)]] = found
+        of_place[first : first + len(wheres)] = found
     return different, of_place
