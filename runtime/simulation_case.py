@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
 from sparkcohort.assignors import Load, MemberSubscription, Partition, Racks
+from sparkcohort.assignors.weights import MOST
 
 T = TypeVar("T")
 
@@ -210,12 +211,12 @@ def _since(rest: list[Any], where: str) -> int:
 
 def _load(rest: list[Any], where: str) -> Load:
     records, size = (_rate(rest[place], f"{where}[{place + 2}]") for place in (0, 1))
-    return Load(records, size, _count(rest[2], f"{where}[4]", most=2**63 - 1))
+    return Load(records, size, _count(rest[2], f"{where}[4]", most=int(MOST)))
 
 
 def _rate(value: Any, where: str) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= 1e18:
-        _fail(where, f"expected a number from 0 to 1e18, got {_shown(value)}")
+    if type(value) not in (int, float) or not 0 <= value <= MOST:
+        _fail(where, f"expected a number from 0 to {f'{MOST:g}'.replace('+', '')}, got {_shown(value)}")
     return float(value)
 
 

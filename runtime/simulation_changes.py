@@ -32,8 +32,10 @@ def change_members(case: Case, changes: Iterable[str]) -> Case:
     """
     template = _template(case)
     for change in changes:
-        if match := re.fullmatch(r"\+([0-9]{1,9})(?:@(.+))?", change):
-            case = _add(case, _new_names(case, int(match[1])), match[2], template)
+        if match := re.fullmatch(r"\+([0-9]+)(?:@(.+))?", change):
+            case = _add(case, _new_names(case, match[1]), match[2], template)
+        elif re.fullmatch(r"\+[0-9]+\s*,.*", change):
+            raise CaseError(f"--members {quoted(change)}: one change at a time, the option may be repeated")
         elif match := re.fullmatch(r"\+([^@]+)(?:@(.+))?", change):
             case = _add(case, [match[1]], match[2], template)
         elif re.fullmatch(r"-.+", change, re.DOTALL):
@@ -78,9 +80,12 @@ def _template(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return topics, (note,) if note else ()
 
 
-def _new_names(case: Case, number: int) -> list[str]:
+def _new_names(case: Case, digits: str) -> list[str]:
+    number = int(digits[:20])  # what is longer is too many all the same
     if number < 1 or len(case.members) + number > MOST_MEMBERS:
-        raise CaseError(f"--members +{number}: from 1 to {MOST_MEMBERS - len(case.members):,} members can be added")
+        raise CaseError(
+            f"--members {quoted(f'+{digits}')}: from 1 to {MOST_MEMBERS - len(case.members):,} members can be added"
+        )
     free = (name for place in count(1) if (name := f"{NEW}{place}") not in case.members)
     return list(islice(free, number))
 
