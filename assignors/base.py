@@ -1,4 +1,13 @@
-"""What every assignor is given and gives, and the arithmetic that they share."""
+"""What every assignor is given and gives, and the arithmetic that they share.
+
+Laws of every assignment: only what exists, only to subscribers, nothing to two members; and complete once the rounds end.
+
+>>> C0, C1 = MemberSubscription(("t1", "t0")), MemberSubscription(("t1", "gone"))
+>>> subscribers({"t0": 3, "t1": 3, "t2": 3}, {"C1": C1, "C0": C0})
+{'t0': ['C0'], 't1': ['C0', 'C1']}
+>>> finish(("C1", "C0"), {"C0": [("t1", 0), ("t0", 2)]})
+{'C0': (('t0', 2), ('t1', 0)), 'C1': ()}
+"""
 
 from __future__ import annotations
 

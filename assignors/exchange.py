@@ -10,6 +10,14 @@ To give one away is an edge row → group, to take one group → row; the edges 
 load that a row gains and loses.  So every change of the assignment is a set of cycles.  Of a row's own partitions it
 has the oldest as long as it has as many as it owns: what the next one costs only grows.  All costs being convex, an
 assignment is the cheapest there is if and only if no cycle of negative cost is left (Klein).
+
+C0 has all of t0 and t1, and wants both; C1 comes and wants t1 only.  Rows are C0 and C1, groups t0 and t1:
+
+>>> has, none = np.array([[3, 3], [0, 0]]), np.zeros((2, 2), np.bool_)
+>>> wants = np.array([[True, True], [False, True]])
+>>> table = Table(has, has.copy(), wants, none, members=np.array([1, 1]), ages=np.zeros(6, np.int64))
+>>> improve(table), table.has.tolist()
+(True, [[3, 0], [0, 3]])
 """
 
 from __future__ import annotations

@@ -1,4 +1,15 @@
-"""Members in Kafka's order, and who of them wants which topic: what range and roundrobin are made of."""
+"""Members in Kafka's order, and who of them wants which topic: what range and roundrobin are made of.
+
+Law: the order is that of instance ids, then member ids, whatever order the members come in.  C1 is static:
+
+>>> from sparkcohort.assignors.base import MemberSubscription
+>>> C1 = MemberSubscription(("t0", "t1"), instance_id="i")
+>>> space = Space({"t0": 3, "t1": 3}, {"C0": MemberSubscription(("t0",)), "C1": C1})
+>>> [space.ids[number] for number in static_first(space)]
+['C1', 'C0']
+>>> [[space.ids[number] for number in who] for who in subscribers_in_order(space)]
+[['C1', 'C0'], ['C1']]
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,19 @@ off the heavier one.  Three rules keep a steady load from moving anything twice:
 * What is decided is what comes of it: a cooperative move takes two rounds, and in the second a free partition goes to
   who carries least, whoever was meant.  So the chosen are placed by that rule at once; who would come home again stays,
   and if all isn't better afterwards, fewer are tried.
+
+Law: after what is chosen nobody carries more than the busiest did, and the sum of the squares is less.  Of C0's three
+busy partitions one goes to C1; then C0 carries 1.2 times its fair share, which is not above the threshold:
+
+>>> from sparkcohort.assignors.ownership import resolve
+>>> mine, yours = (("t0", 0), ("t0", 2), ("t1", 1)), (("t0", 1), ("t1", 0), ("t1", 2))
+>>> members = {m: MemberSubscription(("t0", "t1"), owned, 1) for m, owned in (("C0", mine), ("C1", yours))}
+>>> weight, topics = dict.fromkeys(mine, 9) | dict.fromkeys(yours, 1), {"t0": 3, "t1": 3}
+>>> scales = Scales(topics, members, resolve(topics, members), weight, {}, threshold=1.2)
+>>> moves = Moves(scales)
+>>> moves.relieve(most=5)
+>>> scales.load, scales.fair, scales.outcome(moves.chosen)
+({'C0': 27, 'C1': 3}, {'C0': 15.0, 'C1': 15.0}, {('t1', 1): 'C1'})
 """
 
 from __future__ import annotations

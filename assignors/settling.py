@@ -3,6 +3,17 @@
 Of what a member owns it keeps the oldest, as far as the table and the members' equal shares of their row's load allow.
 What else a row has according to the table it takes from what is left: first what the guess had given it, then in order
 of topic and number; and shares it out among its members.
+
+Law: every row then has of each group what the table says, and its members differ by one at most.  C0 had all of t0 and
+t1, which C1 wants too now, so both are of one row, and all six partitions of one group:
+
+>>> from sparkcohort.assignors.ownership import MemberSubscription, resolve
+>>> from sparkcohort.assignors.packed import Packed
+>>> C0 = MemberSubscription(("t0", "t1"), tuple((topic, number) for topic in ("t0", "t1") for number in range(3)))
+>>> owned = resolve({"t0": 3, "t1": 3}, {"C0": C0, "C1": MemberSubscription(("t0", "t1"))})
+>>> alike = Layout(np.zeros(2, np.int64), np.zeros(6, np.int64), np.array([[True]]), np.array([[False]]))
+>>> Packed(owned.space, settle(owned, alike, owned.member, np.array([[6]])))
+{'C0': (('t0', 0), ('t0', 1), ('t1', 0)), 'C1': (('t0', 2), ('t1', 1), ('t1', 2))}
 """
 
 from __future__ import annotations

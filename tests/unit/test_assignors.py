@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import importlib
+import pkgutil
 from dataclasses import replace
 from random import Random
 
@@ -89,6 +91,9 @@ def test_assignors_are_found_by_kafkas_names() -> None:
         find("cooperativesticky")
 
 
-def test_the_examples_in_the_docs_are_true() -> None:
+@pytest.mark.parametrize("name", ["", *(f".{found.name}" for found in pkgutil.iter_modules(assignors.__path__))])
+def test_every_module_has_an_example_and_it_is_true(name: str) -> None:
     """Doctests."""
-    assert doctest.testmod(assignors).failed == 0
+    found = doctest.testmod(importlib.import_module(f"{assignors.__name__}{name}"))
+    assert found.attempted > 0
+    assert found.failed == 0

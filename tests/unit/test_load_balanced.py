@@ -66,7 +66,7 @@ def crowd(hot: Sequence[int], members: int = 4, partitions: int = 60) -> tuple[d
 
 
 def test_nine_tenths_of_the_traffic_on_three_of_sixty_partitions() -> None:
-    """Equal counts, and one member of four carries 3.4 times the mean; two moves later the worst has a fifth too much.
+    """Equal counts, and one member of four carries 3.4 times the mean; when all has come to rest, a fifth too much.
 
     A steady load then moves nothing, in however many rounds.
     """
