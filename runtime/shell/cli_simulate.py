@@ -20,7 +20,7 @@ from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.leader import InvalidAssignment
 from sparkcohort.runtime.shell import cli_simulate_views as views
-from sparkcohort.runtime.shell import client_options, connection, live_cases, own_assignors, properties
+from sparkcohort.runtime.shell import client_options, connection, live_cases, options, own_assignors, properties
 from sparkcohort.runtime.shell.cli_views import printable
 from sparkcohort.runtime.simulation import compare, simulate
 from sparkcohort.runtime.simulation_case import MOST_BYTES, Case, CaseError, as_value, counted, parse
@@ -162,11 +162,15 @@ def _check(
 
 
 def _named(word: str) -> Assignor:
-    """The assignor of this name: a built-in one, or anybody's own by entry point or dotted name.  Raises CaseError."""
+    """The assignor of this name: a built-in one, Kafka's class of it, or anybody's own by entry point or dotted name.
+
+    Raises CaseError.
+    """
     try:
-        (assignor,) = own_assignors.load([word]).values()
+        (assignor,) = own_assignors.load([options.assignor_name(word)]).values()
     except OptionError as error:
-        raise CaseError(str(error).replace(f"option {own_assignors.OPTION}=", "assignor ")) from None
+        option = f"option {own_assignors.OPTION}"
+        raise CaseError(str(error).replace(f"{option}=", "assignor ").replace(option, "assignor")) from None
     return assignor
 
 

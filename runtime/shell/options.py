@@ -369,13 +369,14 @@ _KAFKAS = {
 
 def _assignors(text: str) -> tuple[str, ...]:
     """Names of assignors, Kafka's classes by theirs; what they name is looked for when the query starts."""
-    names = tuple(dict.fromkeys(_assignor(part.strip()) for part in text.split(",") if part.strip()))
+    names = tuple(dict.fromkeys(assignor_name(part.strip()) for part in text.split(",") if part.strip()))
     if not names:
         raise OptionError("option partition.assignment.strategy is empty: name at least one assignor")
     return names
 
 
-def _assignor(name: str) -> str:
+def assignor_name(name: str) -> str:
+    """The name of an assignor, a Kafka class by its own.  Raises OptionError for what can be none."""
     short = name.removeprefix(_KAFKAS_PACKAGE)
     if short in _KAFKAS:
         return _KAFKAS[short]

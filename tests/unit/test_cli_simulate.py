@@ -119,6 +119,13 @@ def test_the_assignment_is_one_call_of_the_assignor(cohort: Cohort, name: str) -
     assert cohort.json("--assignor", name)["assignment"] == expected
 
 
+@pytest.mark.parametrize("package", ["", "org.apache.kafka.clients.consumer."])
+def test_kafkas_classes_are_known_by_their_names(cohort: Cohort, package: str) -> None:
+    """As in the option that they are named in."""
+    assert cohort.json("--assignor", f"{package}RangeAssignor")["assignor"] == "range"
+    assert cohort.json(case={**CASE, "assignor": f"{package}StickyAssignor"})["assignor"] == "sticky"
+
+
 def test_a_case_goes_round(cohort: Cohort, tmp_path: Path) -> None:
     """What --output case prints is read from a file as it was changed."""
     changed = cohort("--input", "-", "--members", "-C1", "--partitions", "t0=5", "--output", "case")
@@ -152,6 +159,12 @@ BAD: list[tuple[list[str], object, str]] = [
     (["--input", "-"], {**CASE, "topics": {"t0": -3}}, "topics.t0: expected a whole number from 0"),
     (["--input", "-"], {"topics": {}, "members": {}}, "the case names no assignor: give --assignor, one of"),
     (["--input", "-", "--assignor", "rang"], CASE, "did you mean range?"),
+    (["--input", "-", "--assignor", "range,sticky"], CASE, "assignor 'range,sticky': expected the name of an assignor"),
+    (
+        ["--input", "-", "--assignor", "org.apache.kafka.clients.consumer.Sticky"],
+        CASE,
+        "assignor: Kafka has no org.apache.kafka.clients.consumer.Sticky; did you mean StickyAssignor?",
+    ),
     (["--input", "-", "--members", "-C2"], CASE, '--members: there is no member "C2"; did you mean "C1"?'),
     (["--input", "-", "--members", "2"], CASE, '--members "2": expected +2'),
     (["--input", "-", "--members", "+C1"], CASE, '--members +C1: there is a member "C1" already'),
