@@ -178,8 +178,8 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
 
 
 def pack(space: Space, given: Mapping[str, tuple[Partition, ...]]) -> Packed | None:
-    """An assignment by values as one by places; None when that can't be: a stranger, no partition, or one given twice."""
-    if not given.keys() <= set(space.ids):
+    """An assignment by values as one by places; None when that can't be: to a stranger, no partition, or one given twice."""
+    if any(given[stranger] for stranger in given.keys() - set(space.ids)):
         return None
     member = np.full(space.places, NOBODY)
     lists = [given.get(name, ()) for name in space.ids]

@@ -173,6 +173,13 @@ def test_what_the_coordinator_knows_to_be_owned_is_kept_too() -> None:
     assert decoded(leader.keep([joined("a", said)], since)) == {"a": (("t", 0), ("t", 5))}
 
 
+def test_nothing_for_a_stranger_is_nothing() -> None:
+    """An own assignor may remember members that are gone, as long as they get nothing."""
+    own = {"fixed": Fixed({"a": (("t", 0),), "gone": ()})}
+    given = leader.plan("fixed", {"a": MemberSubscription(("t",))}, {"t": 1}, assignors=own).assignments
+    assert decoded(given) == {"a": (("t", 0),)}
+
+
 def test_a_claim_of_any_number_costs_no_memory_to_keep() -> None:
     """Nobody counts up to the highest number that a member may write; a negative one is none."""
     mine, yours = (("t", 0), ("t", 2**31 - 1)), (("t", -5), ("t", 1), ("t", 3))
