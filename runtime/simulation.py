@@ -191,7 +191,7 @@ def _answer(assignor: Assignor, case: Case, claims: Claims) -> Assignment:
         left = unowned(case, given)
     except InvalidAssignment as error:
         raise InvalidAssignment(f"assignor {assignor.name}: {error}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         what = f"{type(error).__name__}: {error}"
         raise InvalidAssignment(f"assignor {assignor.name} failed on this case, {what}") from error
     for topic, number in left:

@@ -128,7 +128,7 @@ class Own:
 
     def assign(self, topics: Any, members: Any, racks: Any = None) -> Any:
         """Whatever it is."""
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer(topics, members) if callable(self.answer) else self.answer
 
@@ -144,6 +144,7 @@ class Own:
         (None, "own failed on this case, AttributeError"),
         ({"a": None}, "own failed on this case, TypeError"),
         (KeyError("x"), "own failed on this case, KeyError: 'x'"),
+        (SystemExit(0), "own failed on this case, SystemExit: 0"),
     ],
 )
 def test_an_assignor_that_errs_is_named(answer: Any, words: str) -> None:
