@@ -7,7 +7,8 @@ of topic and number; and shares it out among its members.
 Law: every row then has of each group what the table says, and its members differ by one at most.  C0 had all of t0 and
 t1, which C1 wants too now, so both are of one row, and all six partitions of one group:
 
->>> from sparkcohort.assignors.ownership import MemberSubscription, resolve
+>>> from sparkcohort.assignors.base import MemberSubscription
+>>> from sparkcohort.assignors.ownership import resolve
 >>> from sparkcohort.assignors.packed import Packed
 >>> C0 = MemberSubscription(("t0", "t1"), tuple((topic, number) for topic in ("t0", "t1") for number in range(3)))
 >>> owned = resolve({"t0": 3, "t1": 3}, {"C0": C0, "C1": MemberSubscription(("t0", "t1"))})
