@@ -135,9 +135,10 @@ def _compared(kafka: KafkaAssignors, name: str, cases: list[Case]) -> list[Compa
 
 
 @EACH_STICKY
-def test_fresh_unequal_groups_are_as_balanced_as_kafkas(kafka: KafkaAssignors, name: str) -> None:
-    """Which of several partitions a member has may differ, how many no worse than Kafka's."""
-    _compared(kafka, name, [fresh(number, equal=False) for number in range(300)])
+def test_fresh_unequal_groups_are_kafkas_or_better_balanced(kafka: KafkaAssignors, name: str) -> None:
+    """Partition for partition, but in the few cases in which Kafka's could be balanced better."""
+    found = _compared(kafka, name, [fresh(number, equal=False) for number in range(300)])
+    _none([str(each) for each in found if each.ours[0] != each.kafkas[0]])
 
 
 @EACH_STICKY
