@@ -15,8 +15,11 @@ typedef struct {
   int busy; /* a call is on its way, without the interpreter's lock */
 } Client;
 
+/* librdkafka's words may quote what it was given, cut anywhere. */
+static PyObject *as_text(const char *text) { return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"); }
+
 static PyObject *raise_failure(const failure *why) {
-  PyObject *arguments = Py_BuildValue("is", why->code, why->words);
+  PyObject *arguments = Py_BuildValue("iN", why->code, as_text(why->words));
   if (arguments) PyErr_SetObject(native_error, arguments);
   Py_XDECREF(arguments);
   return NULL;
@@ -196,8 +199,6 @@ static PyObject *client_unassign(Client *self, PyObject *said) {
 }
 
 /* --- drained ---------------------------------------------------------------------------------- */
-
-static PyObject *as_text(const char *text) { return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"); }
 
 /* What the event holds: librdkafka's words, or what `take` makes of the run's rows. */
 static PyObject *contents(PyObject *take, event *from) {

@@ -226,6 +226,13 @@ def test_settings_that_are_refused(kind: Kind) -> None:
         assert caught.value.args[0].code() == KafkaError._INVALID_ARG
 
 
+def test_a_refusal_that_is_cut_in_a_letter() -> None:
+    """librdkafka quotes the value and cuts its words at so many bytes: still its refusal, not a decoder's."""
+    for more in range(2):
+        with pytest.raises(KafkaException, match="Invalid value"):
+            NativeDrain({"security.protocol": "a" * more + "é" * 400}, include_headers=False)
+
+
 @BOTH
 def test_errors_and_log_lines_are_told(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
     """A broker that isn't there: complaints by code, the last error in words, log lines with the client's name."""
