@@ -120,20 +120,26 @@ static bool is_full(const columns *rows, const kafka_message *message) {
          bytes_overflow(&rows->headers.keys, INT32_MAX / 2) || bytes_overflow(&rows->headers.values, INT32_MAX / 2);
 }
 
+/* What the headers so far hold: a record can be all headers. */
+static int64_t header_bytes(const columns *rows) {
+  const headers_column *headers = &rows->headers;
+  return (int64_t)(headers->keys.used + headers->values.used) + headers->keys.rows * (int64_t)(2 * sizeof(int32_t));
+}
+
 static void take_record(drain *all, const kafka_message *message) {
   run *now = &all->run;
   if (message->topic != now->of || message->partition != now->partition) begin_run(all, message);
   if (!now->within || now->within->failed) return;
   if (message->offset < now->within->end) {
     if (is_full(&now->rows, message)) flush_run(all);
-    int64_t milliseconds = 0;
+    int64_t milliseconds = 0, before = header_bytes(&now->rows);
     int code;
     event_kind kind = append_record(&now->rows, message, &milliseconds, &code);
     if (kind != RECORDS) {
       fail_run(all, kind, message->offset, milliseconds, code);
       return;
     }
-    all->taken += (int64_t)(message->key_len + message->len) + ROW_BYTES;
+    all->taken += (int64_t)(message->key_len + message->len) + ROW_BYTES + header_bytes(&now->rows) - before;
   }
   now->next = message->offset + 1;
 }

@@ -233,6 +233,20 @@ def test_a_refusal_that_is_cut_in_a_letter() -> None:
             NativeDrain({"security.protocol": "a" * more + "é" * 400}, include_headers=False)
 
 
+def test_headers_count_as_bytes(mock_broker: MockCluster, topic: str) -> None:
+    """Records that are nearly all headers: a poll takes about a batch's bytes of them, too."""
+    produce(mock_broker.bootstrap, topic, 150, headers=[("h", b"v" * 20_000)])
+    drain = NativeDrain(conf(mock_broker), include_headers=True, batch_bytes=200_000)
+    drain.assign({TopicPartition(topic, 0): (0, NO_END)})
+    taken = [until(drain, bool, "a record", 1)]
+    while not isinstance(taken[-1][-1], EndOfLog):
+        taken.append(until(drain, bool, "records"))
+    drain.close()
+    sizes = [sum(event.nbytes for event in events if isinstance(event, Records)) for events in taken]
+    assert sum(sizes) > 150 * 20_000
+    assert max(sizes) < 2 * 200_000
+
+
 @BOTH
 def test_errors_and_log_lines_are_told(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
     """A broker that isn't there: complaints by code, the last error in words, log lines with the client's name."""
