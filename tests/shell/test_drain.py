@@ -336,6 +336,31 @@ def test_nothing_is_kept(mock_broker: MockCluster, topic: str) -> None:
     assert read(30) - settled < 50 << 20  # thirty times five megabytes, were they kept
 
 
+TRICKLE = """
+import sys
+import psutil
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.drain import Records
+from sparkcohort.runtime.shell.drain_native import NativeDrain
+drain = NativeDrain({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=True)
+drain.assign({TopicPartition(sys.argv[2], 0): (0, 2**63 - 1)})
+kept = []
+while len(kept) < 6_000:
+    if len(kept) == 1_000:
+        before = psutil.Process().memory_info().rss
+    kept += [event for event in drain.poll(0.1, 1) if isinstance(event, Records)]
+print(psutil.Process().memory_info().rss - before)
+"""
+
+
+def test_what_a_chunk_costs(mock_broker: MockCluster, topic: str) -> None:
+    """Of a trickle every record is a chunk: it takes a few kilobytes, most of them Arrow's."""
+    produce(mock_broker.bootstrap, topic, 6_001, headers=[("h", b"v")])
+    command = [sys.executable, "-P", "-c", TRICKLE, mock_broker.bootstrap, topic]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert int(done.stdout) / 5_000 < 9_000
+
+
 def test_the_switch_and_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """COHORT_NATIVE=0 and callbacks mean Python, silently; where the native part is missing, one warning says so."""
     made = {}
