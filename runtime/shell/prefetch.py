@@ -41,7 +41,7 @@ NO_END = 2**63 - 1
 # A broker answers a fetch with the first record of any partition, and every fetch lists all partitions: a trickle over
 # 300 of them was 300 fetches a second.  Data that is there in bulk is never waited for.
 _UNHURRIED: Mapping[str, Any] = {"fetch.min.bytes": 64 << 10, "fetch.wait.max.ms": 40}
-CHUNK_OVERHEAD = 1 << 10  # what a chunk costs beside its columns
+CHUNK_OVERHEAD = 6 << 10  # what a chunk costs beside its columns' bytes, as measured: blocks, and Arrow's objects
 
 _log = logging.getLogger("sparkcohort.prefetch")
 
@@ -461,16 +461,15 @@ class _Load:
             part = None if chunk.batch is None else trim(chunk.batch, reader.at, reader.end)
             if part is not None:
                 self.batches.append(part)
-                self._rows, self._nbytes = self._rows + part.num_rows, self._nbytes + chunk.nbytes
-                buffer.records_out, buffer.bytes_out = (
-                    buffer.records_out + part.num_rows,
-                    buffer.bytes_out + part.nbytes,
-                )
+                self._rows, self._nbytes = self._rows + part.num_rows, self._nbytes + chunk.nbytes - CHUNK_OVERHEAD
+                buffer.records_out += part.num_rows
+                buffer.bytes_out += part.nbytes
             reader.at = min(chunk.next_offset, reader.end)
 
     def _fits(self, chunk: _Chunk) -> bool:
         rows = chunk.batch.num_rows if chunk.batch else 0
-        if self.batches and (self._rows + rows > BATCH_RECORDS or self._nbytes + chunk.nbytes > self._limit):
+        own = chunk.nbytes - CHUNK_OVERHEAD
+        if self.batches and (self._rows + rows > BATCH_RECORDS or self._nbytes + own > self._limit):
             self.full = True
         return not self.full
 
