@@ -67,6 +67,12 @@ static void end_run(drain *all) {
   all->run.within = NULL;
 }
 
+/* Throw away what the run has, and that it has anything. */
+static void lose_run(drain *all) {
+  columns_free(&all->run.rows);
+  all->run.next = -1;
+}
+
 static void begin_run(drain *all, const kafka_message *message) {
   run *now = &all->run;
   end_run(all);
@@ -144,6 +150,14 @@ static void take_record(drain *all, const kafka_message *message) {
   now->next = message->offset + 1;
 }
 
+static void take(drain *all, const kafka_message *message) {
+  if (all->out_of_memory) return; /* columns that have failed take nothing more, and their positions are lost anyway */
+  if (message->err)
+    take_error(all, message);
+  else
+    take_record(all, message);
+}
+
 /* --- the queue ------------------------------------------------------------------------------ */
 
 /* How many messages to ask for: what is taken from the queue must be copied, whatever its size. */
@@ -177,10 +191,7 @@ bool drain_poll(drain *all, int timeout_ms, int64_t records, int64_t bytes) {
   while (got) {
     int64_t before = all->taken;
     for (size_t i = 0; i < got; i++) {
-      if (all->chunk[i]->err)
-        take_error(all, all->chunk[i]);
-      else
-        take_record(all, all->chunk[i]);
+      take(all, all->chunk[i]);
       kafka.message_destroy(all->chunk[i]);
     }
     learn_mean(all, all->taken - before, got);
@@ -189,7 +200,7 @@ bool drain_poll(drain *all, int timeout_ms, int64_t records, int64_t bytes) {
     got = take_chunk(all, next_chunk(all, records, bytes));
   }
   end_run(all);
-  if (all->out_of_memory) columns_free(&all->run.rows);
+  if (all->out_of_memory) lose_run(all);
   return !all->out_of_memory;
 }
 

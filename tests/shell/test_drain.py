@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -361,6 +363,52 @@ def test_what_a_chunk_costs(mock_broker: MockCluster, topic: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     taken, counted = map(int, done.stdout.split())
     assert taken < 1.5 * counted
+
+
+SHORT = """
+import ctypes, sys
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.drain import Records
+from sparkcohort.runtime.shell.drain_native import NativeDrain
+bootstrap, topic, failures = sys.argv[1:]
+tp = TopicPartition(topic, 0)
+drain = NativeDrain({"bootstrap.servers": bootstrap, "log_level": 0}, include_headers=False)
+drain.assign({tp: (0, 2**63 - 1)})
+while drain.log_end(tp) != 200:
+    pass
+for _ in range(9):  # what the connection has brought before its answer is in the queue: all can be taken at once
+    assert drain.exists(tp, 10)
+process = ctypes.CDLL(None)
+process.fail_large(int(failures))
+try:
+    drain.poll(1)
+except MemoryError:
+    print("short of memory")
+process.fail_large(0)
+drain.unassign([tp])
+drain.assign({tp: (0, 2**63 - 1)})
+offsets = []
+while len(offsets) < 200:
+    for event in drain.poll(0.1):
+        if isinstance(event, Records):
+            event.batch.validate(full=True)
+            offsets += event.batch.column("offset").to_pylist()
+assert offsets == list(range(200))
+drain.close()
+"""
+
+
+@pytest.mark.parametrize("failures", [1, 70])
+def test_memory_that_runs_out(mock_broker: MockCluster, topic: str, tmp_path: Path, failures: int) -> None:
+    """It is a MemoryError of one poll, however often it runs out in it; what is assigned anew comes whole."""
+    produce(mock_broker.bootstrap, topic, 200, value_bytes=4_200)
+    shim = tmp_path / "short_of_memory.so"
+    source = Path(__file__).parents[1] / "support" / "short_of_memory.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source], check=True)
+    command = [sys.executable, "-P", "-c", SHORT, mock_broker.bootstrap, topic, str(failures)]
+    preloaded = {**os.environ, "LD_PRELOAD": str(shim)}
+    done = subprocess.run(command, env=preloaded, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "short of memory\n"
 
 
 def test_the_switch_and_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
