@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.security_options import redact_text
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 8 << 20
@@ -110,8 +111,9 @@ class Drain(ABC):
     errors that came without a partition, until the caller empties it.
     """
 
-    def __init__(self) -> None:
-        """No complaints yet."""
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        """No complaints yet; ``conf`` are the client's settings, whose secrets no complaint is to quote."""
+        self._conf = conf
         self.last_error = ""
         self.complaints: set[int] = set()
 
@@ -155,7 +157,7 @@ class Drain(ABC):
     def _on_error(self, error: KafkaError) -> None:
         """Take an error of the client as a whole."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:  # it hides why they are
-            self.last_error = f"{error.name()}: {error.str()}"
+            self.last_error = redact_text(f"{error.name()}: {error.str()}", self._conf)
         self.complaints.add(error.code())
 
     def _on_nowhere(self, error: KafkaError) -> None:

@@ -41,7 +41,7 @@ class NativeDrain(Drain):
 
     def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
         """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""
-        super().__init__()
+        super().__init__(conf)
         self._batch_bytes = batch_bytes
         self._assigned: set[TopicPartition] = set()
         take = partial(_record_batch, arrow.schema(include_headers))

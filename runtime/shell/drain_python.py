@@ -43,7 +43,7 @@ class PythonDrain(Drain):
 
     def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
         """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""
-        super().__init__()
+        super().__init__(conf)
         self._schema = arrow.schema(include_headers)
         self._include_headers = include_headers
         self._topics: dict[str, pa.Array] = {}

@@ -271,6 +271,20 @@ def test_errors_and_log_lines_are_told(kind: Kind, caplog: pytest.LogCaptureFixt
 
 
 @BOTH
+def test_no_complaint_quotes_a_secret(kind: Kind) -> None:
+    """librdkafka does, of the token's settings: what is kept for messages of time-outs doesn't."""
+    oauth = {"sasl.mechanism": "OAUTHBEARER", "enable.sasl.oauthbearer.unsecure.jwt": True}
+    secret = {"sasl.oauthbearer.config": "passphrase=hunter2"}
+    where = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "log_level": 0}
+    drain = kind({**where, **oauth, **secret}, include_headers=False)
+    wait_until(lambda: drain.poll(0.1) or drain.complaints, 20, "a complaint")
+    drain.close()
+    assert KafkaError._AUTHENTICATION in drain.complaints
+    assert "sasl.oauthbearer.config" in drain.last_error
+    assert "hunter2" not in drain.last_error
+
+
+@BOTH
 def test_questions_about_the_log(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
     """The log's range, whether a partition exists, and an error where nobody answers."""
     produce(mock_broker.bootstrap, topic, 12)
