@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "drain.h"
 
@@ -62,6 +63,7 @@ drain *drain_new(const char *const (*settings)[2], size_t count, bool with_heade
     free(all);
     return NULL;
   }
+  all->process = getpid();
   pthread_mutex_init(&all->noting, NULL);
   all->mean_bytes = 1024;
   all->run.next = -1;
@@ -82,7 +84,10 @@ drain *drain_new(const char *const (*settings)[2], size_t count, bool with_heade
   return all;
 }
 
+bool drain_is_foreign(const drain *all) { return all->process != getpid(); }
+
 void drain_free(drain *all) {
+  if (drain_is_foreign(all)) return; /* and lost: whatever lock its threads held is held for ever */
   if (all->client) {
     kafka.consumer_close(all->client);
     kafka.queue_destroy(all->queue);

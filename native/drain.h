@@ -3,6 +3,7 @@
 #define COHORT_DRAIN_H
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "kafka.h"
 #include "spans.h"
@@ -48,6 +49,7 @@ typedef struct {
 } run;
 
 typedef struct {
+  pid_t process; /* which made it: in a forked one the client has no threads, and would be waited for for ever */
   rd_kafka_t *client;
   rd_kafka_queue_t *queue;
   spans assigned;
@@ -65,6 +67,9 @@ typedef struct {
 /* A client with these settings (`count` pairs of name and value); NULL with the reason. */
 drain *drain_new(const char *const (*settings)[2], size_t count, bool with_headers, failure *why);
 void drain_free(drain *);
+
+/* Whether a process that this one was forked from made it: it is to be left alone, also by drain_free(). */
+bool drain_is_foreign(const drain *);
 
 /* Fetch the partitions of the list; their spans are in `assigned` already.  The list stays the caller's. */
 bool drain_assign(drain *, const rd_kafka_topic_partition_list_t *, failure *why);

@@ -29,6 +29,8 @@ static PyObject *raise_failure(const failure *why) {
 static int enter(Client *self) {
   if (!self->drain)
     PyErr_SetString(PyExc_RuntimeError, "the drain is closed");
+  else if (drain_is_foreign(self->drain))
+    PyErr_SetString(PyExc_RuntimeError, "the drain is that of the process which forked this one");
   else if (self->busy)
     PyErr_SetString(PyExc_RuntimeError, "a drain is for one thread at a time");
   else
@@ -93,6 +95,7 @@ static void end(Client *self) {
 
 static PyObject *client_close(Client *self, PyObject *nothing) {
   (void)nothing;
+  if (self->drain && drain_is_foreign(self->drain)) self->drain = NULL;
   if (!self->drain) Py_RETURN_NONE;
   if (!enter(self)) return NULL;
   end(self);

@@ -352,6 +352,32 @@ def test_nothing_is_kept(mock_broker: MockCluster, topic: str) -> None:
     assert read(30) - settled < 50 << 20  # thirty times five megabytes, were they kept
 
 
+FORK = """
+import os, sys
+from sparkcohort.runtime.shell.drain_native import NativeDrain
+drain, gone = (NativeDrain({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=False) for _ in range(2))
+child = os.fork()
+if not child:
+    del gone
+    try:
+        drain.poll(0)
+    except RuntimeError as error:
+        print(error, flush=True)
+    drain.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+drain.poll(0)
+drain.close()
+"""
+
+
+def test_a_forked_process_leaves_it_alone(mock_broker: MockCluster) -> None:
+    """There, the client has no threads: it is refused, and neither its close nor its end waits for them."""
+    command = [sys.executable, "-P", "-W", "ignore", "-c", FORK, mock_broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout == "the drain is that of the process which forked this one\n"
+
+
 TRICKLE = """
 import sys
 import psutil
