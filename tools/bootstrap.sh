@@ -100,6 +100,8 @@ has_headers() { # a C compiler, and the headers of the Python that is used here
     -I"$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')" - 2>/dev/null
 }
 
+has_native() { compgen -G '.venv/lib/python*/site-packages/sparkcohort/native/_drain*.so' >/dev/null; }
+
 need_cc() { # for the native drain; the wheel can do without, slower
   if has_headers; then return; fi
   local version
@@ -112,7 +114,9 @@ need_cc() { # for the native drain; the wheel can do without, slower
 install_wheel() {
   local stamp old=$PWD/.venv/.cohort-wheel
   stamp=$(tree_stamp)
-  if [ -f "$old" ] && [ "$(cat "$old")" = "$stamp" ]; then return; fi
+  if [ -f "$old" ] && [ "$(cat "$old")" = "$stamp" ]; then
+    if has_native || ! has_headers; then return; fi # else there is a compiler now
+  fi
   need_cc
   rm -rf "$CACHE/wheel" build native/*.so
   "$UV" build --quiet --wheel --out-dir "$CACHE/wheel"
