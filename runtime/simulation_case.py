@@ -259,7 +259,7 @@ def _object(value: Any, where: str, keys: tuple[str, ...], required: tuple[str, 
     for key in required:
         if key not in found:
             _fail(where, f"the key {quoted(key)} is missing")
-    return found
+    return {key: item for key, item in found.items() if item is not None or key in required}  # null: not told
 
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ A bad case or a bad change of it ends with exit status 2 and one line; a group t
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -129,6 +130,8 @@ def simulate_command(
         try:
             base = _case(_Source(group_id, path, servers, config))
             case = change_members(change_partitions(base, partitions), members)
+            if path and not assignor:
+                _no_code(case.assignor)
             case = replace(case, assignor=assignor or case.assignor)
             most = None if everything else members_shown or SHOWN
             shown = views.Shown(base, case, _title(base, case), most, views.names(base, case))
@@ -159,6 +162,12 @@ def _check(
         raise click.UsageError("--command-config needs --bootstrap-server.")
     if members_shown is not None and everything:
         raise click.UsageError("--members-shown and --all exclude each other.")
+
+
+def _no_code(word: str) -> None:
+    """Raise CaseError for a case that names code to be run: it may come from anybody."""
+    if re.search("[.:]", word) and not word.startswith(options.KAFKAS_PACKAGE):
+        raise CaseError(f"assignor {word}: code is not run because a case names it; give --assignor {word}")
 
 
 def _named(word: str) -> Assignor:

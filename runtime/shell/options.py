@@ -358,7 +358,7 @@ def _variable(value: Values, name: str) -> str:
     return text
 
 
-_KAFKAS_PACKAGE = "org.apache.kafka.clients.consumer."
+KAFKAS_PACKAGE = "org.apache.kafka.clients.consumer."
 _KAFKAS = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
@@ -377,7 +377,7 @@ def _assignors(text: str) -> tuple[str, ...]:
 
 def assignor_name(name: str) -> str:
     """The name of an assignor, a Kafka class by its own.  Raises OptionError for what can be none."""
-    short = name.removeprefix(_KAFKAS_PACKAGE)
+    short = name.removeprefix(KAFKAS_PACKAGE)
     if short in _KAFKAS:
         return _KAFKAS[short]
     if short != name:

@@ -240,6 +240,12 @@ def test_an_own_assignor_by_its_dotted_name(cohort: Cohort, monkeypatch: pytest.
         "        return {m: everything if m == last else () for m in members}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    case = {"assignor": "mine_whatif.Last", "topics": {}, "members": {}}
+    for named in (cohort("--input", "-", case=case), cohort("--input", "-", "--members", "+1", case=case)):
+        assert (named.status, named.out) == (2, "")
+        assert named.err == (
+            "cohort: assignor mine_whatif.Last: code is not run because a case names it; give --assignor mine_whatif.Last\n"
+        )
     seen = cohort.json("--assignor", "mine_whatif.Last")
     assert (seen["assignor"], seen["moved"], seen["spread"]) == ("last", 3, 6)
     assert list(cohort.json("--assignor", "mine_whatif.Last", "--compare")["assignors"]) == sorted([*ASSIGNORS, "last"])
