@@ -91,9 +91,11 @@ def loads(meters: Mapping[TopicPartition, Meter]) -> dict[TopicPartition, Load]:
 
 def _load(meter: Meter) -> Load:
     rate = meter.passed * 1000 / meter.span_ms
-    size = meter.bytes / meter.records if meter.records > 0 else 0.0
+    # All may have been fetched before the first look, and is passed by the query now.
+    records, size = (meter.records, meter.bytes) if meter.records > 0 else (meter.seen.records, meter.seen.bytes)
+    mean = size / records if records > 0 else 0.0
     backlog = 0 if meter.seen.end is None else max(meter.seen.end - meter.seen.at, 0)
-    return Load(rate, rate * size, backlog)
+    return Load(rate, rate * mean, backlog)
 
 
 def encode(member_id: str, observed: Mapping[TopicPartition, Load]) -> bytes:

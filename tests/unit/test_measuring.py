@@ -49,6 +49,11 @@ def test_bytes_are_what_the_fetched_records_have_whoever_read_the_others() -> No
     assert run((0, Progress(0, 0, 0)), (1, Progress(10, 0, 0))) == Load(10.0, 0.0, 0)
 
 
+def test_what_was_fetched_before_the_first_look_tells_the_size() -> None:
+    """A thousand records of 50 bytes lay ready before anybody looked; the query passes them now."""
+    assert run((0, Progress(0, 1000, 50_000)), (1, Progress(500, 1000, 50_000))) == Load(500.0, 25_000.0, 0)
+
+
 def test_a_partition_that_begins_anew_is_measured_anew() -> None:
     """Another log, or owned again: offsets that go back are no negative rate; what isn't owned is forgotten."""
     meters = observe({}, {A: Progress(900, 9, 9), B: Progress(0, 0, 0)}, 0, WINDOW_MS)
