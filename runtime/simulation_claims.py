@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from sparkcohort.assignors import MemberSubscription, Partition
 from sparkcohort.assignors.base import Assignment
-from sparkcohort.assignors.ownership import resolve
+from sparkcohort.assignors.ownership import Ownership, resolve
 from sparkcohort.runtime.simulation_case import counted
 from sparkcohort.runtime.summary import ranges
 
@@ -33,8 +33,9 @@ class Claims:
         for member in members:
             self._holder.update(dict.fromkeys(members[member].owned, member))
         alone = len(self._holder) == sum(len(said.owned) for said in members.values())
-        self._claimants = None if alone else resolve(topics, members).claimants
-        self.owned = self._each() if alone else self._decided()
+        ownership = None if alone else resolve(topics, members)
+        self._claimants = ownership.claimants if ownership else None
+        self.owned = self._decided(ownership) if ownership else self._each()
 
     def _each(self) -> dict[str, frozenset[Partition]]:
         found = {}
@@ -43,9 +44,9 @@ class Claims:
             found[member] = frozenset(p for p in said.owned if 0 <= p[1] < sizes.get(p[0], 0))
         return found
 
-    def _decided(self) -> dict[str, frozenset[Partition]]:
+    def _decided(self, ownership: Ownership) -> dict[str, frozenset[Partition]]:
         found: dict[str, set[Partition]] = {member: set() for member in self._members}
-        for partition, owner in resolve(self._topics, self._members).owner.items():
+        for partition, owner in ownership.owner.items():
             found[owner].add(partition)
         return {member: frozenset(mine) for member, mine in found.items()}
 
