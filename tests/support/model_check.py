@@ -19,9 +19,11 @@ Two states are one when they differ in nothing that can ever matter, and are kep
 * **A process whom the group has removed** is one that begins anew (or has left): all that it asks is refused, which a commit
   of its shows, and nothing that it does reaches the group before its new join.
 
-What is bounded is how much there is at once, not how often: ``strays``, requests whose sender doesn't wait any more, and
-``leftovers``, ids that the group has and no process.  Only ``slow`` shows how pushes are handled.  Laws I1, I4 and I5 hold at every step, I2 and I3 where nothing can happen by itself any more,
-and from every state where nobody is missed there is a way to such a one.
+What is bounded is how much there is at once, not how often: ``ids`` that the group has or has issued, of the living and the
+dead (two, as many as its maximum size: a third process is refused until a dead one's session has ended), and ``strays``,
+requests whose sender doesn't wait any more.  Only ``slow`` shows how pushes are handled.  Laws I1, I4 and I5 hold at every
+step, I2 and I3 where nothing can happen by itself any more, and from every state where nobody is missed there is a way to
+such a one.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ from tests.support.model_process import (
 TOPIC, NUMBERS = "t", (0, 1, 2)
 PARTITIONS = tuple(p.TopicPartition(TOPIC, number) for number in NUMBERS)
 COMMITTING = 99
+SIZE = 2
 
 
 @dataclass
@@ -75,7 +78,7 @@ class Explorer:
     """Breadth first over all worlds within the bounds (see above); AssertionError where a law is broken."""
 
     strays: int = 0
-    leftovers: int = 0
+    ids: int = SIZE
     static: str = ""
     slow: bool = False  # a process takes its time: what it has to do locally, and pushes, come in any order
     parts: list[Part] = field(default_factory=list)
@@ -138,7 +141,7 @@ class Explorer:
 
     def beginning(self, names: str = "ab") -> World:
         """An empty group, and these about to join."""
-        group = Part(g.new_group(g.GroupConfig("billing"), ConsumerEmbedded()))
+        group = Part(g.new_group(g.GroupConfig("billing", max_size=SIZE), ConsumerEmbedded()))
         processes = []
         for name in names:
             instance = "i" if name in self.static else None
@@ -169,10 +172,11 @@ class Explorer:
         return number
 
     def _calm(self, number: int, world: World) -> None:
-        after = array("I", {self._see(x) for x in self.calm(world)})
+        found = set(self.calm(world))
+        after = array("I", [self._see(x) for x in found if self.bounded(x)])
         self.steps += len(after)
         self.calm_edges.append(after)
-        self.check(number, world, quiet=not after)
+        self.check(number, world, quiet=not found)
 
     def _wrong(self, world: World) -> None:
         for other in (*self.heal(world), *self.fault(world)):
@@ -193,7 +197,7 @@ class Explorer:
                     good.add(number)
                     front.append(number)
         rest = [world for number, world in enumerate(self.worlds) if number not in good and not world.strays]
-        return [world for world in rest if not self._leftovers(world)]
+        return [world for world in rest if not self._missed(world)]
 
     def summary(self) -> str:
         """How much there is."""
@@ -202,12 +206,11 @@ class Explorer:
 
     def bounded(self, world: World) -> bool:
         """Whether there is not more at once than allowed."""
-        if len(world.strays) > self.strays:
-            return False
-        left: int = self._once(("left", world.group, world.processes), lambda: self._leftovers(world))
-        return left <= self.leftovers
+        group: g.Group = self.part(world.group)
+        return len(world.strays) <= self.strays and len(group.members) + len(group.pending) <= self.ids
 
-    def _leftovers(self, world: World) -> int:
+    def _missed(self, world: World) -> bool:
+        """Whether an id in the group belongs to no process."""
         group: g.Group = self.part(world.group)
         processes: list[Process] = [self.part(x) for x in world.processes]
         known = {x.member.member_id for x in processes if x.requests or x.member.state not in ENDED}
@@ -218,7 +221,7 @@ class Explorer:
             for x, y in group.members.items()
             if x not in known and not (x in group.joins and ("join", y.client_id, y.attempt) in waiting)
         ]
-        return len(nobodys) + len(group.pending.keys() - known)
+        return bool(nobodys or group.pending.keys() - known)
 
     # --- what can happen ------
 
@@ -242,14 +245,11 @@ class Explorer:
         group: g.Group = self.part(world.group)
         for place, stray in enumerate(world.strays):
             rest = world.strays[:place] + world.strays[place + 1 :]
-            yield self.step(
-                World(world.group, world.processes, rest),
-                ("arrives", stray),
-                partial(self._arrival, stray),
-            )
-            yield self.world(*self._of(World(world.group, world.processes, rest)))
+            without = World(world.group, world.processes, rest)
+            yield self.step(without, ("arrives", stray), partial(self._arrival, stray))
+            yield self.world(*self._of(without))
         for member_id in group.sessions:
-            yield self.tick(world, ("session", member_id), partial(_due_session, member_id))
+            yield self.tick(world, ("session", member_id), _over(member_id))
         if len(group.sessions) > 1:
             yield self.tick(world, ("sessions",), lambda x: expired(x, *x.sessions))
         for member_id in group.pending:
@@ -471,8 +471,8 @@ class Explorer:
         return True
 
 
-def _due_session(member_id: str, group: g.Group) -> g.Group:
-    return expired(group, member_id)
+def _over(member_id: str) -> Callable[[g.Group], g.Group]:
+    return lambda group: expired(group, member_id)
 
 
 def _due_id(member_id: str, group: g.Group) -> g.Group:
@@ -485,12 +485,12 @@ def main() -> None:
         prog="make model", description="All reachable states of two members and three partitions."
     )
     parser.add_argument("--strays", type=int, default=0, help="requests that may be late at once")
-    parser.add_argument("--leftovers", type=int, default=0, help="ids in the group that may be nobody's at once")
+    parser.add_argument("--ids", type=int, default=SIZE, help="ids of the living and the dead in the group at once")
     parser.add_argument("--faults", type=int, help="faults in one run; default: any number")
     parser.add_argument("--static", default="", help="who of a and b is static")
     parser.add_argument("--slow", action="store_true", help="processes take their time, and pushes count")
     said = parser.parse_args()
-    explorer = Explorer(said.strays, said.leftovers, said.static, slow=said.slow)
+    explorer = Explorer(said.strays, said.ids, said.static, slow=said.slow)
     explorer.explore(said.faults)
     assert not explorer.stuck()
     print(explorer.summary(), f"{time.process_time():.0f} s of CPU", sep=", ")  # noqa: T201

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime import member as m
 from sparkcohort.runtime import protocol as p
+from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.frozen import replace
 from tests.support import model_names as n
 from tests.support.group_laws import check_step
@@ -129,7 +130,7 @@ def handled(who: Process, event: m.MemberEvent) -> tuple[Process, m.ComputeAssig
                 question = action
             case m.Revoke():
                 work.append(m.Revoked())
-            case m.Failed(error, message):
+            case m.Failed(error, message) if error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
                 raise AssertionError(f"{error.name}: {message}")
     replies = who.replies if asked(member.outstanding) == asked(who.member.outstanding) else frozenset()
     return tidy(Process(member, replies, who.pushes, tuple(work), tuple(requests))), question

@@ -24,22 +24,20 @@ def test_every_order_of_starting_up(static: str) -> None:
     assert (len(explorer.worlds) > 150, len(explorer.settled) > 1, explorer.stuck()) == (True, True, [])
 
 
-@pytest.mark.parametrize(
-    "setting", [{"slow": True}, {"strays": 1}, {"leftovers": 1}, {"static": "b", "leftovers": 1}], ids=str
-)
+@pytest.mark.parametrize("setting", [{"slow": True}, {"strays": 1}, {"ids": 3}, {"static": "b"}], ids=str)
 def test_every_fault_in_every_state_of_a_start(setting: dict[str, Any]) -> None:
-    """One, wherever it strikes, and every order of all that follows from it; with late requests, with ids of the dead."""
+    """One, wherever it strikes, and every order of all that follows from it; with late requests, with a third one's id."""
     explorer = Explorer(**setting)
     explorer.explore(1)
     assert (len(explorer.worlds) > 500, explorer.stuck()) == (True, [])
 
 
 @pytest.mark.timeout(900)
-def test_every_state_without_ids_of_the_dead() -> None:
-    """Any number of faults, to the last state that is new; of dynamic members, with no dead one's id left in the group."""
+def test_every_state() -> None:
+    """Any number of faults, to the last state that is new; of two dynamic members, alive or dead and not yet missed."""
     explorer = Explorer()
     explorer.explore()
-    assert (len(explorer.worlds) > 100_000, explorer.stuck()) == (True, [])
+    assert (len(explorer.worlds) > 400_000, explorer.stuck()) == (True, [])
 
 
 def _ignore_claims() -> list[Any]:
