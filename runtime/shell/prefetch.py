@@ -4,7 +4,7 @@ A cache and nothing more: what it can't serve is *missed*, with the reason, and 
 from Kafka by itself.  Every partition's buffer is one gapless run of chunks ``[base, position)``; records only ever
 come from the broker in order behind ``position``, so a served range is byte for byte what a direct read gives.
 
-One thread talks to Kafka; those that serve wait on one condition.  A partition is *live* while what the client fetches
+One thread talks to Kafka and waits to be asked; those that serve wait for what arrives.  A partition is *live* while what the client fetches
 continues its buffer: whoever moves ``position`` any other way takes the mark away, and the thread fetches from there.
 """
 
@@ -13,26 +13,31 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from sparkcohort.runtime.measuring import Progress
 from sparkcohort.runtime.protocol import Range, TopicPartition
+from sparkcohort.runtime.shell.buffers import (
+    CHUNK_OVERHEAD,
+    Buffer,
+    Chunk,
+    Load,
+    Reader,
+    dismiss,
+    evict_for_waiting,
+    joined,
+)
 from sparkcohort.runtime.shell.drain import (
     BATCH_BYTES,
-    BATCH_RECORDS,
     EndOfLog,
     Event,
     PartitionError,
     Records,
 )
 from sparkcohort.runtime.shell.drains import new_drain
-from sparkcohort.runtime.shell.fetch import trim
 
 POLL_S = 0.05
 RETRY_S = 1.0
@@ -41,7 +46,6 @@ NO_END = 2**63 - 1
 # A broker answers a fetch with the first record of any partition, and every fetch lists all partitions: a trickle over
 # 300 of them was 300 fetches a second.  Data that is there in bulk is never waited for.
 _UNHURRIED: Mapping[str, Any] = {"fetch.min.bytes": 64 << 10, "fetch.wait.max.ms": 40}
-CHUNK_OVERHEAD = 6 << 10  # what a chunk costs beside its columns' bytes, as measured: blocks, and Arrow's objects
 
 _log = logging.getLogger("sparkcohort.prefetch")
 
@@ -68,80 +72,6 @@ class PartitionStats(NamedTuple):
     error: str
 
 
-class _Chunk(NamedTuple):
-    """Offsets [start, next_offset), whose visible records are the batch."""
-
-    start: int
-    next_offset: int
-    batch: pa.RecordBatch | None
-    nbytes: int
-
-
-@dataclass(slots=True, eq=False)
-class _Reader:
-    """One range being served: what comes next, and whether it waits for Kafka."""
-
-    index: int
-    buffer: _Buffer
-    at: int
-    end: int
-    waiting: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class _Buffer:
-    """One owned partition; see the module's description."""
-
-    tp: TopicPartition
-    base: int
-    position: int
-    floor: int
-    plan_seq: int = -1
-    served: int = 0  # the highest offset handed out
-    chunks: list[_Chunk] = field(default_factory=list)
-    nbytes: int = 0
-    readers: list[_Reader] = field(default_factory=list)
-    live: bool = False
-    error: str = ""
-    retry_at: float = 0.0
-    records_out: int = 0
-    bytes_out: int = 0
-    records_in: int = 0
-    bytes_in: int = 0
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a task waits for the very next record; one that waits for later ones has no claim to room."""
-        return any(reader.waiting and reader.at == self.position for reader in self.readers)
-
-    def append(self, chunk: _Chunk) -> None:
-        """Put a chunk behind the last one."""
-        self.chunks.append(chunk)
-        self.nbytes += chunk.nbytes
-        if chunk.batch is not None:
-            self.records_in += chunk.batch.num_rows
-            self.bytes_in += chunk.nbytes - CHUNK_OVERHEAD
-        self.position, self.error = chunk.next_offset, ""
-
-    def drop_head(self) -> int:
-        """Give up the first chunk; returns its bytes."""
-        chunk = self.chunks.pop(0)
-        self.nbytes -= chunk.nbytes
-        self.base = chunk.next_offset
-        return chunk.nbytes
-
-    def drop_tail(self) -> int:
-        """Give up the last chunk, to be fetched again; returns its bytes."""
-        chunk = self.chunks.pop()
-        self.nbytes -= chunk.nbytes
-        self.position, self.live = chunk.start, False
-        return chunk.nbytes
-
-    def spent(self) -> int:
-        """Up to here everything has been handed out, and nobody is reading it."""
-        return min([self.served, *(reader.at for reader in self.readers)])
-
-
 class Prefetcher:
     """Fetches owned partitions ahead; all methods may be called from any thread.
 
@@ -165,11 +95,13 @@ class Prefetcher:
         self._drain = new_drain(
             {**_UNHURRIED, **conf, **_bounds(queue)}, include_headers=include_headers, batch_bytes=self._batch_bytes
         )
-        self._buffers: dict[TopicPartition, _Buffer] = {}
+        self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
         self._ends: Mapping[TopicPartition, int | None] = {}
         self._ends_asked = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        # Two, since those who wait for records would wake each other without end by saying that they wait.
+        self._arrived, self._asked = threading.Condition(self._lock), threading.Condition(self._lock)
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="cohort-prefetch", daemon=True)
         self._thread.start()
@@ -178,21 +110,22 @@ class Prefetcher:
 
     def assign(self, added: Mapping[TopicPartition, int]) -> None:
         """Own more partitions, fetching each from the offset given."""
-        with self._changed:
+        with self._lock:
             for tp, start in added.items():
-                self._buffers[tp] = _Buffer(tp, start, start, start, served=start)
-            self._changed.notify_all()
+                self._buffers[tp] = Buffer(tp, start, start, start, served=start)
+            self._arrived.notify_all()
+            self._asked.notify()
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """Own them no longer; readers in the middle of one miss the rest."""
-        with self._changed:
+        with self._lock:
             for tp in partitions:
                 self._buffers.pop(tp, None)
-            self._changed.notify_all()
+            self._arrived.notify_all()
 
     def stats(self) -> dict[TopicPartition, PartitionStats]:
         """What every owned partition stands at."""
-        with self._changed:
+        with self._lock:
             return {
                 tp: PartitionStats(b.position, b.nbytes, b.records_out, b.bytes_out, b.error)
                 for tp, b in self._buffers.items()
@@ -200,20 +133,21 @@ class Prefetcher:
 
     def progress(self) -> dict[TopicPartition, Progress]:
         """How far the query has come in every owned partition, what was fetched, and the log's end as of the last call."""
-        with self._changed:
+        with self._lock:
             self._ends_asked, ends, all_ = True, self._ends, self._buffers.items()
             return {tp: Progress(max(b.served, b.floor), b.records_in, b.bytes_in, ends.get(tp)) for tp, b in all_}
 
     def buffered_bytes(self) -> int:
         """The bytes in all chunks (the client's queue, at most a quarter of the budget, comes on top)."""
-        with self._changed:
+        with self._lock:
             return self._total()
 
     def close(self) -> None:
         """Stop fetching; readers miss what is left."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            self._arrived.notify_all()
+            self._asked.notify()
         self._thread.join()
 
     # --- from the tasks -------------------------------------------------------------------------
@@ -227,25 +161,25 @@ class Prefetcher:
         ``patience_s`` shortens the prefetcher's own.
         """
         patience_s = min(self._patience_s, self._patience_s if patience_s is None else patience_s)
-        with self._changed:
+        with self._lock:
             readers, missed = self._begin(ranges, floors, plan_seq)
         try:
             if missed:
                 yield Served([], None, missed)
             while readers:
-                with self._changed:
+                with self._lock:
                     step = self._next(readers, patience_s)
                 yield step
         finally:
-            with self._changed:
-                _dismiss(readers)
-                self._changed.notify_all()
+            with self._lock:
+                dismiss(readers)
+                self._asked.notify()
 
     def _begin(
         self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int
-    ) -> tuple[list[_Reader], list[tuple[int, str]]]:
+    ) -> tuple[list[Reader], list[tuple[int, str]]]:
         """Bring the buffers in line with the plan; one reader for each range whose start can be served, and the rest."""
-        readers: list[_Reader] = []
+        readers: list[Reader] = []
         missed: list[tuple[int, str]] = []
         for index, (wanted, floor) in enumerate(zip(ranges, floors, strict=True)):
             buffer = self._buffers.get(wanted.tp)
@@ -256,13 +190,14 @@ class Prefetcher:
             if wanted.start < buffer.base:
                 missed.append((index, "no longer buffered"))
             elif wanted.start < wanted.end:
-                reader = _Reader(index, buffer, wanted.start, wanted.end)
+                reader = Reader(index, buffer, wanted.start, wanted.end)
                 buffer.readers.append(reader)
                 readers.append(reader)
-        self._changed.notify_all()
+        self._arrived.notify_all()  # the plan may have given up what an older one's reader waits for
+        self._asked.notify()
         return readers, missed
 
-    def _follow(self, buffer: _Buffer, floor: int, plan_seq: int) -> None:
+    def _follow(self, buffer: Buffer, floor: int, plan_seq: int) -> None:
         """Give up what no plan will ask for again."""
         if plan_seq <= buffer.plan_seq:
             return
@@ -274,19 +209,19 @@ class Prefetcher:
             buffer.drop_head()
 
     @staticmethod
-    def _move(buffer: _Buffer, to: int) -> None:
+    def _move(buffer: Buffer, to: int) -> None:
         """Start the buffer anew at an offset."""
         buffer.chunks.clear()
         buffer.base = buffer.position = buffer.served = to
         buffer.nbytes, buffer.live, buffer.error, buffer.retry_at = 0, False, "", 0.0
 
-    def _next(self, readers: list[_Reader], patience_s: float) -> Served:
+    def _next(self, readers: list[Reader], patience_s: float) -> Served:
         """The next step: what is buffered, up to a batch; blocks until there is something or nothing will be.
 
         Readers that have come to their end are taken off the list.
         """
         missed = self._await(readers, patience_s)
-        load = _Load(self._batch_bytes)
+        load = Load(self._batch_bytes)
         positions: list[tuple[int, int]] = []
         for reader in readers:
             if reader.at >= reader.buffer.position or reader.at < reader.buffer.base:
@@ -297,11 +232,11 @@ class Prefetcher:
             reader.buffer.served = max(reader.buffer.served, reader.at)
             positions.append((reader.index, reader.at))
         gone = {index for index, _ in missed}
-        _dismiss([reader for reader in readers if reader.index in gone or reader.at >= reader.end])
+        dismiss([reader for reader in readers if reader.index in gone or reader.at >= reader.end])
         readers[:] = [reader for reader in readers if reader in reader.buffer.readers]
-        return Served(positions, _joined(load.batches), missed)
+        return Served(positions, joined(load.batches), missed)
 
-    def _await(self, readers: Sequence[_Reader], patience_s: float) -> list[tuple[int, str]]:
+    def _await(self, readers: Sequence[Reader], patience_s: float) -> list[tuple[int, str]]:
         """Wait until something can be served; returns what can't be any more."""
         deadline = time.monotonic() + patience_s
         for reader in readers:
@@ -311,14 +246,14 @@ class Prefetcher:
                 missed = [(reader.index, why) for reader in readers if (why := self._hopeless(reader))]
                 if missed or any(reader.at < reader.buffer.position for reader in readers):
                     return missed
-                self._changed.notify_all()
-                if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
+                self._asked.notify()
+                if not self._arrived.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
                     return [(reader.index, f"nothing from Kafka within {patience_s} s") for reader in readers]
         finally:
             for reader in readers:
                 reader.waiting = False
 
-    def _hopeless(self, reader: _Reader) -> str:
+    def _hopeless(self, reader: Reader) -> str:
         """Why the reader's next offset won't be buffered; empty if it is or may be."""
         buffer = reader.buffer
         if self._closed or self._buffers.get(buffer.tp) is not buffer:
@@ -340,10 +275,10 @@ class Prefetcher:
                 self._turn()
             except Exception:  # noqa: BLE001 - a cache: whatever happened, the tasks read directly, and it begins anew
                 _log.exception("prefetch: fetching starts again at every partition's position")
-                with self._changed:
+                with self._lock:
                     for buffer in self._buffers.values():
                         buffer.live = False
-                    self._changed.wait_for(lambda: self._closed, RETRY_S)
+                    self._asked.wait_for(lambda: self._closed, RETRY_S)
         self._drain.close()
 
     def _turn(self) -> None:
@@ -351,21 +286,21 @@ class Prefetcher:
         if self._ends_asked:
             self._ends_asked, heard = False, {tp: self._drain.log_end(tp) for tp in self._assigned}
             self._ends = {**self._ends, **heard}
-        with self._changed:
+        with self._lock:
             full = self._make_room()
             drop, start = self._targets(full)
             if full and not drop and not start and not any(b.waiting for b in self._buffers.values()):
-                self._changed.wait(POLL_S)  # nobody waits, nothing fits: the client's queue fills, then fetching stops
+                self._asked.wait(POLL_S)  # nobody waits, nothing fits: the client's queue fills, then fetching stops
                 return
         self._drain.unassign(drop)
         self._drain.assign({tp: (at, NO_END) for tp, at in start.items()})
         self._assigned = (self._assigned - drop) | set(start)
         events = self._drain.poll(POLL_S)
         if events:
-            with self._changed:
+            with self._lock:
                 for event in events:
                     self._store(event)
-                self._changed.notify_all()
+                self._arrived.notify_all()
 
     def _targets(self, full: bool) -> tuple[set[TopicPartition], dict[TopicPartition, int]]:
         """What the client must stop fetching, and start fetching where; marks the latter live."""
@@ -379,7 +314,7 @@ class Prefetcher:
             self._buffers[tp].live = True
         return drop, start
 
-    def _wanted(self, full: bool) -> dict[TopicPartition, _Buffer]:
+    def _wanted(self, full: bool) -> dict[TopicPartition, Buffer]:
         """The partitions to fetch now: in need only those that somebody waits for, else all within their share."""
         now, share = time.monotonic(), self._share()
         requested = {tp: b for tp, b in self._buffers.items() if b.waiting}
@@ -398,10 +333,10 @@ class Prefetcher:
             return  # of a past assignment
         match event:
             case Records(next_offset=next_offset, batch=batch, nbytes=nbytes):
-                buffer.append(_Chunk(buffer.position, next_offset, batch, nbytes + CHUNK_OVERHEAD))
+                buffer.append(Chunk(buffer.position, next_offset, batch, nbytes + CHUNK_OVERHEAD))
             case EndOfLog(offset=offset):
                 if offset > buffer.position:  # control records and aborted ones
-                    buffer.append(_Chunk(buffer.position, offset, None, CHUNK_OVERHEAD))
+                    buffer.append(Chunk(buffer.position, offset, None, CHUNK_OVERHEAD))
             case PartitionError(error=error):
                 if str(error) != buffer.error:
                     _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, error)
@@ -423,68 +358,8 @@ class Prefetcher:
             while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= buffer.spent():
                 over -= buffer.drop_head()
         if over > 0 and any(buffer.waiting for buffer in buffers):
-            _evict_for_waiting(buffers, over)
+            evict_for_waiting(buffers, over)
         return over > 0
-
-
-def _evict_for_waiting(buffers: Iterable[_Buffer], over: int) -> None:
-    """Make room for those who wait: far ends first, where nobody reads before where somebody does.
-
-    What a reader takes next stays: two who wait would else evict each other's records for ever.
-    """
-    for buffer in sorted(buffers, key=lambda b: (bool(b.readers), -b.nbytes)):
-        kept = max((reader.at for reader in buffer.readers), default=-1)
-        while over > 0 and buffer.chunks and buffer.chunks[-1].start > kept:
-            over -= buffer.drop_tail()
-        past = min((reader.at for reader in buffer.readers), default=-1)
-        while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= past:
-            over -= buffer.drop_head()
-
-
-class _Load:
-    """What one step hands out: up to about one batch's worth, gathered from any number of buffers."""
-
-    def __init__(self, limit: int) -> None:
-        """``limit``: bytes; at least one chunk is taken whatever its size."""
-        self.batches: list[pa.RecordBatch] = []
-        self.full = False
-        self._limit = limit
-        self._rows = self._nbytes = 0
-
-    def take(self, reader: _Reader) -> None:
-        """Move a reader as far as its buffer, its end and the room here allow."""
-        buffer = reader.buffer
-        index = bisect_right(buffer.chunks, reader.at, key=attrgetter("next_offset"))
-        for chunk in buffer.chunks[index : index + 1000]:
-            if reader.at >= reader.end or not self._fits(chunk):
-                return
-            part = None if chunk.batch is None else trim(chunk.batch, reader.at, reader.end)
-            if part is not None:
-                self.batches.append(part)
-                self._rows, self._nbytes = self._rows + part.num_rows, self._nbytes + chunk.nbytes - CHUNK_OVERHEAD
-                buffer.records_out += part.num_rows
-                buffer.bytes_out += part.nbytes
-            reader.at = min(chunk.next_offset, reader.end)
-
-    def _fits(self, chunk: _Chunk) -> bool:
-        rows = chunk.batch.num_rows if chunk.batch else 0
-        own = chunk.nbytes - CHUNK_OVERHEAD
-        if self.batches and (self._rows + rows > BATCH_RECORDS or self._nbytes + own > self._limit):
-            self.full = True
-        return not self.full
-
-
-def _dismiss(readers: Iterable[_Reader]) -> None:
-    """They read no more: what they stood at is no longer kept for them."""
-    for reader in readers:
-        if reader in reader.buffer.readers:
-            reader.buffer.readers.remove(reader)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
-    if len(batches) <= 1:
-        return batches[0] if batches else None
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def _bounds(queue: int) -> dict[str, Any]:

@@ -384,7 +384,7 @@ import psutil
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.drain import Records
 from sparkcohort.runtime.shell.drain_native import NativeDrain
-from sparkcohort.runtime.shell.prefetch import CHUNK_OVERHEAD
+from sparkcohort.runtime.shell.buffers import CHUNK_OVERHEAD
 drain = NativeDrain({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=True)
 drain.assign({TopicPartition(sys.argv[2], 0): (0, 2**63 - 1)})
 kept = []

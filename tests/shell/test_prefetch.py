@@ -217,6 +217,22 @@ def test_waiting_for_records_to_come(mock_broker: MockCluster) -> None:
 
 
 @pytest.mark.usefixtures("each_drain")
+def test_those_who_wait_let_each_other_sleep(mock_broker: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks that wait for records don't wake each other to say so: as they did, at half a core."""
+    mock_broker.create_topic("t", 2)
+    looks: list[int] = []
+    look = Prefetcher._hopeless
+    monkeypatch.setattr(Prefetcher, "_hopeless", lambda *of: (looks.append(1), look(*of))[1])
+    waiting = Prefetcher(conf(mock_broker), patience_s=1)
+    owned = [TopicPartition("t", number) for number in range(2)]
+    waiting.assign(dict.fromkeys(owned, 0))
+    with ThreadPoolExecutor() as tasks:
+        steps = list(tasks.map(lambda tp: list(waiting.serve([whole(tp, 1)], [0], 1)), owned))
+    waiting.close()
+    assert [step.missed[0][1] for (step,) in steps] == ["nothing from Kafka within 1 s"] * 2
+    assert len(looks) < 20
+
+
 def test_a_lost_broker_is_a_pause(mock_broker: MockCluster) -> None:
     """While the broker is away readers miss, buffered records are served, and afterwards it goes on by itself."""
     produce(mock_broker.bootstrap, "t", 10)

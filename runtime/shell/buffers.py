@@ -1,0 +1,152 @@
+"""What is kept of one partition, who reads it, and how much of it one step hands out; see ``prefetch``."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.drain import BATCH_RECORDS
+from sparkcohort.runtime.shell.fetch import trim
+
+CHUNK_OVERHEAD = 6 << 10  # what a chunk costs beside its columns' bytes, as measured: blocks, and Arrow's objects
+
+
+class Chunk(NamedTuple):
+    """Offsets [start, next_offset), whose visible records are the batch."""
+
+    start: int
+    next_offset: int
+    batch: pa.RecordBatch | None
+    nbytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """One range being served: what comes next, and whether it waits for Kafka."""
+
+    index: int
+    buffer: Buffer
+    at: int
+    end: int
+    waiting: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Buffer:
+    """One owned partition; see the module's description."""
+
+    tp: TopicPartition
+    base: int
+    position: int
+    floor: int
+    plan_seq: int = -1
+    served: int = 0  # the highest offset handed out
+    chunks: list[Chunk] = field(default_factory=list)
+    nbytes: int = 0
+    readers: list[Reader] = field(default_factory=list)
+    live: bool = False
+    error: str = ""
+    retry_at: float = 0.0
+    records_out: int = 0
+    bytes_out: int = 0
+    records_in: int = 0
+    bytes_in: int = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a task waits for the very next record; one that waits for later ones has no claim to room."""
+        return any(reader.waiting and reader.at == self.position for reader in self.readers)
+
+    def append(self, chunk: Chunk) -> None:
+        """Put a chunk behind the last one."""
+        self.chunks.append(chunk)
+        self.nbytes += chunk.nbytes
+        if chunk.batch is not None:
+            self.records_in += chunk.batch.num_rows
+            self.bytes_in += chunk.nbytes - CHUNK_OVERHEAD
+        self.position, self.error = chunk.next_offset, ""
+
+    def drop_head(self) -> int:
+        """Give up the first chunk; returns its bytes."""
+        chunk = self.chunks.pop(0)
+        self.nbytes -= chunk.nbytes
+        self.base = chunk.next_offset
+        return chunk.nbytes
+
+    def drop_tail(self) -> int:
+        """Give up the last chunk, to be fetched again; returns its bytes."""
+        chunk = self.chunks.pop()
+        self.nbytes -= chunk.nbytes
+        self.position, self.live = chunk.start, False
+        return chunk.nbytes
+
+    def spent(self) -> int:
+        """Up to here everything has been handed out, and nobody is reading it."""
+        return min([self.served, *(reader.at for reader in self.readers)])
+
+
+def evict_for_waiting(buffers: Iterable[Buffer], over: int) -> None:
+    """Make room for those who wait: far ends first, where nobody reads before where somebody does.
+
+    What a reader takes next stays: two who wait would else evict each other's records for ever.
+    """
+    for buffer in sorted(buffers, key=lambda b: (bool(b.readers), -b.nbytes)):
+        kept = max((reader.at for reader in buffer.readers), default=-1)
+        while over > 0 and buffer.chunks and buffer.chunks[-1].start > kept:
+            over -= buffer.drop_tail()
+        past = min((reader.at for reader in buffer.readers), default=-1)
+        while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= past:
+            over -= buffer.drop_head()
+
+
+class Load:
+    """What one step hands out: up to about one batch's worth, gathered from any number of buffers."""
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: bytes; at least one chunk is taken whatever its size."""
+        self.batches: list[pa.RecordBatch] = []
+        self.full = False
+        self._limit = limit
+        self._rows = self._nbytes = 0
+
+    def take(self, reader: Reader) -> None:
+        """Move a reader as far as its buffer, its end and the room here allow."""
+        buffer = reader.buffer
+        index = bisect_right(buffer.chunks, reader.at, key=attrgetter("next_offset"))
+        for chunk in buffer.chunks[index : index + 1000]:
+            if reader.at >= reader.end or not self._fits(chunk):
+                return
+            part = None if chunk.batch is None else trim(chunk.batch, reader.at, reader.end)
+            if part is not None:
+                self.batches.append(part)
+                self._rows, self._nbytes = self._rows + part.num_rows, self._nbytes + chunk.nbytes - CHUNK_OVERHEAD
+                buffer.records_out += part.num_rows
+                buffer.bytes_out += part.nbytes
+            reader.at = min(chunk.next_offset, reader.end)
+
+    def _fits(self, chunk: Chunk) -> bool:
+        rows = chunk.batch.num_rows if chunk.batch else 0
+        own = chunk.nbytes - CHUNK_OVERHEAD
+        if self.batches and (self._rows + rows > BATCH_RECORDS or self._nbytes + own > self._limit):
+            self.full = True
+        return not self.full
+
+
+def dismiss(readers: Iterable[Reader]) -> None:
+    """They read no more: what they stood at is no longer kept for them."""
+    for reader in readers:
+        if reader in reader.buffer.readers:
+            reader.buffer.readers.remove(reader)
+
+
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """One batch of all rows; None when there are none."""
+    if len(batches) <= 1:
+        return batches[0] if batches else None
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
