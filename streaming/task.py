@@ -7,11 +7,13 @@ offset that it has not yielded yet.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -86,6 +88,17 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
             _report(link, partition, address, ranges, tally)
     finally:
         link.close()
+        _keep_imports()
+
+
+@cache
+def _keep_imports() -> None:
+    """Take what is imported out of the garbage collector's sight, once per process.
+
+    PySpark collects garbage after every task of a worker that it keeps (``daemon.py``): with Arrow, Flight and the Kafka
+    client imported that was half of the worker's CPU time, and nothing was ever found among them.
+    """
+    gc.freeze()
 
 
 def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
