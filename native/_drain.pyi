@@ -43,7 +43,7 @@ class Client:
         =============  =======================  ===================  =================================
         RECORDS        behind the last record   bytes of the batch   what ``take`` gave, or None
         END_OF_LOG     the end                  0                    None
-        ERROR          -1                       librdkafka's code    its words
+        ERROR          of the fetch, or -1      librdkafka's code    its words
         BAD_TIMESTAMP  of the record            the milliseconds     None
         BAD_HEADER     of the record            0                    None
         =============  =======================  ===================  =================================

@@ -65,6 +65,8 @@ drain *drain_new(const char *const (*settings)[2], size_t count, bool with_heade
   }
   all->process = getpid();
   pthread_mutex_init(&all->noting, NULL);
+  spent_init(&all->back);
+  spent_listen(&all->back, conf);
   all->mean_bytes = 1024;
   all->run.next = -1;
   all->run.rows.with_headers = with_headers;
@@ -88,6 +90,7 @@ bool drain_is_foreign(const drain *all) { return all->process != getpid(); }
 
 void drain_free(drain *all) {
   if (drain_is_foreign(all)) return; /* and lost: whatever lock its threads held is held for ever */
+  spent_clear(&all->back); /* while there is a client to give them back to */
   if (all->client) {
     kafka.consumer_close(all->client);
     kafka.queue_destroy(all->queue);
@@ -100,6 +103,7 @@ void drain_free(drain *all) {
   forget(&all->errors);
   forget(&all->lines);
   pthread_mutex_destroy(&all->noting);
+  spent_free(&all->back);
   free(all);
 }
 
@@ -117,6 +121,7 @@ bool drain_assign(drain *all, const rd_kafka_topic_partition_list_t *list, failu
 }
 
 bool drain_unassign(drain *all, const rd_kafka_topic_partition_list_t *list, failure *why) {
+  spent_clear(&all->back); /* its memory would wait for a response that may not come */
   return done(kafka.incremental_unassign(all->client, list), why);
 }
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROW_BYTES = 40 }; /* of a record beside its key and value: numbers, and their places */
+enum { ROW_BYTES = 40 };  /* of a record beside its key and value: numbers, and their places */
+enum { SPENT_POLLS = 4 }; /* so much more than a poll may copy is kept for the thread that made it: about a response */
 
 /* --- events --------------------------------------------------------------------------------- */
 
@@ -24,9 +25,10 @@ static event *add_event(drain *all, event_kind kind, const span *of) {
   return added;
 }
 
-static void add_error(drain *all, const span *of, int code, const char *words) {
+static void add_error(drain *all, const span *of, int64_t offset, int code, const char *words) {
   event *added = add_event(all, ERROR, of);
   if (!added) return;
+  added->offset = offset < 0 ? -1 : offset;
   added->number = code;
   added->words = strdup(words ? words : "");
   if (!added->words) all->out_of_memory = true;
@@ -87,13 +89,13 @@ static void begin_run(drain *all, const kafka_message *message) {
 static void take_error(drain *all, const kafka_message *message) {
   end_run(all);
   if (!message->topic || message->partition < 0) {
-    add_error(all, NULL, message->err, kafka.message_errstr(message));
+    add_error(all, NULL, -1, message->err, kafka.message_errstr(message));
     return;
   }
   span *of = spans_find(&all->assigned, kafka.topic_name(message->topic), message->partition);
   if (!of) return;
   if (message->err != KAFKA_PARTITION_EOF) {
-    add_error(all, of, message->err, kafka.message_errstr(message));
+    add_error(all, of, message->offset, message->err, kafka.message_errstr(message));
     return;
   }
   event *added = add_event(all, END_OF_LOG, of);
@@ -111,7 +113,7 @@ static void fail_run(drain *all, event_kind kind, int64_t offset, int64_t millis
   columns_free(&all->run.rows); /* headers of the row that wasn't ended would be the next one's */
   of->failed = true;
   if (kind == ERROR) {
-    add_error(all, of, code, kafka.err2str(code));
+    add_error(all, of, -1, code, kafka.err2str(code));
     return;
   }
   event *added = add_event(all, kind, of);
@@ -188,12 +190,11 @@ bool drain_poll(drain *all, int timeout_ms, int64_t records, int64_t bytes) {
   all->out_of_memory = false;
   size_t got = take_chunk(all, next_chunk(all, records, bytes));
   if (!got) got = wait_for_one(all, timeout_ms);
+  if (!got) spent_clear(&all->back);
   while (got) {
     int64_t before = all->taken;
-    for (size_t i = 0; i < got; i++) {
-      take(all, all->chunk[i]);
-      kafka.message_destroy(all->chunk[i]);
-    }
+    for (size_t i = 0; i < got; i++) take(all, all->chunk[i]);
+    spent_give(&all->back, all->chunk, got, SPENT_POLLS * bytes);
     learn_mean(all, all->taken - before, got);
     records -= (int64_t)got;
     if (records <= 0 || all->taken >= bytes || all->out_of_memory) break;

@@ -7,6 +7,7 @@
 
 #include "kafka.h"
 #include "spans.h"
+#include "spent.h"
 
 enum { WORDS = 512, CHUNK = 256, MOST_NOTES = 256 };
 
@@ -61,6 +62,7 @@ typedef struct {
   int64_t taken;      /* bytes copied in this poll */
   pthread_mutex_t noting;
   notes errors, lines;
+  spent back;
   kafka_message *chunk[CHUNK];
 } drain;
 

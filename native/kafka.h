@@ -5,6 +5,7 @@
 #ifndef COHORT_KAFKA_H
 #define COHORT_KAFKA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -72,6 +73,11 @@ typedef struct {
 typedef void kafka_error_cb(rd_kafka_t *, int code, const char *reason, void *opaque);
 typedef void kafka_log_cb(const rd_kafka_t *, int level, const char *facility, const char *text);
 
+typedef int kafka_on_new(rd_kafka_t *, const rd_kafka_conf_t *, void *opaque, char *words, size_t size);
+typedef int kafka_on_response_received(rd_kafka_t *, int socket, const char *name, int32_t broker, int16_t api_key,
+                                       int16_t version, int32_t correlation, size_t size, int64_t microseconds, int error,
+                                       void *opaque);
+
 /* X(result, name without "rd_kafka_", arguments) */
 #define KAFKA_FUNCTIONS(X) \
   X(int, version, (void)) \
@@ -83,6 +89,8 @@ typedef void kafka_log_cb(const rd_kafka_t *, int level, const char *facility, c
   X(void, conf_set_opaque, (rd_kafka_conf_t *, void *)) \
   X(void, conf_set_error_cb, (rd_kafka_conf_t *, kafka_error_cb *)) \
   X(void, conf_set_log_cb, (rd_kafka_conf_t *, kafka_log_cb *)) \
+  X(int, conf_interceptor_add_on_new, (rd_kafka_conf_t *, const char *, kafka_on_new *, void *)) \
+  X(int, interceptor_add_on_response_received, (rd_kafka_t *, const char *, kafka_on_response_received *, void *)) \
   X(rd_kafka_t *, new, (int, rd_kafka_conf_t *, char *, size_t)) \
   X(const char *, name, (const rd_kafka_t *)) \
   X(void *, opaque, (const rd_kafka_t *)) \
@@ -103,6 +111,7 @@ typedef void kafka_log_cb(const rd_kafka_t *, int level, const char *facility, c
   X(void, error_destroy, (rd_kafka_error_t *)) \
   X(ssize_t, consume_batch_queue, (rd_kafka_queue_t *, int, kafka_message **, size_t)) \
   X(void, message_destroy, (kafka_message *)) \
+  X(int32_t, message_broker_id, (const kafka_message *)) \
   X(const char *, message_errstr, (const kafka_message *)) \
   X(int64_t, message_timestamp, (const kafka_message *, int *)) \
   X(int, message_headers, (const kafka_message *, rd_kafka_headers_t **)) \

@@ -51,8 +51,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "fetch.queue.backoff.ms": 2,
     "fetch.error.backoff.ms": 100,
     "fetch.wait.max.ms": 20,
-    "fetch.max.bytes": 16 << 20,
-    "max.partition.fetch.bytes": 2 << 20,
+    "fetch.max.bytes": 4 << 20,
+    "max.partition.fetch.bytes": 1 << 20,
     "queued.min.messages": 200_000,
     "queued.max.messages.kbytes": 32 << 10,
     "reconnect.backoff.max.ms": 1_000,
@@ -99,6 +99,7 @@ class PartitionError:
 
     tp: TopicPartition
     error: KafkaError | MalformedRecordError
+    offset: int = -1  # where fetching stood, if the client tells
 
 
 Event: TypeAlias = Records | EndOfLog | PartitionError

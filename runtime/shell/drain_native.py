@@ -122,7 +122,7 @@ class NativeDrain(Drain):
             elif partition < 0:
                 self._on_nowhere(KafkaError(number, what))
             else:
-                yield PartitionError(tp, KafkaError(number, what))
+                yield PartitionError(tp, KafkaError(number, what), offset)
 
 
 def _record_batch(schema: pa.Schema, address: int) -> pa.RecordBatch:

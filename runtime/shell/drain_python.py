@@ -125,7 +125,8 @@ class PythonDrain(Drain):
         elif code == KafkaError._PARTITION_EOF:
             yield EndOfLog(TopicPartition(topic, partition), message.offset() or 0)
         else:
-            yield PartitionError(TopicPartition(topic, partition), error)
+            offset = message.offset()
+            yield PartitionError(TopicPartition(topic, partition), error, -1 if offset is None else max(offset, -1))
 
     def _runs(self, messages: Sequence[Message]) -> Iterator[Records | PartitionError]:
         partitions = list(map(Message.partition, messages))
