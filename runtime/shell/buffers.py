@@ -47,6 +47,7 @@ class Buffer:
     floor: int
     plan_seq: int = -1
     served: int = 0  # the highest offset handed out
+    left: int = -1  # where fetching stood before it was moved: an error from there is of the past
     chunks: list[Chunk] = field(default_factory=list)
     nbytes: int = 0
     readers: list[Reader] = field(default_factory=list)

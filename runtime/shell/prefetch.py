@@ -212,6 +212,7 @@ class Prefetcher:
     def _move(buffer: Buffer, to: int) -> None:
         """Start the buffer anew at an offset."""
         buffer.chunks.clear()
+        buffer.left = buffer.position
         buffer.base = buffer.position = buffer.served = to
         buffer.nbytes, buffer.live, buffer.error, buffer.retry_at = 0, False, "", 0.0
 
@@ -223,7 +224,7 @@ class Prefetcher:
         missed = self._await(readers, patience_s)
         load = Load(self._batch_bytes)
         positions: list[tuple[int, int]] = []
-        for reader in readers:
+        for reader in sorted(readers, key=lambda each: -each.buffer.nbytes):  # evenly, so that nobody runs dry
             if reader.at >= reader.buffer.position or reader.at < reader.buffer.base:
                 continue
             if load.full:
@@ -315,16 +316,19 @@ class Prefetcher:
         return drop, start
 
     def _wanted(self, full: bool) -> dict[TopicPartition, Buffer]:
-        """The partitions to fetch now: in need only those that somebody waits for, else all within their share."""
-        now, share = time.monotonic(), self._share()
+        """The partitions to fetch now: in need only those that somebody waits for, else all.
+
+        Whoever is being fetched stays, also above its share: a stop throws away what the client has queued, to be
+        fetched again.  A full buffer stops the polling instead.
+        """
+        now, start_below = time.monotonic(), max(1, self._share() // 2)
         requested = {tp: b for tp, b in self._buffers.items() if b.waiting}
-        if requested and (full or self._total() > self._budget // 2):
+        if requested and full:
             return requested
         return requested | {
             tp: b
             for tp, b in self._buffers.items()
-            # Half a share before fetching starts again: every stop throws away what the client has queued.
-            if b.retry_at <= now and ((full and b.live) or b.nbytes < (share if b.live else max(1, share // 2)))
+            if b.retry_at <= now and (b.live or (b.nbytes < start_below and not full))
         }
 
     def _store(self, event: Event) -> None:
@@ -337,6 +341,8 @@ class Prefetcher:
             case EndOfLog(offset=offset):
                 if offset > buffer.position:  # control records and aborted ones
                     buffer.append(Chunk(buffer.position, offset, None, CHUNK_OVERHEAD))
+            case PartitionError(offset=offset) if offset == buffer.left >= 0 and offset != buffer.position:
+                return  # the client doesn't take back an error that was on its way
             case PartitionError(error=error):
                 if str(error) != buffer.error:
                     _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, error)
@@ -367,7 +373,7 @@ def _bounds(queue: int) -> dict[str, Any]:
     return {
         "queued.max.messages.kbytes": max(1, queue >> 10),
         "queued.min.messages": max(100, queue // 300),  # what a queued message costs beside its bytes
-        "fetch.max.bytes": max(queue, 1_000_000),
+        "fetch.max.bytes": max(queue // 2, 1_000_000),  # small ones stay in the processor's cache from here to the copy
         "message.max.bytes": 1_000_000,
-        "max.partition.fetch.bytes": max(queue // 4, 64 << 10),
+        "max.partition.fetch.bytes": max(queue // 8, 64 << 10),
     }

@@ -222,7 +222,12 @@ def test_those_who_wait_let_each_other_sleep(mock_broker: MockCluster, monkeypat
     mock_broker.create_topic("t", 2)
     looks: list[int] = []
     look = Prefetcher._hopeless
-    monkeypatch.setattr(Prefetcher, "_hopeless", lambda *of: (looks.append(1), look(*of))[1])
+
+    def counted(prefetcher: Prefetcher, reader: Any) -> str:
+        looks.append(1)
+        return look(prefetcher, reader)
+
+    monkeypatch.setattr(Prefetcher, "_hopeless", counted)
     waiting = Prefetcher(conf(mock_broker), patience_s=1)
     owned = [TopicPartition("t", number) for number in range(2)]
     waiting.assign(dict.fromkeys(owned, 0))
