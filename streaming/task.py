@@ -24,6 +24,7 @@ from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import Range
 from sparkcohort.runtime.shell.agent import AgentConfig, to_json
+from sparkcohort.runtime.shell.buffers import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.shell.executor import Executor, agent_answers, find_executor, start_agent
 from sparkcohort.runtime.shell.fetch import RangeReader
 from sparkcohort.runtime.shell.flight import CoordinatorUnreachable, Link
@@ -36,9 +37,6 @@ log = logging.getLogger("sparkcohort.task")
 
 CALL_TIMEOUT_S = 10.0
 CALL_ATTEMPTS = 3
-PACK_ROWS = 4096
-PACK_BYTES = 1 << 20
-"""Batches of fewer rows and bytes are joined: each one costs PySpark and the JVM alike, whatever is in it."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +100,20 @@ def _keep_imports() -> None:
 
 
 def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, small batches joined; large ones pass as they are, without a copy."""
+    """The same rows in the same order, small batches joined; large ones pass as they are, without a copy.
+
+    Each batch costs PySpark and the JVM alike, whatever is in it.
+    """
     held: list[pa.RecordBatch] = []
+    rows = nbytes = 0
     for batch in batches:
-        small = batch.num_rows < PACK_ROWS and batch.nbytes < PACK_BYTES
+        small = batch.num_rows < WHOLE_ROWS and batch.nbytes < WHOLE_BYTES
         if small:
             held.append(batch)
-        if held and (not small or sum(each.num_rows for each in held) >= PACK_ROWS):
+            rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
+        if held and (not small or rows >= WHOLE_ROWS or nbytes >= WHOLE_BYTES):
             yield _joined(held)
-            held = []
+            held, rows, nbytes = [], 0, 0
         if not small:
             yield batch
     if held:

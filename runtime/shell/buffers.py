@@ -16,6 +16,10 @@ from sparkcohort.runtime.shell.fetch import trim
 
 CHUNK_OVERHEAD = 6 << 10  # what a chunk costs beside its columns' bytes, as measured: blocks, and Arrow's objects
 
+WHOLE_ROWS = 4096
+WHOLE_BYTES = 1 << 20
+"""From here on a batch pays for itself, here and in the task (``streaming.task.packed``)."""
+
 
 class Chunk(NamedTuple):
     """Offsets [start, next_offset), whose visible records are the batch."""
@@ -107,7 +111,10 @@ def evict_for_waiting(buffers: Iterable[Buffer], over: int) -> None:
 
 
 class Load:
-    """What one step hands out: up to about one batch's worth, gathered from any number of buffers."""
+    """What one step hands out: up to about one batch's worth, gathered from any number of buffers.
+
+    A chunk that is large goes by itself: to join it with others would be a copy more.
+    """
 
     def __init__(self, limit: int) -> None:
         """``limit``: bytes; at least one chunk is taken whatever its size."""
@@ -134,7 +141,8 @@ class Load:
     def _fits(self, chunk: Chunk) -> bool:
         rows = chunk.batch.num_rows if chunk.batch else 0
         own = chunk.nbytes - CHUNK_OVERHEAD
-        if self.batches and (self._rows + rows > BATCH_RECORDS or self._nbytes + own > self._limit):
+        large = max(rows, self._rows) >= WHOLE_ROWS or max(own, self._nbytes) >= WHOLE_BYTES
+        if self.batches and (large or self._rows + rows > BATCH_RECORDS or self._nbytes + own > self._limit):
             self.full = True
         return not self.full
 

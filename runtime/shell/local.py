@@ -6,7 +6,9 @@ server wants the run's token.
 
 One request at a time per connection: JSON, answered by frames (kind, length, body).  A request names all ranges that a
 task wants of this agent: a round trip for each of 300 partitions would cost more than their rows.  The answer goes in
-steps: where which ranges stand, then the rows that brought them there, if any.  A client that hears nothing for its
+steps: where which ranges stand, then the rows that brought them there, if any: in shared memory (``slabs``), or, small
+ones, in the frame.  The client answers a step in shared memory when it asks for the next one, with the slabs that it has
+done with; the server is at most ``AHEAD`` such steps ahead.  A client that hears nothing for its
 time-out, or finds the agent gone, never asks this agent again.
 """
 
@@ -27,11 +29,14 @@ import pyarrow as pa
 
 from sparkcohort.runtime.protocol import Range
 from sparkcohort.runtime.shell.prefetch import Served
+from sparkcohort.runtime.shell.slabs import Borrower, Lender, Lent
 
 _log = logging.getLogger("sparkcohort.local")
 
 _FRAME = struct.Struct("!BQ")  # kind, length of the body
-_SCHEMA, _STEP, _BATCH, _END, _INFO = range(1, 6)
+_STEP, _BATCH, _LENT, _END, _INFO = range(1, 6)
+_SLAB = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along
+AHEAD = 2
 _LENGTH = struct.Struct("!I")
 _REQUEST_LIMIT = 16 << 20
 _DELIVERED = b"\x01"
@@ -132,11 +137,11 @@ class LocalServer:
     def _converse(self, connection: socket.socket) -> None:
         """Answer one connection's requests until it ends."""
         try:
-            with closing(connection):
+            with closing(connection), closing(Lender()) as lender:
                 while (request := _read_request(connection)) is not None:
                     if not hmac.compare_digest(request.token.encode(), self._token.encode()):
                         return  # a stranger learns nothing, not even that the token was wrong
-                    self._answer(connection, request)
+                    self._answer(connection, request, lender)
         except (OSError, _Nonsense) as error:
             _log.debug("local connection ended: %s", error)
         except Exception:  # noqa: BLE001 - one connection's misfortune, whatever it is, is not the others'
@@ -145,33 +150,66 @@ class LocalServer:
             with self._lock:
                 self._connections.discard(connection)
 
-    def _answer(self, connection: socket.socket, request: _Request) -> None:
+    def _answer(self, connection: socket.socket, request: _Request, lender: Lender) -> None:
         if not request.ranges:
             _send(connection, _INFO, json.dumps(dict(self._info())).encode())
             return
-        served = self._stream(connection, request)
+        served = self._stream(connection, request, lender)
         if connection.recv(1) == _DELIVERED and served:
             try:
                 self._on_served(served)
             except Exception:  # noqa: BLE001 - the rows are delivered, whatever comes of telling so
                 _log.exception("after serving %s", served)
 
-    def _stream(self, connection: socket.socket, request: _Request) -> list[Range]:
+    def _stream(self, connection: socket.socket, request: _Request, lender: Lender) -> list[Range]:
         """Send the steps; returns the ranges that came to their ends."""
-        announced = False
         stands = [wanted.start for wanted in request.ranges]
+        sender = _Sender(connection, lender)
         for step in self._prefetcher.serve(request.ranges, request.floors, request.plan_seq, request.patience_s):
-            if step.batch is not None and not announced:
-                _send(connection, _SCHEMA, step.batch.schema.serialize())
-                announced = True
             said = {"positions": step.positions, "missed": step.missed, "rows": step.batch is not None}
             _send(connection, _STEP, json.dumps(said).encode())
             if step.batch is not None:
-                _send(connection, _BATCH, step.batch.serialize())
+                sender.send(step.batch)
             for index, at in step.positions:
                 stands[index] = at
         _send(connection, _END)
+        sender.finish()
         return [wanted for wanted, at in zip(request.ranges, stands, strict=True) if at == wanted.end]
+
+
+class _Sender:
+    """The batches of one answer, in shared memory or in frames."""
+
+    def __init__(self, connection: socket.socket, lender: Lender) -> None:
+        self._connection, self._lender = connection, lender
+        self._unanswered = 0
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Send the rows of a step."""
+        if self._unanswered == AHEAD:
+            self._hear()
+        lent = self._lender.lend(batch)
+        if lent is not None:
+            _send_lent(self._connection, lent)
+            self._unanswered += 1
+            return
+        stream = pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, batch.schema) as writer:
+            writer.write_batch(batch)
+        _send(self._connection, _BATCH, stream.getvalue())
+
+    def finish(self) -> None:
+        """Hear what the client still has to say of what was sent."""
+        while self._unanswered:
+            self._hear()
+
+    def _hear(self) -> None:
+        (count,) = _receive_exactly(self._connection, 1)
+        self._unanswered -= 1
+        try:
+            self._lender.take_back(bytes(_receive_exactly(self._connection, count)))
+        except KeyError as error:
+            raise _Nonsense("a slab that isn't lent") from error
 
 
 class LocalClient:
@@ -186,6 +224,7 @@ class LocalClient:
         self._token = token
         self._timeout_s = timeout_s
         self._connection: socket.socket | None = None
+        self._borrower = Borrower()
         self._lost = ""
 
     def hello(self) -> dict[str, Any]:
@@ -205,23 +244,23 @@ class LocalClient:
         """
         finished = False
         request = {"ranges": ranges, "floors": floors, "plan_seq": plan_seq, "patience_s": self._timeout_s / 2}
-        schema: pa.Schema | None = None
         try:
             connection = self._ask(request)
             while True:
                 kind, body = _receive(connection)
-                if kind == _SCHEMA:
-                    schema = pa.ipc.read_schema(pa.py_buffer(body))
-                elif kind == _END:
+                if kind == _END:
                     connection.sendall(_DELIVERED)
                     finished = True
                     return
-                else:
-                    said = json.loads(bytes(body))
-                    batch = None
-                    if said["rows"]:  # a step counts when its rows have come, too
-                        batch = pa.ipc.read_record_batch(pa.py_buffer(_receive(connection)[1]), schema)
-                    yield Served(said["positions"], batch, said["missed"])
+                said = json.loads(bytes(body))
+                if not said["rows"]:
+                    yield Served(said["positions"], None, said["missed"])
+                    continue
+                kind, body = _receive(connection)  # a step counts when its rows have come, too
+                yield Served(said["positions"], self._batch(connection, kind, body), said["missed"])
+                if kind == _LENT:
+                    ended = self._borrower.ended()
+                    connection.sendall(bytes((len(ended),)) + ended)
         except OSError as error:
             raise self._silent(error) from error
         finally:
@@ -233,6 +272,14 @@ class LocalClient:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+            self._borrower = Borrower()
+
+    def _batch(self, connection: socket.socket, kind: int, body: bytearray) -> pa.RecordBatch:
+        if kind == _BATCH:
+            return pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
+        number, size, used, new = _SLAB.unpack(body)
+        descriptor = _receive_descriptor(connection) if new else None
+        return self._borrower.read(Lent(number, size, used, descriptor))
 
     def _ask(self, request: Mapping[str, Any]) -> socket.socket:
         if self._lost:
@@ -293,6 +340,22 @@ def _send(connection: socket.socket, kind: int, body: bytes | pa.Buffer = b"") -
     connection.sendall(_FRAME.pack(kind, view.nbytes))
     if view.nbytes:
         connection.sendall(view)
+
+
+def _send_lent(connection: socket.socket, lent: Lent) -> None:
+    new = lent.descriptor is not None
+    _send(connection, _LENT, _SLAB.pack(lent.slab, lent.size, lent.used, new))
+    if lent.descriptor is not None:
+        socket.send_fds(
+            connection, [_DELIVERED], [lent.descriptor]
+        )  # with a byte of its own, so that no other read takes it
+
+
+def _receive_descriptor(connection: socket.socket) -> int:
+    data, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+    if not data or not descriptors:
+        raise ConnectionResetError("no descriptor came")
+    return descriptors[0]
 
 
 def _receive(connection: socket.socket) -> tuple[int, bytearray]:

@@ -9,9 +9,9 @@ import os
 import signal
 import socket
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 AGENT = b"\0sparkcohort.runtime.shell.agent\0"
 STOPPED_S = 0.2  # a process of several threads goes on for a moment after it was told to stop
@@ -42,7 +42,7 @@ def install(faults: Faults) -> None:
     from sparkcohort.runtime.shell import local
 
     commit_whole, send_whole = member.commit, local._send
-    batches: Counter[int] = Counter()  # sent of the range at hand, by connection
+    batches: WeakKeyDictionary[socket.socket, int] = WeakKeyDictionary()  # sent of the answer at hand, by connection
 
     def commit(*arguments: Any) -> Any:
         request = commit_whole(*arguments)
@@ -51,9 +51,9 @@ def install(faults: Faults) -> None:
         return request
 
     def send(connection: socket.socket, kind: int, body: Any = b"") -> None:
-        number = connection.fileno()
-        batches[number] = 0 if kind == local._SCHEMA else batches[number] + (kind == local._BATCH)
-        if kind == local._BATCH and batches[number] == 2:
+        of_rows = kind in {local._BATCH, local._LENT}
+        batches[connection] = 0 if kind == local._END else batches.get(connection, 0) + of_rows
+        if of_rows and batches[connection] == 2:
             view = memoryview(body)
             connection.sendall(local._FRAME.pack(kind, view.nbytes))
             connection.sendall(view[: view.nbytes // 2])

@@ -1,0 +1,158 @@
+"""Shared memory between an agent and one of its tasks: a batch is copied once, into it, and read where it lies.
+
+The agent's side of a connection is a ``Lender``: it writes a batch into a slab, a file in memory, and sends the slab's
+descriptor along the first time.  The task's side is a ``Borrower``: it maps the slab, and the batch that it makes of it
+refers to that memory; when the last reference is gone the slab goes back, to be written anew.  Small batches, very
+large ones, and those that find no slab free go through the socket.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import deque
+from typing import NamedTuple
+
+import pyarrow as pa
+
+SLABS = 4
+"""Most slabs of one connection: one being read, one written meanwhile, and two for a reader that keeps what it got."""
+
+LEAST_BYTES = 64 << 10
+MOST_BYTES = 16 << 20
+_STREAM_BYTES = 16 << 10  # the schema and the frames of a stream of one batch, generously
+_GRAIN = 1 << 20
+
+
+class Lent(NamedTuple):
+    """A batch in shared memory: the slab's number and size, the bytes used, and a descriptor if the slab is new."""
+
+    slab: int
+    size: int
+    used: int
+    descriptor: int | None
+
+
+class _Slab:
+    """A file in memory, mapped for writing."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.descriptor = os.memfd_create("cohort-batch", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(self.descriptor, size)
+            self.memory = pa.py_buffer(mmap.mmap(self.descriptor, size))
+        except OSError:
+            os.close(self.descriptor)
+            raise
+
+    def close(self) -> None:
+        """Close the descriptor; the memory goes when nobody maps it any more."""
+        os.close(self.descriptor)
+
+
+class Lender:
+    """The slabs of one connection, on the agent's side; for one thread."""
+
+    def __init__(self) -> None:
+        """No slab yet."""
+        self._slabs: dict[int, _Slab] = {}
+        self._free: list[int] = []
+        self._made = 0
+        self._unable = False
+
+    def lend(self, batch: pa.RecordBatch) -> Lent | None:
+        """Copy a batch into a slab; None where it is to go through the socket."""
+        size = pa.ipc.get_record_batch_size(batch)
+        if not LEAST_BYTES <= size <= MOST_BYTES:
+            return None
+        number, new = self._slab(size + _STREAM_BYTES)
+        if number is None:
+            return None
+        slab = self._slabs[number]
+        sink = pa.FixedSizeBufferWriter(slab.memory)
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        return Lent(number, slab.size, sink.tell(), slab.descriptor if new else None)
+
+    def take_back(self, numbers: bytes) -> None:
+        """These are free again.  Raises KeyError for one that isn't lent."""
+        for number in numbers:
+            if number not in self._slabs or number in self._free:
+                raise KeyError(number)
+            self._free.append(number)
+
+    def close(self) -> None:
+        """Give all memory back that isn't being read."""
+        for slab in self._slabs.values():
+            slab.close()
+        self._slabs.clear()
+        self._free.clear()
+
+    def _slab(self, size: int) -> tuple[int | None, bool]:
+        """The number of a free slab with room, and whether it is new."""
+        for number in self._free:
+            if self._slabs[number].size >= size:
+                self._free.remove(number)
+                return number, False
+        if len(self._slabs) >= SLABS:
+            if not self._free:
+                return None, False
+            self._slabs.pop(self._free.pop()).close()
+        return self._new(size), True
+
+    def _new(self, size: int) -> int | None:
+        if self._unable:
+            return None
+        try:
+            slab = _Slab(-(-size // _GRAIN) * _GRAIN)
+        except OSError:  # no memory of this kind, or no descriptors: the socket carries everything
+            self._unable = True
+            return None
+        # Numbers come round: the reader replaces what it has of one when a descriptor comes with it.
+        while self._made % 255 in self._slabs:
+            self._made += 1
+        number = self._made % 255
+        self._made += 1
+        self._slabs[number] = slab
+        return number
+
+
+class _Lease:
+    """What a batch refers to; the slab goes back when it is gone."""
+
+    __slots__ = ("_ended", "_memory", "_number")
+
+    def __init__(self, number: int, memory: pa.Buffer, ended: deque[int]) -> None:
+        self._number, self._memory, self._ended = number, memory, ended
+
+    def __del__(self) -> None:
+        self._ended.append(self._number)
+
+
+class Borrower:
+    """The slabs of one connection, on the task's side."""
+
+    def __init__(self) -> None:
+        """No slab yet."""
+        self._memory: dict[int, pa.Buffer] = {}
+        self._ended: deque[int] = deque()
+
+    def read(self, lent: Lent) -> pa.RecordBatch:
+        """The batch, in place.  Takes the descriptor.  Raises OSError, pa.ArrowInvalid for what is no batch."""
+        if lent.descriptor is not None:
+            try:
+                mapped = mmap.mmap(lent.descriptor, lent.size, prot=mmap.PROT_READ)
+            finally:
+                os.close(lent.descriptor)
+            self._memory[lent.slab] = pa.py_buffer(mapped)
+        memory = self._memory[lent.slab]
+        lease = _Lease(lent.slab, memory, self._ended)
+        return pa.ipc.open_stream(pa.foreign_buffer(memory.address, lent.used, lease)).read_next_batch()
+
+    def ended(self) -> bytes:
+        """The numbers of the slabs that go back."""
+        numbers = bytearray()
+        while self._ended:
+            numbers.append(self._ended.popleft())
+        return bytes(numbers)
