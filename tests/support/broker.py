@@ -15,6 +15,9 @@ Usage::
         broker.admin.allow("alice", "topic", "orders", "read")
         Consumer(broker.sasl_conf("alice") | {...})          # broker.bootstrap stays open to all and may do everything
 
+    with Broker(doors={"RELAYED": (port, shown)}) as broker:     # listens on ``port`` too, and tells who comes there
+        Consumer({"bootstrap.servers": f"127.0.0.1:{shown}"})    # to connect to ``shown``: somebody's who passes it on
+
 Broker n is in ``rack-n``.  A node keeps its address and data over stop, kill and start.  It ends with the thread that started it, at the latest.
 """
 
@@ -186,11 +189,16 @@ class Cluster:
         host: str = "127.0.0.1",
         heap_mb: int = 512,
         properties: Mapping[str, str] | None = None,
+        doors: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
-        """Choose ports and write configurations; ``users`` (name to password) turns SASL/PLAIN and ACLs on."""
+        """Choose ports and write configurations; ``users`` (name to password) turns SASL/PLAIN and ACLs on.
+
+        ``doors``: further plaintext listeners of broker 1, name to the port it listens on and the one it names to clients.
+        """
         self.directory = Path(tempfile.mkdtemp(prefix="cohort-broker-"))
         self.users = dict(users or {})
         self._host = host
+        self._doors = dict(doors or {})
         self._ports = [[Port(host) for _ in range(3)] for _ in range(brokers)]
         extra = dict(properties or {})
         self.nodes = [self._node(index + 1, heap_mb, extra) for index in range(brokers)]
@@ -204,15 +212,22 @@ class Cluster:
         advertised = f"PLAINTEXT://{self._host}:{plain}"
         if self.users:
             advertised += f",SASL_PLAINTEXT://{self._host}:{sasl}"
-        own = f",CONTROLLER://{self._host}:{controller}" if node_id == 1 else ""
+        listeners, protocols = advertised, COMMON["listener.security.protocol.map"]
+        if node_id == 1:
+            listeners += f",CONTROLLER://{self._host}:{controller}"
+            for name, (listening, shown) in self._doors.items():
+                listeners += f",{name}://{self._host}:{listening}"
+                advertised += f",{name}://{self._host}:{shown}"
+                protocols += f",{name}:PLAINTEXT"
         properties = COMMON | {
             "host": self._host,
             "node.id": str(node_id),
             "broker.rack": f"rack-{node_id}",
             "process.roles": "broker,controller" if node_id == 1 else "broker",
             "controller.quorum.voters": f"1@{self._host}:{self._ports[0][1].number}",
-            "listeners": advertised + own,
+            "listeners": listeners,
             "advertised.listeners": advertised,
+            "listener.security.protocol.map": protocols,
         }
         return Node(node_id, self.directory, properties | self._security() | extra, plain, heap_mb)
 
@@ -312,9 +327,10 @@ class Broker(Cluster):
         host: str = "127.0.0.1",
         heap_mb: int = 512,
         properties: Mapping[str, str] | None = None,
+        doors: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         """As ``Cluster(1)``."""
-        super().__init__(1, users=users, host=host, heap_mb=heap_mb, properties=properties)
+        super().__init__(1, users=users, host=host, heap_mb=heap_mb, properties=properties, doors=doors)
 
     @property
     def pid(self) -> int:

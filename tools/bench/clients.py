@@ -1,6 +1,6 @@
 """CPU time of all client processes of a run: the driver JVM and all below it, and the re-parented member agents.
 
-The broker and the bench's own process are left out.  A process that ended is in its parent's children times; an agent
+The broker, relays and the bench's own process are left out.  A process that ended is in its parent's children times; an agent
 has no parent who would count it, so a thread remembers what was last seen of each.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -16,16 +17,24 @@ import psutil
 AGENT = "sparkcohort.runtime.shell.agent"
 MARK = "COHORT_BENCH"
 EVERY_S = 0.25
-KINDS = (("pyspark.daemon", "python workers"), ("streaming_source_runner", "stream runner"), ("java", "jvm"))
+EXECUTORS = "executors"
+ENDED = "ended"
+KINDS = (
+    ("pyspark.daemon", "python workers"),
+    ("pyspark.worker", "python workers"),
+    ("streaming_source_runner", "stream runner"),
+    ("CoarseGrainedExecutorBackend", EXECUTORS),
+    ("java", "jvm"),
+)
 
 
 class Clients:
     """Watches client processes; agents are recognised by command line and by ``mark`` in their environment."""
 
-    def __init__(self, mark: str, broker: int) -> None:
-        """``broker``: the pid of the broker, a child of this process that doesn't count."""
+    def __init__(self, mark: str, others: Collection[int]) -> None:
+        """``others``: pids of children of this process that don't count: broker, relays."""
         self._mark = f"{MARK}={mark}"
-        self._broker = broker
+        self._others = frozenset(others)
         self._mine: dict[tuple[int, float], bool] = {}
         self._seen: dict[tuple[int, float], float] = {}
         self._lock = threading.Lock()
@@ -71,10 +80,21 @@ class Clients:
         self.agents()
         used: dict[str, float] = defaultdict(float, agents=sum(self._seen.values()))
         for child in psutil.Process().children():
-            if child.pid != self._broker:
+            if child.pid not in self._others:
                 for process in (child, *_below(child)):
                     _add(used, process)
         return dict(used)
+
+
+def between(first: Mapping[str, float], last: Mapping[str, float]) -> dict[str, float]:
+    """CPU-seconds used between two answers of ``Clients.cpu``.
+
+    What a process had used before the first answer and took with it when it ended is in both, as its own time and as
+    its parent's children's: the kinds that went down are made up for by ``ended``.
+    """
+    used = {kind: last.get(kind, 0.0) - first.get(kind, 0.0) for kind in first.keys() | last.keys()}
+    gone = sum(min(each, 0.0) for each in used.values())
+    return {kind: max(each, 0.0) for kind, each in used.items()} | {ENDED: used.get(ENDED, 0.0) + gone}
 
 
 def _below(process: psutil.Process) -> list[psutil.Process]:
@@ -92,7 +112,7 @@ def _add(used: dict[str, float], process: psutil.Process) -> None:
     kind = next((kind for word, kind in KINDS if word in line), "other")
     if AGENT not in line:  # one that is not re-parented yet is counted as an agent
         used[kind] += times.user + times.system
-        used["ended" if kind == "jvm" else kind] += times.children_user + times.children_system
+        used[ENDED if kind in {"jvm", EXECUTORS} else kind] += times.children_user + times.children_system
 
 
 def _own(process: psutil.Process) -> float:

@@ -11,20 +11,23 @@ import os
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from rich.table import Table
 
 from tests.support.broker import Cluster
 from tests.support.jars import class_path, java
 from tests.support.produce import value_of
-from tools.bench.report import spread
+from tools.bench.figures import Bound, middle, paired, shown, spread
 from tools.bench.results import BenchError, Drained, order
+from tools.bench.world import Found, World, say
 
 TOPIC, PARTITIONS = "drain", 12
-PEERS = ("native", "python", "java", "count")
+NATIVE = "native"
+PEERS = (NATIVE, "python", "java", "count")
 CLIENT = Path(__file__).with_name("drain_client.py")
 PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
@@ -57,8 +60,12 @@ def fill(cluster: Cluster, records: int) -> dict[str, list[int]]:
     return sums
 
 
-def measure(cluster: Cluster, records: int, rounds: int, say: Callable[[str], None]) -> list[Drained]:
+def measure(world: World) -> Found:
     """Every peer once a round, there and back, after all bytes have been checked; raises BenchError."""
+    return summary(_runs(world.broker, world.plan.records, world.plan.rounds))
+
+
+def _runs(cluster: Cluster, records: int, rounds: int) -> list[Drained]:
     records -= records % PARTITIONS
     say(f"filling a topic: {records:,} records of 100 bytes in {PARTITIONS} partitions")
     written = fill(cluster, records)
@@ -118,27 +125,51 @@ def performance(printed: str) -> tuple[int, int]:
     raise ValueError(printed)
 
 
-def report(runs: Iterable[Drained]) -> dict[str, dict[str, object]]:
-    """Per peer: rows per second of wall time and of CPU, medians with least and greatest."""
+def summary(runs: Iterable[Drained]) -> Found:
+    """Per peer: rows per second of wall time and of CPU; and the native drain's against each, round by round."""
     by_peer: dict[str, list[Drained]] = {}
     for run in runs:
         by_peer.setdefault(run.peer, []).append(run)
-    return {
+    rates = {
         peer: {
-            "runs": len(found),
-            "rows_per_s": spread([run.rows_per_s for run in found]),
-            "rows_per_cpu_s": spread([run.rows_per_cpu_s for run in found]),
+            "rows_per_s": [run.rows_per_s for run in found],
+            "rows_per_cpu_s": [run.rows_per_cpu_s for run in found],
         }
         for peer, found in by_peer.items()
     }
+    ours = rates.get(NATIVE, {})
+    return {
+        "peers": {
+            peer: {"runs": len(by_peer[peer]), **{name: spread(values) for name, values in found.items()}}
+            for peer, found in rates.items()
+        },
+        "native_over": {
+            peer: {name: paired(ours[name], values) for name, values in found.items()}
+            for peer, found in rates.items()
+            if ours and peer != NATIVE
+        },
+    }
 
 
-def ratios(seen: Mapping[str, Mapping[str, object]]) -> dict[str, float | None]:
-    """The native drain against each peer; what is demanded stands in the name."""
-    found: dict[str, float | None] = {}
-    for peer, least in MUSTS.items():
-        for what in ("rows_per_s", "rows_per_cpu_s"):
-            if peer in seen and "native" in seen:
-                ours, theirs = (dict(seen[name][what])["median"] for name in ("native", peer))  # type: ignore[call-overload]
-                found[f"drain {what} native / {peer} (at least {least:g})"] = ours / theirs
-    return found
+def bounds(found: Found) -> list[Bound]:
+    """The native drain against each peer, by the wall's time and by that of the CPU."""
+    held: list[Bound] = []
+    for peer, over in found["native_over"].items():
+        aim = 1.0 if peer == "count" else None
+        held += [
+            Bound(f"drain: {name} native / {peer}", middle(over[name]), MUSTS[peer], aim=aim)
+            for name in ("rows_per_s", "rows_per_cpu_s")
+        ]
+    return held
+
+
+def tables(found: Found) -> list[Table]:
+    """Everybody's rates, and what the native drain's are of each."""
+    table = Table(title="Kafka into Arrow in one process, without Spark (median, least to greatest)")
+    for name in ("who", "M rows/s", "M rows per CPU-s", "native rows/s : its", "native rows per CPU-s : its"):
+        table.add_column(name, justify="left" if name == "who" else "right")
+    for peer, seen in found["peers"].items():
+        over = found["native_over"].get(peer, {})
+        rates = [shown(seen[name], 1e-6) for name in ("rows_per_s", "rows_per_cpu_s")]
+        table.add_row(peer, *rates, shown(over.get("rows_per_s")), shown(over.get("rows_per_cpu_s")))
+    return [table]

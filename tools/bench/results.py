@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -21,12 +21,17 @@ def order(sources: Sequence[T], rounds: int) -> list[T]:
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch with rows: when it began and ended (epoch s), its rows, and the CPU-seconds used until its end."""
+    """One micro-batch with rows: when it began and ended (epoch s), its rows, and the CPU-seconds used until its end.
+
+    ``sunk`` is when its rows were all in the sink, ``observed`` what the query observed of them (named metrics).
+    """
 
     began: float
     ended: float
     rows: int
     cpu: Mapping[str, float]
+    sunk: float = 0.0
+    observed: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""One measured run: all of a topic (throughput), or a trickle for a while (trigger time)."""
+"""One measured run of a query: all of a topic, or so many batches of what is being written to it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery, StreamingQueryListener
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -19,17 +21,15 @@ from pyspark.sql.streaming.listener import (
 )
 
 from tests.support.broker import Broker
-from tests.support.produce import Steady
 from tests.support.waiting import wait_until
-from tools.bench.clients import Clients
-from tools.bench.peers import Peer
-from tools.bench.results import Batch, BenchError, Throughput, Trickle
+from tools.bench import topics
+from tools.bench.clients import Clients, between
+from tools.bench.peers import READY, Peer
+from tools.bench.results import Batch, BenchError, Throughput
 
-VALUE_BYTES = 100
 LISTENER_TIMEOUT_S = 30.0
 AGENTS_GONE_S = 15.0
-TRICKLE_RATE = 900  # records a second, however many partitions: the rows of a batch are the same
-UNMEASURED = 5  # first batches of a trickle
+ERROR_CHARACTERS = 4000
 
 
 class Progress(StreamingQueryListener):
@@ -51,9 +51,13 @@ class Progress(StreamingQueryListener):
         """Note a batch that has rows."""
         said = event.progress
         if said.numInputRows > 0:
+            spent = said.durationMs
             began = datetime.fromisoformat(said.timestamp).timestamp()
-            ended = began + said.durationMs["triggerExecution"] / 1000
-            self._batches[str(said.runId)].append(Batch(began, ended, said.numInputRows, self._clients.cpu()))
+            ended = began + spent["triggerExecution"] / 1000
+            sunk = ended - spent.get("commitOffsets", 0) / 1000  # which is what Spark does last
+            observed = {name: row.asDict() for name, row in said.observedMetrics.items()}
+            cpu = self._clients.cpu()
+            self._batches[str(said.runId)].append(Batch(began, ended, said.numInputRows, cpu, sunk, observed))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
         """No batch comes after this."""
@@ -80,30 +84,14 @@ class Bench:
         spark.streams.addListener(self.progress)
         self._runs = 0
 
-    def fill(self, topic: str, records: int, partitions: int) -> None:
-        """Create ``topic`` with ``records`` records of 100-byte values, evenly over its partitions."""
-        self.broker.admin.create_topic(topic, partitions)
-        rows = self.spark.range(records).selectExpr(
-            "cast(id as string) as key",
-            f"rpad(concat(id, ':'), {VALUE_BYTES}, uuid()) as value",
-            f"cast(id % {partitions} as int) as partition",
-        )
-        client = {"linger.ms": "20", "batch.size": "524288", "buffer.memory": "134217728"}
-        options = {f"kafka.{key}": value for key, value in client.items()}
-        asked = {"kafka.bootstrap.servers": self.broker.bootstrap, "topic": topic, **options}
-        rows.write.format("kafka").options(**asked).save()
-        held = sum(self.broker.admin.ends(topic).values())
-        if held != records:
-            raise BenchError(f"{topic} holds {held} records instead of {records}")
-
-    def throughput(self, peer: Peer, topic: str, records: int, batches: int) -> Throughput:
+    def throughput(
+        self, peer: Peer, topic: str, records: int, batches: int, bootstrap: str | None = None
+    ) -> Throughput:
         """Read all of ``topic`` with AvailableNow in ``batches`` batches; raises BenchError unless all rows came."""
         before, began = self.clients.cpu(), time.monotonic()
         epoch = time.time()
-        limit = str(-(-records // batches))
-        frame = self._read(peer, topic, startingOffsets="earliest", maxOffsetsPerTrigger=limit)
-        with tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory:
-            query = self._start(frame, directory, available_now=True)
+        frame = self._all_of(peer, topic, records, batches, bootstrap)
+        with self._started(frame.writeStream.format("noop"), available_now=True) as query:
             query.awaitTermination()
             wall = time.monotonic() - began
             seen = self.progress.batches(query)
@@ -116,35 +104,36 @@ class Bench:
             peer=peer.name,
             rows=sum(batch.rows for batch in seen[1:-1]),
             wall_s=last.ended - first.ended,
-            cpu_s={kind: used - first.cpu.get(kind, 0.0) for kind, used in last.cpu.items()},
+            cpu_s=between(first.cpu, last.cpu),
             query_rows=delivered,
             query_wall_s=wall,
             query_cpu_s=sum(self.clients.cpu().values()) - sum(before.values()),
             first_batch_s=first.ended - epoch,
         )
 
-    def trickle(self, peer: Peer, topic: str, partitions: int, batches: int, cap_s: float) -> Trickle:
-        """Run with trigger 0 while a producer writes to every partition, for so many batches or ``cap_s`` seconds."""
-        frame = self._read(peer, topic, startingOffsets="latest")
-        began = time.monotonic()
-        with (
-            tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory,
-            Steady(self.broker.bootstrap, topic, partitions=partitions, rate=TRICKLE_RATE),
-        ):
-            query = self._start(frame, directory, available_now=False)
-            self._await_batches(query, batches + UNMEASURED, cap_s)
-            seconds = time.monotonic() - began
-            query.stop()
-            seen = self.progress.batches(query)
+    def check(
+        self, peer: Peer, topic: str, written: topics.Sums, *, headers: bool = False, bootstrap: str | None = None
+    ) -> None:
+        """Read all of ``topic``, unmeasured, and compare what came with what was written; raises BenchError."""
+        if peer is READY:
+            return  # which reads no topic
+        rows: list[Row] = []
+        extra = {"includeHeaders": "true"} if headers else {}
+        records = sum(seen[0] for seen in written.values())
+        frame = self._all_of(peer, topic, records, 4, bootstrap, **extra)
+        writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(topics.summed(batch).collect()))
+        with self._started(writer, available_now=True) as query:
+            query.awaitTermination()
         self._settle(peer)
-        measured = tuple(batch.seconds * 1000 for batch in seen[UNMEASURED:])
-        return Trickle(peer.name, partitions, measured, min(UNMEASURED, len(seen)), seconds)
+        topics.compare(f"{peer.name}, {topic}", topics.totals(rows), written)
 
-    def _await_batches(self, query: StreamingQuery, batches: int, cap_s: float) -> None:
+    def await_batches(self, query: StreamingQuery, batches: int, cap_s: float) -> None:
+        """Wait for so many batches with rows, or so long; raises BenchError when the query ends with an error."""
+
         def enough() -> bool:
             failure = query.exception()
             if failure is not None:
-                raise BenchError(str(failure))
+                raise BenchError(str(failure)[:ERROR_CHARACTERS])
             return self.progress.count(query) >= batches
 
         try:
@@ -152,15 +141,38 @@ class Bench:
         except AssertionError:
             return  # what was got through by then is the result
 
-    def _read(self, peer: Peer, topic: str, **options: str) -> DataFrame:
+    def read(self, peer: Peer, topic: str, bootstrap: str | None = None, **options: str) -> DataFrame:
+        """A stream of ``topic``, in a group of its own."""
         self._runs += 1
-        return peer.read(self.spark, self.broker.bootstrap, topic, str(self._runs), **options)
+        return peer.read(self.spark, bootstrap or self.broker.bootstrap, topic, str(self._runs), **options)
 
-    def _start(self, frame: DataFrame, directory: str, *, available_now: bool) -> StreamingQuery:
-        writer = frame.writeStream.format("noop").option("checkpointLocation", str(Path(directory) / "checkpoint"))
-        if available_now:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime="0 seconds").start()
+    @contextmanager
+    def streaming(self, peer: Peer, writer: DataStreamWriter) -> Iterator[StreamingQuery]:
+        """A query with trigger 0 that is stopped at the end, its agents gone."""
+        with self._started(writer, available_now=False) as query:
+            yield query
+            query.stop()
+        self._settle(peer)
+
+    def _all_of(
+        self, peer: Peer, topic: str, records: int, batches: int, bootstrap: str | None, **options: str
+    ) -> DataFrame:
+        limit = str(-(-records // batches))
+        extra = {"records": str(records)} if peer is READY else {"startingOffsets": "earliest"}
+        return self.read(peer, topic, bootstrap, maxOffsetsPerTrigger=limit, **extra, **options)
+
+    @contextmanager
+    def _started(self, writer: DataStreamWriter, *, available_now: bool) -> Iterator[StreamingQuery]:
+        with tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory:
+            writer = writer.option("checkpointLocation", str(Path(directory) / "checkpoint"))
+            if available_now:
+                query = writer.trigger(availableNow=True).start()
+            else:
+                query = writer.trigger(processingTime="0 seconds").start()
+            try:
+                yield query
+            finally:
+                query.stop()
 
     def _settle(self, peer: Peer) -> None:
         """Wait until this run's agents are gone: their CPU time is its own, and nobody else's."""

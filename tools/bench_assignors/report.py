@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tools.bench.report import ratio, spread
+from tools.bench.figures import ratio, spread
 from tools.bench_assignors.grid import LARGE, PLAIN, SMALL, STICKY, Measured
 from tools.bench_assignors.sides import KAFKAS, OURS
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tools.bench.report import ratio, spread
+from tools.bench.figures import ratio, spread
 from tools.bench_group.core import CoreRun
 from tools.bench_group.peers import EVENTS, OURS, PeerRun
 from tools.bench_group.rpc import RpcRun

@@ -1,0 +1,80 @@
+"""What the parts share: how much to measure, the broker, and a Spark application at a time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+from rich.table import Table
+
+from tests.support.broker import Broker
+from tools.bench.clients import MARK, Clients
+from tools.bench.figures import Bound
+from tools.bench.peers import Peer, session
+from tools.bench.runs import Bench
+
+Found = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure; what a part makes of it stands there."""
+
+    records: int
+    rounds: int
+    batches: int
+    cap_s: float
+    window_s: float
+    parts: tuple[str, ...]
+    peers: tuple[Peer, ...]
+    masters: tuple[str, ...]
+
+
+def say(text: str) -> None:
+    """A progress line, out of the result's way."""
+    click.echo(text, err=True)
+
+
+@dataclass(frozen=True)
+class World:
+    """The plan, the broker, and the pids of what else runs beside it."""
+
+    plan: Plan
+    broker: Broker
+    others: Collection[int] = ()
+
+    @contextmanager
+    def application(self, master: str) -> Iterator[Bench]:
+        """A Spark application of its own, with the watch over its processes."""
+        mark = os.environ[MARK] = uuid.uuid4().hex
+        say(f"starting Spark: {master}")
+        with (
+            tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory,
+            Clients(mark, {self.broker.pid, *self.others}) as clients,
+            session(master, Path(directory)) as spark,
+        ):
+            yield Bench(spark, self.broker, clients)
+
+    def chosen(self, *peers: Peer) -> tuple[Peer, ...]:
+        """Those of ``peers`` that are asked for."""
+        return tuple(peer for peer in peers if peer in self.plan.peers)
+
+
+class Part(Protocol):
+    """A module that is one part of the bench."""
+
+    def measure(self, world: World) -> Found:
+        """All runs, and what they come to, as plain values."""
+
+    def bounds(self, found: Found) -> list[Bound]:
+        """What is demanded of that."""
+
+    def tables(self, found: Found) -> list[Table]:
+        """That for people."""
