@@ -15,15 +15,16 @@ from rich.table import Table
 # The tree last: the installed wheel is what is measured, and `tests.support` comes from here.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from tests.support.broker import Broker
-from tools.bench import drain, partitions, report, source
+from tests.support.broker import Broker, Port
+from tools.bench import drain, far, latency, partitions, report, source
 from tools.bench.figures import Bound
 from tools.bench.peers import PEERS
 from tools.bench.results import BenchError
 from tools.bench.runs import ERROR_CHARACTERS
 from tools.bench.world import Part, Plan, World, say
 
-PARTS: dict[str, Part] = {"drain": drain, "source": source, "partitions": partitions}
+PARTS: dict[str, Part] = {"drain": drain, "source": source, "far": far, "partitions": partitions, "latency": latency}
+HOST = "127.0.0.1"
 MASTERS = ("local[2]", "local-cluster[2,1,1024]")
 
 
@@ -33,8 +34,10 @@ def measure(plan: Plan) -> tuple[dict[str, Any], list[Table], list[Bound]]:
     tables: list[Table] = []
     bounds: list[Bound] = []
     say("starting a broker")
-    with Broker(heap_mb=1024) as broker:
-        world = World(plan, broker)
+    ports = {name: (Port(HOST), Port(HOST)) for name in far.DELAYS_MS}
+    doors = {name: (listening.number, shown.number) for name, (listening, shown) in ports.items()}
+    with Broker(heap_mb=1024, host=HOST, doors=doors) as broker:
+        world = World(plan, broker, doors)
         for name in plan.parts:
             say(f"--- {name}")
             part = PARTS[name]
@@ -60,7 +63,8 @@ Examples:
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Measured runs of each source.")
 @click.option("--batches", type=click.IntRange(3), default=40, show_default=True, help="Batches of each trickle.")
 @click.option("--cap", type=click.FloatRange(1), default=60.0, show_default=True, help="Longest trickle, in seconds.")
-@click.option("--window", type=click.FloatRange(5), default=60.0, show_default=True, help="Seconds around an event.")
+@click.option("--stretch", type=click.FloatRange(5), default=20.0, show_default=True, help="Seconds of other runs.")
+@click.option("--window", type=click.FloatRange(5), default=60.0, show_default=True, help="Seconds after an event.")
 @click.option("--quick", is_flag=True, help="Fewer of all of them, 2 rounds: drift is hardly evened out.")
 @click.option("--part", type=click.Choice(list(PARTS)), multiple=True, help="Only this part (repeatable).")
 @click.option(
@@ -73,6 +77,7 @@ def main(
     rounds: int,
     batches: int,
     cap: float,
+    stretch: float,
     window: float,
     quick: bool,
     part: tuple[str, ...],
@@ -89,9 +94,9 @@ def main(
     bound does not hold, 2 wrong usage.
     """
     if quick:
-        records, rounds, batches, cap, window = 2_400_000, 2, 15, 40.0, 20.0
+        records, rounds, batches, cap, stretch, window = 2_400_000, 2, 15, 40.0, 8.0, 15.0
     peers = tuple(peer for peer in PEERS if not source or peer.name in source)
-    plan = Plan(records, rounds, batches, cap, window, part or tuple(PARTS), peers, master or MASTERS)
+    plan = Plan(records, rounds, batches, cap, stretch, window, part or tuple(PARTS), peers, master or MASTERS)
     try:
         found, tables, bounds = measure(plan)
     except (BenchError, FileNotFoundError, PySparkException, Py4JError) as error:

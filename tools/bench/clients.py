@@ -1,6 +1,6 @@
 """CPU time of all client processes of a run: the driver JVM and all below it, and the re-parented member agents.
 
-The broker, relays and the bench's own process are left out.  A process that ended is in its parent's children times; an agent
+Broker, relay, producers and the bench's own process are left out.  A process that ended is in its parent's children times; an agent
 has no parent who would count it, so a thread remembers what was last seen of each.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -31,10 +31,10 @@ KINDS = (
 class Clients:
     """Watches client processes; agents are recognised by command line and by ``mark`` in their environment."""
 
-    def __init__(self, mark: str, others: Collection[int]) -> None:
-        """``others``: pids of children of this process that don't count: broker, relays."""
+    def __init__(self, mark: str, jvm: int) -> None:
+        """``jvm``: the pid of the driver's."""
         self._mark = f"{MARK}={mark}"
-        self._others = frozenset(others)
+        self._jvm = psutil.Process(jvm)
         self._mine: dict[tuple[int, float], bool] = {}
         self._seen: dict[tuple[int, float], float] = {}
         self._lock = threading.Lock()
@@ -79,10 +79,8 @@ class Clients:
         """CPU-seconds so far by kind of process; only differences of two answers mean something."""
         self.agents()
         used: dict[str, float] = defaultdict(float, agents=sum(self._seen.values()))
-        for child in psutil.Process().children():
-            if child.pid not in self._others:
-                for process in (child, *_below(child)):
-                    _add(used, process)
+        for process in (self._jvm, *_below(self._jvm)):
+            _add(used, process)
         return dict(used)
 
 

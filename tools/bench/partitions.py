@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from tests.support.produce import Steady
 from tools.bench.figures import Bound, ratio, shown, spread
+from tools.bench.load import Load, Sums, merged
 from tools.bench.peers import COHORT, KAFKA, Peer
 from tools.bench.results import Trickle, order
 from tools.bench.runs import Bench
-from tools.bench.world import Found, World, say
+from tools.bench.world import Found, Plan, World, say
 
 FEW, SOME, MANY, MOST = 8, 300, 1_000, 3_000
 RATE = 900  # records a second, however many partitions: the rows of a batch are the same
@@ -29,9 +29,10 @@ def measure(world: World) -> Found:
     crawl = (KAFKA, SOME)
     todo = [step for step in steps if step != crawl] + [crawl] * (crawl in steps)
     runs: list[Trickle] = []
+    written: dict[int, list[Sums]] = {size: [] for size in sizes}
     with world.application(world.plan.masters[0]) as bench:
         for number, (peer, size) in enumerate(todo, 1):
-            run = trickle(bench, peer, size, world.plan.batches, world.plan.cap_s)
+            run = trickle(bench, peer, size, world.plan, written[size])
             runs.append(run)
             typical = "no measured batch" if run.median_ms is None else f"{run.median_ms:.0f} ms a trigger"
             count = len(run.trigger_ms) + run.unmeasured
@@ -39,6 +40,10 @@ def measure(world: World) -> Found:
                 f"[{number}/{len(todo)}] trickle, {size} partitions, {peer.name}: {typical} "
                 f"({count} batches in {run.seconds:.0f} s)"
             )
+        for peer, size in steps_of(world.chosen(COHORT, KAFKA), sizes):
+            if (peer, size) != crawl:
+                say(f"checking every byte: {peer.name}, {size} partitions")
+                bench.check(peer, topic_of(size), merged(written[size]))
     return summary(runs)
 
 
@@ -52,16 +57,17 @@ def steps_of(peers: Sequence[Peer], sizes: Sequence[int]) -> list[tuple[Peer, in
     return [(peer, size) for size in sizes for peer in peers if peer is COHORT or size <= SOME]
 
 
-def trickle(bench: Bench, peer: Peer, size: int, batches: int, cap_s: float) -> Trickle:
+def trickle(bench: Bench, peer: Peer, size: int, plan: Plan, written: list[Sums]) -> Trickle:
     """Run with trigger 0 while a producer writes to every partition, for so many batches or ``cap_s`` seconds."""
     frame = bench.read(peer, topic_of(size), startingOffsets="latest")
     began = time.monotonic()
     with (
-        Steady(bench.broker.bootstrap, topic_of(size), partitions=size, rate=RATE),
+        Load(bench.broker.bootstrap, topic_of(size), size, RATE) as load,
         bench.streaming(peer, frame.writeStream.format("noop")) as query,
     ):
-        bench.await_batches(query, batches + UNMEASURED, cap_s)
+        bench.await_batches(query, plan.batches + UNMEASURED, plan.cap_s)
         seconds = time.monotonic() - began
+    written.append(load.sums)
     seen = bench.progress.batches(query)
     measured = tuple(batch.seconds * 1000 for batch in seen[UNMEASURED:])
     return Trickle(peer.name, size, measured, min(UNMEASURED, len(seen)), seconds)

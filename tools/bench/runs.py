@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -129,17 +129,21 @@ class Bench:
 
     def await_batches(self, query: StreamingQuery, batches: int, cap_s: float) -> None:
         """Wait for so many batches with rows, or so long; raises BenchError when the query ends with an error."""
+        self.wait(query, lambda: self.progress.count(query) >= batches, cap_s)
 
-        def enough() -> bool:
+    def wait(self, query: StreamingQuery, enough: Callable[[], bool], cap_s: float) -> bool:
+        """Wait until there is enough, or so long, and tell which; raises BenchError when the query ends with an error."""
+
+        def asked() -> bool:
             failure = query.exception()
             if failure is not None:
                 raise BenchError(str(failure)[:ERROR_CHARACTERS])
-            return self.progress.count(query) >= batches
+            return enough()
 
         try:
-            wait_until(enough, cap_s, f"{batches} batches", every_s=0.25)
+            return wait_until(asked, cap_s, "enough", every_s=0.25)
         except AssertionError:
-            return  # what was got through by then is the result
+            return False  # what was got through by then is the result
 
     def read(self, peer: Peer, topic: str, bootstrap: str | None = None, **options: str) -> DataFrame:
         """A stream of ``topic``, in a group of its own."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
+from pyspark.sql import SparkSession
 from rich.table import Table
 
 from tests.support.broker import Broker
@@ -31,6 +32,7 @@ class Plan:
     rounds: int
     batches: int
     cap_s: float
+    stretch_s: float
     window_s: float
     parts: tuple[str, ...]
     peers: tuple[Peer, ...]
@@ -44,11 +46,11 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True)
 class World:
-    """The plan, the broker, and the pids of what else runs beside it."""
+    """The plan, the broker, and its further listeners (see ``Cluster``)."""
 
     plan: Plan
     broker: Broker
-    others: Collection[int] = ()
+    doors: Mapping[str, tuple[int, int]]
 
     @contextmanager
     def application(self, master: str) -> Iterator[Bench]:
@@ -57,14 +59,19 @@ class World:
         say(f"starting Spark: {master}")
         with (
             tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory,
-            Clients(mark, {self.broker.pid, *self.others}) as clients,
             session(master, Path(directory)) as spark,
+            Clients(mark, _jvm(spark)) as clients,
         ):
             yield Bench(spark, self.broker, clients)
 
     def chosen(self, *peers: Peer) -> tuple[Peer, ...]:
         """Those of ``peers`` that are asked for."""
         return tuple(peer for peer in peers if peer in self.plan.peers)
+
+
+def _jvm(spark: SparkSession) -> int:
+    gateway: Any = spark.sparkContext._gateway
+    return int(gateway.proc.pid)
 
 
 class Part(Protocol):
