@@ -16,14 +16,23 @@ from rich.table import Table
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from tests.support.broker import Broker, Port
-from tools.bench import drain, far, latency, partitions, report, source
+from tools.bench import drain, far, gap, latency, memory, partitions, report, sizes, source
 from tools.bench.figures import Bound
 from tools.bench.peers import PEERS
 from tools.bench.results import BenchError
 from tools.bench.runs import ERROR_CHARACTERS
 from tools.bench.world import Part, Plan, World, say
 
-PARTS: dict[str, Part] = {"drain": drain, "source": source, "far": far, "partitions": partitions, "latency": latency}
+PARTS: dict[str, Part] = {
+    "drain": drain,
+    "source": source,
+    "far": far,
+    "sizes": sizes,
+    "partitions": partitions,
+    "latency": latency,
+    "gap": gap,
+    "memory": memory,
+}
 HOST = "127.0.0.1"
 MASTERS = ("local[2]", "local-cluster[2,1,1024]")
 
@@ -71,6 +80,7 @@ Examples:
     "--source", type=click.Choice([peer.name for peer in PEERS]), multiple=True, help="Only this source (repeatable)."
 )
 @click.option("--master", multiple=True, help=f"Only this Spark master (repeatable).  [default: {', '.join(MASTERS)}]")
+@click.option("--shape", type=click.Choice(list(sizes.SHAPES)), multiple=True, help="Only these records (repeatable).")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(
     records: int,
@@ -83,6 +93,7 @@ def main(
     part: tuple[str, ...],
     source: tuple[str, ...],
     master: tuple[str, ...],
+    shape: tuple[str, ...],
     output: str,
 ) -> None:
     """Compare format("cohort") with Spark's own format("kafka"), default and tuned, on a real broker.
@@ -96,7 +107,7 @@ def main(
     if quick:
         records, rounds, batches, cap, stretch, window = 2_400_000, 2, 15, 40.0, 8.0, 15.0
     peers = tuple(peer for peer in PEERS if not source or peer.name in source)
-    plan = Plan(records, rounds, batches, cap, stretch, window, part or tuple(PARTS), peers, master or MASTERS)
+    plan = Plan(records, rounds, batches, cap, stretch, window, part or tuple(PARTS), peers, master or MASTERS, shape)
     try:
         found, tables, bounds = measure(plan)
     except (BenchError, FileNotFoundError, PySparkException, Py4JError) as error:

@@ -19,9 +19,11 @@ MARK = "COHORT_BENCH"
 EVERY_S = 0.25
 EXECUTORS = "executors"
 ENDED = "ended"
+WORKERS = "python workers"
 KINDS = (
-    ("pyspark.daemon", "python workers"),
-    ("pyspark.worker", "python workers"),
+    (AGENT, AGENT),
+    ("pyspark.daemon", WORKERS),
+    ("pyspark.worker", WORKERS),
     ("streaming_source_runner", "stream runner"),
     ("CoarseGrainedExecutorBackend", EXECUTORS),
     ("java", "jvm"),
@@ -57,6 +59,10 @@ class Clients:
 
     def agents(self) -> int:
         """How many of this bench's agents live now."""
+        return len(self.members())
+
+    def members(self) -> list[psutil.Process]:
+        """This bench's agents that live now."""
         with self._lock:
             found = [process for process in psutil.process_iter() if self._is_mine(process)]
             for process in found:
@@ -64,7 +70,11 @@ class Clients:
                     self._seen[process.pid, process.create_time()] = _own(process)
                 except psutil.Error:
                     continue  # ended just now: what was last seen of it stands
-            return len(found)
+            return found
+
+    def workers(self) -> list[psutil.Process]:
+        """The Python workers, and what they were forked from, that live now."""
+        return [process for process in _below(self._jvm) if _kind(process) == WORKERS]
 
     def _is_mine(self, process: psutil.Process) -> bool:
         try:
@@ -104,13 +114,20 @@ def _below(process: psutil.Process) -> list[psutil.Process]:
 
 def _add(used: dict[str, float], process: psutil.Process) -> None:
     try:
-        line, times = " ".join(process.cmdline()), process.cpu_times()
+        kind, times = _kind(process), process.cpu_times()
     except psutil.Error:
         return
-    kind = next((kind for word, kind in KINDS if word in line), "other")
-    if AGENT not in line:  # one that is not re-parented yet is counted as an agent
+    if kind != AGENT:  # one that is not re-parented yet is counted as an agent
         used[kind] += times.user + times.system
         used[ENDED if kind in {"jvm", EXECUTORS} else kind] += times.children_user + times.children_system
+
+
+def _kind(process: psutil.Process) -> str:
+    try:
+        line = " ".join(process.cmdline())
+    except psutil.Error:
+        return "other"
+    return next((kind for word, kind in KINDS if word in line), "other")
 
 
 def _own(process: psutil.Process) -> float:

@@ -81,13 +81,13 @@ def _rounds(bench: Bench, world: World, steps: Sequence[Step], written: topics.S
     for step in steps:
         say(f"checking every byte and warming up: {step.name}")
         bench.check(step.peer, TOPIC, written, bootstrap=bootstraps[step])
-        bench.throughput(step.peer, TOPIC, records, source.BATCHES, bootstraps[step])
+        bench.throughput(step.peer, TOPIC, records, source.BATCHES, bootstrap=bootstraps[step])
     runs: list[Throughput] = []
     busy: dict[str, list[float]] = {}
     todo = order(steps, world.plan.rounds)
     for number, step in enumerate(todo, 1):
         before = sum(process.cpu_times()[:2])
-        run = bench.throughput(step.peer, TOPIC, records, source.BATCHES, bootstraps[step])
+        run = bench.throughput(step.peer, TOPIC, records, source.BATCHES, bootstrap=bootstraps[step])
         busy.setdefault(step.name, []).append((sum(process.cpu_times()[:2]) - before) / run.query_wall_s)
         runs.append(replace(run, peer=step.name))
         say(f"[{number}/{len(todo)}] {source.told(runs[-1])}")

@@ -45,10 +45,15 @@ class Peer:
         """A stream of ``topic``; ``run`` names the consumer group where the source wants one."""
         asked = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **self.options, **options}
         if self.format == "cohort":
-            asked["group.id"] = f"bench-{run}"
+            asked["group.id"] = group_of(run)
         if self.format == ready.FORMAT:
             asked = {"slots": str(spark.sparkContext.defaultParallelism), **options}
         return spark.readStream.format(self.format).options(**asked).load()
+
+
+def group_of(run: str) -> str:
+    """The group of a run of the bench."""
+    return f"bench-{run}"
 
 
 COHORT = Peer("cohort", "cohort")

@@ -24,11 +24,12 @@ from tests.support.broker import Broker
 from tests.support.waiting import wait_until
 from tools.bench import topics
 from tools.bench.clients import Clients, between
-from tools.bench.peers import READY, Peer
+from tools.bench.peers import READY, Peer, group_of
 from tools.bench.results import Batch, BenchError, Throughput
 
 LISTENER_TIMEOUT_S = 30.0
 AGENTS_GONE_S = 15.0
+CHECK_BATCHES = 4
 ERROR_CHARACTERS = 4000
 
 
@@ -85,12 +86,19 @@ class Bench:
         self._runs = 0
 
     def throughput(
-        self, peer: Peer, topic: str, records: int, batches: int, bootstrap: str | None = None
+        self,
+        peer: Peer,
+        topic: str,
+        records: int,
+        batches: int,
+        *,
+        headers: bool = False,
+        bootstrap: str | None = None,
     ) -> Throughput:
         """Read all of ``topic`` with AvailableNow in ``batches`` batches; raises BenchError unless all rows came."""
         before, began = self.clients.cpu(), time.monotonic()
         epoch = time.time()
-        frame = self._all_of(peer, topic, records, batches, bootstrap)
+        frame = self._all_of(peer, topic, records, batches, bootstrap, headers=headers)
         with self._started(frame.writeStream.format("noop"), available_now=True) as query:
             query.awaitTermination()
             wall = time.monotonic() - began
@@ -118,9 +126,8 @@ class Bench:
         if peer is READY:
             return  # which reads no topic
         rows: list[Row] = []
-        extra = {"includeHeaders": "true"} if headers else {}
         records = sum(seen[0] for seen in written.values())
-        frame = self._all_of(peer, topic, records, 4, bootstrap, **extra)
+        frame = self._all_of(peer, topic, records, CHECK_BATCHES, bootstrap, headers=headers)
         writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(topics.summed(batch).collect()))
         with self._started(writer, available_now=True) as query:
             query.awaitTermination()
@@ -150,6 +157,11 @@ class Bench:
         self._runs += 1
         return peer.read(self.spark, bootstrap or self.broker.bootstrap, topic, str(self._runs), **options)
 
+    @property
+    def group(self) -> str:
+        """The group of the last ``read``."""
+        return group_of(str(self._runs))
+
     @contextmanager
     def streaming(self, peer: Peer, writer: DataStreamWriter) -> Iterator[StreamingQuery]:
         """A query with trigger 0 that is stopped at the end, its agents gone."""
@@ -159,11 +171,13 @@ class Bench:
         self._settle(peer)
 
     def _all_of(
-        self, peer: Peer, topic: str, records: int, batches: int, bootstrap: str | None, **options: str
+        self, peer: Peer, topic: str, records: int, batches: int, bootstrap: str | None, *, headers: bool
     ) -> DataFrame:
         limit = str(-(-records // batches))
         extra = {"records": str(records)} if peer is READY else {"startingOffsets": "earliest"}
-        return self.read(peer, topic, bootstrap, maxOffsetsPerTrigger=limit, **extra, **options)
+        if headers:
+            extra["includeHeaders"] = "true"
+        return self.read(peer, topic, bootstrap, maxOffsetsPerTrigger=limit, **extra)
 
     @contextmanager
     def _started(self, writer: DataStreamWriter, *, available_now: bool) -> Iterator[StreamingQuery]:

@@ -38,18 +38,18 @@ def fill(bench: Bench, topic: str, shape: topics.Shape, records: int) -> topics.
 
 
 def rounds(
-    bench: Bench, peers: Sequence[Peer], topic: str, written: topics.Sums, count: int, bootstrap: str | None = None
+    bench: Bench, peers: Sequence[Peer], topic: str, written: topics.Sums, count: int, *, headers: bool = False
 ) -> list[Throughput]:
     """Each peer ``count`` times, there and back, after a checked and a warming run of each."""
     records = sum(seen[0] for seen in written.values())
     for peer in peers:
         say(f"checking every byte and warming up: {peer.name}")
-        bench.check(peer, topic, written, bootstrap=bootstrap)
-        bench.throughput(peer, topic, records, BATCHES, bootstrap)
+        bench.check(peer, topic, written, headers=headers)
+        bench.throughput(peer, topic, records, BATCHES, headers=headers)
     runs: list[Throughput] = []
     todo = order(peers, count)
     for number, peer in enumerate(todo, 1):
-        runs.append(bench.throughput(peer, topic, records, BATCHES, bootstrap))
+        runs.append(bench.throughput(peer, topic, records, BATCHES, headers=headers))
         say(f"[{number}/{len(todo)}] {told(runs[-1])}")
     return runs
 

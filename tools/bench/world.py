@@ -37,6 +37,7 @@ class Plan:
     parts: tuple[str, ...]
     peers: tuple[Peer, ...]
     masters: tuple[str, ...]
+    shapes: tuple[str, ...] = ()
 
 
 def say(text: str) -> None:
