@@ -77,17 +77,17 @@ def measure(world: World) -> Found:
 def _rounds(bench: Bench, world: World, steps: Sequence[Step], written: topics.Sums, process: psutil.Process) -> Found:
     records = sum(seen[0] for seen in written.values())
     doors = {name: f"127.0.0.1:{shown}" for name, (_, shown) in world.doors.items()}
-    bootstraps = {step: None if step.door is None else doors[step.door] for step in steps}
+    bootstraps = {step.name: None if step.door is None else doors[step.door] for step in steps}
     for step in steps:
         say(f"checking every byte and warming up: {step.name}")
-        bench.check(step.peer, TOPIC, written, bootstrap=bootstraps[step])
-        bench.throughput(step.peer, TOPIC, records, source.BATCHES, bootstrap=bootstraps[step])
+        bench.check(step.peer, TOPIC, written, bootstrap=bootstraps[step.name])
+        bench.throughput(step.peer, TOPIC, records, source.BATCHES, bootstrap=bootstraps[step.name])
     runs: list[Throughput] = []
     busy: dict[str, list[float]] = {}
     todo = order(steps, world.plan.rounds)
     for number, step in enumerate(todo, 1):
         before = sum(process.cpu_times()[:2])
-        run = bench.throughput(step.peer, TOPIC, records, source.BATCHES, bootstrap=bootstraps[step])
+        run = bench.throughput(step.peer, TOPIC, records, source.BATCHES, bootstrap=bootstraps[step.name])
         busy.setdefault(step.name, []).append((sum(process.cpu_times()[:2]) - before) / run.query_wall_s)
         runs.append(replace(run, peer=step.name))
         say(f"[{number}/{len(todo)}] {source.told(runs[-1])}")
