@@ -167,8 +167,8 @@ def staying(before: Mapping[int, str], rebalances: Sequence[Mapping[str, Any]], 
 
 def gaps(table: pa.Table, stretch: Stretch) -> dict[str, int | None]:
     """The longest gaps of one stretch."""
-    moments = table.select(["partition", "at_ms"]).group_by(["partition", "at_ms"]).aggregate([]).to_pydict()
-    deliveries = [(number, 0, 0, at) for number, at in zip(moments["partition"], moments["at_ms"], strict=True)]
+    moments = set(zip(table["partition"].to_pylist(), table["at_ms"].to_pylist(), strict=True))
+    deliveries = [(number, 0, 0, at) for number, at in moments]
 
     def longest(partitions: Collection[int]) -> int | None:
         return longest_gap(deliveries, partitions, stretch.begin_ms, stretch.end_ms)
@@ -179,11 +179,13 @@ def gaps(table: pa.Table, stretch: Stretch) -> dict[str, int | None]:
 
 def check(who: str, table: pa.Table, written: Mapping[int, tuple[int, ...]]) -> None:
     """Raise BenchError unless the sink has what was written: records, offsets and checksums of each partition."""
-    found = table.group_by(["partition"]).aggregate([("offset", "count"), ("offset", "sum"), ("checksum", "sum")])
-    columns = ("partition", "offset_count", "offset_sum", "checksum_sum")
-    got = {row[0]: row[1:] for row in zip(*(found[name].to_pylist() for name in columns), strict=True)}
+    got: dict[int, list[int]] = {}
+    columns = (table[name].to_pylist() for name in ("partition", "offset", "checksum"))
+    for partition, offset, checksum in zip(*columns, strict=True):
+        seen = got.setdefault(partition, [0, 0, 0])
+        seen[:] = seen[0] + 1, seen[1] + offset, seen[2] + checksum
     for partition, (count, offsets, _, checksums, *_) in written.items():
-        if got.get(partition) != (count, offsets, checksums):
+        if got.get(partition) != [count, offsets, checksums]:
             raise BenchError(
                 f"{who}: partition {partition} has {got.get(partition)} instead of {count, offsets, checksums}"
             )

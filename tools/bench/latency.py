@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tools.bench.figures import Bound, middle, paired, percentile, shown, spread
 from tools.bench.load import Load, Sums, merged
-from tools.bench.peers import COHORT, KAFKA, KAFKA_TUNED, Peer
+from tools.bench.peers import COHORT, KAFKA, Peer
 from tools.bench.results import Batch, BenchError, order
 from tools.bench.runs import Bench
 from tools.bench.world import Found, World, say
@@ -52,7 +52,7 @@ def measure(world: World) -> Found:
 
 
 def _at(bench: Bench, world: World, rate: int) -> list[Run]:
-    topic, peers = f"latency-{rate}", world.chosen(COHORT, KAFKA, KAFKA_TUNED)
+    topic, peers = f"latency-{rate}", world.chosen(COHORT, KAFKA)
     bench.broker.admin.create_topic(topic, PARTITIONS)
     written: list[Sums] = []
     for peer in peers:
