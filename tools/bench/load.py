@@ -103,6 +103,7 @@ def main(bootstrap: str, topic: str, partitions: int, rate: int) -> None:
         "enable.idempotence": True,
         "linger.ms": 5,
         "queue.buffering.max.messages": 2_000_000,
+        "log_level": 0,  # a broker that is still finding its feet says so in vain
     }
     client = Producer(settings)
     client.list_topics(topic, timeout=END_TIMEOUT_S)
