@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from tests.support.admin import Admin
 from tools.bench.figures import Bound, ratio, shown, spread
 from tools.bench.load import Load, Sums, merged
 from tools.bench.peers import COHORT, KAFKA, Peer
@@ -16,6 +17,7 @@ from tools.bench.world import Found, Plan, World, say
 
 FEW, SOME, MANY, MOST = 8, 300, 1_000, 3_000
 RATE = 900  # records a second, however many partitions: the rows of a batch are the same
+AT_ONCE = 500  # partitions created
 UNMEASURED = 5  # first batches of a trickle
 
 
@@ -24,7 +26,7 @@ def measure(world: World) -> Found:
     sizes = (FEW, SOME, MANY, MOST)
     for size in sizes:
         say(f"creating a topic of {size:,} partitions")
-        world.broker.admin.create_topic(topic_of(size), size)
+        _create(world.broker.admin, topic_of(size), size)
     steps = order(steps_of(world.chosen(COHORT, KAFKA), sizes), world.plan.rounds)
     crawl = (KAFKA, SOME)
     todo = [step for step in steps if step != crawl] + [crawl] * (crawl in steps)
@@ -45,6 +47,13 @@ def measure(world: World) -> Found:
                 say(f"checking every byte: {peer.name}, {size} partitions")
                 bench.check(peer, topic_of(size), merged(written[size]))
     return summary(runs)
+
+
+def _create(admin: Admin, topic: str, size: int) -> None:
+    """In steps: a broker that makes thousands of files at once leaves everybody waiting."""
+    admin.create_topic(topic, min(size, AT_ONCE))
+    for total in range(AT_ONCE, size, AT_ONCE):
+        admin.add_partitions(topic, min(total + AT_ONCE, size))
 
 
 def topic_of(size: int) -> str:
