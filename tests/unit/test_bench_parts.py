@@ -120,9 +120,18 @@ def test_what_reached_the_sink_is_what_was_written() -> None:
 
 def test_memory_is_that_of_one_executor() -> None:
     """The most of one agent; workers are shared out; both together at one moment, not their most at different ones."""
-    samples = [memory.Sample((100.0, 80.0), 40.0), memory.Sample((60.0, 60.0), 90.0), memory.Sample((), 10.0)]
-    assert memory.peaks(samples) == {"agent_mib": 100.0, "workers_mib": 45.0, "together_mib": 110.0}
-    assert memory.peaks([]) == {"agent_mib": 0.0, "workers_mib": 0.0, "together_mib": 0.0}
+    samples = [
+        memory.Sample((100.0, 80.0), (40.0,)),
+        memory.Sample((60.0, 60.0), (50.0, 40.0)),
+        memory.Sample((), (10.0,)),
+    ]
+    assert memory.peaks(samples) == {
+        "agent_mib": 100.0,
+        "worker_mib": 50.0,
+        "workers_mib": 45.0,
+        "together_mib": 110.0,
+    }
+    assert memory.peaks([])["together_mib"] == 0.0
 
 
 def test_shapes_that_are_usual() -> None:

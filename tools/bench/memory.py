@@ -34,14 +34,15 @@ SHAPES = (Shape(100), Shape(10_000))
 TOPIC_BYTES = 600_000_000
 FREE_BATCHES = 3  # of a query whose sink gets stuck then
 BATCHES = 6
+READY_STATE = "ready-made batches"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """MiB at one moment: of each agent, and of all workers together."""
+    """MiB at one moment: of each agent, and of each worker."""
 
     agents: tuple[float, ...]
-    workers: float
+    workers: tuple[float, ...]
 
 
 class Watch:
@@ -67,7 +68,7 @@ class Watch:
     def _run(self) -> None:
         while not self._stop.wait(EVERY_S):
             agents = tuple(map(pss_mib, self._clients.members()))
-            self.samples.append(Sample(agents, sum(map(pss_mib, self._clients.workers()))))
+            self.samples.append(Sample(agents, tuple(map(pss_mib, self._clients.workers()))))
 
 
 def pss_mib(process: psutil.Process) -> float:
@@ -80,12 +81,16 @@ def pss_mib(process: psutil.Process) -> float:
 
 
 def peaks(samples: Sequence[Sample]) -> Found:
-    """The most of one agent, of an executor's workers, and of both at one moment; executors are as many as agents were."""
+    """The most of one agent and of one worker, then of an executor: its workers, and both kinds at one moment.
+
+    Executors are as many as agents were.
+    """
     executors = max((len(sample.agents) for sample in samples), default=0) or 1
     return {
         "agent_mib": max((each for sample in samples for each in sample.agents), default=0.0),
-        "workers_mib": max((sample.workers for sample in samples), default=0.0) / executors,
-        "together_mib": max((sum(sample.agents) + sample.workers for sample in samples), default=0.0) / executors,
+        "worker_mib": max((each for sample in samples for each in sample.workers), default=0.0),
+        "workers_mib": max((sum(sample.workers) for sample in samples), default=0.0) / executors,
+        "together_mib": max((sum(sample.agents) + sum(sample.workers) for sample in samples), default=0.0) / executors,
     }
 
 
@@ -102,7 +107,8 @@ def measure(world: World) -> Found:
                 bench.check(COHORT, topic, written)
                 for state, seen in _states(bench, world, topic, shape, written).items():
                     found[f"{master}, {shape.name}, {state}"] = seen
-                    say(f"{master}, {shape.name}, {state}: {shown(seen['together_mib'], 1, 0)} MiB an executor")
+                    most = ", ".join(f"one {who} {shown(seen[f'{who}_mib'], 1, 0)}" for who in ("agent", "worker"))
+                    say(f"{master}, {shape.name}, {state}: MiB of {most}")
                 bench.broker.admin.delete_topic(topic)
     return found
 
@@ -112,7 +118,7 @@ def _states(bench: Bench, world: World, topic: str, shape: Shape, written: Sums)
     states = {"full rate": [_full(bench, COHORT, topic, records) for _ in range(count)]}
     states["stuck sink"] = [_stuck(bench, topic, records, world.plan.stretch_s) for _ in range(count)]
     if READY in world.plan.peers and shape == SHAPES[0]:
-        states["ready-made batches"] = [_full(bench, READY, topic, records)]
+        states[READY_STATE] = [_full(bench, READY, topic, records)]
     return {
         state: {name: spread([run[name] for run in runs]) for name in runs[0]} | {"runs": len(runs)}
         for state, runs in states.items()
@@ -143,12 +149,12 @@ def _stuck(bench: Bench, topic: str, records: int, seconds: float) -> Found:
 
 
 def bounds(found: Found) -> list[Bound]:
-    """Within the budget and a hundred MiB more."""
+    """Each process within the budget and a hundred MiB more; an executor's Python workers are as many as Spark wants."""
     return [
-        Bound(f"memory, {name}: MiB of {who} an executor", seen[f"{who}_mib"]["max"], BUDGET_MIB, at_least=False)
+        Bound(f"memory, {name}: MiB of one {who}", seen[f"{who}_mib"]["max"], BUDGET_MIB, at_least=False)
         for name, seen in found.items()
-        if not name.endswith("batches")
-        for who in ("agent", "together")
+        if not name.endswith(READY_STATE)
+        for who in ("agent", "worker")
     ]
 
 
@@ -157,8 +163,10 @@ def tables(found: Found) -> list[Table]:
     table = Table(
         title="Most resident MiB (PSS) of an executor's Python processes (median of the runs, least to greatest)"
     )
-    for name in ("what", "agent", "workers", "both at one moment"):
+    for name in ("what", "one agent", "one worker", "all workers", "all at one moment"):
         table.add_column(name, justify="left" if name == "what" else "right")
     for name, seen in found.items():
-        table.add_row(name, *(shown(seen[key], 1, 0) for key in ("agent_mib", "workers_mib", "together_mib")))
+        table.add_row(
+            name, *(shown(seen[key], 1, 0) for key in ("agent_mib", "worker_mib", "workers_mib", "together_mib"))
+        )
     return [table]
