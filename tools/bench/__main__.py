@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,7 @@ def main(
     """
     if quick:
         records, rounds, batches, cap, stretch, window = 2_400_000, 2, 15, 40.0, 8.0, 15.0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and everything that was started ends too
     peers = tuple(peer for peer in PEERS if not source or peer.name in source)
     plan = Plan(records, rounds, batches, cap, stretch, window, part or tuple(PARTS), peers, master or MASTERS, shape)
     try:
