@@ -35,7 +35,7 @@ MASTER = f"local-cluster[{EXECUTORS + 1},1,1024]"  # room for one who joins
 PARTITIONS, RATE = 60, 3_000
 QUIET, JOIN, LEAVE, KILL = "nothing", "join", "leave", "kill"
 EVENTS = (QUIET, JOIN, LEAVE, KILL)
-PATIENCE_S = 240.0
+PATIENCE_S = 480.0
 CALM_S = 10.0  # of going on as usual before an event
 STAYED, ALL = "stayed_ms", "all_ms"
 
