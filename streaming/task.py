@@ -11,7 +11,7 @@ import gc
 import json
 import logging
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -22,7 +22,7 @@ from pyspark.sql.datasource import InputPartition
 
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.protocol import Range
+from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import AgentConfig, to_json
 from sparkcohort.runtime.shell.buffers import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.shell.executor import Executor, agent_answers, find_executor, start_agent
@@ -32,6 +32,7 @@ from sparkcohort.runtime.shell.local import AgentTimeout, LocalClient
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.run import Run
 from sparkcohort.streaming.shipped import shipped
+from sparkcohort.streaming.sizing import bytes_by_partition
 
 log = logging.getLogger("sparkcohort.task")
 
@@ -53,11 +54,19 @@ class SlotPartition(InputPartition):
 
 @dataclass(slots=True)
 class _Tally:
-    """Records and bytes by path, for the audit."""
+    """Records and bytes by path, for the audit; bytes by partition, for the plans to come."""
 
     agent: list[int] = field(default_factory=lambda: [0, 0])
     direct: list[int] = field(default_factory=lambda: [0, 0])
     timed_out: bool = False
+    sizes: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def count(self, path: list[int], batch: pa.RecordBatch, among: Sequence[TopicPartition]) -> None:
+        """Count a batch that came by this path, of these partitions."""
+        path[0] += batch.num_rows
+        path[1] += batch.nbytes
+        for tp, size in bytes_by_partition(batch, among).items():
+            self.sizes[tp] = self.sizes.get(tp, 0) + size
 
 
 def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.RecordBatch]:
@@ -184,7 +193,7 @@ def _from_agent(
     try:
         for step in client.read(ranges, claimed["floors"], claimed["sequence"]):
             if step.batch is not None and step.batch.num_rows:
-                _count(tally.agent, step.batch)
+                tally.count(tally.agent, step.batch, [ranges[index].tp for index, _ in step.positions])
                 yield step.batch
             for index, at in step.positions:
                 stands[index] = at
@@ -204,17 +213,12 @@ def _directly(options: SourceOptions, ranges: list[Range], tally: _Tally) -> Ite
         on_data_loss=log.warning,
     )
     try:
-        for _, _, batch in reader.read(ranges):
+        for tp, _, batch in reader.read(ranges):
             if batch is not None and batch.num_rows:
-                _count(tally.direct, batch)
+                tally.count(tally.direct, batch, [tp])
                 yield batch
     finally:
         reader.close()
-
-
-def _count(counts: list[int], batch: pa.RecordBatch) -> None:
-    counts[0] += batch.num_rows
-    counts[1] += batch.nbytes
 
 
 def _report(link: Link, partition: SlotPartition, address: str, ranges: list[Range], tally: _Tally) -> None:
@@ -224,6 +228,7 @@ def _report(link: Link, partition: SlotPartition, address: str, ranges: list[Ran
         "ranges": ranges,
         "agent": tally.agent,
         "direct": tally.direct,
+        "sizes": [tally.sizes.get(item.tp, 0) for item in ranges],  # a slot has one range of a partition at most
     }
     try:
         _call(link, "Delivered", {**body, "timed_out": tally.timed_out})

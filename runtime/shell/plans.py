@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from sparkcohort.runtime.claims import Plan, Slot, claim, new_plan
 from sparkcohort.runtime.protocol import Range, TopicPartition
+from sparkcohort.runtime.sizes import Seen, Sizes, after
 
 KEPT_PLANS = 64
 """Plans whose claims are remembered.  Spark re-reads the inputs of the current batch only; the surplus serves
@@ -62,6 +64,7 @@ class Plans:
         self._lock = threading.Lock()
         self._plans: OrderedDict[str, _Registered] = OrderedDict()
         self._planned: dict[TopicPartition, int] = {}
+        self._seen: dict[TopicPartition, Seen] = {}
         self.audit = Audit()
 
     def register(self, plan_id: str, slots: Sequence[Slot]) -> None:
@@ -92,20 +95,35 @@ class Plans:
             registered.plan, slot = claim(registered.plan, index, member)
             return Claimed(slot, registered.sequence, {item.tp: registered.floors[item.tp] for item in slot.ranges})
 
-    def report(self, plan_id: str, ranges: Iterable[Range], *, agent: Sequence[int], direct: Sequence[int]) -> None:
-        """Count what a task delivered; ``agent`` and ``direct`` are (records, bytes) by path."""
+    def report(
+        self,
+        plan_id: str,
+        ranges: Sequence[Range],
+        *,
+        agent: Sequence[int],
+        direct: Sequence[int],
+        sizes: Sequence[int] = (),
+    ) -> None:
+        """Count what a task delivered; ``agent`` and ``direct`` are (records, bytes) by path, ``sizes`` bytes by range."""
         with self._lock:
             registered = self._plans.get(plan_id)
-            for item in ranges:
+            for item, size in zip_longest(ranges, sizes):
                 if registered is not None and item not in registered.delivered:
                     registered.delivered.add(item)
                     self.audit.ranges_delivered += 1
+                    if size is not None and item.end > item.start:
+                        self._seen[item.tp] = after(self._seen.get(item.tp), item.end - item.start, size)
                 else:
                     self.audit.ranges_again += 1
             self.audit.records_from_agent += agent[0]
             self.audit.bytes_from_agent += agent[1]
             self.audit.records_direct += direct[0]
             self.audit.bytes_direct += direct[1]
+
+    def sizes(self) -> Sizes:
+        """How large records have been so far, by what tasks reported."""
+        with self._lock:
+            return Sizes(dict(self._seen))
 
     def agent_timed_out(self) -> None:
         """Count a task that gave its agent up."""

@@ -130,7 +130,8 @@ class Service:
     def _delivered(self, body: bytes) -> bytes:
         said = json.loads(body)
         ranges = [_range(*item) for item in said["ranges"]]
-        self._plans.report(str(said["plan"]), ranges, agent=_counts(*said["agent"]), direct=_counts(*said["direct"]))
+        agent, direct = _counts(*said["agent"]), _counts(*said["direct"])
+        self._plans.report(str(said["plan"]), ranges, agent=agent, direct=direct, sizes=_sizes(said, len(ranges)))
         if said["timed_out"]:
             self._plans.agent_timed_out()
             member = self._member_at(said["address"])
@@ -180,6 +181,14 @@ def _range(topic: str, partition: int, start: int, end: int) -> Range:
 
 def _counts(records: int, size: int) -> tuple[int, int]:
     return int(records), int(size)
+
+
+def _sizes(said: Mapping[str, Any], ranges: int) -> list[int]:
+    """The bytes of each range, as reported."""
+    sizes = [int(size) for size in said["sizes"]]
+    if len(sizes) != ranges or min(sizes, default=0) < 0:
+        raise ValueError(f"{ranges} ranges, and sizes {sizes!r:.100}")
+    return sizes
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -29,6 +29,7 @@ from sparkcohort.runtime.shell.plans import Plans
 from sparkcohort.runtime.shell.run import Run
 from sparkcohort.runtime.shell.service import Service
 from sparkcohort.runtime.shell.tls import new_authority
+from sparkcohort.runtime.sizes import Sizes
 
 log = logging.getLogger("sparkcohort.session")
 
@@ -201,6 +202,10 @@ class Session:
         """How many tasks each member's executor runs at once."""
         members = self._coordinator.members() if self._coordinator else {}
         return {name: info.cores for name, info in members.items()}
+
+    def sizes(self) -> Sizes:
+        """How large records have been so far."""
+        return self._plans.sizes()
 
     def register(self, slots: Sequence[Slot]) -> str:
         """Make the slots claimable; returns the plan's id."""

@@ -336,7 +336,8 @@ def test_an_agent_that_left_a_task_waiting_is_not_asked_until_it_is_heard_of(wor
     a = joined(world, "a")
     a.freeze()
     world.plans.register("p", [Slot(a.member_id, (Range("t", 0, 0, 10),))])
-    delivered = {"plan": "p", "ranges": [], "agent": [0, 0], "direct": [0, 0], "address": "a", "timed_out": True}
+    counts: dict[str, object] = {"agent": [0, 0], "direct": [0, 0], "sizes": []}
+    delivered = {"plan": "p", "ranges": [], **counts, "address": "a", "timed_out": True}
     world.link.call("Delivered", json.dumps(delivered).encode(), 5)
 
     assert claim(world, 0, "a")["agent"] is False

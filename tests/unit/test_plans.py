@@ -65,6 +65,21 @@ def test_ranges_read_again_are_counted_apart() -> None:
     assert (plans.audit.ranges_delivered, plans.audit.ranges_again, plans.audit.records_from_agent) == (1, 1, 20)
 
 
+def test_sizes_are_learnt_from_the_first_report_of_a_range() -> None:
+    """By range, per offset; what is read again and what belongs to no known plan says nothing new."""
+    plans = registered()
+    assert plans.sizes().mean(TopicPartition("t", 0)) is None
+    before = plans.sizes()
+    for size in (1_000, 9_000):
+        plans.report("p", [A, B], agent=[30, size + 400], direct=[0, 0], sizes=[size, 400])
+    plans.report("of-long-ago", [A], agent=[0, 0], direct=[10, 9_000], sizes=[9_000])
+
+    known = plans.sizes()
+    assert [known.mean(TopicPartition("t", partition)) for partition in (0, 1, 2)] == [100, 20, 47]
+    assert known.total(TopicPartition("t", 0)) == 10
+    assert before.total(TopicPartition("t", 0)) == 0
+
+
 def test_a_seed_does_not_override_a_plan() -> None:
     """Where a partition starts is told before the first plan; after it the plan's end counts."""
     plans = registered()

@@ -1,0 +1,44 @@
+"""The bytes of a batch by partition: what a task tells the driver, so that it can weigh what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkcohort.runtime.protocol import TopicPartition
+
+
+def bytes_by_partition(batch: pa.RecordBatch, among: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """How a batch's bytes are divided over the partitions of its rows, which are all ``among`` these, each in a run.
+
+    Keys and values are counted, the other columns taken for equal in all rows.  A trickle brings batches of hundreds of
+    partitions, so nothing here is done row by row.
+    """
+    if len(among) == 1:
+        return {among[0]: batch.nbytes}
+    numbers = batch.column("partition").to_numpy()
+    new = numbers[1:] != numbers[:-1]
+    if len({tp.topic for tp in among}) > 1:
+        names = batch.column("topic")
+        new |= pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
+    bounds = np.concatenate(([0], np.flatnonzero(new) + 1, [batch.num_rows]))
+    data = _lengths(batch.column("key"), bounds) + _lengths(batch.column("value"), bounds)
+    per_row = (batch.nbytes - int(data.sum())) / batch.num_rows
+    sizes = data + np.rint(np.diff(bounds) * per_row).astype(np.int64)
+    starts = bounds[:-1]
+    topics = batch.column("topic").take(pa.array(starts)).to_pylist()
+    found: dict[TopicPartition, int] = {}
+    for topic, number, size in zip(topics, numbers[starts].tolist(), sizes.tolist(), strict=True):
+        tp = TopicPartition(topic, number)
+        found[tp] = found.get(tp, 0) + size
+    return found
+
+
+def _lengths(column: Any, bounds: Any) -> Any:
+    """The bytes of a binary column's values between rows."""
+    offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
+    return np.diff(offsets[column.offset + bounds].astype(np.int64))
