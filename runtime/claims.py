@@ -27,10 +27,14 @@ class UnknownSlot(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one task reads; ``member`` is who has the data at hand, None when nobody has (read directly)."""
+    """What one task reads; ``member`` is who has the data at hand, None when nobody has (read directly).
+
+    ``cost`` is what reading it costs, in the same unit for all slots of a plan; 0: it goes by records.
+    """
 
     member: str | None
     ranges: tuple[Range, ...] = ()
+    cost: int = 0
 
     @property
     def records(self) -> int:
@@ -62,7 +66,7 @@ def claim(plan: Plan, index: int, member: str | None) -> tuple[Plan, Slot]:
 
     ``member`` is the member of the executor on which the task runs, None when it has none.  The order of choice:
     a slot of its own, then one of nobody (with ranges, then the empty scout), then one of the member with most
-    records left; the largest first, since what starts last ends last.  Raises UnknownSlot.
+    left; the largest first, since what starts last ends last.  Raises UnknownSlot.
     """
     if not 0 <= index < len(plan.slots):
         raise UnknownSlot(f"plan {plan.plan_id} has {len(plan.slots)} slots, none with index {index}")
@@ -76,7 +80,9 @@ def _choose(plan: Plan, member: str | None) -> int:
     left: dict[str | None, list[tuple[int, int]]] = {}
     for position in plan.unclaimed():
         slot = plan.slots[position]
-        left.setdefault(slot.member, []).append((-slot.records, position))  # least is: largest, then first
+        left.setdefault(slot.member, []).append(
+            (-(slot.cost or slot.records), position)
+        )  # least is: largest, then first
     for first_choice in (member, None):
         if first_choice in left:
             return min(left[first_choice])[1]

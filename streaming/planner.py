@@ -1,68 +1,45 @@
-"""What a micro-batch reads, and in which pieces: read limits, the next end, and slots.
+"""What a micro-batch reads, and in which pieces: the next end, and slots.
 
-Everything is arithmetic on offsets.  An offset range's length bounds its rows and is taken for them.
+Everything is arithmetic on offsets.  An offset range's length bounds its rows and is taken for them; what it costs to read
+is estimated from the sizes of what was read before (see ``sizes``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from sparkcohort.runtime.claims import Slot
 from sparkcohort.runtime.protocol import Range, TopicPartition
+from sparkcohort.runtime.sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes
+from sparkcohort.streaming.limits import UNLIMITED, Limits, share
 from sparkcohort.streaming.offsets import Offsets
 from sparkcohort.streaming.packing import cut
 
-TASK_RECORDS = 10_000
-"""Records that pay for one task more: a Python task costs about 30 ms, in which 10,000 rows are read and parsed."""
+_RECORD = RECORD_BYTES + TYPICAL_BYTES
 
-SPLIT_RECORDS = 50_000
-"""Records from which a range may be split: the second piece needs a reader and a fetch position of its own."""
+TASK_COST = 10_000 * _RECORD
+"""What pays for one task more: a Python task costs about 30 ms, in which 10,000 rows are read and parsed."""
+
+SPLIT_COST = 50_000 * _RECORD
+"""From which a range may be split: the second piece needs a reader and a fetch position of its own."""
 
 SLOTS_WITHOUT_MEMBERS = 8
 """Slots of the first batch, when nobody has joined yet and nobody knows how many cores there are."""
 
-_ROOM = 0.75  # a member with less than this part of its fair share has cores to spare for others' ranges
-_OVERLOAD = 1.5  # a member with more than this multiple of its fair share is relieved, locality or not
+Costs: TypeAlias = Mapping[tuple[str, int], int]  # of one offset; plain tuples are found faster in thousands
 
-
-def share_limit(backlog: Offsets, limit: int, *, turn: int = 0) -> dict[TopicPartition, int]:
-    """Divide ``limit`` offsets over partitions in proportion to what waits in each.
-
-    The shares sum up to min(limit, whole backlog), exactly, where Spark exceeds it with many small partitions.
-    Nobody starves: where it's enough for all, every waiting partition gets at least one; else ``limit`` of
-    them get one each, beginning at place ``turn`` of the ring of all partitions (those with nothing waiting keep
-    their places, so give them with 0).  Let ``turn`` grow by ``limit`` per batch and everyone's turn comes.
-
-    >>> a, b = TopicPartition("t", 0), TopicPartition("t", 1)
-    >>> list(share_limit({a: 1_000, b: 3_000}, 100).values())
-    [25, 75]
-    >>> [share_limit({a: 5, b: 1_000_000}, 1, turn=turn)[a] for turn in range(4)]
-    [1, 0, 1, 0]
-    """
-    ring = sorted(backlog)
-    waiting = [tp for tp in ring if backlog[tp] > 0]
-    shares = dict.fromkeys(ring, 0)
-    total = sum(backlog[tp] for tp in waiting)
-    if limit >= total:
-        return shares | {tp: backlog[tp] for tp in waiting}
-    if limit <= len(waiting):
-        first = turn % len(ring)
-        served = [tp for tp in ring[first:] + ring[:first] if backlog[tp] > 0][: max(limit, 0)]
-        return shares | dict.fromkeys(served, 1)
-    left, rest = limit - len(waiting), total - len(waiting)
-    for tp in waiting:
-        shares[tp] = 1 + left * (backlog[tp] - 1) // rest
-    missing = limit - sum(shares.values())
-    waiting.sort(key=lambda tp: (-(left * (backlog[tp] - 1) % rest), tp))  # largest remainder
-    return shares | {tp: shares[tp] + 1 for tp in waiting[:missing]}
+_OVERLOAD = 1.25  # a member with more than this multiple of its fair share is relieved, locality or not
 
 
 def next_end(
     start: Offsets,
     log_ends: Offsets,
     held: Collection[TopicPartition],
-    limit: int | None,
+    limits: Limits = UNLIMITED,
     *,
+    sizes: Sizes | None = None,
+    turns: Mapping[TopicPartition, int] | None = None,
     beginnings: Offsets | None = None,
     reset: Offsets | None = None,
     gone: Collection[TopicPartition] = (),
@@ -72,14 +49,14 @@ def next_end(
     A partition stays at its start if it is ``held``, has no known log end, or has one below its start (a stale
     answer, or data loss that the caller has not accepted).  New partitions enter as soon as their ``beginnings``
     are known.  ``reset``: go on from these offsets without reading up to them; ``gone``: partitions deleted.
+    ``sizes`` and ``turns`` as for ``limits.share``.
     """
     reset, gone = reset or {}, frozenset(gone)
     entering = {tp: at for tp, at in (beginnings or {}).items() if tp in log_ends and tp not in start}
     begin = {tp: at for tp, at in sorted({**start, **entering}.items()) if tp not in gone}
     stuck = frozenset(held) | frozenset(reset)
     backlog = {tp: 0 if tp in stuck else max(log_ends.get(tp, at) - at, 0) for tp, at in begin.items()}
-    # Every limited batch reads exactly ``limit`` offsets, so the sum of the starts is a turn that needs no memory.
-    shares = backlog if limit is None else share_limit(backlog, limit, turn=sum(begin.values()))
+    shares = share(backlog, limits, sizes=sizes, turns=turns) if limits and any(backlog.values()) else backlog
     return {tp: reset.get(tp, at + shares[tp]) for tp, at in begin.items()}
 
 
@@ -113,6 +90,7 @@ def make_slots(
     owners: Mapping[TopicPartition, str],
     cores: Mapping[str, int],
     *,
+    sizes: Sizes | None = None,
     min_partitions: int | None = None,
     max_records: int | None = None,
     scout: bool = False,
@@ -122,29 +100,43 @@ def make_slots(
     Together the slots have every offset once, each ascending.  ``cores`` maps member to the tasks it can run at
     once; a partition whose owner isn't in it counts as unowned.  A member's slot has ranges of its own partitions
     only; what nobody owns, and what a large batch must take off an overloaded member so that other cores don't
-    idle, goes to slots of no member.  As many slots as cores when there is much to read, few when little.
+    idle, goes to slots of no member.  As many slots as cores when there is much to read, few when little, alike in
+    what they cost: bytes as ``sizes`` has them, and something for each record.
     ``min_partitions``: about so many slots at least, as far as there are records; ``max_records``: never more
     records in one slot; both by splitting ranges, however small.  ``scout``: one empty slot more.
     """
     whole = [r for r in sorted(ranges) if r.end > r.start]
+    costs = (sizes or Sizes()).weights(r[:2] for r in whole)
     own, pool = _by_owner(whole, owners, cores)
-    pool = sorted(pool + _relieve(own, _size(whole), cores))
-    limits = {member: max(cores[member], 1) for member in own}
+    records, loads = _records(whole), {member: _cost(group, costs) for member, group in own.items()}
+    total = _cost(pool, costs) + sum(loads.values())
+    pool = sorted(pool + _relieve(own, loads, total, cores, costs))
     groups: dict[str | None, list[Range]] = dict(own) | {None: pool}
-    counts: dict[str | None, int] = {m: _useful(own[m], limits[m]) for m in own}
-    without_members = min(len(pool), min_partitions or SLOTS_WITHOUT_MEMBERS)
-    counts[None] = _useful(pool, _room(own, _size(whole), cores)) if cores else without_members
-    least = {m: _demanded(_size(group), _size(whole), min_partitions, max_records) for m, group in groups.items()}
-    slots = [
-        Slot(member, tuple(piece))
-        for member, group in groups.items()
-        for piece in cut(group, max(counts[member], least[member]), least[member], SPLIT_RECORDS // 2, max_records)
-    ]
+    parts: dict[str | None, list[int]] = {m: [1] * _useful(len(own[m]), loads[m], cores[m]) for m in own}
+    busy = [part for m in cores for part in _by_core(loads.get(m, 0), len(parts.get(m, ())), cores[m])]
+    without_members = [1] * min(len(pool), min_partitions or SLOTS_WITHOUT_MEMBERS)
+    parts[None] = _filling(busy, len(pool), _cost(pool, costs)) if cores else without_members
+    slots: list[Slot] = []
+    for member, group in groups.items():
+        least = _demanded(_records(group), records, min_partitions, max_records)
+        pieces = cut(
+            group,
+            parts[member] if len(parts[member]) >= least else [1] * least,
+            least=least,
+            shortest=SPLIT_COST // 2,
+            longest=max_records,
+            costs=[costs[r[:2]] for r in group],
+        )
+        slots += [Slot(member, tuple(piece), _cost(piece, costs)) for piece in pieces]
     return tuple(slots) + ((Slot(None),) if scout else ())
 
 
-def _size(ranges: Sequence[Range]) -> int:
+def _records(ranges: Sequence[Range]) -> int:
     return sum(r.end - r.start for r in ranges)
+
+
+def _cost(ranges: Sequence[Range], costs: Costs) -> int:
+    return sum((r.end - r.start) * costs[r[:2]] for r in ranges)
 
 
 def _by_owner(
@@ -159,47 +151,58 @@ def _by_owner(
 
 
 def _fair(member: str, total: int, cores: Mapping[str, int]) -> int:
-    """The records of a batch that a member's cores would read if all cores read as much."""
+    """What a member's cores would have of a batch's cost if all cores had as much."""
     return total * max(cores[member], 1) // sum(max(n, 1) for n in cores.values())
 
 
-def _relieve(own: dict[str, list[Range]], total: int, cores: Mapping[str, int]) -> list[Range]:
+def _relieve(
+    own: dict[str, list[Range]], loads: dict[str, int], total: int, cores: Mapping[str, int], costs: Costs
+) -> list[Range]:
     """Take off each overloaded member what exceeds its fair share, from the ends of its largest ranges.
 
     The beginnings stay, since those are what its agent has fetched ahead.
     """
     taken: list[Range] = []
     for member, ranges in own.items():
-        size, fair = _size(ranges), _fair(member, total, cores)
-        if size - fair >= SPLIT_RECORDS and size > _OVERLOAD * fair:
+        cost, fair = loads[member], _fair(member, total, cores)
+        if cost - fair >= SPLIT_COST and cost > _OVERLOAD * fair:
             own[member] = []
-            for r in sorted(ranges, key=lambda r: (r.end - r.start, r)):
-                keep = _kept(r.end - r.start, fair)
-                fair -= keep
+            for r in sorted(ranges, key=lambda r: ((r.end - r.start) * costs[r[:2]], r)):
+                keep = _kept(r.end - r.start, fair, costs[r[:2]])
+                fair -= keep * costs[r[:2]]
                 own[member] += [r._replace(end=r.start + keep)] if keep else []
                 taken += [r._replace(start=r.start + keep)] if r.start + keep < r.end else []
             own[member].sort()
+            loads[member] = _cost(own[member], costs)
     return taken
 
 
-def _kept(size: int, fair: int) -> int:
-    """How much of a range its owner keeps when it may keep ``fair`` offsets: all or nothing if splitting won't pay."""
-    keep = min(size, max(fair, 0))
-    if SPLIT_RECORDS // 2 <= keep <= size - SPLIT_RECORDS // 2:
+def _kept(records: int, fair: int, cost: int) -> int:
+    """How many of a range's offsets its owner keeps when it may keep ``fair``: all or none if splitting won't pay."""
+    keep = min(records, max(fair, 0) // cost)
+    if SPLIT_COST // 2 <= keep * cost <= records * cost - SPLIT_COST // 2:
         return keep
-    return size if 2 * keep >= size else 0
+    return records if 2 * keep >= records else 0
 
 
-def _room(own: Mapping[str, list[Range]], total: int, cores: Mapping[str, int]) -> int:
-    """Cores of the members that have much less of their own to read than others; all cores if there are none."""
-    idle = [m for m in cores if _size(own.get(m, ())) < _ROOM * _fair(m, total, cores)]
-    return sum(max(cores[m], 1) for m in idle or cores)
+def _by_core(load: int, slots: int, cores: int) -> list[int]:
+    """What each of a member's cores has of its own to read."""
+    return [load // max(slots, 1)] * slots + [0] * (max(cores, 1) - slots)
 
 
-def _useful(ranges: Sequence[Range], limit: int) -> int:
-    """How many slots pay: by records, by ranges unless splitting pays, within ``limit``."""
-    size = _size(ranges)
-    return min(limit, -(-size // TASK_RECORDS), max(len(ranges), size // SPLIT_RECORDS))
+def _filling(busy: Sequence[int], ranges: int, cost: int) -> list[int]:
+    """The sizes of what is for whoever is free first, largest first: such that all cores end together."""
+    free = sorted(busy)
+    most = _useful(ranges, cost, len(free))
+    while most > 1 and (cost + sum(free[:most])) // most - free[most - 1] < TASK_COST:
+        most -= 1
+    level = (cost + sum(free[:most])) // max(most, 1)
+    return [level - each for each in free[:most]]
+
+
+def _useful(ranges: int, cost: int, limit: int) -> int:
+    """How many slots pay: by cost, by ranges unless splitting pays, within ``limit``."""
+    return min(max(limit, 1), -(-cost // TASK_COST), max(ranges, cost // SPLIT_COST))
 
 
 def _demanded(size: int, total: int, min_partitions: int | None, max_records: int | None) -> int:

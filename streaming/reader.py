@@ -25,6 +25,7 @@ from sparkcohort.runtime.shell.log_ends import UNREACHABLE, Snapshot
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.session import Session
 from sparkcohort.streaming import planner
+from sparkcohort.streaming.limits import UNLIMITED, Limits
 from sparkcohort.streaming.offsets import Offsets, from_json_value, to_json_value
 from sparkcohort.streaming.shipped import shipped
 from sparkcohort.streaming.task import SlotPartition, packed, read_slot
@@ -51,6 +52,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen: Offsets | None = None
         self._last_progress: float | None = None
         self._reported: dict[str, Any] | None = None
+        self._turns: dict[TopicPartition, int] = {}
+        self._batches = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors get the options and nothing else: the reader is pickled with every read function."""
@@ -90,12 +93,15 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session.begin(begin)
         session.mirror(begin, final=self._available_now)
         once = isinstance(limit, ReadAllAvailable) and not self._available_now
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < NO_LIMIT else None
-        end = self._next_end(session, begin, most, once)
+        limits = self._limits(limit)
+        end = self._next_end(session, begin, limits, once)
         session.announce(end)
         if end == begin:
             return start
         self._last_progress = time.monotonic()
+        if limits:
+            self._batches += 1
+            self._turns |= {tp: self._batches for tp, at in end.items() if at > begin.get(tp, at)}
         return to_json_value(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  PySpark's name
@@ -114,6 +120,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges,
             session.owners(),
             session.cores(),
+            sizes=session.sizes(),
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
             scout=session.lag_remains(last),
@@ -138,7 +145,14 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- the end of the next batch -----------------------------------------------------------------
 
-    def _next_end(self, session: Session, start: Offsets, limit: int | None, once: bool) -> Offsets:
+    def _limits(self, limit: ReadLimit) -> Limits:
+        """What Spark allows of the options' limits: under Trigger.Once, which is to read all there is, none of them."""
+        if not isinstance(limit, ReadMaxRows):
+            return UNLIMITED
+        offsets = limit.max_rows if limit.max_rows < NO_LIMIT else None
+        return Limits(offsets, self._options.max_bytes_per_trigger, self._options.max_offsets_by_topic)
+
+    def _next_end(self, session: Session, start: Offsets, limits: Limits, once: bool) -> Offsets:
         bounded, mode = self._available_now or once, self._options.unreachable_partitions
         timeout_s = FAIL_AFTER_S if mode == "fail" else self._options.unreachable_timeout_ms / 1000
         deadline = time.monotonic() + timeout_s
@@ -150,7 +164,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._frozen = dict(snapshot.ends)
                 waiting = False
             if not waiting or (self._available_now and self._frozen is not None):
-                end = self._advance(session, start, snapshot, held, limit, bounded)
+                end = self._advance(session, start, snapshot, held, limits, bounded)
                 if end != start or not waiting:
                     return end
             if time.monotonic() > deadline:
@@ -171,7 +185,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start: Offsets,
         snapshot: Snapshot,
         held: frozenset[TopicPartition],
-        limit: int | None,
+        limits: Limits,
         bounded: bool,
     ) -> Offsets:
         gone, reset = session.losses(start, snapshot)
@@ -183,7 +197,17 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         beginnings = _where_reachable(session, new)
         if not bounded and self._holds_back({**start, **beginnings}, ends):
             return start
-        return planner.next_end(start, ends, held, limit, beginnings=beginnings, reset=reset, gone=gone)
+        return planner.next_end(
+            start,
+            ends,
+            held,
+            limits,
+            sizes=session.sizes() if limits.nbytes is not None else None,
+            turns=self._turns,
+            beginnings=beginnings,
+            reset=reset,
+            gone=gone,
+        )
 
     def _holds_back(self, start: Offsets, ends: Offsets) -> bool:
         """Whether ``minOffsetsPerTrigger`` wants to wait for more; the first batch is never held."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "string", "list", "JSON", "integer", "number", "boolean", "milliseconds", "duration", "choice", "offsets"
+    "string", "list", "JSON", "integer", "size", "number", "boolean", "milliseconds", "duration", "choice", "offsets"
 ]
 Status = Literal["honoured", "accepted", "refused"]
 
@@ -91,7 +91,26 @@ START = (
 
 BATCH = (
     Option(
-        "maxOffsetsPerTrigger", "integer", None, "most offsets per batch, shared in proportion to what waits", minimum=1
+        "maxOffsetsPerTrigger",
+        "integer",
+        None,
+        "most offsets per batch, shared in proportion to what waits; a partition that lags leaves the others half",
+        minimum=1,
+    ),
+    Option(
+        "maxOffsetsPerTrigger.topics",
+        "JSON",
+        None,
+        'most offsets per batch of single topics, {"topic":1000}; those left out have only the limit of all',
+        minimum=1,
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        "size",
+        None,
+        "most bytes per batch, about: 67108864, 64m, 1g; at least one record; by the sizes of those read before, so the "
+        "first batches are small (a record that nothing is known of counts as 1 MiB); of several limits the smallest wins",
+        minimum=1,
     ),
     Option("minOffsetsPerTrigger", "integer", None, "hold the batch until so many offsets wait", minimum=1),
     Option("maxTriggerDelay", "duration", "15m", "the longest that minOffsetsPerTrigger holds a batch", minimum=1),

@@ -18,6 +18,7 @@ LATEST: Final = -1
 Start: TypeAlias = str | Mapping[TopicPartition, int]
 
 _UNITS = {"": 1000, "us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _OFFSETS_SHAPE = '{"topic":{"0":123}} with offsets, -2 for earliest or -1 for latest'
 
 
@@ -84,6 +85,35 @@ class Values:
         if match is None or match[2] not in _UNITS:
             raise OptionError(f"option {name}={text!r} is not a duration such as 15m, 30s or 500ms")
         return int(int(match[1]) * _UNITS[match[2]])
+
+    def size(self, name: str) -> int | None:
+        """Bytes, as Spark writes them (``64m``, ``1g``; a bare number is bytes), or None where not given."""
+        option, text = BY_KEY[name.lower()], self.text(name).lower()
+        if not text and name.lower() not in self._given:
+            return None
+        match = re.fullmatch(r"(\d+)\s*([kmgt]?)i?b?", text)
+        if match is None:
+            raise OptionError(f"option {option.name}={text!r} is not a number of bytes such as 67108864, 64m or 1g")
+        number = int(match[1]) << _SHIFTS[match[2]]
+        if not option.minimum <= number <= option.maximum:
+            raise OptionError(f"option {option.name}={text} is out of bounds: {_bounds(option)}")
+        return number
+
+    def by_topic(self, name: str) -> dict[str, int]:
+        """``{"topic":1000}`` in order of topics, empty where not given."""
+        option, text = BY_KEY[name.lower()], self.text(name)
+        if not text and name.lower() not in self._given:
+            return {}
+        shape = 'expected {"topic":1000}'
+        found: dict[str, int] = {}
+        for topic, number in sorted(json_object(option.name, text, shape).items()):
+            if type(number) is not int or not option.minimum <= number <= option.maximum:
+                said = f'"{topic}" has {json.dumps(number)}, not a whole number, {_bounds(option)}'
+                raise OptionError(f"option {option.name}: {said}; {shape}")
+            found[topic] = number
+        if not found:
+            raise OptionError(f"option {option.name} names no topic; {shape}")
+        return found
 
     def start(self, name: str) -> Start:
         """A start by word or by JSON."""

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -51,6 +51,8 @@ class SourceOptions:
     starting_offsets_by_timestamp: Mapping[TopicPartition, int] | None
     starting_offsets_by_timestamp_strategy: str
     max_offsets_per_trigger: int | None
+    max_offsets_by_topic: Mapping[str, int]
+    max_bytes_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     min_partitions: int | None
@@ -205,7 +207,9 @@ def _build(
         starting_timestamp=value.optional("startingTimestamp"),
         starting_offsets_by_timestamp=value.timestamps("startingOffsetsByTimestamp"),
         starting_offsets_by_timestamp_strategy=value.choice("startingOffsetsByTimestampStrategy"),
-        max_offsets_per_trigger=value.optional("maxOffsetsPerTrigger"),
+        max_offsets_per_trigger=_most_offsets(value),
+        max_offsets_by_topic=value.by_topic("maxOffsetsPerTrigger.topics"),
+        max_bytes_per_trigger=value.size("maxBytesPerTrigger"),
         min_offsets_per_trigger=value.optional("minOffsetsPerTrigger"),
         max_trigger_delay_ms=value.duration("maxTriggerDelay"),
         min_partitions=value.optional("minPartitions"),
@@ -260,6 +264,27 @@ def _check_relations(parsed: SourceOptions) -> None:
     )
     for name, start in named:
         _check_named(name, start, parsed.subscription)
+    _check_topics("maxOffsetsPerTrigger.topics", parsed.max_offsets_by_topic, parsed.subscription)
+
+
+def _check_topics(name: str, named: Collection[str], subscription: Subscription) -> None:
+    """Topics named in an option must be among what is read, or may come to be."""
+    topics = set(subscription.topics) | {tp.topic for tp in subscription.partitions}
+    for topic in sorted(named):
+        read = re.search(subscription.pattern, topic) if subscription.pattern else topic in topics
+        if not read:
+            near = difflib.get_close_matches(topic, topics, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ": name it in both or in none"
+            raise OptionError(f"option {name} names {topic}, which option {subscription.kind} does not read{hint}")
+
+
+def _most_offsets(value: Values) -> int | None:
+    if value.text("maxOffsetsPerTrigger").startswith("{"):
+        raise OptionError(
+            "option maxOffsetsPerTrigger is one number for all topics: limits of single topics are given with "
+            "maxOffsetsPerTrigger.topics"
+        )
+    return value.optional("maxOffsetsPerTrigger")
 
 
 def _check_named(name: str, start: Start | None, subscription: Subscription) -> None:

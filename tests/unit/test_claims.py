@@ -77,6 +77,12 @@ def test_an_index_that_the_plan_does_not_have_is_refused(index: int) -> None:
         claim(new_plan("p", [slot("a", 1)]), index, "a")
 
 
+def test_the_dearest_comes_first_where_costs_are_known() -> None:
+    """Few large records before many small ones, whatever their number."""
+    large, small = Slot("a", (Range("t", 0, 0, 10),), 9_000), Slot("a", (Range("t", 1, 0, 500),), 4_000)
+    assert claim(new_plan("p", (small, large)), 0, "a")[1] is large
+
+
 def test_the_examples_in_the_docs_are_true() -> None:
     """Doctests."""
     assert doctest.testmod(claims).failed == 0

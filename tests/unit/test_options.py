@@ -133,6 +133,19 @@ def test_every_default_is_a_value_of_its_option(option: object) -> None:
     [
         ("maxOffsetsPerTrigger", "0"),
         ("maxOffsetsPerTrigger", "many"),
+        ("maxOffsetsPerTrigger", '{"orders":5}'),
+        ("maxOffsetsPerTrigger.topics", "5"),
+        ("maxOffsetsPerTrigger.topics", "{}"),
+        ("maxOffsetsPerTrigger.topics", ""),
+        ("maxOffsetsPerTrigger.topics", '{"orders":0}'),
+        ("maxOffsetsPerTrigger.topics", '{"orders":"5"}'),
+        ("maxOffsetsPerTrigger.topics", '{"orders":true}'),
+        ("maxOffsetsPerTrigger.topics", '{"order":5}'),
+        ("maxBytesPerTrigger", "0"),
+        ("maxBytesPerTrigger", "-1"),
+        ("maxBytesPerTrigger", "64 megs"),
+        ("maxBytesPerTrigger", "1.5g"),
+        ("maxBytesPerTrigger", "9999999999t"),
         ("minPartitions", ""),
         ("failOnDataLoss", "yes"),
         ("unreachable.partitions", "drop"),
@@ -175,6 +188,34 @@ def test_starting_offsets_of_what_is_not_read() -> None:
     text = '{"payments":{"0":5}}'
     assert "payments-0" in refused(startingOffsets=text)
     assert given(subscribe=None, subscribePattern="p", startingOffsets=text).starting_offsets
+
+
+def test_limits_of_topics_name_what_is_read() -> None:
+    """A topic that isn't read is refused, with the nearest that is; with a pattern, one that it can never find."""
+    assert given(maxOffsetsPerTrigger__topics='{"orders":5}').max_offsets_by_topic == {"orders": 5}
+    assert given().max_offsets_by_topic == {}
+    assert refused(maxOffsetsPerTrigger__topics='{"order":5}').endswith("did you mean orders?")
+    assert "which option subscribe does not read: name it" in refused(maxOffsetsPerTrigger__topics='{"x":5}')
+    assigned = {"subscribe": None, "assign": '{"t":[0]}'}
+    assert given(**assigned, maxOffsetsPerTrigger__topics='{"t":5}').max_offsets_by_topic == {"t": 5}
+    patterned = {"subscribe": None, "subscribePattern": "^eu-"}
+    assert given(**patterned, maxOffsetsPerTrigger__topics='{"eu-b":5,"eu-a":6}').max_offsets_by_topic == {
+        "eu-a": 6,
+        "eu-b": 5,
+    }
+    assert "names us-a" in refused(**patterned, maxOffsetsPerTrigger__topics='{"us-a":5}')
+    assert "maxOffsetsPerTrigger.topics" in refused(maxOffsetsPerTrigger='{"orders":5}')
+    assert "did you mean maxOffsetsPerTrigger.topics?" in refused(maxOffsetsPerTrigger__topic='{"orders":5}')
+
+
+def test_sizes_as_spark_writes_them() -> None:
+    """Units are powers of 1,024; bytes where there is none."""
+    texts = ("1", "64m", "64 MB", "1g", "2GiB", "3k", "1t", "10b")
+    assert [given(maxBytesPerTrigger=text).max_bytes_per_trigger for text in texts] == [
+        *(1, 64 << 20, 64 << 20, 1 << 30),
+        *(2 << 30, 3 << 10, 1 << 40, 10),
+    ]
+    assert given().max_bytes_per_trigger is None
 
 
 def test_durations_as_spark_writes_them() -> None:

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.claims import Slot
+from sparkcohort.runtime.claims import Slot, claim, new_plan
 from sparkcohort.runtime.protocol import Range, TopicPartition
+from sparkcohort.runtime.sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes, after
 from sparkcohort.streaming import packing, planner
+from sparkcohort.streaming.limits import Limits
 from sparkcohort.streaming.packing import cut
-from sparkcohort.streaming.planner import hold_back, make_slots, next_end, ranges_between, share_limit
+from sparkcohort.streaming.planner import hold_back, make_slots, next_end, ranges_between
 
 TPS = st.builds(TopicPartition, st.sampled_from("tu"), st.integers(0, 9))
 SMALL = st.integers(0, 20)
@@ -24,50 +26,6 @@ BACKLOGS = st.dictionaries(TPS, SIZES, max_size=12)
 def tp(partition: int) -> TopicPartition:
     """A partition of topic t."""
     return TopicPartition("t", partition)
-
-
-# --- share_limit ----------------------------------------------------------------------------------
-
-
-@given(BACKLOGS, st.integers(0, 6_000_000), SMALL)
-def test_shares_sum_up_to_the_limit_and_never_exceed_the_backlog(
-    backlog: dict[TopicPartition, int], limit: int, turn: int
-) -> None:
-    """Exactly min(limit, what waits), each between nothing and its own backlog; the same again for the same input."""
-    shares = share_limit(backlog, limit, turn=turn)
-    assert sum(shares.values()) == min(limit, sum(backlog.values()))
-    assert shares.keys() == backlog.keys()
-    assert all(0 <= share <= backlog[partition] for partition, share in shares.items())
-    assert share_limit(dict(reversed(backlog.items())), limit, turn=turn) == shares
-
-
-@given(BACKLOGS, st.integers(1, 100_000))
-def test_shares_are_in_proportion_and_nobody_gets_nothing(backlog: dict[TopicPartition, int], limit: int) -> None:
-    """Where there is enough for all, a share is its proportion, off by the ones that others are granted."""
-    waiting = {p: n for p, n in backlog.items() if n}
-    if len(waiting) <= limit < sum(waiting.values()):
-        for p, share in share_limit(backlog, limit).items():
-            assert share >= min(1, backlog[p])
-            assert abs(share - limit * backlog[p] / sum(waiting.values())) <= len(waiting) + 1
-
-
-@given(
-    st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1), max_size=40))),
-    st.integers(1, 12),
-    SMALL,
-)
-def test_nobody_starves_however_small_the_limit(case: tuple[int, list[int]], limit: int, at: int) -> None:
-    """A partition with something waiting is served within one turn of the ring, whatever the others have by then."""
-    count, empties = case
-    patient, waited, turn = tp(count - 1), 0, at
-    for step in range(40):
-        backlog = {tp(p): 1_000 for p in range(count)}
-        for empty in empties[step : step + 3]:
-            backlog[tp(empty)] = 0
-        backlog[patient] = 5
-        waited = 0 if share_limit(backlog, limit, turn=turn)[patient] else waited + 1
-        assert waited <= -(-count // limit)
-        turn += limit
 
 
 # --- next_end and ranges --------------------------------------------------------------------------
@@ -82,7 +40,7 @@ def test_an_end_lies_between_start_and_log_end(
     beginnings: dict[TopicPartition, int],
 ) -> None:
     """Never before the start, never past the log's end, nowhere where held, and no more than the limit in total."""
-    end = next_end(start, log_ends, held, limit, beginnings=beginnings)
+    end = next_end(start, log_ends, held, Limits(limit), beginnings=beginnings)
     new = {p: at for p, at in beginnings.items() if p in log_ends and p not in start}
     assert end.keys() == start.keys() | new.keys()
     begin = {**new, **start}
@@ -101,25 +59,27 @@ def test_batches_under_a_limit_reach_the_log_end_without_gaps(log_ends: dict[Top
     at = dict.fromkeys(log_ends, 0)
     left = sum(log_ends.values())
     for _ in range(20):
-        end = next_end(at, log_ends, (), limit)
+        end = next_end(at, log_ends, (), Limits(limit))
         assert sum(end.values()) - sum(at.values()) == min(limit, left)
         at, left = end, left - min(limit, left)
-    assert left or at == log_ends == next_end(at, log_ends, (), limit)
+    assert left or at == log_ends == next_end(at, log_ends, (), Limits(limit))
 
 
 def test_a_limit_below_the_number_of_partitions_goes_round() -> None:
-    """With one offset a batch, three partitions are served in turn; the turn is in the offsets themselves."""
-    at = {tp(p): 0 for p in range(3)}
-    for _ in range(6):
-        at = next_end(at, dict.fromkeys(at, 100), (), 1)
+    """With one offset a batch, three partitions are served in turn."""
+    at, turns = {tp(p): 0 for p in range(3)}, dict[TopicPartition, int]()
+    for batch in range(6):
+        end = next_end(at, dict.fromkeys(at, 100), (), Limits(1), turns=turns)
+        turns |= {p: batch for p in end if end[p] > at[p]}
+        at = end
     assert at == {tp(0): 2, tp(1): 2, tp(2): 2}
 
 
 def test_a_log_that_ends_before_the_start_does_not_pull_back() -> None:
     """A stale log end leaves the partition where it is; accepted data loss goes on from where the caller says."""
     start, log_ends = {tp(0): 50, tp(1): 0}, {tp(0): 10, tp(1): 5}
-    assert next_end(start, log_ends, (), None) == {tp(0): 50, tp(1): 5}
-    end = next_end(start, log_ends, (), None, reset={tp(0): 3})
+    assert next_end(start, log_ends, ()) == {tp(0): 50, tp(1): 5}
+    end = next_end(start, log_ends, (), reset={tp(0): 3})
     assert end == {tp(0): 3, tp(1): 5}
     assert ranges_between(start, end, {}) == (Range("t", 1, 0, 5),)
 
@@ -127,7 +87,7 @@ def test_a_log_that_ends_before_the_start_does_not_pull_back() -> None:
 def test_new_partitions_enter_at_their_beginning_and_deleted_ones_go() -> None:
     """A new partition is read from its beginning once that is known; a deleted one leaves the offsets."""
     start, log_ends = {tp(0): 5, tp(1): 5}, {tp(0): 5, tp(2): 9, tp(3): 4}
-    end = next_end(start, log_ends, (), None, beginnings={tp(2): 7}, gone=[tp(1)])
+    end = next_end(start, log_ends, (), beginnings={tp(2): 7}, gone=[tp(1)])
     assert end == {tp(0): 5, tp(2): 9}
     assert planner.new_partitions(start, end) == {tp(2)}
     assert ranges_between(start, end, {tp(2): 7}) == (Range("t", 2, 7, 9),)
@@ -150,13 +110,31 @@ def line(sizes: list[int]) -> list[Range]:
     return [Range("t", p, 7 * p, 7 * p + size) for p, size in enumerate(sizes) if size]
 
 
-@given(st.lists(SIZES, max_size=12), st.integers(0, 9), SMALL, st.integers(1, 30_000), st.none() | SIZES.filter(bool))
+def costs_of(sizes: list[int], random: Random) -> list[int]:
+    """What an offset of each range costs: all alike, or anything."""
+    alike = random.random() < 0.3
+    return [1 if alike else random.choice([1, 7, 1_000, 10**6]) for size in sizes if size]
+
+
+@given(
+    st.lists(SIZES, max_size=12),
+    st.integers(0, 9),
+    SMALL,
+    st.integers(1, 30_000),
+    st.none() | st.integers(1_000, 10**7),
+    st.randoms(use_true_random=False),
+)
 def test_pieces_are_the_line_cut_up(
-    sizes: list[int], count: int, least: int, shortest: int, longest: int | None
+    sizes: list[int], count: int, least: int, shortest: int, longest: int | None, random: Random
 ) -> None:
     """Glued together again the pieces are the ranges: nothing lost, doubled, empty or out of order."""
-    pieces = cut(line(sizes), count, least, shortest, longest)
-    assert len(pieces) <= count
+    pieces = cut(
+        line(sizes), [1] * count, least=least, shortest=shortest, longest=longest, costs=costs_of(sizes, random)
+    )
+    demanded = 0 if longest is None else -(-sum(sizes) // longest)
+    assert len(pieces) <= count + (0 if longest is None else demanded)
+    assert len(pieces) >= min(count, least, sum(sizes))
+    assert longest is None or all(_size(piece) <= longest for piece in pieces)
     assert all(pieces)
     assert all(r.start < r.end for piece in pieces for r in piece)
     if count:
@@ -175,18 +153,24 @@ def _glue(ranges: list[Range]) -> list[Range]:
     return glued
 
 
-@given(st.lists(SIZES, max_size=12), st.integers(1, 9), st.integers(1, 30_000))
-def test_no_piece_is_much_longer_than_its_share(sizes: list[int], count: int, shortest: int) -> None:
-    """At most 2 * shortest above the ideal, and no range is split into less than ``shortest`` unless it must be."""
-    pieces = cut(line(sizes), count, 0, shortest, None)
-    assert all(_size(piece) <= -(-sum(sizes) // count) + 2 * shortest for piece in pieces)
+@given(st.lists(SIZES, max_size=12), st.integers(1, 9), st.integers(1, 30_000), st.randoms(use_true_random=False))
+def test_no_piece_costs_much_more_than_its_share(sizes: list[int], count: int, shortest: int, random: Random) -> None:
+    """At most 2 * shortest above the ideal, or two offsets, and nothing split into less unless it must be."""
+    ranges, costs = line(sizes), costs_of(sizes, random)
+    pieces = cut(ranges, [1] * count, shortest=shortest, costs=costs)
+    cost = {r.tp: each for r, each in zip(ranges, costs, strict=True)}
+    total, dearest = sum((r.end - r.start) * cost[r.tp] for r in ranges), max(costs, default=0)
+    for piece in pieces:
+        assert sum((r.end - r.start) * cost[r.tp] for r in piece) <= -(-total // count) + 2 * max(shortest, dearest)
     parts = [r for piece in pieces for r in piece]
-    assert all(r in line(sizes) or r.end - r.start >= shortest for r in parts)
+    assert all(r in ranges or (r.end - r.start + 1) * cost[r.tp] > shortest for r in parts)
 
 
 def _size(ranges: list[Range] | tuple[Range, ...]) -> int:
     return sum(r.end - r.start for r in ranges)
 
+
+SPLIT_RECORDS = planner.SPLIT_COST // (RECORD_BYTES + TYPICAL_BYTES)
 
 # --- make_slots ---------------------------------------------------------------------------------
 
@@ -257,7 +241,7 @@ def test_a_member_has_no_more_slots_than_cores_and_few_when_there_is_little(
         mine = [slot for slot in slots if slot.member == member]
         if cores:
             assert len(mine) <= (cores[member] if member else sum(cores.values()))
-            assert len(mine) <= -(-sum(slot.records for slot in mine) // planner.TASK_RECORDS)
+            assert len(mine) <= -(-sum(slot.cost for slot in mine) // planner.TASK_COST)
         else:
             assert len(mine) <= min(len(ranges), planner.SLOTS_WITHOUT_MEMBERS)
 
@@ -272,7 +256,7 @@ def test_no_core_waits_long_for_another_in_a_large_batch(
     busy = [0] * sum(cores.values())
     for slot in sorted(slots, key=lambda slot: (slot.member is None, -slot.records)):
         busy[busy.index(min(busy))] += slot.records
-    assert max(busy) <= 2 * sum(sizes) // len(busy) + 4 * planner.SPLIT_RECORDS
+    assert max(busy) <= 2 * sum(sizes) // len(busy) + 4 * SPLIT_RECORDS
 
 
 def _shape(slots: tuple[Slot, ...]) -> list[tuple[str | None, int]]:
@@ -334,6 +318,65 @@ def test_an_overloaded_owner_keeps_the_beginnings() -> None:
     _, _, slots = slots_of([(100 * K, "a"), (800 * K, "a")], {"a": 1, "b": 1, "c": 1})
     own = next(slot for slot in slots if slot.member == "a")
     assert own.ranges == (Range("t", 0, 0, 100 * K), Range("t", 1, 3, 3 + 200 * K))
+
+
+SIZE = st.sampled_from([20, 150, 1_000, 20_000, 10**6])
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.integers(1, 4), min_size=1, max_size=4),
+    st.integers(2, 24),
+    st.integers(10, 95),
+    SIZE,
+    SIZE,
+    st.randoms(use_true_random=False),
+)
+def test_a_hot_partition_costs_hardly_more_than_an_even_spread(
+    cores: dict[str, int], partitions: int, percent: int, hot: int, others: int, random: Random
+) -> None:
+    """However much of a large batch is on one partition, and however large its records or the others' are.
+
+    No slot is above 1.3 times the largest one of an even spread of the same bytes, nor is what any core reads when all
+    of them take the next slot as soon as they are free.
+    """
+    owners = {tp(p): random.choice(sorted(cores)) for p in range(partitions)}
+    total = sum(cores.values()) * 20 * planner.SPLIT_COST
+    largest, busiest = [], []
+    for shares in (
+        [percent] + [(100 - percent) / (partitions - 1)] * (partitions - 1),
+        [100 / partitions] * partitions,
+    ):
+        mean = [hot] + [others] * (partitions - 1)
+        amounts = [round(total * part / 100 / (RECORD_BYTES + size)) for part, size in zip(shares, mean, strict=True)]
+        seen = {tp(p): after(None, 1_000, 1_000 * size) for p, size in enumerate(mean)}
+        ranges = [Range("t", p, 5, 5 + amount) for p, amount in enumerate(amounts)]
+        slots = make_slots(ranges, owners, cores, sizes=Sizes(seen))
+        largest.append(max(slot.cost for slot in slots))
+        busiest.append(_busiest(slots, cores))
+    assert largest[0] <= 1.3 * largest[1]
+    assert busiest[0] <= 1.3 * busiest[1]
+
+
+def _busiest(slots: tuple[Slot, ...], cores: dict[str, int]) -> int:
+    """What the last core to end has read, if each takes its member's own slots first, then anybody's, largest first."""
+    plan, free = new_plan("p", slots), [(0, member) for member, many in sorted(cores.items()) for _ in range(many)]
+    for index in range(len(slots)):
+        busy, member = min(free)
+        plan, slot = claim(plan, index, member)
+        free[free.index((busy, member))] = busy + slot.cost, member
+    return max(free)[0]
+
+
+def test_slots_are_alike_in_bytes_where_records_are_not() -> None:
+    """A thousand records of a megabyte and a million small ones: nearly all slots for the few large ones."""
+    seen = {tp(0): after(None, 100, 100 * M), tp(1): after(None, M, 150 * M)}
+    ranges = [Range("t", 0, 0, 1_000), Range("t", 1, 0, M)]
+    slots = make_slots(ranges, {}, {"a": 4, "b": 4}, sizes=Sizes(seen))
+    assert len(slots) == 8
+    assert max(slot.cost for slot in slots) <= 1.2 * min(slot.cost for slot in slots)
+    assert sum(r.topic == "t" and r.partition == 1 for slot in slots for r in slot.ranges) <= 3
+    by_records = make_slots(ranges, {}, {"a": 4, "b": 4})
+    assert sum(any(r.partition == 0 for r in slot.ranges) for slot in by_records) == 1
 
 
 def test_thousands_of_partitions_are_a_handful_of_slots() -> None:

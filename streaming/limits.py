@@ -1,0 +1,188 @@
+"""How much a batch may read, and whose it is: the options' limits, shared over what waits.
+
+Every partition with something waiting gets one record first, as far as the limits go; where they don't go round, those
+come first whose last turn is longest ago, and only they get more.  What is left goes *by backlog*, as Spark has it, but
+nobody is starved by it: one partition that comes back with a day's backlog would have all the others, which are at
+their logs' ends, crawl after it until that day is read.  So half of a limit is everybody's alike (who needs less leaves
+the rest to the others, which is max-min fairness), and nobody gets less than that half would give him.  Where all get
+more than that by backlog, shares are Spark's.  A partition that is level with its log therefore stays so as long as what
+comes in fits its part of half the limit, and the other half at least goes where most waits.
+
+Not more than half, since shares by backlog have a merit: when a query itself was down, every partition is late by the
+same time, and going on by backlog brings them to the present together, which is what watermarks want.
+
+``maxBytesPerTrigger`` is soft, since Kafka doesn't tell sizes before it is asked for the records.  A record counts as what
+its partition's have had so far, else as its topic's; where a topic hasn't been read at all as ``UNREAD_BYTES``.  A
+surprise stays small: of a partition no more is read at once than ``GROWTH`` times what has been seen of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.sizes import Sizes
+
+Amounts: TypeAlias = Mapping[TopicPartition, int]
+
+UNREAD_BYTES: Final = 1 << 20
+"""What a record of a topic that nobody has read yet counts as: the most that a broker takes unless told otherwise."""
+
+GROWTH: Final = 10
+"""How many times the offsets that have been seen of a partition a limit of bytes lets it read in one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one batch reads: offsets, bytes (estimated), offsets of single topics; None is no limit."""
+
+    offsets: int | None = None
+    nbytes: int | None = None
+    topics: Mapping[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.offsets is not None or self.nbytes is not None or bool(self.topics)
+
+
+UNLIMITED: Final = Limits()
+
+
+def share(
+    backlog: Amounts, limits: Limits, *, sizes: Sizes | None = None, turns: Amounts | None = None
+) -> dict[TopicPartition, int]:
+    """Divide a batch over partitions; returns how many offsets of each are read, of those with none as well.
+
+    Limits in offsets are never exceeded, and without one of bytes the batch is as large as they allow.  ``turns``: when
+    each was read last, in numbers that grow; those that aren't in it have waited longest.
+
+    >>> a, b, c = (TopicPartition("t", p) for p in range(3))
+    >>> share({a: 1_000, b: 3_000}, Limits(100)) == {a: 25, b: 75}
+    True
+    >>> share({a: 20, b: 10, c: 1_000_000}, Limits(100)) == {a: 20, b: 10, c: 70}
+    True
+    >>> share({a: 5, b: 5, c: 5}, Limits(2), turns={a: 8, b: 7}) == {a: 0, b: 1, c: 1}
+    True
+    """
+    waiting = {tp: amount for tp, amount in sorted(backlog.items()) if amount > 0}
+    left = _Left(limits, sizes or Sizes(), waiting)
+    if limits.nbytes is not None:
+        waiting = {tp: min(amount, left.credible(tp)) for tp, amount in waiting.items()}
+    shares = dict.fromkeys(backlog, 0)
+    if left.enough_for(waiting):
+        return shares | waiting
+    order: Collection[TopicPartition] = waiting
+    if not left.enough_for(dict.fromkeys(waiting, 1)):
+        last = turns or {}
+        order = sorted(waiting, key=lambda tp: (last.get(tp, -1), tp))
+    first = left.one_each(order)
+    more = left.divide({tp: amount - 1 for tp, amount in waiting.items() if tp in first})
+    return shares | {tp: 1 + amount for tp, amount in more.items()}
+
+
+class _Left:
+    """What is left of a batch's limits while it is handed out."""
+
+    def __init__(self, limits: Limits, sizes: Sizes, waiting: Collection[TopicPartition]) -> None:
+        self._offsets, self._nbytes, self._topics = limits.offsets, limits.nbytes, dict(limits.topics)
+        self._sizes, self._most = sizes, limits.nbytes or 0
+        self._costs = {} if limits.nbytes is None else {tp: max(_mean(sizes, tp), 1) for tp in waiting}
+
+    def credible(self, tp: TopicPartition) -> int:
+        """How many offsets of a partition are believed to be as large as those that have been seen."""
+        return max(GROWTH * self._sizes.total(tp), self._most // UNREAD_BYTES, 1)
+
+    def enough_for(self, amounts: Amounts) -> bool:
+        """Whether all of it can be read."""
+        by_topic: dict[str, int] = {}
+        for tp, amount in amounts.items():
+            by_topic[tp.topic] = by_topic.get(tp.topic, 0) + amount
+        return (
+            (self._offsets is None or sum(by_topic.values()) <= self._offsets)
+            and all(by_topic.get(topic, 0) <= most for topic, most in self._topics.items())
+            and (self._nbytes is None or sum(self._costs[tp] * n for tp, n in amounts.items()) <= self._nbytes)
+        )
+
+    def one_each(self, order: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Hand out one record each in this order; the first gets it whatever its size, who doesn't fit in ends it."""
+        taken: set[TopicPartition] = set()
+        for tp in order:
+            if self._topics.get(tp.topic) == 0:
+                continue
+            if self._offsets == 0 or (taken and self._nbytes is not None and self._costs[tp] > self._nbytes):
+                break
+            taken.add(tp)
+            if tp.topic in self._topics:
+                self._topics[tp.topic] -= 1
+            if self._offsets is not None:
+                self._offsets -= 1
+            if self._nbytes is not None:
+                self._nbytes -= self._costs[tp]
+        return taken
+
+    def divide(self, backlog: Amounts) -> Amounts:
+        """What every partition gets of the rest."""
+        limited: dict[str, dict[TopicPartition, int]] = {topic: {} for topic in self._topics}
+        for tp, amount in backlog.items():
+            if tp.topic in limited:
+                limited[tp.topic][tp] = amount
+        backlog = dict(backlog)
+        for topic, members in limited.items():
+            backlog.update(by_backlog(members, self._topics[topic]))
+        if self._offsets is not None:
+            backlog = by_backlog(backlog, self._offsets)
+        if self._nbytes is not None:
+            backlog = by_backlog(backlog, max(self._nbytes, 0), self._costs)
+        return backlog
+
+
+def _mean(sizes: Sizes, tp: TopicPartition) -> int:
+    mean = sizes.mean(tp)
+    return UNREAD_BYTES if mean is None else mean
+
+
+def by_backlog(backlog: Amounts, limit: int, costs: Amounts | None = None) -> dict[TopicPartition, int]:
+    """Shares of ``limit`` by backlog, none below what half the limit, shared alike, would give.
+
+    ``costs`` are those of one offset, 1 without; then the shares sum up to the limit exactly.
+
+    >>> a, b, c = (TopicPartition("t", p) for p in range(3))
+    >>> [*by_backlog({a: 1_000, b: 3_000}, 100).values()], [*by_backlog({a: 10, b: 3_000, c: 9_990_000}, 100).values()]
+    ([25, 75], [10, 20, 70])
+    """
+    cost = costs or dict.fromkeys(backlog, 1)
+    weights = {tp: amount * cost[tp] for tp, amount in backlog.items()}
+    if sum(weights.values()) <= limit:
+        return dict(backlog)
+    alike = _level(weights.values(), limit // 2)
+    fixed = sum(weight for weight in weights.values() if weight <= alike)
+    large = sorted((weight, tp) for tp, weight in weights.items() if weight > alike)
+    rest, granted = sum(weight for weight, _ in large), 0
+    while (limit - fixed) * large[granted][0] < alike * rest:  # ends: at the latest, one has all that the others leave
+        rest, fixed, granted = rest - large[granted][0], fixed + alike, granted + 1
+    parts = {tp: min(weight, alike) for tp, weight in weights.items()}
+    parts |= {tp: (limit - fixed) * weight // rest for weight, tp in large[granted:]}
+    shares = {tp: part // cost[tp] for tp, part in parts.items()}
+    left = limit - sum(amount * cost[tp] for tp, amount in shares.items())
+    remainders = {tp: (limit - fixed) * weight % rest for weight, tp in large[granted:]}
+    order = sorted(backlog, key=lambda tp: (shares[tp] * cost[tp] - parts[tp], -remainders.get(tp, 0), tp))
+    for most in (1, limit):  # one more each, then whatever fits where one record costs more than another
+        for tp in order:
+            more = min(backlog[tp] - shares[tp], left // cost[tp], most)
+            shares[tp], left = shares[tp] + more, left - more * cost[tp]
+    return shares
+
+
+def _level(weights: Iterable[int], amount: int) -> int:
+    """The most that each may have when all share an amount alike, and who needs less leaves the rest to others.
+
+    >>> _level([10, 90, 90], 110)
+    50
+    """
+    order = sorted(weights)
+    for place, weight in enumerate(order):
+        if weight * (len(order) - place) > amount:
+            return amount // (len(order) - place)
+        amount -= weight
+    return order[-1] if order else 0
