@@ -1,0 +1,58 @@
+"""How much a batch takes and how evenly: limits of bytes and topics, slots by bytes, on a real broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
+
+from tests.support import delivery
+from tests.support.broker import Broker
+from tests.support.produce import produce
+from tests.support.streams import PLAIN_COLUMNS, Stream, options
+
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
+MOST = 2 << 20
+
+
+def test_bytes_and_offsets_of_topics(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
+    """From two records, a mebibyte each for all that is known, to batches of nearly the limit and never more."""
+    large, small = f"{topic}-large", f"{topic}-small"
+    for name, records, size in ((large, 600, 10_000), (small, 2_000, 100)):
+        broker.admin.create_topic(name, 2)
+        produce(broker.bootstrap, name, records, partitions=2, value_bytes=size)
+    limits = {"maxBytesPerTrigger": "2m", "maxOffsetsPerTrigger__topics": f'{{"{small}":400}}'}
+    source = options(broker, topic, subscribe=f"{large},{small}", maxOffsetsPerTrigger=1_000, **limits)
+    run = Stream(spark, source, checkpoint).finish()
+    batches = [run.batches[number] for number in sorted(run.batches)]
+    sizes = [sum(len(row.key) + len(row.value) for row in rows) for rows in batches]
+    assert len(batches[0]) == 2
+    assert max(sizes) <= MOST
+    assert sum(size > 0.8 * MOST for size in sizes) >= 2
+    of_small = [Counter(row.topic for row in rows)[small] for rows in batches]
+    assert max(of_small) == 400
+    delivery.check(run.delivered(), delivery.held(broker.bootstrap, [large, small])).assert_exact()
+
+
+def test_tasks_get_bytes_alike(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
+    """Nearly all bytes are in one partition's large records: once that is known, two tasks share them."""
+
+    def numbered(stream: DataFrame) -> DataFrame:
+        return stream.withColumn("task", F.spark_partition_id())
+
+    large, small = f"{topic}-large", f"{topic}-small"
+    for name, partitions, records, size in ((large, 1, 3_400, 10_000), (small, 4, 2_400, 100)):
+        broker.admin.create_topic(name, partitions)
+        produce(broker.bootstrap, name, records, partitions=partitions, value_bytes=size)
+    source = options(broker, topic, subscribe=f"{large},{small}", maxOffsetsPerTrigger=2_900)
+    run = Stream(spark, source, checkpoint, columns=(*PLAIN_COLUMNS, "task"), transform=numbered).finish()
+    assert {number: len(rows) for number, rows in run.batches.items()} == {0: 2_900, 1: 2_900}
+    tasks: Counter[int] = Counter()
+    for row in run.batches[1]:
+        tasks[row.task] += len(row.value)
+    assert max(tasks.values()) < 0.65 * tasks.total()
+    delivery.check(run.delivered(), delivery.held(broker.bootstrap, [large, small])).assert_exact()
