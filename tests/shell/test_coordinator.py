@@ -345,6 +345,19 @@ def test_an_agent_that_left_a_task_waiting_is_not_asked_until_it_is_heard_of(wor
     assert claim(world, 0, "a")["agent"] is True
 
 
+def test_tasks_tell_how_large_records_are(world: World) -> None:
+    """Bytes by range, as many as there are ranges; a report that can't be is refused, and nothing of it is counted."""
+    world.plans.register("p", [Slot(None, (Range("t", 0, 0, 10),))])
+    said = {"plan": "p", "ranges": [["t", 0, 0, 10]], "agent": [0, 0], "direct": [10, 900], "address": ""}
+    for sizes in ([], [1, 2], [-1], ["many"]):
+        with pytest.raises(CoordinatorRefused):
+            world.link.call("Delivered", json.dumps({**said, "sizes": sizes, "timed_out": False}).encode(), 5)
+    assert world.plans.audit.records_direct == 0
+    world.link.call("Delivered", json.dumps({**said, "sizes": [900], "timed_out": False}).encode(), 5)
+
+    assert world.plans.sizes().mean(TopicPartition("t", 0)) == 90
+
+
 def test_a_fenced_driver_refuses_claims_by_name(world: World) -> None:
     """Once the real group has fenced this driver no task gets a slot."""
     world.plans.register("p", [Slot(None, ())])
