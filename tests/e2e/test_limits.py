@@ -22,7 +22,7 @@ MOST = 2 << 20
 def test_bytes_and_offsets_of_topics(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
     """From two records, a mebibyte each for all that is known, to batches of nearly the limit and never more."""
     large, small = f"{topic}-large", f"{topic}-small"
-    for name, records, size in ((large, 600, 10_000), (small, 2_000, 100)):
+    for name, records, size in ((large, 600, 10_000), (small, 1_200, 100)):
         broker.admin.create_topic(name, 2)
         produce(broker.bootstrap, name, records, partitions=2, value_bytes=size)
     limits = {"maxBytesPerTrigger": "2m", "maxOffsetsPerTrigger__topics": f'{{"{small}":400}}'}
