@@ -68,7 +68,7 @@ class _Line:
         self._edges = list(accumulate(steps, initial=0))
 
     def exact(self, parts: Sequence[int]) -> list[int]:
-        """The ideal places of the cuts, each before the offset that it falls into; both ends included."""
+        """The ideal places of the cuts, each at the nearest offset; both ends included."""
         return self._cuts(parts, 0)
 
     def near(self, parts: Sequence[int], shortest: int) -> list[int]:
@@ -87,7 +87,7 @@ class _Line:
             lowest, highest = base + shortest, right - shortest
             inside = [min(max(ideal, lowest), highest)] if lowest <= highest else []
             place = _nearest(ideal, [base, right, *inside])
-            cuts.append(left + (place - left) // cost * cost)
+            cuts.append(left + (place - left + cost // 2) // cost * cost)
         return sorted({*cuts, edges[-1]})
 
     def pieces(self, cuts: Sequence[int]) -> list[list[Range]]:

@@ -166,6 +166,13 @@ def test_no_piece_costs_much_more_than_its_share(sizes: list[int], count: int, s
     assert all(r in ranges or (r.end - r.start + 1) * cost[r.tp] > shortest for r in parts)
 
 
+def test_as_many_pieces_as_demanded_although_one_offset_costs_most() -> None:
+    """By number where costs would put nearly all into one piece."""
+    ranges = [Range("t", 0, 0, 1), Range("t", 1, 0, 20)]
+    assert len(cut(ranges, [1] * 9, costs=[10**6, 1])) == 2
+    assert len(cut(ranges, [1] * 9, least=9, costs=[10**6, 1])) == 9
+
+
 def _size(ranges: list[Range] | tuple[Range, ...]) -> int:
     return sum(r.end - r.start for r in ranges)
 
@@ -277,6 +284,7 @@ BALANCED = [(M, "abc"[p % 3]) for p in range(12)]
         ([(40 * K, "a"), (40 * K, "a")], {"a": 4}, [("a", 40 * K)] * 2),
         ([(900 * K, "a")], {"a": 1, "b": 1, "c": 1}, [("a", 300 * K), (None, 300 * K), (None, 300 * K)]),
         ([(9 * K, "a")], {"a": 1, "b": 1, "c": 1}, [("a", 9 * K)]),
+        ([(M, "a"), (2 * M, None)], {"a": 1, "b": 1}, [("a", M), (None, 1_500 * K), (None, 500 * K)]),
         ([(M, None)] * 12, {"a": 2, "b": 2}, [(None, 3 * M)] * 4),
         ([(1, None)] * 12, {}, [(None, 1)] * 4 + [(None, 2)] * 4),
         ([(5 * M, None)] * 3, {}, [(None, 5 * M)] * 3),
@@ -291,6 +299,7 @@ BALANCED = [(M, "abc"[p % 3]) for p in range(12)]
         "but two run at once",
         "idle cores help an overloaded owner",
         "but not in a small batch",
+        "more for a core that has nothing of its own",
         "nobody owns anything yet",
         "no members: eight slots",
         "no members: no more than partitions",
