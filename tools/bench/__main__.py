@@ -10,8 +10,6 @@ from typing import Any
 
 import click
 from confluent_kafka import KafkaException
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from rich.table import Table
 
 # The tree last: the installed wheel is what is measured, and `tests.support` comes from here.
@@ -35,7 +33,7 @@ PARTS: dict[str, Part] = {
     "memory": memory,
 }
 # A source that fails, or delivers something else (a BenchError), a broker that doesn't answer, a producer that can't.
-FAILURES = (RuntimeError, OSError, AssertionError, KafkaException, PySparkException, Py4JError)
+FAILURES = (RuntimeError, OSError, AssertionError, KafkaException)
 HOST = "127.0.0.1"
 MASTERS = ("local[2]", "local-cluster[2,1,1024]")
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import click
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.table import Table
 
@@ -19,7 +21,8 @@ from tests.support.broker import Broker
 from tools.bench.clients import MARK, Clients
 from tools.bench.figures import Bound
 from tools.bench.peers import Peer, session
-from tools.bench.runs import Bench
+from tools.bench.results import BenchError
+from tools.bench.runs import ERROR_CHARACTERS, Bench
 
 Found = dict[str, Any]
 
@@ -63,7 +66,10 @@ class World:
             session(master, Path(directory)) as spark,
             Clients(mark, _jvm(spark)) as clients,
         ):
-            yield Bench(spark, self.broker, clients)
+            try:
+                yield Bench(spark, self.broker, clients)
+            except (PySparkException, Py4JError) as error:  # which only the JVM can tell
+                raise BenchError(f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS]) from None
 
     def chosen(self, *peers: Peer) -> tuple[Peer, ...]:
         """Those of ``peers`` that are asked for."""
