@@ -36,7 +36,7 @@ PARTITIONS, RATE = 60, 3_000
 QUIET, JOIN, LEAVE, KILL = "nothing", "join", "leave", "kill"
 EVENTS = (QUIET, JOIN, LEAVE, KILL)
 PATIENCE_S = 480.0
-CALM_S = 10.0  # of going on as usual before an event
+CALM_S, CALM_BATCHES = 10.0, 4  # of going on as usual before an event
 STAYED, ALL = "stayed_ms", "all_ms"
 
 
@@ -89,7 +89,7 @@ class Scene:
                     self._wait(query, lambda: len(executors()) == EXECUTORS + 1, "all executors")
                     self._wait(query, lambda: sink.batches > 0 and self._settled(EXECUTORS + 1), "all members")
                     self._resize(EXECUTORS)
-                    stretches = [self._stretch(query, event, window_s) for event in EVENTS]
+                    stretches = [self._stretch(query, sink, event, window_s) for event in EVENTS]
                 written = merged([load.sums])
                 total = sum(seen[0] for seen in written.values())
                 self._wait(query, lambda: sink.delivered >= total, "all records delivered")
@@ -97,9 +97,11 @@ class Scene:
         check(self._peer.name, table, written)
         return Run(self._peer.name, {stretch.event: gaps(table, stretch) for stretch in stretches})
 
-    def _stretch(self, query: StreamingQuery, event: str, window_s: float) -> Stretch:
+    def _stretch(self, query: StreamingQuery, sink: Sink, event: str, window_s: float) -> Stretch:
         count = EXECUTORS + (event == LEAVE)
         self._wait(query, lambda: len(executors()) == count and self._settled(count), f"calm before: {event}")
+        usual = sink.batches + CALM_BATCHES
+        self._wait(query, lambda: sink.batches >= usual, f"batches before: {event}")
         self._bench.wait(query, lambda: False, CALM_S)
         before = owners(self._status()) if self._peer is COHORT else None
         begin_ms = int(time.time() * 1000)
