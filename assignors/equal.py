@@ -29,31 +29,30 @@ def share(ownership: Ownership) -> Packed:
     if len(who):
         fewest, one_more = divmod(int(np.count_nonzero(space.wanted)), len(who))
         had = np.bincount(target[target >= 0], minlength=len(space.ids))
-        quota = _quotas(ownership, had, fewest, one_more)
-        if (had > quota).any():
-            target[_surplus(ownership, had > quota, quota)] = NOBODY
+        quota, surplus = _kept(ownership, had, fewest, one_more)
+        target[surplus] = NOBODY
         free = np.flatnonzero((target < 0) & space.wanted)
         target[free] = _deal(len(free), who, np.minimum(had, quota)[who], fewest)
     return Packed(space, target, ownership)
 
 
-def _quotas(ownership: Ownership, had: Ints, fewest: int, one_more: int) -> Ints:
-    """How many each member may keep."""
-    quota = np.full(len(had), fewest)
-    rich = np.flatnonzero(had > fewest)
-    if len(rich) > one_more and ownership.since is not None:
-        places, starts = oldest_first(ownership, had > fewest)
-        rich = rich[np.argsort(ownership.since[places[starts[rich] + fewest]], kind="stable")]
-    quota[rich[:one_more]] += 1
-    return quota
-
-
-def _surplus(ownership: Ownership, which: Bools, quota: Ints) -> Ints:
-    """The places that those members have to give up."""
-    places, starts = oldest_first(ownership, which)
+def _kept(ownership: Ownership, had: Ints, fewest: int, one_more: int) -> tuple[Ints, Ints]:
+    """How many each member may keep; and the places that have to be given up for that."""
+    quota, rich = np.full(len(had), fewest), had > fewest
+    richest = np.flatnonzero(rich)
+    if len(richest) <= one_more:
+        quota[richest] += 1
+        rich = had > quota
+        if not rich.any():
+            return quota, richest[:0]
+        places, starts = oldest_first(ownership, rich)
+    else:
+        places, starts = oldest_first(ownership, rich)
+        if ownership.since is not None:
+            richest = richest[np.argsort(ownership.since[places[starts[richest] + fewest]], kind="stable")]
+        quota[richest[:one_more]] += 1
     members = ownership.member[places]
-    found: Ints = places[np.arange(len(places)) - starts[members] >= quota[members]]
-    return found
+    return quota, places[np.arange(len(places)) - starts[members] >= quota[members]]
 
 
 def oldest_first(ownership: Ownership, which: Bools) -> tuple[Ints, Ints]:
@@ -61,12 +60,13 @@ def oldest_first(ownership: Ownership, which: Bools) -> tuple[Ints, Ints]:
 
     Within one generation by number before topic (as Kafka does): what goes is then spread over the topics.
     """
-    space, since = ownership.space, ownership.since
-    places = np.flatnonzero(np.append(which, False)[ownership.member])
-    places = places[by_key(space.number[places], int(space.counts.max(initial=1)))]
+    since, places = ownership.since, ownership.space.by_number
+    places = places[np.append(which, False)[ownership.member[places]]]
     if since is not None and len(places):
-        ages = since[places] - since[places].min()
-        places = places[by_key(ages, int(ages.max()) + 1)]
+        ages = since[places]
+        ages -= ages.min()
+        if most := int(ages.max()):
+            places = places[by_key(ages, most + 1)]
     members = ownership.member[places]
     sizes = np.bincount(members, minlength=len(which))
     return places[by_key(members, len(which))], np.cumsum(sizes) - sizes
@@ -76,8 +76,11 @@ def _deal(count: int, who: Ints, has: Ints, fewest: int) -> Ints:
     """Who gets each of ``count`` partitions, in their order."""
     lacks = np.maximum(fewest - has, 0)
     # Round by round: the first to everybody who lacks any, the second to everybody who lacks two …
-    rounds = np.arange(lacks.sum()) - np.repeat(np.cumsum(lacks) - lacks, lacks)
-    dealt = np.repeat(who, lacks)[by_key(rounds, fewest + 1)]
+    if (lacks == lacks[0]).all():
+        dealt = np.tile(who, int(lacks[0]))
+    else:
+        rounds = np.arange(lacks.sum()) - np.repeat(np.cumsum(lacks) - lacks, lacks)
+        dealt = np.repeat(who, lacks)[by_key(rounds, fewest + 1)]
     # Whoever had just ⌊P/N⌋ stands in front for one more, then the others as they reached it.
     exact = who[has <= fewest][np.argsort(lacks[has <= fewest], kind="stable")]
     found: Ints = np.concatenate((dealt, exact))[:count]

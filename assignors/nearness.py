@@ -37,8 +37,10 @@ class Nearness(NamedTuple):
 
 def nearness(space: Space, racks: Racks) -> Nearness:
     """Tell who is near what; all are of one kind where racks make no difference."""
+    if not any(racks.values()):
+        return _alike(space)
     homes = [said.rack or None for said in space.said]
-    if not any(homes) or not any(racks.values()):
+    if not any(homes):
         return _alike(space)
     replicas, of_place = _replicas(space, racks)
     rows: dict[str | None, int] = {}

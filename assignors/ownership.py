@@ -27,20 +27,30 @@ SEVERAL = -2
 class Ownership:
     """By place: ``member``, the one valid owner, who wants it still; ``claimed``, who says to hold it.
 
-    Both are members' numbers, -1 for nobody; ``claimed`` is -2 where several say so.  ``since`` is the generation of
-    acquiring (-1: nobody knows, as for the oldest), None when nothing is known of any.
+    Both are members' numbers, -1 for nobody; ``claimed`` is -2 where several say so.
     """
 
-    def __init__(self, space: Space, places: Ints, members: Ints, since: Ints | None) -> None:
+    def __init__(self, space: Space, places: Ints, sizes: Ints) -> None:
+        """``places`` are those that each member claims (-1: there is no such), the first ``sizes[0]`` the first one's."""
         self.space = space
+        self._places, self._sizes = places, sizes
         self.claimed = np.full(space.places, NOBODY)
-        self.claimed[places] = members
+        self._rivals = self._claim() if len(places) else (places, places)
         self.member = self.claimed.copy()
-        self._rivals = _contested(places, members, space)
         self._decide(*self._rivals)
-        owned = np.flatnonzero(self.member >= 0)
-        self.member[owned[~space.wanting(owned, self.member[owned])]] = NOBODY
-        self.since = None if since is None else self._of_owners(places, members, since)
+        if not space.uniform:
+            owned = np.flatnonzero(self.member >= 0)
+            self.member[owned[~space.wanting(owned, self.member[owned])]] = NOBODY
+
+    def _claim(self) -> tuple[Ints, Ints]:
+        """Write down who claims what; returns the contested claims."""
+        places, members = self._places, np.repeat(np.arange(len(self._sizes)), self._sizes)
+        there = places >= 0
+        if not there.all():
+            places, members = places[there], members[there]
+        self.claimed[places] = members
+        once = np.count_nonzero(self.claimed >= 0) == len(places)
+        return (places[:0], members[:0]) if once else _contested(places, members, self.space)
 
     def _decide(self, places: Ints, members: Ints) -> None:
         """Contested places: the newest claim wins unless another is as new."""
@@ -54,10 +64,19 @@ class Ownership:
         self.claimed[places] = SEVERAL
         self.member[places[first]] = np.where(tied[first], NOBODY, members[first])
 
-    def _of_owners(self, places: Ints, members: Ints, since: Ints) -> Ints:
+    @cached_property
+    def since(self) -> Ints | None:
+        """By place, the generation in which its owner acquired it (-1: nobody knows, as for the oldest).
+
+        None when nothing is known of any.
+        """
+        if not any(said.since for said in self.space.said):
+            return None
+        known, places = _since(self.space, len(self._places)), self._places
+        members = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        valid = (places >= 0) & (self.member[places] == members)
         ages = np.full(self.space.places, -1)
-        valid = self.member[places] == members
-        ages[places[valid]] = since[valid]
+        ages[places[valid]] = known[valid]
         return ages
 
     @cached_property
@@ -90,25 +109,18 @@ def resolve(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]
     partition back from others, but makes no owner.
     """
     space = Space(topics, members)
-    claims = list(chain.from_iterable(said.owned for said in space.said))
-    places = space.place(claims)
-    who = np.repeat(np.arange(len(space.ids)), [len(said.owned) for said in space.said])
-    since = _since(space) if any(said.since for said in space.said) else None
-    there = places >= 0
-    if not there.all():
-        places, who, since = places[there], who[there], None if since is None else since[there]
-    return Ownership(space, places, who, since)
+    sizes = np.fromiter((len(said.owned) for said in space.said), np.int64, len(space.said))
+    claims = chain.from_iterable(said.owned for said in space.said)
+    return Ownership(space, space.place(claims, int(sizes.sum())), sizes)
 
 
-def _since(space: Space) -> Ints:
-    """Of each claim, in the order in which they stand."""
-    known: list[int] = []
-    for said in space.said:
-        if tuple(said.since) == said.owned:
-            known.extend(said.since.values())
-        else:
-            known.extend(map(said.since.get, said.owned, repeat(-1)))
-    return np.array(known, np.int64)
+def _since(space: Space, size: int) -> Ints:
+    """Of each of the ``size`` claims, in the order in which they stand."""
+    known = (
+        said.since.values() if tuple(said.since) == said.owned else map(said.since.get, said.owned, repeat(-1))
+        for said in space.said
+    )
+    return np.fromiter(chain.from_iterable(known), np.int64, size)
 
 
 def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:
@@ -135,4 +147,9 @@ def hand_over(target: Assignment, ownership: Ownership) -> Packed:
     packed = target if isinstance(target, Packed) and target.space is ownership.space else pack(ownership.space, target)
     if packed is None:
         raise ValueError("only an assignment of these topics to these members can be handed over")
-    return Packed(ownership.space, np.where(withheld(packed, ownership), NOBODY, packed.member), ownership)
+    held = withheld(packed, ownership)
+    if not held.any():
+        return Packed(packed.space, packed.member, ownership)
+    member = packed.member.copy()
+    member[held] = NOBODY
+    return Packed(packed.space, member, ownership)

@@ -13,9 +13,9 @@ counted in the order of their ids.  Values come in and go out as everywhere else
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 NOBODY: Final = -1
+_BLOCK: Final = 1 << 13
 
 
 class _Positions(dict[str, int]):
@@ -54,25 +55,29 @@ class Space:
         self.base: Ints = np.concatenate(([0], np.cumsum(self.counts)))
         self.places = int(self.base[-1])
         self.ids = tuple(sorted(members))
-        self.said = tuple(members[member] for member in self.ids)
+        self.said = tuple(map(members.__getitem__, self.ids))
         self.kind, self.kinds = self._kinds()
 
     def is_of(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> bool:
         """Whether it was made from these very objects."""
         return self._of[0] is topics and self._of[1] is members
 
-    def _kinds(self) -> tuple[Ints, tuple[frozenset[int], ...]]:
+    def _kinds(self) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
         number = {topic: place for place, topic in enumerate(self.topics) if self.counts[place]}
+
+        def known(wish: tuple[str, ...]) -> tuple[int, ...]:
+            return tuple(sorted({number[topic] for topic in wish if topic in number}))
+
+        wishes = [said.topics for said in self.said]
+        if wishes and wishes.count(wishes[0]) == len(wishes):  # to hash long lists takes most of the time
+            return np.zeros(len(wishes), np.int64), (known(wishes[0]),)
         by_wish: dict[tuple[str, ...], int] = {}
-        kinds: dict[frozenset[int], int] = {}
-        kind = []
-        for said in self.said:
-            found = by_wish.get(said.topics)  # to hash a long list takes most of the time
-            if found is None:
-                wish = frozenset(number[topic] for topic in said.topics if topic in number)
-                found = by_wish[said.topics] = kinds.setdefault(wish, len(kinds))
-            kind.append(found)
-        return np.array(kind, np.int64), tuple(kinds)
+        first = np.fromiter(map(by_wish.setdefault, wishes, count()), np.int64, len(wishes))
+        kinds: dict[tuple[int, ...], int] = {}
+        kind_of = np.zeros(len(wishes), np.int64)
+        for wish, member in by_wish.items():
+            kind_of[member] = kinds.setdefault(known(wish), len(kinds))
+        return kind_of[first], tuple(kinds)
 
     @cached_property
     def wants(self) -> Bools:
@@ -81,6 +86,11 @@ class Space:
         for kind, wish in enumerate(self.kinds):
             wants[kind, list(wish)] = True
         return wants
+
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether every member wants every topic."""
+        return len(self.kinds) == 1 and len(self.kinds[0]) == np.count_nonzero(self.counts)
 
     @cached_property
     def eaters(self) -> Ints:
@@ -102,6 +112,15 @@ class Space:
         """The number of each place in its topic."""
         return np.arange(self.places) - np.repeat(self.base[:-1], self.counts)
 
+    @property
+    def by_number(self) -> Ints:
+        """All places by number before topic."""
+        topics = np.flatnonzero(self.counts)
+        common = int(self.counts[topics].min(initial=self.places))
+        first = (self.base[topics] + np.arange(common)[:, None]).ravel()
+        rest = np.flatnonzero(self.number >= common)
+        return np.concatenate((first, rest[by_key(self.number[rest], int(self.counts.max(initial=1)))]))
+
     @cached_property
     def wanted(self) -> Bools:
         """By place, whether anybody wants it."""
@@ -109,6 +128,8 @@ class Space:
 
     def wanting(self, places: Ints, members: Ints) -> Bools:
         """Whether each of the members wants the place beside it."""
+        if self.uniform:
+            return np.ones(len(places), np.bool_)
         topics = (
             np.searchsorted(self.base, places, side="right") - 1 if len(places) < self.places else self.topic[places]
         )
@@ -127,18 +148,28 @@ class Space:
             zip(map(self.topics.__getitem__, topics.tolist()), (places - self.base[topics]).tolist(), strict=True)
         )
 
-    def place(self, partitions: list[Partition]) -> Ints:
-        """Where these values stand; -1 for what doesn't exist."""
+    def place(self, partitions: Iterable[Partition], size: int) -> Ints:
+        """Where these ``size`` values stand; -1 for what doesn't exist."""
         position = _Positions(zip(self.topics, range(len(self.topics)), strict=True))
-        size = len(partitions)
-        topics = np.fromiter(map(position.__getitem__, map(itemgetter(0), partitions)), np.int64, size)
+        counts = np.append(self.counts, 0).view(np.uint64)
+        found = np.empty(size, np.int64)
+        values = iter(partitions)
+        # In blocks, so that they are still in the processor's cache when their numbers are read after their topics.
+        for first in range(0, size, _BLOCK):
+            block = list(islice(values, _BLOCK))
+            topics = np.fromiter(map(position.__getitem__, map(itemgetter(0), block)), np.int64, len(block))
+            numbers = self._numbers(block)
+            places = self.base[topics] + numbers
+            places[numbers.view(np.uint64) >= counts[topics]] = NOBODY  # the negative ones are the largest so
+            found[first : first + len(block)] = places
+        return found
+
+    def _numbers(self, partitions: list[Partition]) -> Ints:
         try:
-            numbers = np.fromiter(map(itemgetter(1), partitions), np.int64, size)
+            return np.fromiter(map(itemgetter(1), partitions), np.int64, len(partitions))
         except OverflowError:
             most = int(self.counts.max(initial=0))
-            numbers = np.array([number if 0 <= number < most else NOBODY for _, number in partitions], np.int64)
-        there = (topics >= 0) & (numbers >= 0) & (numbers < np.append(self.counts, 0)[topics])
-        return np.where(there, self.base[topics] + numbers, NOBODY)
+            return np.array([number if 0 <= number < most else NOBODY for _, number in partitions], np.int64)
 
 
 class Packed(Mapping[str, tuple[Partition, ...]]):
@@ -153,9 +184,12 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
     @cached_property
     def sorted(self) -> tuple[Ints, Ints]:
         """The places that are given to anybody, by member and then ascending; and where each member's begin, and the end."""
-        given = np.flatnonzero(self.member >= 0)
-        places = given[by_key(self.member[given], len(self.space.ids))]
-        sizes = np.bincount(self.member[given], minlength=len(self.space.ids))
+        given, size = np.flatnonzero(self.member >= 0), len(self.space.ids)
+        if len(given) == len(self.member):
+            places, sizes = by_key(self.member, size), np.bincount(self.member, minlength=size)
+        else:
+            members = self.member[given]
+            places, sizes = given[by_key(members, size)], np.bincount(members, minlength=size)
         return places, np.concatenate(([0], np.cumsum(sizes)))
 
     @cached_property
@@ -183,10 +217,11 @@ def pack(space: Space, given: Mapping[str, tuple[Partition, ...]]) -> Packed | N
         return None
     member = np.full(space.places, NOBODY)
     lists = [given.get(name, ()) for name in space.ids]
-    places = space.place(list(chain.from_iterable(lists)))
+    sizes = list(map(len, lists))
+    places = space.place(chain.from_iterable(lists), sum(sizes))
     if (places < 0).any():
         return None
-    member[places] = np.repeat(np.arange(len(lists)), list(map(len, lists)))
+    member[places] = np.repeat(np.arange(len(lists)), sizes)
     return Packed(space, member) if np.count_nonzero(member >= 0) == len(places) else None
 
 

@@ -176,7 +176,7 @@ def stay(
         read[places[numbers]] = True
     given[~read] = NOBODY
     loads = np.bincount(given[given >= 0], minlength=len(space.ids))
-    read[space.place(list(withheld))] = False
+    read[space.place(withheld, len(withheld))] = False
     free = read & space.wanted & (ownership.claimed == NOBODY)
     for position, first in enumerate(space.base[:-1].tolist()):
         places = first + np.flatnonzero(free[first : space.base[position + 1]])
