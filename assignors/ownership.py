@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain, repeat
+from operator import eq
 
 import numpy as np
 
@@ -116,11 +117,12 @@ def resolve(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]
 
 def _since(space: Space, size: int) -> Ints:
     """Of each of the ``size`` claims, in the order in which they stand."""
-    known = (
-        said.since.values() if tuple(said.since) == said.owned else map(said.since.get, said.owned, repeat(-1))
-        for said in space.said
-    )
-    return np.fromiter(chain.from_iterable(known), np.int64, size)
+    known, owned = [said.since for said in space.said], [said.owned for said in space.said]
+    if all(map(eq, map(tuple, known), owned)):
+        values = chain.from_iterable(each.values() for each in known)
+    else:
+        values = chain.from_iterable(map(since.get, mine, repeat(-1)) for since, mine in zip(known, owned, strict=True))
+    return np.fromiter(values, np.int64, size)
 
 
 def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import chain, count, islice
+from itertools import chain, count, islice, starmap
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -31,13 +31,6 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 NOBODY: Final = -1
 _BLOCK: Final = 1 << 13
-
-
-class _Positions(dict[str, int]):
-    """Position of a topic's name, -1 for a name that is none."""
-
-    def __missing__(self, name: str) -> int:
-        return -1
 
 
 class Space:
@@ -150,26 +143,30 @@ class Space:
 
     def place(self, partitions: Iterable[Partition], size: int) -> Ints:
         """Where these ``size`` values stand; -1 for what doesn't exist."""
-        position = _Positions(zip(self.topics, range(len(self.topics)), strict=True))
+        topics = {topic: -1 - position for position, topic in enumerate(self.topics)}
         counts = np.append(self.counts, 0).view(np.uint64)
-        found = np.empty(size, np.int64)
-        values = iter(partitions)
+        found, values = np.empty(size, np.int64), iter(partitions)
         # In blocks, so that they are still in the processor's cache when their numbers are read after their topics.
         for first in range(0, size, _BLOCK):
             block = list(islice(values, _BLOCK))
-            topics = np.fromiter(map(position.__getitem__, map(itemgetter(0), block)), np.int64, len(block))
-            numbers = self._numbers(block)
-            places = self.base[topics] + numbers
-            places[numbers.view(np.uint64) >= counts[topics]] = NOBODY  # the negative ones are the largest so
+            try:
+                # The topic's number below zero, or the partition's where there is no such topic: in one call.
+                topic = np.fromiter(starmap(topics.get, block), np.int64, len(block))
+                number = np.fromiter(map(itemgetter(1), block), np.int64, len(block))
+            except OverflowError:
+                topic, number = self._believable(block, topics)
+            position = np.maximum(-1 - topic, -1)
+            places = self.base[position] + number
+            places[number.view(np.uint64) >= counts[position]] = NOBODY  # those below zero are the largest so
             found[first : first + len(block)] = places
         return found
 
-    def _numbers(self, partitions: list[Partition]) -> Ints:
-        try:
-            return np.fromiter(map(itemgetter(1), partitions), np.int64, len(partitions))
-        except OverflowError:
-            most = int(self.counts.max(initial=0))
-            return np.array([number if 0 <= number < most else NOBODY for _, number in partitions], np.int64)
+    def _believable(self, partitions: list[Partition], topics: Mapping[str, int]) -> tuple[Ints, Ints]:
+        """Topics and numbers as ``place`` reads them, where some are too large for what is known to be too large."""
+        most = int(self.counts.max(initial=0))
+        known = [topics.get(topic, 0) for topic, _ in partitions]
+        numbers = [number if 0 <= number < most else NOBODY for _, number in partitions]
+        return np.array(known, np.int64), np.array(numbers, np.int64)
 
 
 class Packed(Mapping[str, tuple[Partition, ...]]):

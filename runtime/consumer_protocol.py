@@ -40,7 +40,6 @@ from sparkcohort.runtime.protocol import NO_GENERATION, TopicPartition
 
 HIGHEST_VERSION = 3
 _MAX_STRING = 0x7FFF
-_BLOCK = 1 << 16
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -124,50 +123,59 @@ def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) ->
     return _version(version) + _partitions(assignment.partitions) + _bytes(assignment.user_data)
 
 
-def encode_assignments(topics: Sequence[str], topic: Ints, number: Ints, starts: Ints) -> list[bytes]:
-    """Write many assignments at once, each as ``encode_assignment`` does.
+class AssignmentWriter:
+    """Writes assignments of partitions of these topics, many at once, each as ``encode_assignment`` does."""
 
-    Partition i is ``number[i]`` of ``topics[topic[i]]``; assignment k has those from ``starts[k]`` up to
-    ``starts[k + 1]``, each once, sorted by topic's name and number.
+    def __init__(self, topics: Sequence[str]) -> None:
+        names = [_string(name) for name in topics]
+        self._widths = np.fromiter(map(len, names), np.int64, len(names))
+        self._names = {
+            width: np.array([name[:width].ljust(width, b"\0") for name in names], f"V{width}")
+            for width in sorted(set(map(len, names)))
+        }
 
-    >>> encode_assignments(["t0"], np.array([0]), np.array([2]), np.array([0, 1, 1]))[0].hex(" ", -2)
-    '0003 0000 0001 0002 7430 0000 0001 0000 0002 ffff ffff'
-    """
-    names = [_string(name) for name in topics]
-    found: list[bytes] = []
-    # In blocks of some tens of thousands of partitions, which stay in the processor's cache.
-    cuts = np.searchsorted(starts, np.arange(0, len(topic), _BLOCK))
-    for first, end in pairwise(np.unique(np.concatenate(([0], cuts, [len(starts) - 1]))).tolist()):
-        which = slice(int(starts[first]), int(starts[end]))
-        found += _encode_block(names, topic[which], number[which], starts[first : end + 1] - starts[first])
-    return found
+    def write(self, topic: Ints, number: Ints, starts: Ints) -> list[bytes]:
+        """Partition i is ``number[i]`` of the topic at ``topic[i]``; assignment k has those from ``starts[k]`` on.
+
+        They end where the next one's begin, the last one's at ``starts[-1]``; sorted by topic's position and number.
+
+        >>> AssignmentWriter(["t0"]).write(np.array([0]), np.array([2]), np.array([0, 1, 1]))[0].hex(" ", -2)
+        '0003 0000 0001 0002 7430 0000 0001 0000 0002 ffff ffff'
+        """
+        new = _new_topics(topic, starts)
+        runs = np.flatnonzero(new)
+        name, lengths = topic[runs], np.diff(runs, append=len(topic))
+        widths = self._widths[name]
+        # Bytes: 2 for the version, 4 for the number of runs, the runs, 4 for the user data that there isn't.
+        first_run = np.concatenate(([0], np.cumsum(new)))[starts]
+        count = np.diff(first_run)
+        ends = np.concatenate(([0], np.cumsum(widths + 4 * lengths + 4)))
+        begins = ends[first_run] + 10 * np.arange(len(starts))
+        at = ends[:-1] + np.repeat(10 * np.arange(len(count)) + 6, count)
+        out = np.zeros(int(begins[-1]), np.uint8)
+        out[begins[:-1] + 1] = HIGHEST_VERSION
+        _put(out, begins[:-1] + 2, count.astype(">i4"))
+        _put(out, begins[1:] - 4, np.full(len(count), -1, ">i4"))
+        for width, names in self._names.items():
+            same = slice(None) if len(self._names) == 1 else np.flatnonzero(widths == width)
+            _put(out, at[same], names[name[same]])
+        at += widths
+        _put(out, at, lengths.astype(">i4"))
+        at += 4 - 4 * runs
+        numbers_at = np.repeat(at, lengths)
+        numbers_at += np.arange(0, 4 * len(topic), 4)
+        _put(out, numbers_at, number.astype(">i4"))
+        del numbers_at
+        data = out.tobytes()
+        return [data[begin:end] for begin, end in pairwise(begins.tolist())]
 
 
-def _encode_block(names: Sequence[bytes], topic: Ints, number: Ints, starts: Ints) -> list[bytes]:
-    sizes = np.diff(starts)
-    new_topic = np.append(True, topic[1:] != topic[:-1])[: len(topic)]
-    new_topic[starts[:-1][sizes > 0]] = True
-    runs = np.flatnonzero(new_topic)
-    lengths = np.diff(runs, append=len(topic))
-    widths = np.fromiter(map(len, names), np.int64, len(names))[topic[runs]]
-    # Bytes: 2 for the version, 4 for the number of runs, the runs, 4 for the user data that there isn't.
-    first_run = np.searchsorted(runs, starts)
-    run_ends = np.append(0, np.cumsum(widths + 4 + 4 * lengths))
-    begins = run_ends[first_run] + 10 * np.arange(len(starts))
-    at = run_ends[:-1] + 10 * np.repeat(np.arange(len(sizes)), np.diff(first_run)) + 6
-    out = np.zeros(int(begins[-1]), np.uint8)
-    _put(out, begins[:-1] + 1, np.full(len(sizes), HIGHEST_VERSION, "u1"))
-    _put(out, begins[:-1] + 2, np.diff(first_run).astype(">i4"))
-    _put(out, begins[1:] - 4, np.full(len(sizes), -1, ">i4"))
-    for width in np.unique(widths).tolist():
-        same = np.flatnonzero(widths == width)
-        padded = np.array([name.ljust(width, b"\0")[:width] for name in names], f"V{width}")
-        _put(out, at[same], padded[topic[runs[same]]])
-    _put(out, at + widths, lengths.astype(">i4"))
-    numbers_at = np.repeat(at + widths + 4 - 4 * runs, lengths) + 4 * np.arange(len(topic))
-    _put(out, numbers_at, number.astype(">i4"))
-    data = out.tobytes()
-    return [data[begin:end] for begin, end in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True)]
+def _new_topics(topic: Ints, starts: Ints) -> npt.NDArray[np.bool_]:
+    """Whether at each partition an assignment's next topic begins."""
+    new = np.ones(len(topic), np.bool_)
+    np.not_equal(topic[1:], topic[:-1], out=new[1:])
+    new[starts[:-1][starts[:-1] < starts[1:]]] = True
+    return new
 
 
 def _put(out: npt.NDArray[np.uint8], at: Ints, what: npt.NDArray[Any]) -> None:

@@ -144,17 +144,15 @@ def test_the_examples_in_the_docs_are_true() -> None:
     assert doctest.testmod(cp).failed == 0
 
 
-@given(st.data(), st.sampled_from([1, 5, 1 << 16]))
-def test_many_assignments_are_written_as_one_by_one(data: st.DataObject, block: int) -> None:
-    """In bulk come the same bytes as singly: empty ones, names of several bytes, and more than one block."""
+@given(st.data())
+def test_many_assignments_are_written_as_one_by_one(data: st.DataObject) -> None:
+    """In bulk come the same bytes as singly: empty ones, and names of several bytes."""
     topics = sorted(data.draw(st.lists(NAMES, max_size=3, unique=True)))
     partition = st.tuples(st.integers(0, len(topics) - 1), st.integers(0, 2**31 - 1))
     one = st.lists(partition, unique=True, max_size=4).map(sorted) if topics else st.just([])
     several = data.draw(st.lists(one, max_size=5))
     columns = np.array([pair for one in several for pair in one], np.int64).reshape(-1, 2)
     starts = np.cumsum([0, *map(len, several)])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cp, "_BLOCK", block)
-        written = cp.encode_assignments(topics, columns[:, 0], columns[:, 1], starts)
+    written = cp.AssignmentWriter(topics).write(columns[:, 0], columns[:, 1], starts)
     singly = [tuple(TopicPartition(topics[topic], number) for topic, number in one) for one in several]
     assert written == [cp.encode_assignment(cp.Assignment(one)) for one in singly]

@@ -54,6 +54,16 @@ def test_whatever_the_assignor_nobody_starts_what_another_holds(
             assert not others or partition in members[member].owned
 
 
+@pytest.mark.parametrize("block", [1, 5])
+@given(topics=groups.topics(), members=groups.members())
+def test_what_is_written_in_blocks_is_as_in_one(block: int, topics: dict[str, int], members: groups.Members) -> None:
+    """A large group's assignments are written some members at a time."""
+    whole = leader.plan("cooperative-sticky", members, topics)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leader, "_BLOCK", block)
+        assert leader.plan("cooperative-sticky", members, topics) == whole
+
+
 def test_a_partition_that_the_coordinator_knows_to_be_owned_is_held_back() -> None:
     """A static member that hasn't rejoined doesn't claim what it was given since; the coordinator's word counts."""
     members = {"a": MemberSubscription(("t",), instance_id="i"), "b": MemberSubscription(("t",))}
