@@ -30,7 +30,7 @@ import numpy as np
 
 from sparkcohort.assignors.packed import Bools, Ints
 
-_NEVER: Final = 1 << 60
+NEVER: Final = 1 << 60
 _MOST: Final = 1 << 56
 _NONE: Final = -1
 
@@ -68,14 +68,14 @@ class Table:
         _, far, move = self.weights
         own = self.has <= self.owns
         cost = np.where(own, move + self._age(self.first + self.has - 1), 0) - far * self.far
-        return np.where(self.has > 0, cost, _NEVER)
+        return np.where(self.has > 0, cost, NEVER)
 
     def taking(self) -> Ints:
         """What it costs to have one more."""
         _, far, move = self.weights
         own = self.has < self.owns
         cost = far * self.far - np.where(own, move + self._age(self.first + self.has), 0)
-        return np.where(self.wants, cost, _NEVER)
+        return np.where(self.wants, cost, NEVER)
 
     def _age(self, which: Ints) -> Ints:
         found: Ints = self.ages.take(which, mode="clip") if len(self.ages) else np.zeros_like(which)
@@ -110,7 +110,7 @@ def _negative_cycles(table: Table) -> tuple[list[list[int]], int]:
     rows, groups = table.has.shape
     give, take = table.giving(), table.taking()
     load = table.has.sum(axis=1)
-    gain, lose = table.gaining(load), np.where(load > 0, -table.gaining(load - 1), _NEVER)
+    gain, lose = table.gaining(load), np.where(load > 0, -table.gaining(load - 1), NEVER)
     row, group, pool = np.zeros(rows, np.int64), np.zeros(groups, np.int64), 0
     previous = np.full(rows + groups + 1, _NONE)
     for rounds in range(1, rows + groups + 3):
@@ -120,7 +120,7 @@ def _negative_cycles(table: Table) -> tuple[list[list[int]], int]:
         better = np.flatnonzero(cost < group)
         group[better], previous[rows + better] = cost[better], best[better]
         changed = len(better) > 0
-        if (cheapest := int((row + gain).min(initial=_NEVER))) < pool:
+        if (cheapest := int((row + gain).min(initial=NEVER))) < pool:
             pool, previous[-1], changed = cheapest, int((row + gain).argmin()), True
         costs = group + take
         best = costs.argmin(axis=1)

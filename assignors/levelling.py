@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparkcohort.assignors.exchange import Table, last
-from sparkcohort.assignors.packed import Ints
+from sparkcohort.assignors.exchange import NEVER, Table, last
+from sparkcohort.assignors.packed import Bools, Ints
 
 _NONE = -1
 
@@ -29,6 +29,32 @@ def level(table: Table) -> None:
             times = _times(table, rows, groups)
             table.has[rows[:-1], groups] -= times
             table.has[rows[1:], groups] += times
+
+
+def relieve(table: Table) -> None:
+    """Change ``table.has``: who has least takes from who has two more, the cheapest first, as long as that can be.
+
+    Rows are single members here.  What is left to ``improve`` after that is little, and mostly nothing.
+    """
+    load = table.has.sum(axis=1)
+    while len(able := can_take(table.has, table.wants, load)):
+        least = int(able[load[able].argmin()])
+        cost = table.giving() + table.taking()[least]
+        group = cost.argmin(axis=1)
+        cost = cost[np.arange(len(load)), group]
+        gives = np.flatnonzero((cost < NEVER // 2) & (load > load[least] + 1))
+        gives = gives[np.lexsort((cost[gives], -load[gives]))]
+        gives = gives[: np.count_nonzero(load[gives] > load[least] + 1 + np.arange(len(gives)))]
+        table.has[gives, group[gives]] -= 1
+        table.has[least] += np.bincount(group[gives], minlength=table.has.shape[1])
+        load[gives] -= 1
+        load[least] += len(gives)
+
+
+def can_take(has: Ints, wants: Bools, load: Ints) -> Ints:
+    """The rows to which a row with two more can give one (rows are single members)."""
+    highest = np.where(has > 0, load[:, None], _NONE).max(axis=0, initial=_NONE)
+    return np.flatnonzero(np.where(wants, highest, _NONE).max(axis=1, initial=_NONE) > load + 1)
 
 
 def _chains(table: Table) -> list[tuple[list[int], list[int]]]:

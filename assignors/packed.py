@@ -76,14 +76,24 @@ class Space:
     def wants(self) -> Bools:
         """By kind and topic."""
         wants = np.zeros((len(self.kinds), len(self.topics)), np.bool_)
-        for kind, wish in enumerate(self.kinds):
-            wants[kind, list(wish)] = True
+        sizes = list(map(len, self.kinds))
+        topics = np.fromiter(chain.from_iterable(self.kinds), np.int64, sum(sizes))
+        wants[np.repeat(np.arange(len(sizes)), sizes), topics] = True
         return wants
 
     @cached_property
     def uniform(self) -> bool:
         """Whether every member wants every topic."""
         return len(self.kinds) == 1 and len(self.kinds[0]) == np.count_nonzero(self.counts)
+
+    @cached_property
+    def sorts(self) -> tuple[Ints, Ints]:
+        """Topics that the same members want are of one sort: each topic's sort, and the first topic of each."""
+        sort_of: dict[bytes, int] = {}
+        column = np.packbits(self.wants, axis=0).T.copy()
+        rows = column.view(f"V{column.shape[1]}").ravel().tolist() if column.size else [b""] * len(column)
+        found = np.array([sort_of.setdefault(row, len(sort_of)) for row in rows], np.int64)
+        return found, np.unique(found, return_index=True)[1]
 
     @cached_property
     def eaters(self) -> Ints:

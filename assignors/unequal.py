@@ -1,8 +1,8 @@
 """Balance among members that are not all alike: other topics, or other racks.
 
-First everyone keeps what it owns, and what is free goes to who has least, hardest topics first (Kafka's general case).
-That is then improved in a table with a row for each kind of member (same topics, same rack) and a column for each kind
-of partition (``exchange``): small even where members and partitions are many, and exact for balance and racks.
+First everyone keeps what it owns, and what is free goes to who has least (``guessing``).  That is then improved in a
+table with a row for each kind of member (same topics, same rack) and a column for each kind of partition
+(``exchange``): small even where members and partitions are many, and exact for balance and racks.
 ``_settle`` turns the table into an assignment again.  Then once more with a row for each member, since who owns what
 differs within a kind: that makes moves and ages exact too, in groups where it takes too long (``MOST_WORK``) only nearly.
 
@@ -27,66 +27,40 @@ import numpy as np
 
 from sparkcohort.assignors.base import MemberSubscription
 from sparkcohort.assignors.exchange import Table, improve
-from sparkcohort.assignors.levelling import level
+from sparkcohort.assignors.guessing import guess
+from sparkcohort.assignors.levelling import can_take, level, relieve
 from sparkcohort.assignors.nearness import Nearness, nearness
 from sparkcohort.assignors.ownership import Ownership, resolve
-from sparkcohort.assignors.packed import NOBODY, Ints, Packed, Space, give_to_least
+from sparkcohort.assignors.packed import NOBODY, Ints, Packed
 from sparkcohort.assignors.settling import Layout, settle
 
 __all__ = ["MemberSubscription", "arrange", "nearness", "resolve"]
 
 MOST_WORK: Final = 1 << 26
-LIKE_KAFKA: Final = 1 << 13
+MOST_CELLS: Final = 1 << 17
+MOST_TAKERS: Final = 16
 
 
 def arrange(ownership: Ownership, near: Nearness) -> Packed:
     """Balance, near where that is possible, moving as little as that takes."""
-    target = _first_guess(ownership)
+    target = guess(ownership)
     layout = _layout(ownership, near)
     if layout.groups:
-        target = _improved(ownership, layout, target)
-        alone = _individuals(layout)
-        if (ownership.member >= 0).any() and alone.rows > layout.rows:
+        alone = _individuals(layout) if (ownership.member >= 0).any() else layout
+        at_once = alone is not layout and _nearly_even(alone, target)
+        if not at_once:
+            target = _improved(ownership, layout, target)
+        if at_once or alone.rows > layout.rows:
             target = _improved(ownership, alone, target)
     return Packed(ownership.space, target, ownership)
 
 
-def _first_guess(ownership: Ownership) -> Ints:
-    """Owners keep all; what is free goes to who has least, topics that fewest want first (Kafka's order)."""
-    space, target = ownership.space, ownership.member.copy()
-    loads = np.bincount(target[target >= 0], minlength=len(space.ids))
-    topics = _hardest_first(space)
-    for topic in topics:
-        first, end = int(space.base[topic]), int(space.base[topic + 1])
-        free = first + np.flatnonzero(target[first:end] < 0)
-        if len(free):
-            target[free] = give_to_least(len(free), np.flatnonzero(space.wants[:, topic][space.kind]), loads)
-    if space.places <= LIKE_KAFKA and not (ownership.member >= 0).any():
-        while sum(_moved(space, topic, target, loads) for topic in topics):
-            pass
-    return target
-
-
-def _hardest_first(space: Space) -> list[int]:
-    """The topics that somebody wants, those that fewest want before, and then by name."""
-    wanted_by = np.bincount(space.kind, minlength=len(space.kinds)) @ space.wants
-    return [topic for topic in np.argsort(wanted_by, kind="stable").tolist() if wanted_by[topic]]
-
-
-def _moved(space: Space, topic: int, target: Ints, loads: Ints) -> bool:
-    """Move what of a topic can go to somebody with two fewer, to who has least; whether anything could.
-
-    Kafka balances a fresh group so, one by one; where that is enough, the result is Kafka's.
-    """
-    who = np.flatnonzero(space.wants[:, topic][space.kind])
-    places = np.arange(space.base[topic], space.base[topic + 1])
-    moved = False
-    while len(places := places[loads[target[places]] > loads[who].min(initial=len(target)) + 1]):
-        place, least = places[0], who[loads[who].argmin()]
-        loads[target[place]] -= 1
-        loads[least] += 1
-        target[place], moved, places = least, True, places[1:]
-    return moved
+def _nearly_even(alone: Layout, target: Ints) -> bool:
+    """Whether only a few members can take any: as when one has joined or left."""
+    if alone.far.any() or alone.wants.size > MOST_CELLS:
+        return False
+    has = alone.count(target)
+    return len(can_take(has, alone.wants, has.sum(axis=1))) <= MOST_TAKERS
 
 
 def _layout(ownership: Ownership, near: Nearness) -> Layout:
@@ -94,9 +68,9 @@ def _layout(ownership: Ownership, near: Nearness) -> Layout:
     space = ownership.space
     eaters = space.eaters
     rows, row = np.unique(space.kind[eaters] * len(near.far) + near.of_member[eaters], return_inverse=True)
-    _, first, group_of_topic = np.unique(space.wants, axis=1, return_index=True, return_inverse=True)
+    group_of_topic, first = space.sorts
     wanted = np.flatnonzero(space.wanted)
-    keys = group_of_topic.ravel()[space.topic[wanted]] * near.far.shape[1] + near.of_place[wanted]
+    keys = group_of_topic[space.topic[wanted]] * near.far.shape[1] + near.of_place[wanted]
     groups = np.flatnonzero(np.bincount(keys, minlength=1))
     number = np.zeros(int(groups[-1]) + 1 if len(groups) else 0, np.int64)
     number[groups] = np.arange(len(groups))
@@ -131,7 +105,10 @@ def _improved(ownership: Ownership, layout: Layout, target: Ints) -> Ints:
     before, most = table.has.copy(), MOST_WORK // table.has.size
     if not table.owns.any():
         level(table)
-    if not improve(table, most):
+    elif (table.members == 1).all():
+        relieve(table)
+    exact = not (table.owns.any() or table.far.any())  # then balance is all there is to improve
+    if not exact and not improve(table, most):
         # Balanced it is in any case; then there is nothing of balance left to improve.
         level(table)
         improve(table, most)

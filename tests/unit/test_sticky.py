@@ -20,6 +20,7 @@ from sparkcohort.assignors import (
     Racks,
     equal,
     find,
+    guessing,
     levelling,
     nearness,
     ownership,
@@ -315,7 +316,7 @@ def test_work_can_be_bounded() -> None:
     assert free.has.sum(axis=1).tolist() == [3, 3, 3]
 
 
-@pytest.mark.parametrize("module", [equal, levelling, nearness, ownership, packed, sticky, unequal])
+@pytest.mark.parametrize("module", [equal, guessing, levelling, nearness, ownership, packed, sticky, unequal])
 def test_the_examples_in_the_docs_are_true(module: object) -> None:
     """Doctests, Kafka's own example among them."""
     found = doctest.testmod(module)  # type: ignore[arg-type]

@@ -1,0 +1,147 @@
+"""A first guess for members that are not all alike: owners keep all, and what is free goes to who has least.
+
+Topics that fewest members want come first, since they can go to fewest; then by name (Kafka's general case).  Kafka
+balances a fresh group further, one partition at a time; where that is enough, the result is Kafka's.  That is done for
+groups of ``LIKE_KAFKA`` partitions at most: in larger ones topics that the same members want are dealt together.
+
+C0 wants t0 only, so C1 gets t1, and of t0 what brings it on a level:
+
+>>> members = {"C0": MemberSubscription(("t0",)), "C1": MemberSubscription(("t0", "t1"))}
+>>> guess(resolve({"t0": 4, "t1": 2}, members)).tolist()
+[0, 0, 0, 1, 1, 1]
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from sparkcohort.assignors.base import MemberSubscription
+from sparkcohort.assignors.ownership import Ownership, resolve
+from sparkcohort.assignors.packed import Bools, Ints, Space, by_key, give_to_least
+
+__all__ = ["MemberSubscription", "guess", "resolve"]
+
+LIKE_KAFKA: Final = 1 << 13
+_FEW: Final = 1 << 6
+"""Partitions of a sort in a row: up to here they are dealt faster one by one than by arithmetic."""
+_MOST_APART: Final = 1 << 10
+
+
+class _Crowds:
+    """Who wants the topics of each sort, as a table and as the bits of one number each; and each topic's sort."""
+
+    def __init__(self, space: Space) -> None:
+        self.sort_of, first = space.sorts
+        self.table = space.wants[:, first][space.kind].T
+
+    @cached_property
+    def bits(self) -> list[int]:
+        """By sort; bit 0 is member 0."""
+        return _bits(self.table)
+
+
+class _Levels:
+    """Members by how many they have, as bits of one number for each load: who has least is found at a glance."""
+
+    def __init__(self, loads: Ints, more: int) -> None:
+        self.lowest = int(loads.min(initial=0))
+        self.at = [0] * (int(loads.max(initial=0)) - self.lowest + more + 2)
+        different = np.unique(loads)
+        for load, members in zip(different.tolist(), _bits(loads == different[:, None]), strict=True):
+            self.at[load - self.lowest] = members
+
+    def least(self, crowd: int, level: int) -> int:
+        """The lowest level, from this one on, on which there is one of the crowd."""
+        while not self.at[level] & crowd:
+            level += 1
+        return level
+
+    def give(self, crowd: int, level: int) -> int:
+        """The number of the first of the crowd on this level, who has one more now."""
+        among = self.at[level] & crowd
+        first = among & -among
+        self.at[level] ^= first
+        self.at[level + 1] |= first
+        return first.bit_length() - 1
+
+    def take(self, member: int, level: int) -> None:
+        """This member of this level has one less now."""
+        self.at[level] ^= 1 << member
+        self.at[level - 1] |= 1 << member
+
+
+def _bits(rows: Bools) -> list[int]:
+    return [int.from_bytes(row.tobytes(), "little") for row in np.packbits(rows, axis=1, bitorder="little")]
+
+
+def guess(ownership: Ownership) -> Ints:
+    """By place who is to have it; -1 for what nobody wants."""
+    space, target = ownership.space, ownership.member.copy()
+    like_kafka = space.places <= LIKE_KAFKA and not (target >= 0).any()
+    crowds = _Crowds(space)
+    free = np.flatnonzero((target < 0) & space.wanted)
+    free = free[by_key(_turns(crowds, like_kafka)[space.topic[free]], len(space.topics))]
+    sort = crowds.sort_of[space.topic[free]]
+    loads = np.bincount(target[target >= 0], minlength=len(space.ids))
+    target[free] = _dealt(sort, crowds, loads)
+    while like_kafka and _uneven(space, crowds, loads, target):
+        _even(free, sort, crowds, loads, target)
+    return target
+
+
+def _turns(crowds: _Crowds, like_kafka: bool) -> Ints:
+    """Of each topic, when its turn is."""
+    size = np.count_nonzero(crowds.table, axis=1)[crowds.sort_of]
+    turns = np.empty(len(size), np.int64)
+    turns[np.lexsort((size,) if like_kafka else (crowds.sort_of, size))] = np.arange(len(size))
+    return turns
+
+
+def _dealt(sort: Ints, crowds: _Crowds, loads: Ints) -> Ints:
+    """Who gets partitions of topics of these sorts, one after the other: who has least of those who want it."""
+    cuts = np.append(np.flatnonzero(np.append(True, sort[1:] != sort[:-1])[: len(sort)]), len(sort))
+    if len(sort) < _FEW * len(cuts) and np.ptp(loads) < _MOST_APART:
+        return _dealt_one_by_one(sort.tolist(), crowds.bits, loads)
+    found = np.empty(len(sort), np.int64)
+    for first, end in pairwise(cuts.tolist()):
+        found[first:end] = give_to_least(end - first, np.flatnonzero(crowds.table[sort[first]]), loads)
+    return found
+
+
+def _dealt_one_by_one(sorts: list[int], crowds: list[int], loads: Ints) -> Ints:
+    levels, least = _Levels(loads, len(sorts)), [0] * len(crowds)
+    found = []
+    for sort in sorts:
+        least[sort] = levels.least(crowds[sort], least[sort])
+        found.append(levels.give(crowds[sort], least[sort]))
+    loads += np.bincount(found, minlength=len(loads))
+    return np.array(found, np.int64)
+
+
+def _uneven(space: Space, crowds: _Crowds, loads: Ints, target: Ints) -> bool:
+    """Whether anything could go to a member with two fewer."""
+    least = np.where(crowds.table, loads, space.places).min(axis=1, initial=space.places)[crowds.sort_of]
+    there = np.flatnonzero(target >= 0)
+    return bool((loads[target[there]] > least[space.topic[there]] + 1).any())
+
+
+def _even(places: Ints, sort: Ints, crowds: _Crowds, loads: Ints, target: Ints) -> None:
+    """Each of these places, if it can go to somebody with two fewer, goes to who has least."""
+    levels, has = _Levels(loads, 1), loads.tolist()
+    last, least = -1, 0
+    owners, sorts = target[places].tolist(), sort.tolist()
+    for at, its in enumerate(sorts):
+        if its != last:
+            last, least = its, levels.least(crowds.bits[its], 0)
+        owner = owners[at]
+        if has[owner] - levels.lowest > least + 1:
+            levels.take(owner, has[owner] - levels.lowest)
+            has[owner] -= 1
+            owners[at] = levels.give(crowds.bits[its], least)
+            has[owners[at]] += 1
+            least = levels.least(crowds.bits[its], least)
+    loads[:], target[places] = has, owners
