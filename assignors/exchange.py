@@ -41,7 +41,7 @@ class Table:
 
     ``has``: how many; ``owns``: how many of them are its own; ``wants``: whether it may have any; ``far``: whether they
     are away from its rack.  ``members``: how many share a row's load evenly.  ``ages``: how long each owned partition
-    has been held, by row, then group, then the oldest first.
+    has been held, by row, then group, then the oldest first; empty if all as long.
     """
 
     has: Ints
@@ -76,6 +76,10 @@ class Table:
         own = self.has < self.owns
         cost = far * self.far - np.where(own, move + self._age(self.first + self.has), 0)
         return np.where(self.wants, cost, NEVER)
+
+    def held(self, first: int, end: int) -> Ints:
+        """How long each of these owned partitions has been held."""
+        return self.ages[first:end] if len(self.ages) else np.zeros(end - first, np.int64)
 
     def _age(self, which: Ints) -> Ints:
         found: Ints = self.ages.take(which, mode="clip") if len(self.ages) else np.zeros_like(which)
@@ -180,14 +184,14 @@ def _times(
         if has > owns:
             limits.append(has - owns)
         else:
-            ages = table.ages[first : first + has]
+            ages = table.held(first, first + has)
             fixed += move + int(ages[-1])
             limits.append(has - int(np.searchsorted(-ages, -ages[-1])))
     for row, group in takes:
         has, owns, first = int(table.has[row, group]), int(table.owns[row, group]), int(table.first[row, group])
         fixed += far * int(table.far[row, group])
         if has < owns:
-            ages = table.ages[first + has : first + owns]
+            ages = table.held(first + has, first + owns)
             fixed -= move + int(ages[0])
             limits.append(int(np.searchsorted(-ages, -ages[0], side="right")))
     at, load, members = min(limits), table.has.sum(axis=1), table.members

@@ -50,7 +50,9 @@ def nearness(space: Space, racks: Racks) -> Nearness:
 
 
 def _alike(space: Space) -> Nearness:
-    return Nearness(np.zeros(len(space.ids), np.int64), np.zeros(space.places, np.int64), np.zeros((1, 1), np.bool_))
+    zero = np.zeros(1, np.int64)
+    alike = np.broadcast_to(zero, len(space.ids)), np.broadcast_to(zero, space.places)
+    return Nearness(*alike, np.zeros((1, 1), np.bool_))
 
 
 def _replicas(space: Space, racks: Racks) -> tuple[list[frozenset[str]], Ints]:

@@ -234,7 +234,12 @@ def pack(space: Space, given: Mapping[str, tuple[Partition, ...]]) -> Packed | N
 
 def by_key(keys: Ints, below: int) -> Ints:
     """The order that sorts non-negative keys, equal ones as they stand (16-bit keys are sorted by their digits)."""
-    return np.argsort(keys.astype(np.uint16) if below <= 1 << 16 else keys, kind="stable")
+    if below <= 1 << 16:
+        return np.argsort(keys.astype(np.uint16), kind="stable")
+    if below <= 1 << 32:
+        order = np.argsort(keys.astype(np.uint16), kind="stable")  # the lower digits, then the higher ones
+        return order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
+    return np.argsort(keys, kind="stable")
 
 
 def give_to_least(count: int, who: Ints, loads: Ints) -> Ints:

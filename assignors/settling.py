@@ -25,7 +25,7 @@ import numpy as np
 
 from sparkcohort.assignors.equal import oldest_first
 from sparkcohort.assignors.ownership import Ownership
-from sparkcohort.assignors.packed import NOBODY, Bools, Ints
+from sparkcohort.assignors.packed import NOBODY, Bools, Ints, by_key
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,12 @@ def settle(ownership: Ownership, layout: Layout, guess: Ints, table: Ints) -> In
 
 def rank_within(keys: Ints) -> Ints:
     """How many equal keys stand before each."""
-    order = np.argsort(keys, kind="stable")
-    sorted_keys = keys[order]
-    starts = np.flatnonzero(np.append(True, sorted_keys[1:] != sorted_keys[:-1])[: len(keys)])
+    order = by_key(keys, int(keys.max(initial=0)) + 1)
+    sizes = np.bincount(keys, minlength=1)
+    position = np.arange(len(keys))
+    position -= np.repeat(np.cumsum(sizes) - sizes, sizes)
     rank = np.empty(len(keys), np.int64)
-    rank[order] = np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
+    rank[order] = position
     return rank
 
 
@@ -117,34 +118,35 @@ def _shares(ownership: Ownership, layout: Layout, guess: Ints, loads: Ints) -> I
 
 def _kept(ownership: Ownership, layout: Layout, cells: Ints, shares: Ints) -> Ints:
     """What stays with its owner; the rest of the places are with nobody."""
-    target = np.full(len(ownership.member), NOBODY)
-    places, _ = oldest_first(ownership, np.ones(len(shares), np.bool_))
-    places = places[::-1]  # who goes first
-    members = ownership.member[places]
-    cell = layout.cells(places, members)
-    if ownership.since is not None:
-        youngest = np.argsort(-ownership.since[places], kind="stable")
-        rank = np.empty(len(places), np.int64)
-        rank[youngest] = rank_within(cell[youngest])
-    else:
-        rank = rank_within(cell)
-    owned = np.bincount(cell, minlength=len(cells))
-    named = rank < (owned - cells)[cell]  # the youngest of those cells that are to shrink
-    surplus = np.bincount(members, minlength=len(shares)) - shares
-    order = np.argsort(~named, kind="stable")
-    goes = np.zeros(len(places), np.bool_)
-    goes[order] = rank_within(members[order]) < surplus[members[order]]
-    stays = places[~goes]
-    cell = cell[~goes]
-    # Where more stay than the table has, the youngest go, whoever's they are.
-    left = np.bincount(cell, minlength=len(cells)) - cells
+    target, shrinks = ownership.member.copy(), layout.count(ownership.member).ravel() - cells
+    surplus = np.bincount(target[target >= 0], minlength=len(shares)) - shares
+    if (surplus > 0).any():
+        places, cell = _youngest_first(ownership, layout, surplus > 0)
+        named = rank_within(cell) < shrinks[cell]  # the youngest of those cells that are to shrink
+        del cell
+        places = np.concatenate((places[named], places[~named]))
+        members = target[places]
+        target[places[rank_within(members) < surplus[members]]] = NOBODY
+    left = layout.count(target).ravel() - cells
     if (left > 0).any():
-        if ownership.since is not None:
-            order = np.argsort(-ownership.since[stays], kind="stable")
-            stays, cell = stays[order], cell[order]
-        stays = stays[rank_within(cell) >= left[cell]]
-    target[stays] = ownership.member[stays]
+        # Where more stay than the table has, the youngest go, whoever's they are.
+        rows = (left.reshape(layout.wants.shape) > 0).any(axis=1)
+        places, cell = _youngest_first(ownership, layout, (layout.row_of >= 0) & rows[layout.row_of])
+        stay = target[places] >= 0
+        places, cell = places[stay], cell[stay]
+        target[places[rank_within(cell) < left[cell]]] = NOBODY
     return target
+
+
+def _youngest_first(ownership: Ownership, layout: Layout, which: Bools) -> tuple[Ints, Ints]:
+    """What those members own, what came last before; and the cell of each."""
+    places = oldest_first(ownership, which)[0][::-1]
+    if ownership.since is not None and len(places):
+        ages = ownership.since[places]
+        np.subtract(ages.max(), ages, out=ages)
+        if most := int(ages.max()):
+            places = places[by_key(ages, most + 1)]
+    return places, layout.cells(places, ownership.member[places])
 
 
 def _rows(layout: Layout, places: Ints, guess: Ints, lacks: Ints) -> tuple[Ints, Ints]:

@@ -31,7 +31,7 @@ from sparkcohort.assignors.guessing import guess
 from sparkcohort.assignors.levelling import can_take, level, relieve
 from sparkcohort.assignors.nearness import Nearness, nearness
 from sparkcohort.assignors.ownership import Ownership, resolve
-from sparkcohort.assignors.packed import NOBODY, Ints, Packed
+from sparkcohort.assignors.packed import NOBODY, Ints, Packed, by_key
 from sparkcohort.assignors.settling import Layout, settle
 
 __all__ = ["MemberSubscription", "arrange", "nearness", "resolve"]
@@ -47,20 +47,20 @@ def arrange(ownership: Ownership, near: Nearness) -> Packed:
     layout = _layout(ownership, near)
     if layout.groups:
         alone = _individuals(layout) if (ownership.member >= 0).any() else layout
-        at_once = alone is not layout and _nearly_even(alone, target)
-        if not at_once:
+        takers = MOST_TAKERS + 1 if alone is layout else _takers(alone, target)
+        if takers > MOST_TAKERS:
             target = _improved(ownership, layout, target)
-        if at_once or alone.rows > layout.rows:
-            target = _improved(ownership, alone, target)
+        if takers <= MOST_TAKERS or alone.rows > layout.rows:
+            target = _improved(ownership, alone, target, gives=takers > 0)
     return Packed(ownership.space, target, ownership)
 
 
-def _nearly_even(alone: Layout, target: Ints) -> bool:
-    """Whether only a few members can take any: as when one has joined or left."""
+def _takers(alone: Layout, target: Ints) -> int:
+    """How many members can take any, if that tells how much is to be done: few when one has joined, none when one has left."""
     if alone.far.any() or alone.wants.size > MOST_CELLS:
-        return False
+        return MOST_TAKERS + 1
     has = alone.count(target)
-    return len(can_take(has, alone.wants, has.sum(axis=1))) <= MOST_TAKERS
+    return len(can_take(has, alone.wants, has.sum(axis=1)))
 
 
 def _layout(ownership: Ownership, near: Nearness) -> Layout:
@@ -68,19 +68,18 @@ def _layout(ownership: Ownership, near: Nearness) -> Layout:
     space = ownership.space
     eaters = space.eaters
     rows, row = np.unique(space.kind[eaters] * len(near.far) + near.of_member[eaters], return_inverse=True)
-    group_of_topic, first = space.sorts
-    wanted = np.flatnonzero(space.wanted)
-    keys = group_of_topic[space.topic[wanted]] * near.far.shape[1] + near.of_place[wanted]
-    groups = np.flatnonzero(np.bincount(keys, minlength=1))
-    number = np.zeros(int(groups[-1]) + 1 if len(groups) else 0, np.int64)
+    sort_of, first = space.sorts
+    keys = np.repeat(np.where(space.wants.any(axis=0), sort_of * near.far.shape[1], NOBODY), space.counts)
+    if near.matters:
+        keys += np.where(keys >= 0, near.of_place, 0)
+    groups = np.flatnonzero(np.bincount(keys[keys >= 0], minlength=1))
+    number = np.full(int(groups[-1]) + 2 if len(groups) else 1, NOBODY)  # the last one is that of what nobody wants
     number[groups] = np.arange(len(groups))
     row_of = np.full(len(space.ids), NOBODY)
     row_of[eaters] = row
-    group_of = np.full(space.places, NOBODY)
-    group_of[wanted] = number[keys]
-    topics, where = np.divmod(groups, near.far.shape[1])
+    sorts, where = np.divmod(groups, near.far.shape[1])
     kinds, homes = np.divmod(rows, len(near.far))
-    return Layout(row_of, group_of, space.wants[np.ix_(kinds, first[topics])], near.far[np.ix_(homes, where)])
+    return Layout(row_of, number[keys], space.wants[np.ix_(kinds, first[sorts])], near.far[np.ix_(homes, where)])
 
 
 def _individuals(layout: Layout) -> Layout:
@@ -92,44 +91,56 @@ def _individuals(layout: Layout) -> Layout:
     return replace(layout, row_of=row_of, wants=layout.wants[kinds], far=layout.far[kinds])
 
 
-def _improved(ownership: Ownership, layout: Layout, target: Ints) -> Ints:
-    """The target after all exchanges between rows that pay."""
+def _improved(ownership: Ownership, layout: Layout, target: Ints, *, gives: bool = True) -> Ints:
+    """The target after all exchanges between rows that pay; ``gives``: some owner will have to give something up."""
     table = Table(
         has=layout.count(target),
         owns=layout.count(ownership.member),
         wants=layout.wants,
         far=layout.far,
         members=np.bincount(layout.row_of[layout.row_of >= 0]),
-        ages=_ages(ownership, layout),
+        ages=_ages(ownership, layout) if gives else np.zeros(0, np.int64),
     )
-    before, most = table.has.copy(), MOST_WORK // table.has.size
-    if not table.owns.any():
-        level(table)
-    elif (table.members == 1).all():
-        relieve(table)
-    exact = not (table.owns.any() or table.far.any())  # then balance is all there is to improve
-    if not exact and not improve(table, most):
-        # Balanced it is in any case; then there is nothing of balance left to improve.
-        level(table)
-        improve(table, most)
+    before = table.has.copy()
+    _improve(table, MOST_WORK // table.has.size)
+    if not gives and (table.has < table.owns).any():
+        return _improved(ownership, layout, target)
     if (table.has == before).all() and _is_even(layout, target, table.members):
         return target
     return settle(ownership, layout, target, table.has)
 
 
+def _improve(table: Table, most: int) -> None:
+    if not table.owns.any():
+        level(table)
+        if not table.far.any():
+            return  # balance is all there is to improve
+    elif (table.members == 1).all():
+        relieve(table)
+    if not improve(table, most):
+        # Balanced it is in any case; then there is nothing of balance left to improve.
+        level(table)
+        improve(table, most)
+
+
 def _ages(ownership: Ownership, layout: Layout) -> Ints:
-    """How long each owned partition has been held, by row, then group, then the oldest first."""
+    """How long each owned partition has been held, by row, then group, then the oldest first; nothing if all as long."""
     places = np.flatnonzero(ownership.member >= 0)
     if ownership.since is None or not len(places):
-        return np.zeros(len(places), np.int64)
-    since = ownership.since[places]
-    keys = layout.row_of[ownership.member[places]] * layout.groups + layout.group_of[places]
-    found: Ints = since.max() - since[np.lexsort((since, keys))]
-    return found
+        return places[:0]
+    ages = ownership.since[places]
+    ages -= ages.min()
+    if not (most := int(ages.max())):
+        return places[:0]
+    order = by_key(ages, most + 1)
+    cells = layout.cells(places, ownership.member[places])
+    return most - ages[order[by_key(cells[order], layout.rows * layout.groups)]]
 
 
 def _is_even(layout: Layout, target: Ints, members: Ints) -> bool:
     """Whether the members of each row have equally many, or one more."""
+    if (members == 1).all():
+        return True
     loads = np.bincount(target[target >= 0], minlength=len(layout.row_of))
     row_of = layout.row_of[layout.row_of >= 0]
     most, least = np.zeros(len(members), np.int64), np.full(len(members), len(target) + 1)
