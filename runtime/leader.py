@@ -180,7 +180,8 @@ def stay(
         read[places[numbers]] = True
     given[~read] = NOBODY
     loads = np.bincount(given[given >= 0], minlength=len(space.ids))
-    read[space.place(withheld, len(withheld))] = False
+    lost = space.place(withheld, len(withheld))
+    read[lost[lost >= 0]] = False  # a topic may have been deleted since
     free = read & space.wanted & (ownership.claimed == NOBODY)
     for position, first in enumerate(space.base[:-1].tolist()):
         places = first + np.flatnonzero(free[first : space.base[position + 1]])

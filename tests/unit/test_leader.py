@@ -250,3 +250,10 @@ def test_topics_read_in_part_are_shared_in_part() -> None:
 
     assert {3, 7, 8} == {tp.partition for partitions in result.values() for tp in partitions}
     assert TopicPartition("t", 7) in result["a"]
+
+
+def test_what_no_longer_exists_withholds_nothing_else() -> None:
+    """Partitions of somebody who is waited for may be gone with their topic: all others are given out."""
+    members = {"a": MemberSubscription(("t",))}
+    stays = decoded(leader.stay(members, {"t": 3}, withheld=[("gone", 0), ("t", 7), ("t", 1)]))
+    assert stays == {"a": (("t", 0), ("t", 2))}
