@@ -50,9 +50,12 @@ def nearness(space: Space, racks: Racks) -> Nearness:
 
 
 def _alike(space: Space) -> Nearness:
-    zero = np.zeros(1, np.int64)
-    alike = np.broadcast_to(zero, len(space.ids)), np.broadcast_to(zero, space.places)
-    return Nearness(*alike, np.zeros((1, 1), np.bool_))
+    return Nearness(_zeros(len(space.ids)), _zeros(space.places), np.zeros((1, 1), np.bool_))
+
+
+def _zeros(count: int) -> Ints:
+    """As many zeros in the room of one."""
+    return np.ndarray((count,), np.int64, np.zeros(1, np.int64), strides=(0,))
 
 
 def _replicas(space: Space, racks: Racks) -> tuple[list[frozenset[str]], Ints]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import chain, count, islice, starmap
+from itertools import chain, compress, islice, starmap
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -57,19 +57,11 @@ class Space:
 
     def _kinds(self) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
         number = {topic: place for place, topic in enumerate(self.topics) if self.counts[place]}
-
-        def known(wish: tuple[str, ...]) -> tuple[int, ...]:
-            return tuple(sorted({number[topic] for topic in wish if topic in number}))
-
-        wishes = [said.topics for said in self.said]
-        if wishes and wishes.count(wishes[0]) == len(wishes):  # to hash long lists takes most of the time
-            return np.zeros(len(wishes), np.int64), (known(wishes[0]),)
-        by_wish: dict[tuple[str, ...], int] = {}
-        first = np.fromiter(map(by_wish.setdefault, wishes, count()), np.int64, len(wishes))
         kinds: dict[tuple[int, ...], int] = {}
-        kind_of = np.zeros(len(wishes), np.int64)
-        for wish, member in by_wish.items():
-            kind_of[member] = kinds.setdefault(known(wish), len(kinds))
+        first, kind_of = _firsts([said.topics for said in self.said]), np.zeros(len(self.said), np.int64)
+        for member in np.flatnonzero(first == np.arange(len(first))).tolist():
+            known = {number.get(topic, NOBODY) for topic in self.said[member].topics}
+            kind_of[member] = kinds.setdefault(tuple(sorted(known - {NOBODY})), len(kinds))
         return kind_of[first], tuple(kinds)
 
     @cached_property
@@ -216,6 +208,21 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+def _firsts(wishes: list[tuple[str, ...]]) -> Ints:
+    """For each wish where the first equal one is: long lists are compared faster than hashed, while there are few kinds."""
+    first, left, rest = np.zeros(len(wishes), np.int64), np.arange(len(wishes)), wishes
+    if not wishes or wishes.count(wishes[0]) == len(wishes):
+        return first
+    same = np.ones(len(wishes), np.bool_)
+    while rest and 16 * np.count_nonzero(same) >= len(same):
+        same = np.fromiter(map(rest[0].__eq__, rest), np.bool_, len(rest))
+        first[left[same]] = left[0]
+        left, rest = left[~same], list(compress(rest, ~same))
+    known: dict[tuple[str, ...], int] = {}
+    first[left] = np.fromiter(map(known.setdefault, rest, left.tolist()), np.int64, len(rest))
+    return first
 
 
 def pack(space: Space, given: Mapping[str, tuple[Partition, ...]]) -> Packed | None:

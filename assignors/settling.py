@@ -52,7 +52,9 @@ class Layout:
 
     def cells(self, places: Ints, members: Ints) -> Ints:
         """Where in the table (row by row) these places of these members count."""
-        found: Ints = self.row_of[members] * self.groups + self.group_of[places]
+        found: Ints = self.row_of[members]
+        found *= self.groups
+        found += self.group_of[places]
         return found
 
     def count(self, target: Ints) -> Ints:
@@ -130,7 +132,7 @@ def _kept(ownership: Ownership, layout: Layout, cells: Ints, shares: Ints) -> In
     left = layout.count(target).ravel() - cells
     if (left > 0).any():
         # Where more stay than the table has, the youngest go, whoever's they are.
-        rows = (left.reshape(layout.wants.shape) > 0).any(axis=1)
+        rows = left.reshape(layout.wants.shape).max(axis=1) > 0
         places, cell = _youngest_first(ownership, layout, (layout.row_of >= 0) & rows[layout.row_of])
         stay = target[places] >= 0
         places, cell = places[stay], cell[stay]

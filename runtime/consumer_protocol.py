@@ -40,6 +40,7 @@ from sparkcohort.runtime.protocol import NO_GENERATION, TopicPartition
 
 HIGHEST_VERSION = 3
 _MAX_STRING = 0x7FFF
+_INT16 = struct.Struct(">h").pack
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -129,10 +130,7 @@ class AssignmentWriter:
     def __init__(self, topics: Sequence[str]) -> None:
         names = [_string(name) for name in topics]
         self._widths = np.fromiter(map(len, names), np.int64, len(names))
-        self._names = {
-            width: np.array([name[:width].ljust(width, b"\0") for name in names], f"V{width}")
-            for width in sorted(set(map(len, names)))
-        }
+        self._heads = [_heads(names, width) for width in sorted(set(map(len, names)))]
 
     def write(self, topic: Ints, number: Ints, starts: Ints) -> list[bytes]:
         """Partition i is ``number[i]`` of the topic at ``topic[i]``; assignment k has those from ``starts[k]`` on.
@@ -142,6 +140,11 @@ class AssignmentWriter:
         >>> AssignmentWriter(["t0"]).write(np.array([0]), np.array([2]), np.array([0, 1, 1]))[0].hex(" ", -2)
         '0003 0000 0001 0002 7430 0000 0001 0000 0002 ffff ffff'
         """
+        data, begins = self._joined(topic, number, starts)
+        return [data[begin:end] for begin, end in pairwise(begins.tolist())]
+
+    def _joined(self, topic: Ints, number: Ints, starts: Ints) -> tuple[bytes, Ints]:
+        """All assignments in one, and where each begins, and the end."""
         new = _new_topics(topic, starts)
         runs = np.flatnonzero(new)
         name, lengths = topic[runs], np.diff(runs, append=len(topic))
@@ -156,18 +159,29 @@ class AssignmentWriter:
         out[begins[:-1] + 1] = HIGHEST_VERSION
         _put(out, begins[:-1] + 2, count.astype(">i4"))
         _put(out, begins[1:] - 4, np.full(len(count), -1, ">i4"))
-        for width, names in self._names.items():
-            same = slice(None) if len(self._names) == 1 else np.flatnonzero(widths == width)
-            _put(out, at[same], names[name[same]])
-        at += widths
-        _put(out, at, lengths.astype(">i4"))
-        at += 4 - 4 * runs
+        self._put_heads(out, at, name, lengths)
+        del new, name, ends
+        at += widths + 4 - 4 * runs
         numbers_at = np.repeat(at, lengths)
         numbers_at += np.arange(0, 4 * len(topic), 4)
         _put(out, numbers_at, number.astype(">i4"))
         del numbers_at
-        data = out.tobytes()
-        return [data[begin:end] for begin, end in pairwise(begins.tolist())]
+        return out.tobytes(), begins
+
+    def _put_heads(self, out: npt.NDArray[np.uint8], at: Ints, name: Ints, lengths: Ints) -> None:
+        for heads in self._heads:
+            width = heads.dtype["name"].itemsize
+            same = slice(None) if len(self._heads) == 1 else np.flatnonzero(self._widths[name] == width)
+            head = heads[name[same]]
+            head["count"] = lengths[same]
+            _put(out, at[same], head)
+
+
+def _heads(names: Sequence[bytes], width: int) -> npt.NDArray[Any]:
+    """What stands before the partitions of each topic, if its name has this many bytes: the name, and their count."""
+    heads = np.zeros(len(names), [("name", f"V{width}"), ("count", ">i4")])
+    heads["name"] = [name[:width].ljust(width, b"\0") for name in names]
+    return heads
 
 
 def _new_topics(topic: Ints, starts: Ints) -> npt.NDArray[np.bool_]:
@@ -212,7 +226,7 @@ def _string(value: str) -> bytes:
     data = value.encode()
     if len(data) > _MAX_STRING:
         raise MalformedConsumerProtocol(f"a string of {len(data)} bytes is too long: {_MAX_STRING} is the most")
-    return struct.pack(">h", len(data)) + data
+    return _INT16(len(data)) + data
 
 
 def _nullable_string(value: str | None) -> bytes:

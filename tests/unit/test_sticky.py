@@ -283,6 +283,59 @@ def test_levelling_alone_balances_as_well_as_cancelling_cycles() -> None:
         assert not (levelled.has[~wants]).any()
 
 
+def test_who_has_least_takes_from_who_has_two_more() -> None:
+    """Nothing is left that could go directly; nobody gets what he doesn't want, and no group more than it had."""
+    random = np.random.default_rng(1)
+    for _ in range(200):
+        rows, groups = random.integers(1, 9, 2)
+        wants = random.random((rows, groups)) < 0.6
+        has = np.where(wants, random.integers(0, 9, (rows, groups)), 0)
+        owns = random.integers(0, 9, (rows, groups))
+        ages = random.integers(0, 3, owns.sum())
+        table = Table(has.copy(), owns, wants, np.zeros_like(wants), np.ones(rows, np.int64), ages)
+        levelling.relieve(table)
+        assert not len(levelling.can_take(table.has, wants, table.has.sum(axis=1)))
+        for giver, group in np.argwhere(table.has > 0).tolist():
+            loads = table.has.sum(axis=1)
+            assert loads[giver] <= loads[wants[:, group]].min(initial=loads[giver]) + 1
+        assert (table.has.sum(axis=0) == has.sum(axis=0)).all()
+        assert (table.has >= 0).all()
+        assert not (table.has[~wants]).any()
+
+
+def _guessed(topics: dict[str, int], members: groups.Members) -> list[str]:
+    """By place who has it, in a fresh group, as Kafka would: a loop over partitions, hardest topics first."""
+    wanted_by = {topic: [m for m in sorted(members) if topic in members[m].topics] for topic in sorted(topics)}
+    order = sorted((t for t in wanted_by if wanted_by[t]), key=lambda topic: (len(wanted_by[topic]), topic))
+    owner, loads = dict[tuple[str, int], str](), dict.fromkeys(members, 0)
+
+    def go(partition: tuple[str, int]) -> bool:
+        last, least = owner.get(partition), min(wanted_by[partition[0]], key=lambda m: (loads[m], m))
+        if last is not None and loads[last] <= loads[least] + 1:
+            return False
+        if last is not None:
+            loads[last] -= 1
+        loads[least] += 1
+        owner[partition] = least
+        return True
+
+    while sum(go((topic, number)) for topic in order for number in range(topics[topic])):
+        pass
+    return [owner.get((topic, number), "") for topic in sorted(topics) for number in range(topics[topic])]
+
+
+@pytest.mark.parametrize("few", [0, 1 << 6])
+def test_a_guess_at_a_fresh_group_is_that_of_a_plain_loop(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """One by one, as bits or by arithmetic, and evened as Kafka does."""
+    monkeypatch.setattr(guessing, "_FEW", few)
+    for seed in range(300):
+        topics, members = _group(Random(seed), equal=False, most=9)
+        fresh = {name: MemberSubscription(said.topics) for name, said in members.items()}
+        known = resolve(topics, fresh)
+        found = [known.space.ids[member] if member >= 0 else "" for member in guessing.guess(known).tolist()]
+        assert found == _guessed(topics, fresh), seed
+
+
 def _squares(table: Table) -> int:
     fewest, one_more = np.divmod(table.has.sum(axis=1), table.members)
     return int((one_more * (fewest + 1) ** 2 + (table.members - one_more) * fewest**2).sum())
