@@ -38,19 +38,14 @@ def share(ownership: Ownership) -> Packed:
 
 def _kept(ownership: Ownership, had: Ints, fewest: int, one_more: int) -> tuple[Ints, Ints]:
     """How many each member may keep; and the places that have to be given up for that."""
-    quota, rich = np.full(len(had), fewest), had > fewest
-    richest = np.flatnonzero(rich)
-    if len(richest) <= one_more:
-        quota[richest] += 1
-        rich = had > quota
-        if not rich.any():
-            return quota, richest[:0]
-        places, starts = oldest_first(ownership, rich)
-    else:
-        places, starts = oldest_first(ownership, rich)
-        if ownership.since is not None:
-            richest = richest[np.argsort(ownership.since[places[starts[richest] + fewest]], kind="stable")]
-        quota[richest[:one_more]] += 1
+    quota, rich = np.full(len(had), fewest), np.flatnonzero(had > fewest)
+    if len(rich) > one_more and ownership.since is not None:
+        places, starts = oldest_first(ownership, had > fewest)
+        rich = rich[np.argsort(ownership.since[places[starts[rich] + fewest]], kind="stable")]
+    quota[rich[:one_more]] += 1
+    if not (had > quota).any():
+        return quota, rich[:0]
+    places, starts = oldest_first(ownership, had > quota)
     members = ownership.member[places]
     return quota, places[np.arange(len(places)) - starts[members] >= quota[members]]
 

@@ -22,7 +22,6 @@ from sparkcohort.assignors.base import Assignment, MemberSubscription, Partition
 from sparkcohort.assignors.packed import NOBODY, Bools, Ints, Packed, Space, pack
 
 SEVERAL = -2
-_AT_ONCE = 256  # members whose claims are copied to be compared
 
 
 class Ownership:
@@ -69,11 +68,11 @@ class Ownership:
     def since(self) -> Ints | None:
         """By place, the generation in which its owner acquired it (-1: nobody knows, as for the oldest).
 
-        None when nothing is known of any.
+        None when all are as old, as far as anybody knows.
         """
-        if not any(said.since for said in self.space.said):
+        known, places = _since(self.space, self._sizes), self._places
+        if known is None:
             return None
-        known, places = _since(self.space, len(self._places)), self._places
         members = np.repeat(np.arange(len(self._sizes)), self._sizes)
         valid = (places >= 0) & (self.member[places] == members)
         ages = np.full(self.space.places, -1)
@@ -115,15 +114,19 @@ def resolve(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]
     return Ownership(space, space.place(chain.from_iterable(owned), int(sizes.sum())), sizes)
 
 
-def _since(space: Space, size: int) -> Ints:
-    """Of each of the ``size`` claims, in the order in which they stand."""
-    known, owned = [said.since for said in space.said], [said.owned for said in space.said]
-    some = (slice(first, first + _AT_ONCE) for first in range(0, len(known), _AT_ONCE))
-    if all(list(map(tuple, known[which])) == owned[which] for which in some):
-        values = chain.from_iterable(each.values() for each in known)
-    else:
-        values = chain.from_iterable(map(since.get, mine, repeat(-1)) for since, mine in zip(known, owned, strict=True))
-    return np.fromiter(values, np.int64, size)
+def _since(space: Space, sizes: Ints) -> Ints | None:
+    """Of each claim, in the order in which they stand, ``sizes`` of each member; None when all are as old."""
+    known = [said.since for said in space.said]
+    values = list(chain.from_iterable(each.values() for each in known))
+    if not values:
+        return None
+    if (np.fromiter(map(len, known), np.int64, len(known)) == sizes).all():
+        if values.count(values[0]) == len(values):
+            return None
+        if all(tuple(each) == said.owned for each, said in zip(known, space.said, strict=True)):
+            return np.array(values, np.int64)
+    values = list(chain.from_iterable(map(said.since.get, said.owned, repeat(-1)) for said in space.said))
+    return np.array(values, np.int64)
 
 
 def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:

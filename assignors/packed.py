@@ -119,6 +119,8 @@ class Space:
     @cached_property
     def wanted(self) -> Bools:
         """By place, whether anybody wants it."""
+        if self.uniform:
+            return np.ones(self.places, np.bool_)
         return np.repeat(self.wants.any(axis=0), self.counts)
 
     def wanting(self, places: Ints, members: Ints) -> Bools:
