@@ -48,7 +48,9 @@ _NO_SUCH_PARTITION = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     )
 )
-_CORRUPT = frozenset((KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG))
+_CORRUPT = frozenset(
+    (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED, KafkaError.INVALID_MSG)
+)
 
 
 class FetchError(CohortError):
@@ -71,6 +73,7 @@ class _Reading:
     check_at: float = 0.0  # when to ask next; 0: no need
     failures: int = 0  # errors in a row without progress
     error: str = ""
+    corrupt: str = ""  # what is wrong with the data at the position, if that was among the errors
 
 
 @dataclass(slots=True)
@@ -197,7 +200,8 @@ class RangeReader:
         position = min(max(next_offset, reading.position), reading.wanted.end)
         progress.missing -= position - reading.position
         reading.position = position
-        reading.idle_mark, reading.checks, reading.check_at, reading.failures = self._idle_s, 0, 0.0, 0
+        reading.idle_mark, reading.checks, reading.check_at = self._idle_s, 0, 0.0
+        reading.failures, reading.corrupt = 0, ""
         if reading.position == reading.wanted.end:
             self._drain.unassign([tp])
             del progress.active[tp]
@@ -209,6 +213,8 @@ class RangeReader:
         """Answer a partition's error: go on where records are, or raise what is for the user to solve."""
         reading.error, code = f"{error.name()}: {error.str()}", error.code()
         reading.failures += 1
+        if code in _CORRUPT:
+            reading.corrupt = error.str()
         if code in _POSITION_LOST:
             yield from self._relocate(progress, reading)
         elif code in _NO_SUCH_PARTITION:
@@ -217,13 +223,22 @@ class RangeReader:
             raise FetchError(
                 f"no permission to read topic {reading.wanted.topic}: grant READ on it to this user", error.name()
             )
-        elif code in _CORRUPT and reading.failures >= CHECKS:
-            raise FetchError(f"corrupt data in {_where(reading)}: {error.str()}", error.name())
         else:
             self._restart(reading)
 
     def _restart(self, reading: _Reading) -> None:
-        """Fetch from the position again; errors in a row come at most ten times a second."""
+        """Fetch from the position again; errors in a row come at most ten times a second.
+
+        Behind a wrong checksum librdkafka takes whatever bytes come next for a batch, fetches where that leads, and
+        reports that the offset isn't in the log, once more after the next assignment: all of it is the same damage.
+        """
+        if reading.corrupt and reading.failures >= CHECKS:
+            raise FetchError(
+                f"corrupt data in {_where(reading)}, at offset {reading.position}: {reading.corrupt}. The leader's copy "
+                "is damaged: another replica may be whole (make it the leader); to go on without these records start "
+                "a new query behind them",
+                "CORRUPT_MESSAGE",
+            )
         if reading.failures > 1:
             time.sleep(POLL_S)
             self._idle_s += POLL_S
@@ -315,12 +330,22 @@ class RangeReader:
     def _check_time(self, reading: _Reading) -> None:
         """Raise FetchError when the partition has made no progress within the poll timeout."""
         if (self._idle_s - reading.idle_mark) * 1000 >= self._patience_ms:
-            why = reading.error or self._drain.last_error or "no broker answered"
+            why = reading.error or self._drain.last_error or self._silence(reading)
             raise FetchError(
                 f"{_where(reading)}: no progress at offset {reading.position} for {self._patience_ms} ms "
                 f"(kafkaConsumer.pollTimeoutMs is {self._poll_timeout_ms}): {why}",
                 "REQUEST_TIMED_OUT",
             )
+
+    def _silence(self, reading: _Reading) -> str:
+        """What to say when no error came either."""
+        found = self._ask(reading, self._drain.log_range)
+        if found is None:
+            return "no broker answered"
+        return (
+            f"the leader answers, its log has the offsets [{found[0]}, {found[1]}), and no record comes: it may be slow "
+            "or throttled, or the length of the batch there is damaged"
+        )
 
 
 def trim(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch | None:

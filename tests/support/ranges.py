@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.fetch import Piece, RangeReader
-from sparkcohort.runtime.shell.prefetch import Served
+from sparkcohort.runtime.shell.prefetch import Prefetcher, Served
 
 Rows = dict[TopicPartition, list[dict[str, Any]]]
 
@@ -40,6 +40,47 @@ def direct(conf: dict[str, Any], ranges: Sequence[Range], *, include_headers: bo
     expected = {tp: max(r.end for r in ranges if r.tp == tp) for tp in {r.tp for r in ranges if r.start < r.end}}
     assert ends == expected
     return rows_of(pieces)
+
+
+def tasks_read(
+    conf: dict[str, Any],
+    ranges: Sequence[Range],
+    way: str,
+    *,
+    into: Rows | None = None,
+    patience_s: float = 5,
+    **options: Any,
+) -> Rows:
+    """The rows of the ranges as a task reads them: "directly", or "by the agent" and what that misses directly.
+
+    ``into`` also has what came before an error; ``options`` are a RangeReader's.
+    """
+    found: Rows = {} if into is None else into
+    if way == "by the agent":
+        prefetcher = Prefetcher(conf, include_headers=True, patience_s=patience_s)
+        prefetcher.assign({r.tp: r.start for r in reversed(ranges)})
+        try:
+            ranges = pull(prefetcher, ranges, 1, found)
+        finally:
+            prefetcher.close()
+    reader = RangeReader(conf, include_headers=True, **options)
+    try:
+        for tp, _, batch in reader.read(ranges):
+            found.setdefault(tp, []).extend([] if batch is None else batch.to_pylist())
+    finally:
+        reader.close()
+    return {tp: rows for tp, rows in found.items() if rows}
+
+
+def pull(prefetcher: Prefetcher, ranges: Sequence[Range], plan_seq: int, into: Rows) -> list[Range]:
+    """What a prefetcher has of the ranges of a plan goes ``into`` the rows; returns what it misses."""
+    left = list(ranges)
+    for step in prefetcher.serve(ranges, [r.start for r in ranges], plan_seq):
+        for row in [] if step.batch is None else step.batch.to_pylist():
+            into.setdefault(TopicPartition(row["topic"], row["partition"]), []).append(row)
+        for index, at in step.positions:
+            left[index] = left[index]._replace(start=at)
+    return [r for r in left if r.start < r.end]
 
 
 def offsets(rows: Sequence[dict[str, Any]]) -> list[int]:
