@@ -348,6 +348,11 @@ class RangeReader:
         )
 
 
+def of_another_log(error: KafkaError | MalformedRecordError) -> bool:
+    """Whether the log may have other records now at the offsets it had: truncated, or deleted and made anew."""
+    return isinstance(error, KafkaError) and error.code() in _POSITION_LOST | _NO_SUCH_PARTITION
+
+
 def trim(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch | None:
     """Return the rows with offsets in [start, end) without copying; None when there are none."""
     offsets = batch.column(arrow.OFFSET)

@@ -38,6 +38,7 @@ from sparkcohort.runtime.shell.drain import (
     Records,
 )
 from sparkcohort.runtime.shell.drains import new_drain
+from sparkcohort.runtime.shell.fetch import of_another_log
 
 POLL_S = 0.05
 RETRY_S = 1.0
@@ -346,6 +347,8 @@ class Prefetcher:
             case PartitionError(error=error):
                 if str(error) != buffer.error:
                     _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, error)
+                if of_another_log(error):
+                    self._move(buffer, buffer.floor)  # what is buffered may not be what Kafka has at these offsets
                 buffer.error, buffer.live, buffer.retry_at = str(error), False, time.monotonic() + RETRY_S
 
     def _share(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
+    ElectionType,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -81,12 +82,13 @@ class Admin:
         partitions: int = 1,
         *,
         configs: Mapping[str, str] | None = None,
-        assignment: Sequence[int] | None = None,
+        assignment: Sequence[int | Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic and wait for its leaders; ``assignment`` gives the broker of each partition (one replica)."""
+        """Create a topic and wait for its leaders; ``assignment`` gives the broker of each partition, or its replicas."""
         where: dict[str, Any] = {"num_partitions": partitions, "replication_factor": 1}
         if assignment is not None:
-            where = {"num_partitions": len(assignment), "replica_assignment": [[node] for node in assignment]}
+            replicas = [[nodes] if isinstance(nodes, int) else list(nodes) for nodes in assignment]
+            where = {"num_partitions": len(assignment), "replica_assignment": replicas}
         new = NewTopic(topic, config=dict(configs or {}), **where)
         self._client.create_topics([new], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
         count = partitions if assignment is None else len(assignment)
@@ -104,6 +106,10 @@ class Admin:
 
         wait_until(led, TIMEOUT_S, f"{partitions} led partitions of {topic}")
         self.ends(topic)  # answers only when the leaders know of it too
+
+    def elect_anyone(self, topic: str) -> None:
+        """Let partition 0, whose in-sync replicas are all away, be led by one that may know less (unclean election)."""
+        self._client.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(topic, 0)]).result(TIMEOUT_S)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and wait until it is gone from the metadata."""
