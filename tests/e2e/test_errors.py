@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.support import delivery
+from tests.support import delivery, segments
 from tests.support.broker import Broker, Port
 from tests.support.produce import produce
 from tests.support.streams import Stream, options
@@ -160,3 +161,19 @@ def test_batch_reads_and_own_schemas_are_refused(spark: SparkSession, broker: Br
         stream = spark.readStream.format("cohort").schema("value STRING").options(**source).load()
         stream.writeStream.format("noop").start().processAllAvailable()
     assert_told(str(shaped.value), "the schema of format('cohort') is fixed: remove .schema(...)")
+
+
+def test_corrupt_data(spark: SparkSession, topic: str, tmp_path: Path) -> None:
+    """A record that a disk has changed ends the query with topic, partition and offset; what came before is exact."""
+    with Broker() as broker:
+        broker.admin.create_topic(topic, 2)
+        for first in range(0, 300, 100):
+            produce(broker.bootstrap, topic, 200, partitions=2, first=first)
+        expected = delivery.held(broker.bootstrap, [topic]).filter(pc.field("offset") < 100)
+        broker.stop()
+        segments.flip_byte(segments.segment_of(broker.node(1), topic, 1), 100)
+        broker.start()
+        run = Stream(spark, options(broker, topic, maxOffsetsPerTrigger=200), tmp_path / "checkpoint")
+        message = run.failure()  # of a task, which Spark wraps in the foreachBatch's
+    assert f"FetchError: corrupt data in topic {topic} partition 1 offsets [100, 200), at offset 100: " in message
+    delivery.check(run.delivered(), expected).assert_exact()
