@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from tests.support.admin import COMPACTED, LOG_APPEND_TIME
 from tests.support.broker import Broker, Cluster
 from tests.support.consumer_groups import describe, parse
-from tests.support.delivery import check, held
+from tests.support.delivery import HELD, check, held, measured, table, totals
 from tests.support.mock import MockCluster
 from tests.support.produce import Steady, abort, place_of, produce, producer, value_of
 from tests.support.waiting import wait_until
@@ -26,6 +26,15 @@ def test_records_say_where_they_belong(broker: Broker, topic: str) -> None:
     assert sorted(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True)) == [
         (partition, offset) for partition in range(3) for offset in range(10)
     ]
+    written = table(
+        (
+            (topic, partition, at, *measured(b"%d" % at, value_of(partition, at)))
+            for partition in range(3)
+            for at in range(10)
+        ),
+        HELD,
+    )
+    assert totals(found) == totals(written)
     assert place_of(value_of(2, 9)) == (2, 9)
     assert len(value_of(2, 9, 300)) == 300
 

@@ -4,10 +4,10 @@ Usage::
 
     report = check(from_parquet(path), held(broker.bootstrap, ["orders"]))
     report.assert_exact()                 # nothing lost, doubled, foreign or changed; batches in order
-    report.checksums                      # the sum of record checksums per (topic, partition)
+    report.totals                         # per (topic, partition): records, sum of offsets, of sizes, of checksums
 
-Tables have the columns topic, partition, offset and crc (CRC-32 of key and value, null told apart from empty);
-delivered ones also ``batch_id``.  The sinks that write what is read here are in ``tests.support.sink``.
+Tables have the columns topic, partition, offset, size (bytes of key and value) and crc (CRC-32 of both, null told
+apart from empty); delivered ones also ``batch_id``.  The sinks that write what is read here are in ``tests.support.sink``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,15 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 KEY = ["topic", "partition", "offset"]
 READ_TIMEOUT_S = 60.0
 NAMED = 20  # how many offsets an assertion names
-HELD = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("crc", pa.int64())])
+HELD = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+        ("crc", pa.int64()),
+    ]
+)
 DELIVERED = HELD.append(pa.field("batch_id", pa.int64()))
 
 Place = tuple[str, int]
@@ -39,6 +47,11 @@ def crc(key: bytes | None, value: bytes | None) -> int:
     """The checksum of one record's bytes."""
     seen = zlib.crc32(b"-" if key is None else b"k%d:" % len(key) + key)
     return zlib.crc32(b"-" if value is None else b"v" + value, seen)
+
+
+def measured(key: bytes | None, value: bytes | None) -> tuple[int, int]:
+    """The columns size and crc of one record."""
+    return len(key or b"") + len(value or b""), crc(key, value)
 
 
 # --- what the broker holds ------------------------------------------------------------------------
@@ -55,6 +68,7 @@ def held(bootstrap: str, topics: Sequence[str], conf: Mapping[str, str] | None =
         "enable.auto.commit": "false",
         "enable.partition.eof": "true",
         "isolation.level": "read_committed",
+        "check.crcs": "true",
         "fetch.queue.backoff.ms": "10",
         **(conf or {}),
     }
@@ -68,7 +82,7 @@ def held(bootstrap: str, topics: Sequence[str], conf: Mapping[str, str] | None =
         client.close()
 
 
-def _records(client: Consumer, partitions: int) -> Iterator[tuple[str, int, int, int]]:
+def _records(client: Consumer, partitions: int) -> Iterator[tuple[str, int, int, int, int]]:
     ended: set[Place] = set()
     deadline = time.monotonic() + READ_TIMEOUT_S
     while len(ended) < partitions:
@@ -81,7 +95,7 @@ def _records(client: Consumer, partitions: int) -> Iterator[tuple[str, int, int,
             place = (str(message.topic()), int(message.partition() or 0))
             error = message.error()
             if error is None:
-                yield (*place, int(message.offset() or 0), crc(message.key(), message.value()))
+                yield (*place, int(message.offset() or 0), *measured(message.key(), message.value()))
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(place)
             else:
@@ -104,13 +118,15 @@ def from_parquet(path: Path) -> pa.Table:
         return table([], DELIVERED)
     found = ds.dataset(path, format="parquet", partitioning=partitioning).to_table()
     pairs = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
-    checksums = pa.array([crc(key, value) for key, value in pairs], pa.int64())
-    return found.append_column("crc", checksums).select(DELIVERED.names).cast(DELIVERED)
+    figures = table((measured(key, value) for key, value in pairs), pa.schema([HELD.field("size"), HELD.field("crc")]))
+    for name in figures.column_names:
+        found = found.append_column(name, figures[name])
+    return found.select(DELIVERED.names).cast(DELIVERED)
 
 
 def from_json(path: Path) -> pa.Table:
     """What ``sink.json_lines`` wrote below ``path``."""
-    rows = ((row["topic"], row["partition"], row["offset"], _crc_of(row), row["batch_id"]) for row in json_rows(path))
+    rows = ((row["topic"], row["partition"], row["offset"], *_of(row), row["batch_id"]) for row in json_rows(path))
     return table(rows, DELIVERED)
 
 
@@ -120,17 +136,26 @@ def json_rows(path: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["batch_id"], row["topic"], row["partition"], row["offset"]))
 
 
-def _crc_of(row: Mapping[str, Any]) -> int:
+def _of(row: Mapping[str, Any]) -> tuple[int, int]:
     key, value = (None if row[name] is None else base64.b64decode(row[name]) for name in ("key", "value"))
-    return crc(key, value)
+    return measured(key, value)
 
 
 # --- the comparison -------------------------------------------------------------------------------
 
 
+class Totals(NamedTuple):
+    """A partition's sums, in whatever order its records came; bytes and doubles show in them."""
+
+    records: int
+    offsets: int
+    bytes: int
+    checksums: int
+
+
 @dataclass(frozen=True)
 class Report:
-    """The differences, each a list of (topic, partition, offset), and per-partition checksums of what was delivered."""
+    """The differences, each a list of (topic, partition, offset), and each partition's sums, delivered and held."""
 
     records: int  # held by the broker
     rows: int  # delivered, doubles included
@@ -139,14 +164,14 @@ class Report:
     foreign: list[tuple[str, int, int]]  # delivered, but the broker holds no such record
     changed: list[tuple[str, int, int]]  # delivered with other bytes than the broker's
     disordered: list[tuple[str, int, int]]  # first offset of a batch that is not after the batch before
-    checksums: dict[Place, int]
-    expected_checksums: dict[Place, int]
+    totals: dict[Place, Totals]
+    expected_totals: dict[Place, Totals]
 
     @property
     def exact(self) -> bool:
         """Whether each record was delivered once, unchanged, and in order of batches."""
         wrong = self.lost or self.duplicated or self.foreign or self.changed or self.disordered
-        return not wrong and self.checksums == self.expected_checksums
+        return not wrong and self.totals == self.expected_totals
 
     def __str__(self) -> str:
         """One line of counts, then the first offsets of each kind of difference."""
@@ -156,6 +181,10 @@ class Report:
             if places:
                 named = ", ".join(f"{topic}-{partition}@{offset}" for topic, partition, offset in places[:NAMED])
                 lines.append(f"{len(places)} {kind}: {named}")
+        for place in sorted(self.totals.keys() | self.expected_totals.keys())[:NAMED]:
+            seen, expected = self.totals.get(place), self.expected_totals.get(place)
+            if seen != expected:
+                lines.append(f"{place[0]}-{place[1]}: delivered {seen}, held {expected}")
         return "\n".join(lines)
 
     def assert_exact(self) -> None:
@@ -178,15 +207,22 @@ def check(delivered: pa.Table, expected: pa.Table) -> Report:
         foreign=_places(both.filter(unknown)),
         changed=_places(both.filter(differs)),
         disordered=_disordered(delivered),
-        checksums=checksums(delivered),
-        expected_checksums=checksums(expected),
+        totals=totals(delivered),
+        expected_totals=totals(expected),
     )
 
 
-def checksums(records: pa.Table) -> dict[Place, int]:
-    """The sum of the records' checksums per (topic, partition): order does not matter, bytes and doubles do."""
-    sums = records.group_by(["topic", "partition"]).aggregate([("crc", "sum")]).to_pylist()
-    return {(row["topic"], row["partition"]): row["crc_sum"] for row in sums}
+def totals(records: pa.Table) -> dict[Place, Totals]:
+    """The sums per (topic, partition)."""
+    sums = records.group_by(["topic", "partition"]).aggregate(
+        [("offset", "count"), ("offset", "sum"), ("size", "sum"), ("crc", "sum")]
+    )
+    return {
+        (row["topic"], row["partition"]): Totals(
+            row["offset_count"], row["offset_sum"], row["size_sum"], row["crc_sum"]
+        )
+        for row in sums.to_pylist()
+    }
 
 
 def _places(found: pa.Table) -> list[tuple[str, int, int]]:

@@ -181,7 +181,8 @@ class Stream:
         with self._lock:
             kept = [(row, number) for number, rows in sorted(self.batches.items()) for row in rows]
         found = (
-            (row.topic, row.partition, row.offset, delivery.crc(row.key, row.value), number) for row, number in kept
+            (row.topic, row.partition, row.offset, *delivery.measured(row.key, row.value), number)
+            for row, number in kept
         )
         return delivery.table(found, delivery.DELIVERED)
 
