@@ -66,12 +66,17 @@ def heard(
     said: Mapping[TopicPartition, Fetched],
     now_ms: int,
     ends: Mapping[TopicPartition, int],
+    *,
+    fresh: bool = True,
 ) -> dict[TopicPartition, Track]:
-    """The tracks after an owner has told; ``ends`` are the log ends of all partitions, as the driver knows them now."""
-    fresh = {tp: track for tp, track in tracks.items() if now_ms - track.heard_ms <= SILENT_MS}
-    fresh |= {tp: _after(fresh.get(tp), seen, now_ms) for tp, seen in said.items()}
-    bound = max(LATE_MS, TIMES_MEDIAN * _median(fresh, len(ends)))
-    return fresh | {tp: _judged(fresh[tp], bound, now_ms, ends.get(tp)) for tp in said}
+    """The tracks after an owner has told; ``ends`` are the log ends of all partitions, as the driver knows them.
+
+    ``fresh``: it has asked for them just now, so who has come to them has nothing to fetch.
+    """
+    known = {tp: track for tp, track in tracks.items() if now_ms - track.heard_ms <= SILENT_MS}
+    known |= {tp: _after(known.get(tp), seen, now_ms) for tp, seen in said.items()}
+    bound = max(LATE_MS, TIMES_MEDIAN * _median(known, len(ends)))
+    return known | {tp: _judged(known[tp], bound, now_ms, ends.get(tp), fresh) for tp in said}
 
 
 def late(tracks: Tracks, now_ms: int) -> dict[TopicPartition, Track]:
@@ -112,13 +117,13 @@ def _median(tracks: Tracks, partitions: int) -> float:
     return waits[place] if place < len(waits) else 0.0
 
 
-def _judged(track: Track, bound: float, now_ms: int, end: int | None) -> Track:
+def _judged(track: Track, bound: float, now_ms: int, end: int | None, fresh: bool) -> Track:
     if track.late_since_ms is None:
         return replace(track, late_since_ms=now_ms, good=0, busy_ms=now_ms) if track.waited_ms >= bound else track
     track = _goal_met(track, now_ms)
     if track.goal is None and end is not None and end > track.position:
         track = replace(track, goal=Goal(end, now_ms))
-    if track.goal is not None:
+    if track.goal is not None or not fresh:
         track = replace(track, busy_ms=now_ms)
     if track.good >= GOOD_GOALS or now_ms - track.busy_ms > QUIET_MS:
         return replace(track, late_since_ms=None, waited_ms=0.0, goal=None, good=0)

@@ -190,7 +190,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> Offsets:
         gone, reset = session.losses(start, snapshot)
         self._reported = to_json_value(snapshot.ends)
-        ends = snapshot.ends
+        ends = snapshot.ends if bounded else session.isolated(snapshot.ends)
         if self._frozen is not None:
             ends = {tp: min(end, self._frozen[tp]) for tp, end in ends.items() if tp in self._frozen}
         new = [tp for tp in ends if tp not in start and tp not in snapshot.unreachable]

@@ -49,6 +49,8 @@ log = logging.getLogger("sparkcohort.agent")
 
 POSITION_RETRY_MS = 1_000
 COMMIT_DELAY_MS = 20
+WAITS_MS = 250
+"""How often an agent looks at what tasks wait for: a late partition is to be known before the next batch is planned."""
 RECONNECT_S = 0.5
 LISTENER_END_S = 1.0
 """How long an agent that ends waits for its listener: its partitions are to be free when its executor is gone."""
@@ -127,6 +129,8 @@ class Agent:
         self._commit_due_ms: int | None = None
         self._meters: dict[TopicPartition, measuring.Meter] = {}
         self._load_due_ms: int | None = 0 if config.load_window_ms else None
+        self._waits_due_ms = 0
+        self._followed: frozenset[TopicPartition] = frozenset()  # late ones, of which the coordinator wants to hear
         self._revocation = 0  # counts them: only the latest one's end is the member's concern
         self._ending = threading.Lock()
         self._listening = (
@@ -176,7 +180,7 @@ class Agent:
         while True:
             now = _now_ms()
             deadlines = (member.deadline(self._member), self._positions_due(), self._commit_due_ms, self._load_due_ms)
-            due = [at for at in deadlines if at is not None]
+            due = [self._waits_due_ms, *(at for at in deadlines if at is not None)]
             with contextlib.suppress(queue.Empty):
                 self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)()
             self._tick()
@@ -193,6 +197,8 @@ class Agent:
             self._commit()
         if self._load_due_ms is not None and self._load_due_ms <= now:
             self._measure(now)
+        if self._waits_due_ms <= now:
+            self._tell_waits(now)
 
     def _drive(self, event: member.MemberEvent) -> None:
         self._member, actions = member.step(self._member, event, _now_ms())
@@ -254,6 +260,25 @@ class Agent:
         loads = measuring.loads(self._meters)
         if loads and self._member.member_id:
             self._tell("Loads", measuring.encode(self._member.member_id, loads))
+
+    def _tell_waits(self, now_ms: int) -> None:
+        """Tell what tasks have waited for, if they have, and of what is late; the answer says what is."""
+        self._waits_due_ms = now_ms + WAITS_MS
+        said = self._prefetcher.waits(self._followed)
+        if not said or not self._member.member_id:
+            return
+        rows = [[*tp, *fetched] for tp, fetched in sorted(said.items())]
+        body = json.dumps({"member": self._member.member_id, "fetched": rows}).encode()
+
+        def report() -> None:
+            with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
+                late = json.loads(self._link.call("Fetched", body, 2.0))["late"]
+                self._inbox.put(partial(self._follow, [TopicPartition(*tp) for tp in late]))
+
+        self._calls.submit(report)
+
+    def _follow(self, late: Sequence[TopicPartition]) -> None:
+        self._followed = frozenset(late)
 
     def _give_up(self, partitions: Any) -> None:
         self._unpositioned -= set(partitions)

@@ -62,6 +62,7 @@ STATE_VERBOSE: Final = (
     "FAILED-REBALANCES",
     "ASSIGNOR-FAILURE",
 )
+NAMED: Final = 5  # partitions of one reason
 GROUPS: Final = ("GROUP", "INSTANCE-ID", "STATE", "GENERATION", "#MEMBERS", "#PARTITIONS", "LAG", "PID")
 
 _NUMBERS: Final = {
@@ -99,8 +100,22 @@ def joined(views: Sequence[View]) -> View:
 
 def notes(status: Status) -> tuple[str, ...]:
     """What whoever looks at a group should hear even if the view has no column for it."""
-    failure = status["assignor_failure"]
-    return () if failure is None else (f"group {status['group']}: {_failure(failure)}; everybody keeps what it has",)
+    failure, group = status["assignor_failure"], status["group"]
+    said = [] if failure is None else [f"group {group}: {_failure(failure)}; everybody keeps what it has"]
+    return (*said, *_held(status, "unreachable", "held"), *_held(status, "late", "read as far as it is fetched"))
+
+
+def _held(status: Status, why: str, what: str) -> list[str]:
+    """A line for each reason why partitions don't flow as the others do, with the first of them."""
+    held: dict[str, list[str]] = {}
+    for row in status["partitions"]:
+        if row[why] is not None:
+            held.setdefault(row[why], []).append(f"{row['topic']}-{row['partition']}")
+    return [
+        f"group {status['group']}: {', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' * (len(names) > NAMED)} "
+        f"{what}: {reason}"
+        for reason, names in sorted(held.items())
+    ]
 
 
 def offsets(status: Status) -> View:

@@ -84,6 +84,12 @@ METRICS: Final = (
     MetricSpec("cohort_partition_lag_records", "gauge", "Log end offset less committed offset", _PARTITION),
     MetricSpec("cohort_partition_unreachable", "gauge", "1 while the partition's broker does not answer", _PARTITION),
     MetricSpec(
+        "cohort_partition_late",
+        "gauge",
+        "1 while the partition is read only as far as it is fetched, since its leader is slow or throttles",
+        _PARTITION,
+    ),
+    MetricSpec(
         "cohort_records_consumed_total", "counter", "Records tasks delivered, by path (agent, direct)", ("path",)
     ),
     MetricSpec("cohort_bytes_consumed_total", "counter", "Arrow bytes tasks delivered, by path", ("path",)),
@@ -154,14 +160,15 @@ def _partitions(status: Status) -> dict[str, Samples]:
         rows = [((row["topic"], str(row["partition"])), row[name]) for row in status["partitions"]]
         return [(labels, value) for labels, value in rows if value is not None]
 
+    def told(name: str) -> Samples:
+        return [((row["topic"], str(row["partition"])), float(row[name] is not None)) for row in status["partitions"]]
+
     return {
         "cohort_partition_current_offset": known("current_offset"),
         "cohort_partition_log_end_offset": known("log_end_offset"),
         "cohort_partition_lag_records": known("lag"),
-        "cohort_partition_unreachable": [
-            ((row["topic"], str(row["partition"])), float(row["unreachable"] is not None))
-            for row in status["partitions"]
-        ],
+        "cohort_partition_unreachable": told("unreachable"),
+        "cohort_partition_late": told("late"),
     }
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sparkcohort.runtime.isolation import Fetched
 from sparkcohort.runtime.measuring import Progress
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.buffers import (
@@ -44,6 +45,7 @@ POLL_S = 0.05
 RETRY_S = 1.0
 PATIENCE_S = 5.0
 NO_END = 2**63 - 1
+SHORT_S = 0.1  # shorter waits don't count: whoever takes faster than Kafka gives waits between any two fetches
 # A broker answers a fetch with the first record of any partition, and every fetch lists all partitions: a trickle over
 # 300 of them was 300 fetches a second.  Data that is there in bulk is never waited for.
 _UNHURRIED: Mapping[str, Any] = {"fetch.min.bytes": 64 << 10, "fetch.wait.max.ms": 40}
@@ -73,6 +75,16 @@ class PartitionStats(NamedTuple):
     error: str
 
 
+class _Wait:
+    """A task that waits for records of any of its ranges, and from when on that hasn't been counted yet."""
+
+    __slots__ = ("began", "readers", "since")
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self.readers = readers
+        self.began = self.since = time.monotonic()
+
+
 class Prefetcher:
     """Fetches owned partitions ahead; all methods may be called from any thread.
 
@@ -98,6 +110,8 @@ class Prefetcher:
         )
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
+        self._waiting: set[_Wait] = set()
+        self._waits: dict[TopicPartition, float] = {}  # seconds since they were asked for
         self._ends: Mapping[TopicPartition, int | None] = {}
         self._ends_asked = False
         self._lock = threading.Lock()
@@ -137,6 +151,29 @@ class Prefetcher:
         with self._lock:
             self._ends_asked, ends, all_ = True, self._ends, self._buffers.items()
             return {tp: Progress(max(b.served, b.floor), b.records_in, b.bytes_in, ends.get(tp)) for tp, b in all_}
+
+    def waits(self, followed: Collection[TopicPartition] = ()) -> dict[TopicPartition, Fetched]:
+        """For how long tasks have waited for partitions since the last call, and where fetching stands.
+
+        Those not waited for, or hardly, are left out unless they are ``followed``.
+        """
+        with self._lock:
+            for wait in self._waiting:
+                self._count(wait)
+            waits, self._waits = self._waits, {}
+            told = waits.keys() | set(followed)
+            return {
+                tp: Fetched(self._buffers[tp].position, round(1000 * waits.get(tp, 0.0), 1))
+                for tp in told
+                if tp in self._buffers
+            }
+
+    def _count(self, wait: _Wait) -> None:
+        now = time.monotonic()
+        if now - wait.began >= SHORT_S:
+            for reader in wait.readers:
+                self._waits[reader.buffer.tp] = self._waits.get(reader.buffer.tp, 0.0) + now - wait.since
+            wait.since = now
 
     def buffered_bytes(self) -> int:
         """The bytes in all chunks (the client's queue, at most a quarter of the budget, comes on top)."""
@@ -240,7 +277,9 @@ class Prefetcher:
 
     def _await(self, readers: Sequence[Reader], patience_s: float) -> list[tuple[int, str]]:
         """Wait until something can be served; returns what can't be any more."""
-        deadline = time.monotonic() + patience_s
+        wait = _Wait(readers)
+        deadline = wait.since + patience_s
+        self._waiting.add(wait)
         for reader in readers:
             reader.waiting = True
         try:
@@ -252,6 +291,8 @@ class Prefetcher:
                 if not self._arrived.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
                     return [(reader.index, f"nothing from Kafka within {patience_s} s") for reader in readers]
         finally:
+            self._waiting.discard(wait)
+            self._count(wait)
             for reader in readers:
                 reader.waiting = False
 

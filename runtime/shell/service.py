@@ -27,6 +27,7 @@ from sparkcohort.runtime.protocol import (
 from sparkcohort.runtime.shell import reports
 from sparkcohort.runtime.shell.coordinator import Coordinator, MemberInfo
 from sparkcohort.runtime.shell.flight import EventQueue, Handler
+from sparkcohort.runtime.shell.isolating import Isolation
 from sparkcohort.runtime.shell.plans import PlanGone, Plans
 from sparkcohort.runtime.shell.wire import WireError, decode, encode
 
@@ -50,11 +51,13 @@ class Service:
         *,
         failure: Callable[[], CohortError | None],
         status: Callable[[], dict[str, Any]],
+        isolation: Isolation | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._plans = plans
         self._failure = failure
         self._status = status
+        self._isolation = isolation or Isolation()
         self._suspects: dict[str, float] = {}
 
     def handlers(self) -> Mapping[str, Handler]:
@@ -62,7 +65,7 @@ class Service:
         group: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
         told: dict[str, Handler] = {"Status": self._describe, "Rebalances": self._rebalances, "Story": self._story}
         heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened, "Loads": self._loads}
-        return {**group, **told, **heard, "Claim": self._claim}
+        return {**group, **told, **heard, "Claim": self._claim, "Fetched": self._fetched}
 
     def subscribe(self, body: bytes) -> EventQueue:
         """The event stream of the agent whose address is in ``body``."""
@@ -159,6 +162,10 @@ class Service:
         if not self._coordinator.observed(member_id, loads):
             self._coordinator.counters["Loads", ErrorCode.UNKNOWN_MEMBER_ID.name] += 1
         return _json({})
+
+    def _fetched(self, body: bytes) -> bytes:
+        """What a member tells of partitions that were waited for; it is to go on telling of those that are late."""
+        return _json({"late": self._isolation.tell(body, self._coordinator.owners())})
 
     def _describe(self, body: bytes) -> bytes:  # noqa: ARG002  a handler's signature
         return _json(self._status())

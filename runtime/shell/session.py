@@ -21,6 +21,7 @@ from sparkcohort.runtime.shell import connection, process, status
 from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.data_loss import DataLoss
 from sparkcohort.runtime.shell.flight import GroupServer
+from sparkcohort.runtime.shell.isolating import Isolation
 from sparkcohort.runtime.shell.log_ends import LogEnds, Snapshot
 from sparkcohort.runtime.shell.metrics import MetricsEndpoint
 from sparkcohort.runtime.shell.mirror import Mirror
@@ -50,6 +51,7 @@ class Session:
         self._mirror = Mirror(options, self._log_ends)
         self._loss = DataLoss(self._log_ends, fail=options.fail_on_data_loss)
         self._plans = Plans()
+        self._isolation = Isolation()
         self._coordinator: Coordinator | None = None
         self._server: GroupServer | None = None
         self._metrics: MetricsEndpoint | None = None
@@ -111,7 +113,9 @@ class Session:
 
     def _serve(self, coordinator: Coordinator, run_id: str) -> None:
         options, authority = self._options, new_authority()
-        service = Service(coordinator, self._plans, failure=self._mirror.failure, status=self._status)
+        service = Service(
+            coordinator, self._plans, failure=self._mirror.failure, status=self._status, isolation=self._isolation
+        )
         try:
             self._server = GroupServer(
                 authority, service.handlers(), service.subscribe, service.unsubscribe, port=options.coordinator_port
@@ -173,6 +177,10 @@ class Session:
         self._snapshot = self._log_ends.refresh(timeout_s)
         return self._snapshot
 
+    def isolated(self, ends: Offsets) -> Offsets:
+        """The log ends as far as a batch may go without waiting for a slow leader."""
+        return self._isolation.limited(ends)
+
     def losses(self, start: Offsets, snapshot: Snapshot) -> tuple[frozenset[TopicPartition], Offsets]:
         """Partitions of ``start`` that are gone, and those to go on from elsewhere.  Raises DriverDataLoss, or warns."""
         gone = self._loss.deleted(start, snapshot)
@@ -232,6 +240,7 @@ class Session:
             committed=self._mirror.committed(),
             announced=self._announced,
             snapshot=self._ends_now(),
+            late=self._isolation.reasons(),
             commits=self._mirror.counters(),
         )
 

@@ -29,10 +29,11 @@ def build(
     announced: Mapping[TopicPartition, int],
     snapshot: Snapshot | None,
     commits: Mapping[str, int],
+    late: Mapping[TopicPartition, str] | None = None,
 ) -> dict[str, Any]:
     """Everything there is to see, in plain values.
 
-    ``committed`` is what the real group has, ``announced`` the end of the batch in flight.
+    ``committed`` is what the real group has, ``announced`` the end of the batch in flight, ``late`` has the reasons.
     """
     described = coordinator.request(DescribeGroup(), DESCRIBE_TIMEOUT_S)
     assert isinstance(described, DescribeGroupReply)  # noqa: S101  the reply of a describe
@@ -48,7 +49,7 @@ def build(
         "rebalance": _under_way(coordinator, coordinator.group),
         "members": _members(coordinator, described),
         "pending_members": _pending(coordinator.group, coordinator.now_ms),
-        "partitions": _partitions(coordinator, committed, announced, snapshot),
+        "partitions": _partitions(coordinator, committed, announced, snapshot, late or {}),
         "scheduled_rebalance": _scheduled(coordinator),
         "rebalances": reports.history(coordinator.history.entries()),
         "rebalance_totals": coordinator.rebalance_totals.as_value(),
@@ -142,6 +143,7 @@ def _partitions(
     committed: Mapping[TopicPartition, int],
     announced: Mapping[TopicPartition, int],
     snapshot: Snapshot | None,
+    late: Mapping[TopicPartition, str],
 ) -> list[dict[str, Any]]:
     owners, infos = coordinator.owners(), coordinator.members()
     ends = snapshot.ends if snapshot else {}
@@ -162,6 +164,7 @@ def _partitions(
                 "executor": owner.executor_id if owner else None,
                 "host": owner.host if owner else None,
                 "unreachable": snapshot.unreachable.get(tp) if snapshot else None,
+                "late": late.get(tp),
                 "racks": sorted(racks[tp.topic][tp.partition]) if tp.partition < len(racks.get(tp.topic, ())) else [],
                 "load": list(loads[tp]) if tp in loads else None,
             }

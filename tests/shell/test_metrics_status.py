@@ -84,6 +84,7 @@ def built(coordinator: Coordinator, plans: Plans | None = None) -> dict[str, Any
         announced={ZERO: 120},
         snapshot=snapshot,
         commits={"commits": 1, "failures": 0},
+        late={ZERO: "its leader is slow"},
     )
 
 
@@ -111,6 +112,7 @@ def test_it_tells_who_owns_what(coordinator: Coordinator) -> None:
     assert member["owned"] == [["orders", 0], ["orders", 1]]
     first, second = real["partitions"]
     assert [first[name] for name in ("current_offset", "log_end_offset", "lag", "executor")] == [100, 150, 50, "2"]
+    assert (first["late"], second["late"]) == ("its leader is slow", None)
     assert (second["lag"], second["unreachable"]) == (None, "broker 3 does not answer")
     assert [row[:6] for row in views.offsets(real).rows] == [
         ("billing", "orders", 0, 100, 150, 50),

@@ -31,13 +31,14 @@ import socket
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.support.admin import Admin
 from tests.support.jars import QUICK, class_path, java
+from tests.support.relay import Relay
 from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 60.0
@@ -190,10 +191,12 @@ class Cluster:
         heap_mb: int = 512,
         properties: Mapping[str, str] | None = None,
         doors: Mapping[str, tuple[int, int]] | None = None,
+        relayed: Collection[int] = (),
     ) -> None:
         """Choose ports and write configurations; ``users`` (name to password) turns SASL/PLAIN and ACLs on.
 
         ``doors``: further plaintext listeners of broker 1, name to the port it listens on and the one it names to clients.
+        Clients reach the nodes ``relayed`` by way of ``relays``.
         """
         self.directory = Path(tempfile.mkdtemp(prefix="cohort-broker-"))
         self.users = dict(users or {})
@@ -201,6 +204,7 @@ class Cluster:
         self._doors = dict(doors or {})
         self._ports = [[Port(host) for _ in range(3)] for _ in range(brokers)]
         extra = dict(properties or {})
+        self.relays = {node_id: Relay(host, self._ports[node_id - 1][0].number) for node_id in relayed}
         self.nodes = [self._node(index + 1, heap_mb, extra) for index in range(brokers)]
         self.bootstrap = ",".join(f"{host}:{node.port}" for node in self.nodes)
         self.sasl_bootstrap = ",".join(f"{host}:{sasl.number}" for _, _, sasl in self._ports)
@@ -209,10 +213,11 @@ class Cluster:
 
     def _node(self, node_id: int, heap_mb: int, extra: dict[str, str]) -> Node:
         plain, controller, sasl = (port.number for port in self._ports[node_id - 1])
-        advertised = f"PLAINTEXT://{self._host}:{plain}"
+        listeners, protocols = f"PLAINTEXT://{self._host}:{plain}", COMMON["listener.security.protocol.map"]
         if self.users:
-            advertised += f",SASL_PLAINTEXT://{self._host}:{sasl}"
-        listeners, protocols = advertised, COMMON["listener.security.protocol.map"]
+            listeners += f",SASL_PLAINTEXT://{self._host}:{sasl}"
+        relay = self.relays.get(node_id)
+        advertised = listeners.replace(f":{plain}", f":{relay.port}", 1) if relay else listeners
         if node_id == 1:
             listeners += f",CONTROLLER://{self._host}:{controller}"
             for name, (listening, shown) in self._doors.items():
@@ -299,6 +304,8 @@ class Cluster:
         """Kill what runs, delete the data, give the ports back."""
         for node in self.nodes:
             node.kill()
+        for relay in self.relays.values():
+            relay.close()
         for port in (port for ports in self._ports for port in ports):
             port.close()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -33,7 +33,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
         ],
         "partitions": [
             a_partition(0, 100, 150, "2"),
-            a_partition(1, 90, 90, "2"),
+            a_partition(1, 90, 90, "2", late="its leader is slow"),
             a_partition(2, None, None, None, unreachable="broker 3 does not answer"),
         ],
         "scheduled_rebalance": None,
@@ -81,7 +81,12 @@ def a_member(member_id: str, executor: str, host: str, owned: list[list[Any]], a
 
 
 def a_partition(
-    number: int, offset: int | None, end: int | None, executor: str | None, unreachable: str | None = None
+    number: int,
+    offset: int | None,
+    end: int | None,
+    executor: str | None,
+    unreachable: str | None = None,
+    late: str | None = None,
 ) -> dict[str, Any]:
     """One row of ``partitions`` of the topic orders; ``executor`` owns it."""
     return {
@@ -94,6 +99,7 @@ def a_partition(
         "executor": executor,
         "host": f"10.0.0.1{executor}" if executor else None,
         "unreachable": unreachable,
+        "late": late,
         "racks": [],
         "load": None,
     }

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sparkcohort.runtime.shell import cli_views as views
 from sparkcohort.runtime.summary import ranges
-from tests.support.status import a_member, a_status
+from tests.support.status import a_member, a_partition, a_status
 
 
 def rows(view: views.View) -> list[list[str]]:
@@ -96,8 +96,19 @@ def test_an_assignor_that_fails_is_told_of_with_every_view() -> None:
     assert view.rows[0][-2:] == (2, words)
     (told,) = json.loads(views.as_json(view))
     assert (told["failed_rebalances"], told["assignor_failure"]) == ({"mine": 2}, failure)
-    assert views.notes(status) == (f"group billing: {words}; everybody keeps what it has",)
-    assert views.notes(a_status()) == ()
+    assert views.notes(status)[0] == f"group billing: {words}; everybody keeps what it has"
+    assert views.notes(a_status(partitions=[])) == ()
+
+
+def test_partitions_that_do_not_flow_are_told_with_every_view() -> None:
+    """A line for each reason, with its partitions, of which not more than a few are named."""
+    assert views.notes(a_status()) == (
+        "group billing: orders-2 held: broker 3 does not answer",
+        "group billing: orders-1 read as far as it is fetched: its leader is slow",
+    )
+    many = [a_partition(number, 0, 0, None, unreachable="no leader is available") for number in range(7)]
+    told = "orders-0, orders-1, orders-2, orders-3, orders-4 and 2 more held: no leader is available"
+    assert views.notes(a_status(partitions=many)) == (f"group billing: {told}",)
 
 
 def test_verbose_state_tells_who_keeps_a_rebalance_waiting() -> None:

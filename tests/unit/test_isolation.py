@@ -103,6 +103,14 @@ def test_a_quiet_one_is_let_go() -> None:
     assert late(tracks, QUIET_MS + 2 * STEP_MS) == {}
 
 
+def test_old_log_ends_say_nothing_of_quiet() -> None:
+    """While a long batch runs nobody knows whether there is something to fetch: it stays late."""
+    tracks = slow_a(1_000)
+    for now in range(STEP_MS, 2 * QUIET_MS, STEP_MS):
+        tracks = heard(tracks, {A: Fetched(1_000, 0)}, now, ENDS, fresh=False)
+    assert set(late(tracks, 2 * QUIET_MS - STEP_MS)) == {A}
+
+
 def test_changes_are_told_by_name() -> None:
     """Who came, who went, in order."""
     assert changed([A, C], [D, A, B]) == ([B, D], [C])

@@ -55,6 +55,8 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_partition_current_offset{group="billing",partition="1",topic="orders"} 90.0',
         'cohort_partition_log_end_offset{group="billing",partition="0",topic="orders"} 150.0',
         'cohort_partition_unreachable{group="billing",partition="2",topic="orders"} 1.0',
+        'cohort_partition_late{group="billing",partition="1",topic="orders"} 1.0',
+        'cohort_partition_late{group="billing",partition="2",topic="orders"} 0.0',
         'cohort_records_consumed_total{group="billing",path="agent"} 9000.0',
         'cohort_bytes_consumed_total{group="billing",path="direct"} 100000.0',
         'cohort_ranges_read_again_total{group="billing"} 12.0',

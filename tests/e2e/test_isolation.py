@@ -1,0 +1,61 @@
+"""A leader that is slow: its partition waits, the others don't, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.application import Application, Status
+from tests.support.broker import Cluster
+from tests.support.delivery import check, from_parquet, held
+from tests.support.produce import Steady
+
+SLOW = 3  # the partition on the second broker
+BYTES_PER_SECOND = 12_000  # of about 25,000 that are written to it
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two brokers, the second of which is reached through a relay."""
+    with Cluster(2, relayed=[2]) as running:
+        yield running
+
+
+def late(status: Status) -> set[int]:
+    """The partitions that are shown as late."""
+    return {row["partition"] for row in status["partitions"] if row["late"]}
+
+
+def figures(status: Status, name: str) -> dict[int, int]:
+    """Lags or offsets by partition."""
+    return {row["partition"]: row[name] or 0 for row in status["partitions"]}
+
+
+@pytest.mark.timeout(600)
+def test_a_slow_leader_holds_nobody_else_up(application: Application, cluster: Cluster, topic: str) -> None:
+    """Told as late, read as far as fetched, while the others are read to their ends; caught up when it's fast again."""
+    cluster.admin.create_topic(topic, assignment=[1, 1, 1, 2])
+    options = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "group.id": topic}
+    query = application.start(topic, options)
+    with Steady(cluster.bootstrap, topic, partitions=4, rate=800):
+        query.wait_for_members(3)
+        query.next_batches(3)
+        cluster.relays[2].rate(BYTES_PER_SECOND)
+        query.wait_for_status(lambda status: late(status) == {SLOW}, "the slow partition to be late")
+        query.next_batches(5)
+        status = query.wait_for_status(lambda now: figures(now, "lag")[SLOW] > 1_500, "a lag of the slow one")
+        assert late(status) == {SLOW}
+        assert all(
+            lag < figures(status, "lag")[SLOW] / 2 for number, lag in figures(status, "lag").items() if number != SLOW
+        )
+        stood = figures(status, "current_offset")
+        query.wait_for_status(
+            lambda now: all(at > stood[number] for number, at in figures(now, "current_offset").items()),
+            "all to advance",
+        )
+        cluster.relays[2].rate(None)
+        query.wait_for_status(lambda now: late(now) == set(), "nobody to be late")
+    query.wait_for_no_lag()
+    query.stop()
+    check(from_parquet(query.out), held(cluster.bootstrap, [topic])).assert_exact()

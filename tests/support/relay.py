@@ -1,0 +1,88 @@
+"""A relay in front of a broker, that makes its answers slow: so many bytes a second, for all connections together.
+
+Usage::
+
+    relay = Relay("127.0.0.1", port_of_the_broker)      # clients are told relay.port: see Cluster(advertised=...)
+    relay.rate(20_000)                                  # bytes a second; None: as fast as it goes
+    relay.close()
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import suppress
+
+_PIECE = 4096
+
+
+class Relay:
+    """Listens on a port of its own until it is closed."""
+
+    def __init__(self, host: str, target_port: int) -> None:
+        """Listen; the target need not be there yet."""
+        self._host, self._target_port = host, target_port
+        self._rate: int | None = None
+        self._free_at = 0.0
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._closed = threading.Event()
+        self._listener = socket.create_server((host, 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, name="relay", daemon=True).start()
+
+    def rate(self, bytes_per_second: int | None) -> None:
+        """How fast answers go from now on."""
+        with self._lock:
+            self._rate, self._free_at = bytes_per_second, time.monotonic()
+
+    def close(self) -> None:
+        """End all connections."""
+        self._closed.set()
+        self._listener.close()
+        with self._lock:
+            for each in self._open:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                broker = socket.create_connection((self._host, self._target_port), 5)
+            except OSError:
+                client.close()
+                continue
+            with self._lock:
+                self._open |= {client, broker}
+            for source, sink, slow in ((client, broker, False), (broker, client, True)):
+                threading.Thread(target=self._carry, args=(source, sink, slow), name="relay", daemon=True).start()
+
+    def _carry(self, source: socket.socket, sink: socket.socket, slow: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(_PIECE):
+                if slow:
+                    self._closed.wait(self._due_in(len(data)))
+                sink.sendall(data)
+        for each in (source, sink):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            self._open.discard(source)
+        source.close()
+
+    def _due_in(self, size: int) -> float:
+        """For how long this piece has to wait for those before it.
+
+        Small answers pass: they are those of metadata and log ends, which a slow network delays little.
+        """
+        with self._lock:
+            if self._rate is None or size < _PIECE // 4:
+                return 0.0
+            now = time.monotonic()
+            self._free_at = max(self._free_at, now) + size / self._rate
+            return self._free_at - now
