@@ -44,6 +44,19 @@ MOST_TAKERS: Final = 16
 def arrange(ownership: Ownership, near: Nearness) -> Packed:
     """Balance, near where that is possible, moving as little as that takes."""
     target = guess(ownership)
+    if near.matters or not _is_best(ownership, target):
+        target = _exchanged(ownership, near, target)
+    return Packed(ownership.space, target, ownership)
+
+
+def _is_best(ownership: Ownership, guessed: Ints) -> bool:
+    """Whether nothing can be better where racks don't matter: all are on a level, and owners keep all by the guess."""
+    loads = np.bincount(guessed[guessed >= 0], minlength=len(ownership.space.ids))[ownership.space.eaters]
+    return bool(loads.max(initial=0) - loads.min(initial=len(guessed)) <= 1)
+
+
+def _exchanged(ownership: Ownership, near: Nearness, target: Ints) -> Ints:
+    """The target after all exchanges that pay."""
     layout = _layout(ownership, near)
     if layout.groups:
         alone = _individuals(layout) if (ownership.member >= 0).any() else layout
@@ -52,7 +65,7 @@ def arrange(ownership: Ownership, near: Nearness) -> Packed:
             target = _improved(ownership, layout, target)
         if takers <= MOST_TAKERS or alone.rows > layout.rows:
             target = _improved(ownership, alone, target, gives=takers > 0)
-    return Packed(ownership.space, target, ownership)
+    return target
 
 
 def _takers(alone: Layout, target: Ints) -> int:
