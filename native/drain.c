@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum { ROW_BYTES = 40 };  /* of a record beside its key and value: numbers, and their places */
-enum { SPENT_POLLS = 4 }; /* so much more than a poll may copy is kept for the thread that made it: about a response */
+enum { SPENT_POLLS = 3 }; /* so much more than a poll may copy is kept for the thread that made it: about a response */
 
 /* --- events --------------------------------------------------------------------------------- */
 

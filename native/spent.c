@@ -4,7 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FETCH = 1, MESSAGE_BYTES = 512 }; /* Kafka's api key; what librdkafka keeps of a message beside its bytes */
+enum { FETCH = 1 };           /* Kafka's api key */
+enum { MESSAGE_BYTES = 512 }; /* what librdkafka keeps of a message beside its bytes */
+
+/* The bytes of a message count several times: of large ones there are few, and what they hold is much. */
+static int64_t weight(const kafka_message *message) {
+  return 4 * (int64_t)(message->len + message->key_len) + MESSAGE_BYTES;
+}
 
 static void destroy(kafka_message **messages, size_t count) {
   for (size_t i = 0; i < count; i++) kafka.message_destroy(messages[i]);
@@ -28,9 +34,7 @@ void spent_free(spent *back) {
 static spent_pile lift(spent *back, spent_pile *pile) {
   spent_pile lifted = *pile;
   *pile = (spent_pile){.broker = pile->broker};
-  for (size_t i = 0; i < lifted.count; i++) {
-    back->bytes -= (int64_t)(lifted.all[i]->len + lifted.all[i]->key_len) + MESSAGE_BYTES;
-  }
+  for (size_t i = 0; i < lifted.count; i++) back->weight -= weight(lifted.all[i]);
   return lifted;
 }
 
@@ -93,7 +97,7 @@ static bool put(spent *back, kafka_message *message) {
     pile->room = room;
   }
   pile->all[pile->count++] = message;
-  back->bytes += (int64_t)(message->len + message->key_len) + MESSAGE_BYTES;
+  back->weight += weight(message);
   return true;
 }
 
@@ -101,7 +105,7 @@ void spent_give(spent *back, kafka_message **messages, size_t count, int64_t lim
   size_t given = 0;
   pthread_mutex_lock(&back->lock);
   while (given < count && put(back, messages[given])) given++;
-  bool full = back->bytes > limit;
+  bool full = back->weight > limit;
   pthread_mutex_unlock(&back->lock);
   destroy(messages + given, count - given);
   if (full) spent_clear(back);

@@ -21,7 +21,7 @@ typedef struct {
   pthread_mutex_t lock;
   spent_pile *piles;
   size_t count;
-  int64_t bytes; /* of memory, about */
+  int64_t weight; /* bytes of memory, those of large messages more than once */
 } spent;
 
 void spent_init(spent *);
@@ -30,7 +30,7 @@ void spent_free(spent *);
 /* Let a client that is made with these settings come by; one that can't be told to leaves it all to the limit. */
 void spent_listen(spent *, rd_kafka_conf_t *);
 
-/* Give back `count` messages, in one thread; beyond `limit` bytes all that has gathered is freed here. */
+/* Give back `count` messages, in one thread; beyond a weight of `limit` all that has gathered is freed here. */
 void spent_give(spent *, kafka_message **messages, size_t count, int64_t limit);
 
 /* Free all that has gathered: nobody may come by for a while. */

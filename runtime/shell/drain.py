@@ -22,7 +22,7 @@ from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.security_options import redact_text
 
 BATCH_RECORDS = 10_000
-BATCH_BYTES = 8 << 20
+BATCH_BYTES = 4 << 20
 
 
 class _Detail(logging.LoggerAdapter[logging.Logger]):
@@ -54,7 +54,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "fetch.max.bytes": 4 << 20,
     "max.partition.fetch.bytes": 1 << 20,
     "queued.min.messages": 200_000,
-    "queued.max.messages.kbytes": 32 << 10,
+    "queued.max.messages.kbytes": 8 << 10,
     "reconnect.backoff.max.ms": 1_000,
     "topic.metadata.propagation.max.ms": 5_000,
     "max.poll.interval.ms": 86_400_000,  # a slow sink is not a dead consumer: there is no group to be thrown out of

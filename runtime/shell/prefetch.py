@@ -102,7 +102,8 @@ class Prefetcher:
     ) -> None:
         """Create the client and start its thread; nothing is awaited."""
         queue = max(buffer_bytes // 8, 64 << 10)
-        self._budget = buffer_bytes - buffer_bytes // 4  # the rest: the client's queue, and the fetch on its way
+        # The rest: the client's queue, the fetch on its way, what messages cost beside their bytes, and the slabs.
+        self._budget = buffer_bytes * 9 // 16
         self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
         self._patience_s = patience_s
         self._drain = new_drain(
@@ -176,7 +177,7 @@ class Prefetcher:
             wait.since = now
 
     def buffered_bytes(self) -> int:
-        """The bytes in all chunks (the client's queue, at most a quarter of the budget, comes on top)."""
+        """The bytes in all chunks (what the client and those who are being served hold comes on top)."""
         with self._lock:
             return self._total()
 
@@ -415,9 +416,9 @@ class Prefetcher:
 def _bounds(queue: int) -> dict[str, Any]:
     """The client's own buffers, whatever the user has set: the budget holds for all of it."""
     return {
-        "queued.max.messages.kbytes": max(1, queue >> 10),
+        "queued.max.messages.kbytes": max(1, queue >> 12),  # a small message costs five times its bytes
         "queued.min.messages": max(100, queue // 300),  # what a queued message costs beside its bytes
-        "fetch.max.bytes": max(queue // 2, 1_000_000),  # small ones stay in the processor's cache from here to the copy
+        "fetch.max.bytes": max(queue // 4, 1_000_000),  # small ones stay in the processor's cache from here to the copy
         "message.max.bytes": 1_000_000,
         "max.partition.fetch.bytes": max(queue // 8, 64 << 10),
     }

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-SLABS = 4
-"""Most slabs of one connection: one being read, one written meanwhile, and two for a reader that keeps what it got."""
+SLABS = 3
+"""Most slabs of one connection: one being read, one that the reader still refers to, and one written meanwhile."""
 
 LEAST_BYTES = 64 << 10
 MOST_BYTES = 16 << 20
