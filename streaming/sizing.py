@@ -7,27 +7,30 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sparkcohort.runtime.protocol import TopicPartition
 
 
-def bytes_by_partition(batch: pa.RecordBatch, among: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """How a batch's bytes are divided over the partitions of its rows, which are all ``among`` these, each in a run.
+def bytes_by_partition(
+    batch: pa.RecordBatch, nbytes: int, among: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """How a batch's ``nbytes`` are divided over the partitions of its rows, which are all ``among`` these, each in a run.
 
     Keys and values are counted, the other columns taken for equal in all rows.  A trickle brings batches of hundreds of
     partitions, so nothing here is done row by row.
     """
     if len(among) == 1:
-        return {among[0]: batch.nbytes}
+        return {among[0]: nbytes}
     numbers = batch.column("partition").to_numpy()
     new = numbers[1:] != numbers[:-1]
     if len({tp.topic for tp in among}) > 1:
+        import pyarrow.compute as pc  # noqa: PLC0415  costs a new worker time, and most slots are of one topic
+
         names = batch.column("topic")
         new |= pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
     bounds = np.concatenate(([0], np.flatnonzero(new) + 1, [batch.num_rows]))
     data = _lengths(batch.column("key"), bounds) + _lengths(batch.column("value"), bounds)
-    per_row = (batch.nbytes - int(data.sum())) / batch.num_rows
+    per_row = (nbytes - int(data.sum())) / batch.num_rows
     sizes = data + np.rint(np.diff(bounds) * per_row).astype(np.int64)
     starts = bounds[:-1]
     topics = batch.column("topic").take(pa.array(starts)).to_pylist()

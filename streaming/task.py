@@ -64,8 +64,8 @@ class _Tally:
     def count(self, path: list[int], batch: pa.RecordBatch, among: Sequence[TopicPartition]) -> None:
         """Count a batch that came by this path, of these partitions."""
         path[0] += batch.num_rows
-        path[1] += batch.nbytes
-        for tp, size in bytes_by_partition(batch, among).items():
+        path[1] += (nbytes := batch.nbytes)
+        for tp, size in bytes_by_partition(batch, nbytes, among).items():
             self.sizes[tp] = self.sizes.get(tp, 0) + size
 
 

@@ -70,7 +70,7 @@ def test_bytes_are_those_of_each_partitions_keys_and_values(
     if not rows:
         return
     among = sorted({tp for tp, _, _ in rows})
-    found = bytes_by_partition(batch, among)
+    found = bytes_by_partition(batch, batch.nbytes, among)
     data = {tp: sum(len(key or b"") + len(value or b"") for of, key, value in rows if of == tp) for tp in among}
     rest = batch.nbytes - sum(data.values())
     assert abs(sum(found.values()) - batch.nbytes) <= len(rows)
