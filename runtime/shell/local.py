@@ -346,9 +346,8 @@ def _send_lent(connection: socket.socket, lent: Lent) -> None:
     new = lent.descriptor is not None
     _send(connection, _LENT, _SLAB.pack(lent.slab, lent.size, lent.used, new))
     if lent.descriptor is not None:
-        socket.send_fds(
-            connection, [_DELIVERED], [lent.descriptor]
-        )  # with a byte of its own, so that no other read takes it
+        # With a byte of its own, so that no other read takes it.
+        socket.send_fds(connection, [_DELIVERED], [lent.descriptor])
 
 
 def _receive_descriptor(connection: socket.socket) -> int:

@@ -58,7 +58,6 @@ class Lender:
         """No slab yet."""
         self._slabs: dict[int, _Slab] = {}
         self._free: list[int] = []
-        self._made = 0
         self._unable = False
 
     def lend(self, batch: pa.RecordBatch) -> Lent | None:
@@ -109,11 +108,8 @@ class Lender:
         except OSError:  # no memory of this kind, or no descriptors: the socket carries everything
             self._unable = True
             return None
-        # Numbers come round: the reader replaces what it has of one when a descriptor comes with it.
-        while self._made % 255 in self._slabs:
-            self._made += 1
-        number = self._made % 255
-        self._made += 1
+        # One that has been given up was free, so nobody reads what had its number.
+        number = next(each for each in range(SLABS) if each not in self._slabs)
         self._slabs[number] = slab
         return number
 
