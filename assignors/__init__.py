@@ -1,5 +1,7 @@
 """Who gets which partition: pure values in, pure values out.
 
+Law: the same answer to the same input, in whatever order it comes; Kafka's own example:
+
 >>> from sparkcohort.assignors import MemberSubscription, find
 >>> both = MemberSubscription(("t0", "t1"))
 >>> find("range").assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})

@@ -1,11 +1,13 @@
 """A look at what a user's own assignor answered, before anybody relies on it.
 
->>> read({"C0": [("t", 1), ["t", 0]]})
-{'C0': (('t', 1), ('t', 0))}
->>> read({"C0": "t-0"})
+Law: what is read has the shape of an assignment, and gives no member a partition twice; or it is refused in words.
+
+>>> read({"C0": [("t0", 1), ["t1", 0]], "C1": {("t0", 0)}})
+{'C0': (('t0', 1), ('t1', 0)), 'C1': (('t0', 0),)}
+>>> read({"C0": "t0-0", "C1": []})
 Traceback (most recent call last):
     ...
-sparkcohort.assignors.answers.BadAnswer: C0 is given 't-0', not a list of (topic, partition)
+sparkcohort.assignors.answers.BadAnswer: C0 is given 't0-0', not a list of (topic, partition)
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """cooperative-sticky: balanced, with as few moves as balance needs, and no partition with two owners on the way.
 
+Law: nobody is given what another may still read, and after one round more the answer is that of ``sticky``.
+
 Kafka's own example, and then C2 joins.  In the first round C0 and C1 learn that they have to give one up each;
 those two partitions have no owner until they have done so and joined again (KIP-429), all others flow on.
 

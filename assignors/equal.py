@@ -5,6 +5,8 @@ more than ⌊P/N⌋ is in front for the one more, and among those, whose holding
 goes first.  All that is free then is dealt, by topic and number, round-robin to those who have fewer than ⌊P/N⌋, by
 id, and what is left one each to those who have just that many.
 
+Law: nobody has two more than another, and no such assignment takes fewer from their owners, or older ones.
+
 >>> both = MemberSubscription(("t0", "t1"))
 >>> share(resolve({"t0": 3, "t1": 3}, {"C0": both, "C1": both}))
 {'C0': (('t0', 0), ('t0', 2), ('t1', 1)), 'C1': (('t0', 1), ('t1', 0), ('t1', 2))}
@@ -18,7 +20,7 @@ from sparkcohort.assignors.base import MemberSubscription
 from sparkcohort.assignors.ownership import Ownership, resolve
 from sparkcohort.assignors.packed import NOBODY, Bools, Ints, Packed, by_key
 
-__all__ = ["MemberSubscription", "oldest_first", "resolve", "share"]
+__all__ = ["MemberSubscription", "oldest_first", "resolve", "share", "surplus"]
 
 
 def share(ownership: Ownership) -> Packed:
@@ -27,13 +29,26 @@ def share(ownership: Ownership) -> Packed:
     target = ownership.member.copy()
     who = space.eaters
     if len(who):
-        fewest, one_more = divmod(int(np.count_nonzero(space.wanted)), len(who))
-        had = np.bincount(target[target >= 0], minlength=len(space.ids))
-        quota, surplus = _kept(ownership, had, fewest, one_more)
-        target[surplus] = NOBODY
+        had, fewest, one_more = _counts(ownership)
+        quota, too_many = _kept(ownership, had, fewest, one_more)
+        target[too_many] = NOBODY
         free = np.flatnonzero((target < 0) & space.wanted)
         target[free] = _deal(len(free), who, np.minimum(had, quota)[who], fewest)
     return Packed(space, target, ownership)
+
+
+def surplus(ownership: Ownership) -> Ints:
+    """The places that have to be given up for balance, if everybody who wants anything wants everything."""
+    if not len(ownership.space.eaters):
+        return ownership.space.eaters
+    return _kept(ownership, *_counts(ownership))[1]
+
+
+def _counts(ownership: Ownership) -> tuple[Ints, int, int]:
+    """How many each member owns; how many each is to have at the least, and how many of them have one more."""
+    space, owned = ownership.space, ownership.member
+    had = np.bincount(owned[owned >= 0], minlength=len(space.ids))
+    return had, *divmod(int(np.count_nonzero(space.wanted)), len(space.eaters))
 
 
 def _kept(ownership: Ownership, had: Ints, fewest: int, one_more: int) -> tuple[Ints, Ints]:

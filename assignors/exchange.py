@@ -11,7 +11,8 @@ load that a row gains and loses.  So every change of the assignment is a set of 
 has the oldest as long as it has as many as it owns: what the next one costs only grows.  All costs being convex, an
 assignment is the cheapest there is if and only if no cycle of negative cost is left (Klein).
 
-C0 has all of t0 and t1, and wants both; C1 comes and wants t1 only.  Rows are C0 and C1, groups t0 and t1:
+Law: then nothing is cheaper.  C0 has all of t0 and t1, and wants both; C1 comes and wants t1 only.  Rows are C0 and C1,
+groups t0 and t1:
 
 >>> has, none = np.array([[3, 3], [0, 0]]), np.zeros((2, 2), np.bool_)
 >>> wants = np.array([[True, True], [False, True]])
@@ -54,7 +55,9 @@ class Table:
     weights: tuple[int, int, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.first = (np.cumsum(self.owns) - self.owns.ravel()).reshape(self.owns.shape)
+        self.first = np.broadcast_to(np.int64(0), self.owns.shape)
+        if len(self.ages):
+            self.first = (np.cumsum(self.owns) - self.owns.ravel()).reshape(self.owns.shape)
         steps = 2 * min(self.has.shape) + 3
         loads = 2 * int(self.has.sum(axis=1).max(initial=0)) + 2
         # Ages that are too high for 64 bits count as the highest that aren't.
@@ -67,23 +70,28 @@ class Table:
         """What it costs to have one less."""
         _, far, move = self.weights
         own = self.has <= self.owns
-        cost = np.where(own, move + self._age(self.first + self.has - 1), 0) - far * self.far
-        return np.where(self.has > 0, cost, NEVER)
+        cost: Ints = np.where(own, move + self._age(self.first + self.has - 1) if len(self.ages) else move, 0)
+        if far:
+            cost -= far * self.far
+        cost[self.has <= 0] = NEVER
+        return cost
 
     def taking(self) -> Ints:
         """What it costs to have one more."""
         _, far, move = self.weights
         own = self.has < self.owns
-        cost = far * self.far - np.where(own, move + self._age(self.first + self.has), 0)
-        return np.where(self.wants, cost, NEVER)
+        cost: Ints = np.where(own, -move - self._age(self.first + self.has) if len(self.ages) else -move, 0)
+        if far:
+            cost += far * self.far
+        cost[~self.wants] = NEVER
+        return cost
 
     def held(self, first: int, end: int) -> Ints:
         """How long each of these owned partitions has been held."""
         return self.ages[first:end] if len(self.ages) else np.zeros(end - first, np.int64)
 
     def _age(self, which: Ints) -> Ints:
-        found: Ints = self.ages.take(which, mode="clip") if len(self.ages) else np.zeros_like(which)
-        return found
+        return self.ages.take(which, mode="clip")
 
     def gaining(self, load: Ints) -> Ints:
         """What it costs that a row's load becomes one more than ``load``."""

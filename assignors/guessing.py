@@ -4,7 +4,8 @@ Topics that fewest members want come first, since they can go to fewest; then by
 balances a fresh group further, one partition at a time; where that is enough, the result is Kafka's.  That is done for
 groups of ``LIKE_KAFKA`` partitions at most: in larger ones topics that the same members want are dealt together.
 
-C0 wants t0 only, so C1 gets t1, and of t0 what brings it on a level:
+Law: whatever anybody wants is given to somebody who wants it, and owners keep all.  C0 wants t0 only, so C1 gets t1,
+and of t0 what brings it on a level:
 
 >>> members = {"C0": MemberSubscription(("t0",)), "C1": MemberSubscription(("t0", "t1"))}
 >>> guess(resolve({"t0": 4, "t1": 2}, members)).tolist()
@@ -31,7 +32,7 @@ _FEW: Final = 1 << 6
 _MOST_APART: Final = 1 << 10
 
 
-class _Crowds:
+class Crowds:
     """Who wants the topics of each sort, as a table and as the bits of one number each; and each topic's sort."""
 
     def __init__(self, space: Space) -> None:
@@ -45,55 +46,82 @@ class _Crowds:
 
 
 class _Levels:
-    """Members by how many they have, as bits of one number for each load: who has least is found at a glance."""
+    """Members by how many they have, as bits of one number for each load: who has least is found at a glance.
+
+    Loads are counted from ``lowest``; ``floor`` is one below which nobody is.
+    """
 
     def __init__(self, loads: Ints, more: int) -> None:
-        self.lowest = int(loads.min(initial=0))
+        self.lowest, self.floor = int(loads.min(initial=0)), 0
         self.at = [0] * (int(loads.max(initial=0)) - self.lowest + more + 2)
         different = np.unique(loads)
         for load, members in zip(different.tolist(), _bits(loads == different[:, None]), strict=True):
             self.at[load - self.lowest] = members
 
-    def least(self, crowd: int, level: int) -> int:
+    def deal(self, sorts: list[int], crowds: list[int]) -> list[int]:
+        """Who gets one of each of these sorts, one after the other: the first of those who have least of its crowd."""
+        at, floor, least, found = self.at, self.floor, [0] * len(crowds), []
+        for sort in sorts:
+            while not at[floor]:
+                floor += 1
+            crowd, level = crowds[sort], max(least[sort], floor)
+            while not (among := at[level] & crowd):
+                level += 1
+            least[sort], first = level, among & -among
+            at[level] ^= first
+            at[level + 1] |= first
+            found.append(first.bit_length() - 1)
+        self.floor = floor
+        return found
+
+    def least(self, crowd: int, level: int = 0) -> int:
         """The lowest level, from this one on, on which there is one of the crowd."""
+        while not self.at[self.floor]:
+            self.floor += 1
+        level = max(level, self.floor)
         while not self.at[level] & crowd:
             level += 1
         return level
 
-    def give(self, crowd: int, level: int) -> int:
-        """The number of the first of the crowd on this level, who has one more now."""
-        among = self.at[level] & crowd
+    def move(self, giver: int, level: int, crowd: int, least: int) -> int:
+        """One goes from a giver on one level to the first of the crowd on a lower one, whose number it is."""
+        among = self.at[least] & crowd
         first = among & -among
-        self.at[level] ^= first
-        self.at[level + 1] |= first
+        self.at[level] ^= 1 << giver
+        self.at[level - 1] |= 1 << giver
+        self.at[least] ^= first
+        self.at[least + 1] |= first
         return first.bit_length() - 1
-
-    def take(self, member: int, level: int) -> None:
-        """This member of this level has one less now."""
-        self.at[level] ^= 1 << member
-        self.at[level - 1] |= 1 << member
 
 
 def _bits(rows: Bools) -> list[int]:
-    return [int.from_bytes(row.tobytes(), "little") for row in np.packbits(rows, axis=1, bitorder="little")]
+    packed = np.packbits(rows, axis=1, bitorder="little")
+    if 0 < packed.shape[1] <= 8:
+        words = np.zeros((len(rows), 8), np.uint8)
+        words[:, : packed.shape[1]] = packed
+        numbers: list[int] = words.view("<u8").ravel().tolist()
+        return numbers
+    width, data = packed.shape[1], packed.tobytes()
+    return [int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)] if width else []
 
 
 def guess(ownership: Ownership) -> Ints:
     """By place who is to have it; -1 for what nobody wants."""
     space, target = ownership.space, ownership.member.copy()
     like_kafka = space.places <= LIKE_KAFKA and not (target >= 0).any()
-    crowds = _Crowds(space)
+    crowds = Crowds(space)
     free = np.flatnonzero((target < 0) & space.wanted)
     free = free[by_key(_turns(crowds, like_kafka)[space.topic[free]], len(space.topics))]
     sort = crowds.sort_of[space.topic[free]]
     loads = np.bincount(target[target >= 0], minlength=len(space.ids))
     target[free] = _dealt(sort, crowds, loads)
-    while like_kafka and _uneven(space, crowds, loads, target):
-        _even(free, sort, crowds, loads, target)
+    if like_kafka:
+        while is_uneven(loads[space.eaters]) and _even(free, sort, crowds, loads, target):
+            pass
     return target
 
 
-def _turns(crowds: _Crowds, like_kafka: bool) -> Ints:
+def _turns(crowds: Crowds, like_kafka: bool) -> Ints:
     """Of each topic, when its turn is."""
     size = np.count_nonzero(crowds.table, axis=1)[crowds.sort_of]
     turns = np.empty(len(size), np.int64)
@@ -101,7 +129,7 @@ def _turns(crowds: _Crowds, like_kafka: bool) -> Ints:
     return turns
 
 
-def _dealt(sort: Ints, crowds: _Crowds, loads: Ints) -> Ints:
+def _dealt(sort: Ints, crowds: Crowds, loads: Ints) -> Ints:
     """Who gets partitions of topics of these sorts, one after the other: who has least of those who want it."""
     cuts = np.append(np.flatnonzero(np.append(True, sort[1:] != sort[:-1])[: len(sort)]), len(sort))
     if len(sort) < _FEW * len(cuts) and np.ptp(loads) < _MOST_APART:
@@ -113,35 +141,31 @@ def _dealt(sort: Ints, crowds: _Crowds, loads: Ints) -> Ints:
 
 
 def _dealt_one_by_one(sorts: list[int], crowds: list[int], loads: Ints) -> Ints:
-    levels, least = _Levels(loads, len(sorts)), [0] * len(crowds)
-    found = []
-    for sort in sorts:
-        least[sort] = levels.least(crowds[sort], least[sort])
-        found.append(levels.give(crowds[sort], least[sort]))
+    found = _Levels(loads, len(sorts)).deal(sorts, crowds)
     loads += np.bincount(found, minlength=len(loads))
     return np.array(found, np.int64)
 
 
-def _uneven(space: Space, crowds: _Crowds, loads: Ints, target: Ints) -> bool:
-    """Whether anything could go to a member with two fewer."""
-    least = np.where(crowds.table, loads, space.places).min(axis=1, initial=space.places)[crowds.sort_of]
-    there = np.flatnonzero(target >= 0)
-    return bool((loads[target[there]] > least[space.topic[there]] + 1).any())
+def is_uneven(loads: Ints) -> bool:
+    """Whether anybody has more than one more than somebody else."""
+    return bool(len(loads) and np.ptp(loads) > 1)
 
 
-def _even(places: Ints, sort: Ints, crowds: _Crowds, loads: Ints, target: Ints) -> None:
-    """Each of these places, if it can go to somebody with two fewer, goes to who has least."""
-    levels, has = _Levels(loads, 1), loads.tolist()
-    last, least = -1, 0
+def _even(places: Ints, sort: Ints, crowds: Crowds, loads: Ints, target: Ints) -> bool:
+    """Each of these places, if it can go to somebody with two fewer, goes to who has least; whether any did."""
+    before, levels = loads.copy(), _Levels(loads, 1)
+    last, least, has = -1, 0, (loads - levels.lowest).tolist()
     owners, sorts = target[places].tolist(), sort.tolist()
     for at, its in enumerate(sorts):
-        if its != last:
-            last, least = its, levels.least(crowds.bits[its], 0)
         owner = owners[at]
-        if has[owner] - levels.lowest > least + 1:
-            levels.take(owner, has[owner] - levels.lowest)
+        if has[owner] <= levels.floor + 1:
+            continue  # nobody at all has two fewer
+        if its != last:
+            last, least = its, levels.least(crowds.bits[its])
+        if has[owner] > least + 1:
+            owners[at] = levels.move(owner, has[owner], crowds.bits[its], least)
             has[owner] -= 1
-            owners[at] = levels.give(crowds.bits[its], least)
             has[owners[at]] += 1
             least = levels.least(crowds.bits[its], least)
-    loads[:], target[places] = has, owners
+    loads[:], target[places] = np.array(has, np.int64) + levels.lowest, owners
+    return bool((loads != before).any())

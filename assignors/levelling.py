@@ -5,6 +5,9 @@ its last rises.  All loads are as even as they can be if and only if no chain le
 fewer (there is no cheaper flow, see ``exchange``).  For every row the highest load is looked for from which a chain
 leads to it; then all chains are taken that help and have no row or group in common.
 
+Law: the sum of the squares of the loads is then the least there is.  C0 has four of t0, which C2 wants too, and C1 four
+of t1, which C0 wants too; rows are members, groups are topics:
+
 >>> table = Table(np.array([[4, 0], [0, 4], [0, 0]]), *(np.zeros((3, 2), np.int64),
 ...     np.array([[True, True], [False, True], [True, False]]), np.zeros((3, 2), np.bool_)), np.ones(3, np.int64))
 >>> level(table)

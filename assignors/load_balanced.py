@@ -6,7 +6,7 @@ As long as no member has reported a load this is cooperative-sticky.  Then parti
 * Who comes with nothing gets its fair share at once, in as few partitions as that takes.
 * Otherwise partitions move only if somebody carries more than ``threshold`` times its fair share, the largest gain
   first, at most ``max_moves`` in a round, never so that anything is worse afterwards, and never forth and back (see
-  ``scales``).  Equal loads in any number of rounds come to rest, and then nothing moves.
+  ``scales``).  Law: equal loads in any number of rounds come to rest, and then nothing moves.
 
 Whether an imbalance has lasted is not seen from here: the leader's shell lets a round move something only then.
 

@@ -4,10 +4,12 @@ A partition is *far* from a member if both their racks are known and none of its
 looks at racks only if some member's rack has a replica, and not when all partitions have replicas in the same racks:
 members elsewhere, and those whose rack isn't known, can make a difference then all the same.)
 
->>> members = {"C0": MemberSubscription(("t0",), rack="a"), "C1": MemberSubscription(("t0",))}
->>> found = nearness(Space({"t0": 3}, members), {"t0": [["a"], ["b"], []]})
+Law: what isn't known is never far.  C0 is in rack a, C1 nobody knows where; of t1 nothing is known:
+
+>>> members = {"C0": MemberSubscription(("t0", "t1"), rack="a"), "C1": MemberSubscription(("t0",))}
+>>> found = nearness(Space({"t0": 3, "t1": 1}, members), {"t0": [["a"], ["b"], []]})
 >>> found.of_member.tolist(), found.of_place.tolist(), found.far.tolist()
-([0, 1], [1, 2, 0], [[False, False, True], [False, False, False]])
+([0, 1], [1, 2, 0, 0], [[False, False, True], [False, False, False]])
 """
 
 from __future__ import annotations

@@ -3,10 +3,17 @@
 A member states what it owns when it joins, and may be wrong: it was away while its partitions were given to
 others, or its topic was deleted and made anew with fewer partitions.  So claims are validated at the door.
 
->>> members = {"C0": MemberSubscription(("t0",), (("t0", 0), ("t0", 1)), 5), "C1": MemberSubscription(("t0",), (("t0", 1),), 4)}
->>> resolve({"t0": 3}, members).owner
+Law: a partition has one owner at most, who claims it with the highest generation and still wants it.  C0 and C1 both
+say that they have t0-1, C1 in an older generation; t1 has one partition only:
+
+>>> members = {
+...     "C0": MemberSubscription(("t0",), (("t0", 0), ("t0", 1)), 5),
+...     "C1": MemberSubscription(("t0", "t1"), (("t0", 1), ("t1", 7)), 4),
+... }
+>>> known = resolve({"t0": 3, "t1": 1}, members)
+>>> known.owner
 {('t0', 0): 'C0', ('t0', 1): 'C0'}
->>> hand_over({"C0": (("t0", 0),), "C1": (("t0", 1), ("t0", 2))}, resolve({"t0": 3}, members))
+>>> hand_over({"C0": (("t0", 0),), "C1": (("t0", 1), ("t0", 2))}, known)
 {'C0': (('t0', 0),), 'C1': (('t0', 2),)}
 """
 
@@ -36,11 +43,16 @@ class Ownership:
         self._places, self._sizes = places, sizes
         self.claimed = np.full(space.places, NOBODY)
         self._rivals = self._claim() if len(places) else (places, places)
-        self.member = self.claimed.copy()
-        self._decide(*self._rivals)
+        self.member = self.claimed  # nearly always the very same
+        if len(self._rivals[0]):
+            self.member = self.claimed.copy()
+            self._decide(*self._rivals)
         if not space.uniform:
             owned = np.flatnonzero(self.member >= 0)
-            self.member[owned[~space.wanting(owned, self.member[owned])]] = NOBODY
+            lost = owned[~space.wanting(owned, self.member[owned])]
+            if len(lost):
+                self.member = self.member.copy()
+                self.member[lost] = NOBODY
 
     def _claim(self) -> tuple[Ints, Ints]:
         """Write down who claims what; returns the contested claims."""
@@ -54,8 +66,6 @@ class Ownership:
 
     def _decide(self, places: Ints, members: Ints) -> None:
         """Contested places: the newest claim wins unless another is as new."""
-        if not len(places):
-            return
         generation = np.array([said.generation for said in self.space.said])[members]
         order = np.lexsort((-generation, places))
         places, members, generation = places[order], members[order], generation[order]

@@ -4,6 +4,8 @@ Places are counted over the topics in sorted order, so that ascending places are
 counted in the order of their ids.  Values come in and go out as everywhere else (tuples of topic and number);
 ``Packed`` makes a member's tuple when it is asked for, which for most members of a large group is never.
 
+Law: places and values are each other's only name.
+
 >>> space = Space({"t1": 2, "t0": 3}, {"C1": MemberSubscription(("t0",)), "C0": MemberSubscription(("t0", "t1"))})
 >>> space.places, space.ids, space.wanted_by.tolist()
 (5, ('C0', 'C1'), [[True, True], [True, False]])
@@ -15,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import chain, compress, islice, starmap
+from itertools import chain, compress, islice, repeat, starmap
 from operator import itemgetter
+from struct import pack as pack_values
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -31,66 +34,59 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 NOBODY: Final = -1
 _BLOCK: Final = 1 << 13
+_FEW: Final = 1 << 6
+_WORD: Final = 8
 
 
 class Space:
     """The topics and members of one assignment, counted.
 
     ``topics`` are the names, sorted; ``base`` has the first place of each and, last, the number of places.  ``kind``
-    numbers the different subscriptions, as far as they are to topics that exist; ``wanted_by`` has a row for each
-    member's kind (``kinds[kind]``: the topics' positions).
+    numbers the different subscriptions, as far as they are to topics that exist; ``wants`` has a row for each kind and
+    a column for each topic, ``wanted_by`` a row for each member.
     """
 
     def __init__(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> None:
         self._of = (topics, members)
         self.topics = tuple(sorted(topics))
-        self.counts: Ints = np.array([max(0, topics[topic]) for topic in self.topics], np.int64)
+        self.counts: Ints = np.fromiter(map(topics.__getitem__, self.topics), np.int64, len(topics)).clip(min=0)
         self.base: Ints = np.concatenate(([0], np.cumsum(self.counts)))
         self.places = int(self.base[-1])
         self.ids = tuple(sorted(members))
         self.said = tuple(map(members.__getitem__, self.ids))
-        self.kind, self.kinds = self._kinds()
+        self.kind, self.wants = self._kinds()
 
     def is_of(self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> bool:
         """Whether it was made from these very objects."""
         return self._of[0] is topics and self._of[1] is members
 
-    def _kinds(self) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
-        number = {topic: place for place, topic in enumerate(self.topics) if self.counts[place]}
-        kinds: dict[tuple[int, ...], int] = {}
-        first, kind_of = _firsts([said.topics for said in self.said]), np.zeros(len(self.said), np.int64)
-        for member in np.flatnonzero(first == np.arange(len(first))).tolist():
-            known = {number.get(topic, NOBODY) for topic in self.said[member].topics}
-            kind_of[member] = kinds.setdefault(tuple(sorted(known - {NOBODY})), len(kinds))
-        return kind_of[first], tuple(kinds)
-
-    @cached_property
-    def wants(self) -> Bools:
-        """By kind and topic."""
-        wants = np.zeros((len(self.kinds), len(self.topics)), np.bool_)
-        sizes = list(map(len, self.kinds))
-        topics = np.fromiter(chain.from_iterable(self.kinds), np.int64, sum(sizes))
-        wants[np.repeat(np.arange(len(sizes)), sizes), topics] = True
-        return wants
+    def _kinds(self) -> tuple[Ints, Bools]:
+        first = _firsts([said.topics for said in self.said])
+        different = np.flatnonzero(first == np.arange(len(first)))
+        wants: Bools = np.zeros((len(different), len(self.topics) + 1), np.bool_)  # the last one is what doesn't exist
+        number = {topic: place for place, topic in enumerate(self.topics)}
+        for kind, member in enumerate(different.tolist()):
+            wants[kind, _numbers(self.said[member].topics, number)] = True
+        wants[:, :-1] &= self.counts > 0
+        wants = wants[:, :-1]
+        kind_of = np.zeros(len(first), np.int64)
+        kind_of[different], kinds = _kinds_of(wants)
+        return kind_of[first], wants if len(kinds) == len(wants) else wants[kinds]
 
     @cached_property
     def uniform(self) -> bool:
         """Whether every member wants every topic."""
-        return len(self.kinds) == 1 and len(self.kinds[0]) == np.count_nonzero(self.counts)
+        return len(self.wants) == 1 and bool((self.wants[0] == (self.counts > 0)).all())
 
     @cached_property
     def sorts(self) -> tuple[Ints, Ints]:
         """Topics that the same members want are of one sort: each topic's sort, and the first topic of each."""
-        sort_of: dict[bytes, int] = {}
-        column = np.packbits(self.wants, axis=0).T.copy()
-        rows = column.view(f"V{column.shape[1]}").ravel().tolist() if column.size else [b""] * len(column)
-        found = np.array([sort_of.setdefault(row, len(sort_of)) for row in rows], np.int64)
-        return found, np.unique(found, return_index=True)[1]
+        return _kinds_of(self.wants.T)
 
     @cached_property
     def eaters(self) -> Ints:
         """The members that want anything there is."""
-        return np.flatnonzero(np.array([bool(wish) for wish in self.kinds], np.bool_)[self.kind])
+        return np.flatnonzero(np.isin(self.kind, np.flatnonzero(self.wants.any(axis=1))))
 
     @cached_property
     def wanted_by(self) -> Bools:
@@ -102,7 +98,7 @@ class Space:
         """The topic of each place."""
         return np.repeat(np.arange(len(self.topics)), self.counts)
 
-    @cached_property
+    @property
     def number(self) -> Ints:
         """The number of each place in its topic."""
         return np.arange(self.places) - np.repeat(self.base[:-1], self.counts)
@@ -113,8 +109,11 @@ class Space:
         topics = np.flatnonzero(self.counts)
         common = int(self.counts[topics].min(initial=self.places))
         first = (self.base[topics] + np.arange(common)[:, None]).ravel()
-        rest = np.flatnonzero(self.number >= common)
-        return np.concatenate((first, rest[by_key(self.number[rest], int(self.counts.max(initial=1)))]))
+        if len(first) == self.places:
+            return first
+        number = self.number
+        rest = np.flatnonzero(number >= common)
+        return np.concatenate((first, rest[by_key(number[rest], int(self.counts.max(initial=1)))]))
 
     @cached_property
     def wanted(self) -> Bools:
@@ -147,6 +146,8 @@ class Space:
 
     def place(self, partitions: Iterable[Partition], size: int) -> Ints:
         """Where these ``size`` values stand; -1 for what doesn't exist."""
+        if not size:
+            return np.zeros(0, np.int64)
         topics = {topic: -1 - position for position, topic in enumerate(self.topics)}
         counts = np.append(self.counts, 0).view(np.uint64)
         found, values = np.empty(size, np.int64), iter(partitions)
@@ -159,10 +160,13 @@ class Space:
                 number = np.fromiter(map(itemgetter(1), block), np.int64, len(block))
             except OverflowError:
                 topic, number = self._believable(block, topics)
-            position = np.maximum(-1 - topic, -1)
-            places = self.base[position] + number
-            places[number.view(np.uint64) >= counts[position]] = NOBODY  # those below zero are the largest so
-            found[first : first + len(block)] = places
+            del block
+            np.subtract(-1, topic, out=topic)
+            np.maximum(topic, -1, out=topic)
+            places = self.base[topic]
+            places += number
+            places[number.view(np.uint64) >= counts[topic]] = NOBODY  # those below zero are the largest so
+            found[first : first + len(places)] = places
         return found
 
     def _believable(self, partitions: list[Partition], topics: Mapping[str, int]) -> tuple[Ints, Ints]:
@@ -212,8 +216,21 @@ class Packed(Mapping[str, tuple[Partition, ...]]):
         return repr(dict(self))
 
 
+def _numbers(wish: tuple[str, ...], number: Mapping[str, int]) -> Ints:
+    """Each topic's number; -1 for what doesn't exist."""
+    if len(wish) > 1:
+        try:
+            return np.frombuffer(pack_values(f"{len(wish)}q", *itemgetter(*wish)(number)), np.int64)
+        except KeyError:
+            pass
+    return np.fromiter(map(number.get, wish, repeat(NOBODY)), np.int64, len(wish))
+
+
 def _firsts(wishes: list[tuple[str, ...]]) -> Ints:
-    """For each wish where the first equal one is: long lists are compared faster than hashed, while there are few kinds."""
+    """For each wish where the first equal one is: long lists are compared faster than hashed, while there are few kinds.
+
+    Of the last few that were not compared an equal one may be missed.
+    """
     first, left, rest = np.zeros(len(wishes), np.int64), np.arange(len(wishes)), wishes
     if not wishes or wishes.count(wishes[0]) == len(wishes):
         return first
@@ -222,9 +239,28 @@ def _firsts(wishes: list[tuple[str, ...]]) -> Ints:
         same = np.fromiter(map(rest[0].__eq__, rest), np.bool_, len(rest))
         first[left[same]] = left[0]
         left, rest = left[~same], list(compress(rest, ~same))
+    if len(rest) <= _FEW:
+        first[left] = left  # to read an equal one again costs no more
+        return first
     known: dict[tuple[str, ...], int] = {}
     first[left] = np.fromiter(map(known.setdefault, rest, left.tolist()), np.int64, len(rest))
     return first
+
+
+def _kinds_of(rows: Bools) -> tuple[Ints, Ints]:
+    """Each row's kind, kinds counted in the order in which they come; and the first row of each kind."""
+    width = -(-rows.shape[1] // 8)
+    if width <= _WORD:
+        words = np.zeros((len(rows), _WORD), np.uint8)
+        words[:, :width] = np.packbits(rows, axis=1)
+        keys = words.view(np.uint64).ravel().tolist()
+    else:
+        keys = np.ascontiguousarray(np.packbits(rows, axis=1)).view(f"V{width}").ravel().tolist()
+    number = {key: kind for kind, key in enumerate(dict.fromkeys(keys))}
+    kind = np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))
+    first = np.zeros(len(number), np.int64)
+    first[kind[::-1]] = np.arange(len(rows))[::-1]
+    return kind, first
 
 
 def pack(space: Space, given: Mapping[str, tuple[Partition, ...]]) -> Packed | None:

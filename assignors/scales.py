@@ -186,6 +186,7 @@ class Moves:
     def __init__(self, scales: Scales) -> None:
         self._scales = scales
         self._load = dict(scales.load)
+        self._left = {member: len(mine) for member, mine in scales.owned.items()}
         self._shelves: dict[str, dict[tuple[str, ...], list[_Book]]] = {}
         self.chosen: list[Partition] = []
 
@@ -241,7 +242,12 @@ class Moves:
         return [move for move in found if move is not None]
 
     def _best(self, source: str, target: str, crew: tuple[str, ...], room: float | None = None) -> _Move | None:
-        """The partition nearest to half the difference that is allowed to move, of equals what was acquired last."""
+        """The partition nearest to half the difference that is allowed to move, of equals what was acquired last.
+
+        Never a member's last one: with nothing left it would come as a newcomer in the round that hands over.
+        """
+        if self._left[source] == 1:
+            return None
         shelf, difference = self._shelf(source)[crew], self._load[source] - self._load[target]
         most = difference / self._scales.threshold
         most = most if room is None else min(most, room)
@@ -257,6 +263,7 @@ class Moves:
 
     def _choose(self, move: _Move) -> None:
         weight, _, _, partition = self._shelf(move.source)[move.crew].pop(move.place)
+        self._left[move.source] -= 1
         self._load[move.source] -= weight
         self._load[move.target] += weight
         self.chosen.append(partition)

@@ -1,5 +1,6 @@
 """sticky: balanced, with as few moves as balance needs; a member gives up all it has before it joins (eager).
 
+Law: balanced, near, sticky, in this order.
 *Balanced*: the sum of the squares of the members' loads is the least that the subscriptions allow.  Among equal
 subscribers that is max − min ≤ 1; in general no partition can move, not even through a chain of members, from a
 member to one with two fewer, which is Kafka's definition and a little more.  *Near*: no other balanced target has
@@ -21,6 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from sparkcohort.assignors.base import NO_RACKS, Assignment, MemberSubscription, Racks
 from sparkcohort.assignors.equal import share
@@ -57,5 +60,5 @@ def balance(
     """Compute the target, whoever may hold its partitions still."""
     ownership = ownership or resolve(topics, members)
     near = nearness(ownership.space, racks)
-    alike = len({wish for wish in ownership.space.kinds if wish}) <= 1
+    alike = np.count_nonzero(ownership.space.wants.any(axis=1)) <= 1
     return share(ownership) if alike and not near.matters else arrange(ownership, near)

@@ -6,7 +6,7 @@ table with a row for each kind of member (same topics, same rack) and a column f
 ``_settle`` turns the table into an assignment again.  Then once more with a row for each member, since who owns what
 differs within a kind: that makes moves and ages exact too, in groups where it takes too long (``MOST_WORK``) only nearly.
 
-C0 wants t0 and C1 both, so C1 gets all of t1; with racks, C0 and C1 get what lies near them:
+Law: as for ``sticky``.  C0 wants t0 and C1 both, so C1 gets all of t1; with racks, C0 and C1 get what lies near them:
 
 >>> members = {"C0": MemberSubscription(("t0",), rack="a"), "C1": MemberSubscription(("t0", "t1"), rack="b")}
 >>> def arranged(topics, racks):
@@ -26,26 +26,32 @@ from typing import Final
 import numpy as np
 
 from sparkcohort.assignors.base import MemberSubscription
+from sparkcohort.assignors.chaining import even_out, is_small
 from sparkcohort.assignors.exchange import Table, improve
-from sparkcohort.assignors.guessing import guess
+from sparkcohort.assignors.guessing import LIKE_KAFKA, guess
 from sparkcohort.assignors.levelling import can_take, level, relieve
 from sparkcohort.assignors.nearness import Nearness, nearness
 from sparkcohort.assignors.ownership import Ownership, resolve
-from sparkcohort.assignors.packed import NOBODY, Ints, Packed, by_key
+from sparkcohort.assignors.packed import NOBODY, Ints, Packed, Space, by_key
 from sparkcohort.assignors.settling import Layout, settle
+from sparkcohort.assignors.taking import taken
 
 __all__ = ["MemberSubscription", "arrange", "nearness", "resolve"]
 
 MOST_WORK: Final = 1 << 26
 MOST_CELLS: Final = 1 << 17
+LEAST_CELLS: Final = 1 << 7
 MOST_TAKERS: Final = 16
 
 
 def arrange(ownership: Ownership, near: Nearness) -> Packed:
     """Balance, near where that is possible, moving as little as that takes."""
     target = guess(ownership)
-    if near.matters or not _is_best(ownership, target):
-        target = _exchanged(ownership, near, target)
+    if is_small(ownership) and not near.matters:
+        even_out(ownership.space, target)
+    elif near.matters or not _is_best(ownership, target):
+        alone = taken(ownership, target) if not near.matters and _is_varied(ownership.space) else None
+        target = _exchanged(ownership, near, target) if alone is None else alone
     return Packed(ownership.space, target, ownership)
 
 
@@ -53,6 +59,12 @@ def _is_best(ownership: Ownership, guessed: Ints) -> bool:
     """Whether nothing can be better where racks don't matter: all are on a level, and owners keep all by the guess."""
     loads = np.bincount(guessed[guessed >= 0], minlength=len(ownership.space.ids))[ownership.space.eaters]
     return bool(loads.max(initial=0) - loads.min(initial=len(guessed)) <= 1)
+
+
+def _is_varied(space: Space) -> bool:
+    """Whether the group is small, but tables of its members and kinds of partitions are more work than its partitions."""
+    cells = len(space.eaters) * len(space.sorts[1])
+    return space.places <= LIKE_KAFKA and (cells > space.places or cells >= LEAST_CELLS)
 
 
 def _exchanged(ownership: Ownership, near: Nearness, target: Ints) -> Ints:
@@ -114,13 +126,14 @@ def _improved(ownership: Ownership, layout: Layout, target: Ints, *, gives: bool
         members=np.bincount(layout.row_of[layout.row_of >= 0]),
         ages=_ages(ownership, layout) if gives else np.zeros(0, np.int64),
     )
-    before = table.has.copy()
     _improve(table, MOST_WORK // table.has.size)
     if not gives and (table.has < table.owns).any():
         return _improved(ownership, layout, target)
-    if (table.has == before).all() and _is_even(layout, target, table.members):
+    has, members = table.has, table.members
+    del table  # the room is needed
+    if (has == layout.count(target)).all() and _is_even(layout, target, members):
         return target
-    return settle(ownership, layout, target, table.has)
+    return settle(ownership, layout, target, has)
 
 
 def _improve(table: Table, most: int) -> None:

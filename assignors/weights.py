@@ -8,12 +8,13 @@ second and half its share of all bytes.  A backlog is work to come: it counts as
 one may wake up.  A partition that nobody has observed yet weighs as much as the median of the others: most are usual
 ones, and the mean would be that of the few busy ones.
 
-Weights are whole numbers, so sums of them are the same in any order.
+Law: weights are whole numbers, so sums of them are the same in any order.  C0 has t0 and reports 30 and 10 records per
+second, C1 hasn't yet looked at t1; then C1 reports a backlog:
 
->>> weigh([("t", 0), ("t", 1), ("t", 2)], {("t", 0): Load(30.0, 3e3), ("t", 1): Load(10.0, 1e3)})
-{('t', 0): 1450000, ('t', 1): 550000, ('t', 2): 1000000}
->>> weigh([("t", 0), ("t", 1)], {("t", 0): Load(10.0, 1e3), ("t", 1): Load(10.0, 1e3, backlog=1200)})
-{('t', 0): 550000, ('t', 1): 1450000}
+>>> weigh([("t0", 0), ("t0", 1), ("t1", 0)], {("t0", 0): Load(30.0, 3e3), ("t0", 1): Load(10.0, 1e3)})
+{('t0', 0): 1450000, ('t0', 1): 550000, ('t1', 0): 1000000}
+>>> weigh([("t0", 0), ("t1", 0)], {("t0", 0): Load(10.0, 1e3), ("t1", 0): Load(10.0, 1e3, backlog=1200)})
+{('t0', 0): 550000, ('t1', 0): 1450000}
 """
 
 from __future__ import annotations

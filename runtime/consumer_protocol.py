@@ -128,9 +128,14 @@ class AssignmentWriter:
     """Writes assignments of partitions of these topics, many at once, each as ``encode_assignment`` does."""
 
     def __init__(self, topics: Sequence[str]) -> None:
-        names = [_string(name) for name in topics]
-        self._widths = np.fromiter(map(len, names), np.int64, len(names))
-        self._heads = [_heads(names, width) for width in sorted(set(map(len, names)))]
+        self._names = "".join(topics).encode()
+        written: Iterable[str | bytes] = topics if self._names.isascii() else map(str.encode, topics)
+        self._width = np.fromiter(map(len, written), np.int64, len(topics))
+        if self._width.max(initial=0) > _MAX_STRING:
+            _string(topics[int(self._width.argmax())])  # which says so
+        self._begin: Ints = np.cumsum(self._width)
+        self._begin -= self._width
+        self._widths = np.unique(self._width).tolist()
 
     def write(self, topic: Ints, number: Ints, starts: Ints) -> list[bytes]:
         """Partition i is ``number[i]`` of the topic at ``topic[i]``; assignment k has those from ``starts[k]`` on.
@@ -146,42 +151,43 @@ class AssignmentWriter:
     def _joined(self, topic: Ints, number: Ints, starts: Ints) -> tuple[bytes, Ints]:
         """All assignments in one, and where each begins, and the end."""
         new = _new_topics(topic, starts)
-        runs = np.flatnonzero(new)
-        name, lengths = topic[runs], np.diff(runs, append=len(topic))
-        widths = self._widths[name]
-        # Bytes: 2 for the version, 4 for the number of runs, the runs, 4 for the user data that there isn't.
         first_run = np.concatenate(([0], np.cumsum(new)))[starts]
-        count = np.diff(first_run)
-        ends = np.concatenate(([0], np.cumsum(widths + 4 * lengths + 4)))
-        begins = ends[first_run] + 10 * np.arange(len(starts))
-        at = ends[:-1] + np.repeat(10 * np.arange(len(count)) + 6, count)
+        runs = np.flatnonzero(new)
+        name, count = topic[runs], np.diff(first_run)
+        # Bytes: 2 for the version, 4 for the number of runs, the runs, 4 for the user data that there isn't.
+        lengths = np.diff(runs, append=len(topic))
+        at = np.zeros(len(runs) + 1, np.int64)
+        np.cumsum(self._width[name] + 4 * lengths + 6, out=at[1:])
+        begins = at[first_run] + 10 * np.arange(len(starts))
+        at = at[:-1]
+        at += np.repeat(10 * np.arange(len(count)) + 6, count)
         out = np.zeros(int(begins[-1]), np.uint8)
         out[begins[:-1] + 1] = HIGHEST_VERSION
         _put(out, begins[:-1] + 2, count.astype(">i4"))
         _put(out, begins[1:] - 4, np.full(len(count), -1, ">i4"))
         self._put_heads(out, at, name, lengths)
-        del new, name, ends
-        at += widths + 4 - 4 * runs
+        del new, name, first_run
+        runs *= 4
+        at -= runs
         numbers_at = np.repeat(at, lengths)
         numbers_at += np.arange(0, 4 * len(topic), 4)
+        del at, runs, lengths
         _put(out, numbers_at, number.astype(">i4"))
         del numbers_at
         return out.tobytes(), begins
 
     def _put_heads(self, out: npt.NDArray[np.uint8], at: Ints, name: Ints, lengths: Ints) -> None:
-        for heads in self._heads:
-            width = heads.dtype["name"].itemsize
-            same = slice(None) if len(self._heads) == 1 else np.flatnonzero(self._widths[name] == width)
-            head = heads[name[same]]
-            head["count"] = lengths[same]
-            _put(out, at[same], head)
-
-
-def _heads(names: Sequence[bytes], width: int) -> npt.NDArray[Any]:
-    """What stands before the partitions of each topic, if its name has this many bytes: the name, and their count."""
-    heads = np.zeros(len(names), [("name", f"V{width}"), ("count", ">i4")])
-    heads["name"] = [name[:width].ljust(width, b"\0") for name in names]
-    return heads
+        """What stands before each run's partitions: its topic and their count; ``at`` is then where they begin."""
+        width = self._width[name]
+        _put(out, at, width.astype(">i2"))
+        at += 2
+        for each in self._widths:
+            same = slice(None) if len(self._widths) == 1 else np.flatnonzero(width == each)
+            if each and len(at[same]):
+                _items(out, each)[at[same]] = _items(self._names, each)[self._begin[name[same]]]
+        at += width
+        _put(out, at, lengths.astype(">i4"))
+        at += 4
 
 
 def _new_topics(topic: Ints, starts: Ints) -> npt.NDArray[np.bool_]:
@@ -193,10 +199,14 @@ def _new_topics(topic: Ints, starts: Ints) -> npt.NDArray[np.bool_]:
 
 
 def _put(out: npt.NDArray[np.uint8], at: Ints, what: npt.NDArray[Any]) -> None:
-    """Write items of one size at any bytes: a view of ``out`` in which every byte begins an item."""
-    width = what.dtype.itemsize
+    """Write items of one size at any bytes."""
     if len(at):
-        np.ndarray((len(out) - width + 1,), f"V{width}", out, strides=(1,))[at] = what.view(f"V{width}")
+        _items(out, what.dtype.itemsize)[at] = what.view(f"V{what.dtype.itemsize}")
+
+
+def _items(data: npt.NDArray[np.uint8] | bytes, width: int) -> npt.NDArray[Any]:
+    """A view in which an item of this width begins at every byte."""
+    return np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
 
 
 def decode_assignment(data: bytes) -> Assignment:

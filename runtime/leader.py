@@ -25,7 +25,7 @@ from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, answe
 from sparkcohort.assignors.base import NO_RACKS, Partition, Racks, subscribers
 from sparkcohort.assignors.base import Assignment as Given
 from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
-from sparkcohort.assignors.packed import NOBODY, Ints, Packed, Space, give_to_least, pack
+from sparkcohort.assignors.packed import NOBODY, Ints, Packed, give_to_least, pack
 from sparkcohort.runtime.consumer_protocol import (
     AssignmentWriter,
     MalformedConsumerProtocol,
@@ -133,7 +133,8 @@ def shown(
 ) -> Shown:
     """What an assignor is shown (see ``assign``)."""
     only = _existing(topics, only)
-    topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
+    if only:
+        topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
     places = {(topic, number): (topic, at) for topic, numbers in only.items() for at, number in enumerate(numbers)}
     members = {member: _renumbered(wish, places, only) for member, wish in said.items()} if only else said
     seen = {topic: _seen(where, only.get(topic)) for topic, where in racks.items() if topic in topics}
@@ -284,30 +285,43 @@ def _problem(
 
 
 class _Layout(NamedTuple):
-    """An assignment in order: the places of all members one after the other, and where each one's begin."""
+    """An assignment in order: the places of all members one after the other, and where each one's begin.
 
-    space: Space
+    Of the space only what writing needs: the rest is given back before.
+    """
+
+    ids: Sequence[str]
+    topics: Sequence[str]
+    base: Ints
+    topic: Ints
     places: Ints
     starts: Ints
 
 
 def _layout(given: Packed) -> _Layout:
-    return _Layout(given.space, *given.sorted)
+    space = given.space
+    return _Layout(space.ids, space.topics, space.base, space.topic, *given.sorted)
 
 
 def _encode(given: _Layout, only: Mapping[str, Sequence[int]] = WHOLE) -> Assignments:
     """Each member's bytes; in blocks, which stay in the processor's cache."""
-    space, places, starts = given
-    number = space.number
-    if only:
-        number = number.copy()
-        for position, topic in enumerate(space.topics):
-            if topic in only:
-                number[space.base[position] : space.base[position + 1]] = only[topic]
-    writer = AssignmentWriter(space.topics)
+    places, starts = given.places, given.starts
+    number = _numbers(given, only) if only else None
+    writer = AssignmentWriter(given.topics)
     found: list[bytes] = []
     cuts = np.searchsorted(starts, np.arange(0, len(places), _BLOCK))
     for first, end in pairwise(np.unique(np.concatenate(([0], cuts, [len(starts) - 1]))).tolist()):
         mine = places[starts[first] : starts[end]]
-        found += writer.write(space.topic[mine], number[mine], starts[first : end + 1] - starts[first])
-    return tuple(zip(space.ids, found, strict=True))
+        topic = given.topic[mine]
+        numbers = mine - given.base[topic] if number is None else number[mine]
+        found += writer.write(topic, numbers, starts[first : end + 1] - starts[first])
+    return tuple(zip(given.ids, found, strict=True))
+
+
+def _numbers(given: _Layout, only: Mapping[str, Sequence[int]]) -> Ints:
+    """The number in Kafka of each place."""
+    number = np.arange(len(given.topic)) - given.base[given.topic]
+    for position, topic in enumerate(given.topics):
+        if topic in only:
+            number[given.base[position] : given.base[position + 1]] = only[topic]
+    return number

@@ -105,9 +105,9 @@ def test_the_result_is_a_table_and_one_json_line(capsys: pytest.CaptureFixture[s
 
 def test_drains_are_compared_with_each_peer() -> None:
     """Round by round, per second and per CPU-second; a peer that wasn't run isn't compared."""
-    runs = [Drained("native", 100, 1.0, 2.0), Drained("native", 100, 4.0, 2.0), Drained("native", 100, 2.0, 2.0)]
+    runs = [Drained("fetching", 100, 1.0, 2.0), Drained("fetching", 100, 4.0, 2.0), Drained("fetching", 100, 2.0, 2.0)]
     seen = drain.summary([*runs, Drained("java", 100, 5.0, 4.0)])
-    assert seen["peers"]["native"]["rows_per_s"] == {"median": 50.0, "min": 25.0, "max": 100.0}
+    assert seen["peers"]["fetching"]["rows_per_s"] == {"median": 50.0, "min": 25.0, "max": 100.0}
     assert [(bound.value, bound.must) for bound in drain.bounds(seen)] == [(5.0, 2.0), (2.0, 2.0)]
     assert drain.bounds(drain.summary([])) == []
 

@@ -28,8 +28,6 @@ import org.apache.kafka.clients.consumer.internals.ConsumerProtocol;
 import org.apache.kafka.common.TopicPartition;
 
 public class KafkaSide {
-    static final int EVERY = 5;  // with unequal subscriptions a member leaves out every fifth topic
-
     static String assignor;
     static String shape = "";
     static Map<String, Integer> counts;
@@ -50,10 +48,19 @@ public class KafkaSide {
         return String.format("member-%05d", number);
     }
 
-    static List<String> wishes(int member, int topics, boolean equal) {
+    static int every(String subscriptions) {
+        switch (subscriptions) {
+            case "equal": return 1;
+            case "unequal": return 5;
+            case "varied": return 50;
+            default: throw new IllegalArgumentException(subscriptions);
+        }
+    }
+
+    static List<String> wishes(int kind, int topics, int every) {
         List<String> found = new ArrayList<>();
         for (int topic = 0; topic < topics; topic++) {
-            if (equal || topic % EVERY != member % EVERY) {
+            if (every == 1 || topic % every != kind) {
                 found.add(String.format("topic-%04d", topic));
             }
         }
@@ -76,7 +83,7 @@ public class KafkaSide {
         int members = Integer.parseInt(words[2]);
         int partitions = members * Integer.parseInt(words[3]);
         int topics = Integer.parseInt(words[4]);
-        boolean equal = words[5].equals("equal");
+        int every = every(words[5]);
         String event = words[6];
         group = null;
         String asked = String.join(" ", List.of(words).subList(1, 6));
@@ -90,12 +97,12 @@ public class KafkaSide {
             counts.put(String.format("topic-%04d", topic), partitions / topics + (topic < partitions % topics ? 1 : 0));
         }
         List<List<String>> wanted = new ArrayList<>();
-        for (int kind = 0; kind < EVERY; kind++) {
-            wanted.add(wishes(kind, topics, equal));
+        for (int kind = 0; kind < every; kind++) {
+            wanted.add(wishes(kind, topics, every));
         }
         Map<String, Subscription> all = new HashMap<>();
         for (int number = 0; number < members; number++) {
-            List<String> mine = new ArrayList<>(wanted.get(number % EVERY));
+            List<String> mine = new ArrayList<>(wanted.get(number % every));
             all.put(member(number), subscription(member(number), mine, null));
         }
         if (!event.equals("fresh")) {
@@ -108,7 +115,7 @@ public class KafkaSide {
             }
         }
         if (event.equals("joins")) {
-            all.put(member(members), subscription(member(members), new ArrayList<>(wanted.get(members % EVERY)), null));
+            all.put(member(members), subscription(member(members), new ArrayList<>(wanted.get(members % every)), null));
         } else if (event.equals("leaves")) {
             all.remove(member(members / 2));
         }

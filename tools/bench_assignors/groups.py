@@ -19,7 +19,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from sparkcohort.assignors import MemberSubscription, find
 from sparkcohort.runtime import leader
 
-EVERY = 5  # with unequal subscriptions a member leaves out every fifth topic
+EVERY = {"equal": 1, "unequal": 5, "varied": 50}
+"""By subscriptions, how many kinds of members there are: the n-th kind leaves out each topic whose number is n modulo so many."""
 EVENTS = ("fresh", "joins", "leaves")
 SUBSCRIPTIONS = ("equal", "unequal")
 
@@ -63,10 +64,9 @@ def topics_of(asked: Cell) -> dict[str, int]:
 
 
 def _wishes(asked: Cell) -> list[tuple[str, ...]]:
-    """What a member wants, by its number modulo ``EVERY``."""
-    every = list(topics_of(asked))
-    equal = asked.subscriptions == "equal"
-    return [tuple(t for at, t in enumerate(every) if equal or at % EVERY != kind) for kind in range(EVERY)]
+    """What a member wants, by its number modulo the number of kinds."""
+    topics, every = list(topics_of(asked)), EVERY[asked.subscriptions]
+    return [tuple(t for at, t in enumerate(topics) if every == 1 or at % every != kind) for kind in range(every)]
 
 
 def group_of(asked: Cell) -> dict[str, MemberSubscription]:
@@ -77,7 +77,7 @@ def group_of(asked: Cell) -> dict[str, MemberSubscription]:
     wishes = _wishes(asked)
 
     def wanted(number: int) -> tuple[str, ...]:
-        return (*wishes[number % EVERY],)  # a tuple of its own, as from a message of its own
+        return (*wishes[number % len(wishes)],)  # a tuple of its own, as from a message of its own
 
     members = {_name(number): MemberSubscription(wanted(number)) for number in range(asked.members)}
     if asked.event == "fresh":

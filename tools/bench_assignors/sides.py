@@ -43,13 +43,13 @@ class Side:
         self._process: subprocess.Popen[str] | None = None
         self._warm: set[str] = set()
 
-    def prepare(self, cell: Cell) -> None:
-        """Make the group, and run once unmeasured; raises TooSlow."""
+    def prepare(self, cell: Cell) -> Took:
+        """Make the group, and run once to get warm; raises TooSlow."""
         if cell.assignor not in self._warm:
             self._warm.add(cell.assignor)
             self._warm_up(cell.assignor)
         self._ask(f"prepare {cell.words()}", "ready")
-        self.run()
+        return self.run()
 
     def _warm_up(self, assignor: str) -> None:
         """A small group, often: the JVM compiles what runs often, and Kafka's side is measured warm."""
