@@ -65,3 +65,43 @@ class Client:
 
     def close(self) -> None:
         """End the client; a second time does nothing."""
+
+class Decoder:
+    """What the parts of all Fetch responses share; for one thread at a time, else RuntimeError.
+
+    ``take`` as for ``Client``; ``decompress`` is called with a codec's number and the bytes of a batch's records, and
+    returns these decompressed (any buffer), or None if that can't be done.
+    """
+
+    def __init__(
+        self, include_headers: bool, take: Callable[[int], Any], decompress: Callable[[int, memoryview], Any]
+    ) -> None: ...
+    def part(
+        self,
+        data: Any,
+        start: int,
+        stop: int,
+        topic: str,
+        partition: int,
+        position: int,
+        end: int,
+        high_watermark: int,
+        aborted: Sequence[tuple[int, int]] | None,
+    ) -> Part:
+        """The record batches in bytes [start, stop) of ``data``, of which the records [position, end) are wanted.
+
+        ``aborted`` are (producer id, first offset), where those are not to be seen.  Raises ValueError for
+        bytes outside ``data``, which must not change until the last ``take``.
+        """
+
+class Part:
+    """One partition's share of one Fetch response."""
+
+    def ahead(self) -> tuple[int, int]:
+        """Where the next fetch starts, and the leader epoch of the last batch (-1: no batch), unchecked."""
+
+    def take(self, records: int, nbytes: int) -> tuple[int, str, int, int, int, Any] | None:
+        """The next event, as ``Client.poll`` has them; None after the last.  After a fault it comes again each time."""
+
+def crc32c(data: Any, by_tables: bool) -> int:
+    """CRC-32C, by the processor's instruction where there is one, or by tables."""

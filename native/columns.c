@@ -86,17 +86,11 @@ static bool bytes_reserve(bytes_column *column, size_t more) {
 
 bool bytes_overflow(const bytes_column *column, size_t more) { return more > INT32_MAX - column->used; }
 
-bool bytes_append(bytes_column *column, const void *data, size_t length) {
+bool bytes_make_room(bytes_column *column, size_t length, bool is_null) {
   if (column->rows == column->capacity && !bytes_reserve_rows(column, column->capacity ? 2 * column->capacity : FIRST_ROWS))
     return false;
-  if (!validity_end_row(&column->valid, column->rows, data == NULL)) return false;
-  if (data && length) {
-    if (length > column->room - column->used && !bytes_reserve(column, length)) return false;
-    memcpy(column->data + column->used, data, length);
-    column->used += length;
-  }
-  column->offsets[++column->rows] = (int32_t)column->used;
-  return true;
+  if (!validity_end_row(&column->valid, column->rows, is_null)) return false;
+  return length <= column->room - column->used || bytes_reserve(column, length);
 }
 
 static void bytes_free(bytes_column *column) {
@@ -107,8 +101,7 @@ static void bytes_free(bytes_column *column) {
 
 /* --- rows ----------------------------------------------------------------------------------- */
 
-bool columns_grow(columns *all) {
-  if (all->rows < all->capacity) return true;
+bool columns_grow_more(columns *all) {
   int64_t capacity = all->capacity ? 2 * all->capacity : all->usual > FIRST_ROWS ? all->usual : FIRST_ROWS;
   size_t rows = (size_t)capacity;
   if (!resize((void **)&all->offsets, rows * sizeof *all->offsets) ||

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "arrow.h"
 
@@ -56,14 +57,25 @@ typedef struct {
 
 /* Everything below returns false when memory has run out, true else.  A column that has failed may only be freed. */
 
-/* Append to a column; `data` NULL is a null. */
-bool bytes_append(bytes_column *, const void *data, size_t length);
+bool bytes_make_room(bytes_column *, size_t length, bool is_null);
+
+/* Append to a column; `data` NULL is a null.  Here, since it is called twice a record and mostly finds room. */
+static inline bool bytes_append(bytes_column *column, const void *data, size_t length) {
+  bool ready = data && !column->valid.bits && column->rows < column->capacity && length <= column->room - column->used;
+  if (!ready && !bytes_make_room(column, length, data == NULL)) return false;
+  if (length) memcpy(column->data + column->used, data, length);
+  column->used += length;
+  column->offsets[++column->rows] = (int32_t)column->used;
+  return true;
+}
 
 /* Whether a column has no room for `more` bytes, which its offsets (32 bits) could not tell any more. */
 bool bytes_overflow(const bytes_column *, size_t more);
 
+bool columns_grow_more(columns *);
+
 /* Make room for one more row. */
-bool columns_grow(columns *);
+static inline bool columns_grow(columns *all) { return all->rows < all->capacity || columns_grow_more(all); }
 
 /* End the row of which all columns but the headers have been written; its headers are those appended since the last. */
 bool columns_end_row(columns *, bool has_headers);

@@ -1,9 +1,10 @@
-/* The Python module: see _drain.pyi for what each thing is.  Only this file knows Python, by its stable ABI. */
+/* The Python module: see _drain.pyi for what each thing is.  This file and decoder.c know Python, by its stable ABI. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "decoder.h"
 #include "drain.h"
 
 static PyObject *native_error;
@@ -364,7 +365,7 @@ PyMODINIT_FUNC PyInit__drain(void) {
       PyModule_AddObjectRef(module, "Error", native_error) < 0 || PyModule_AddIntConstant(module, "RECORDS", RECORDS) < 0 ||
       PyModule_AddIntConstant(module, "END_OF_LOG", END_OF_LOG) < 0 || PyModule_AddIntConstant(module, "ERROR", ERROR) < 0 ||
       PyModule_AddIntConstant(module, "BAD_TIMESTAMP", BAD_TIMESTAMP) < 0 ||
-      PyModule_AddIntConstant(module, "BAD_HEADER", BAD_HEADER) < 0)
+      PyModule_AddIntConstant(module, "BAD_HEADER", BAD_HEADER) < 0 || add_decoder(module) < 0)
     Py_CLEAR(module);
   Py_XDECREF(client);
   return module;

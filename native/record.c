@@ -3,24 +3,9 @@
 
 #include <string.h>
 
-enum { MICROSECONDS = 1000 };
+#include "utf8.h"
 
-/* Whether these are well-formed UTF-8 (Unicode, table 3-7): Arrow's strings are, Kafka's header keys needn't be. */
-static bool is_utf8(const unsigned char *at) {
-  while (*at) {
-    unsigned char lead = *at++;
-    if (lead < 0x80) continue;
-    int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
-    if (lead < 0xC2 || lead > 0xF4) return false;
-    /* Overlong forms, surrogates, and what lies behind U+10FFFF show in the second byte. */
-    unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    if (*at < low || *at > high) return false;
-    for (at++; --more > 0; at++)
-      if ((*at & 0xC0) != 0x80) return false;
-  }
-  return true;
-}
+enum { MICROSECONDS = 1000 };
 
 static event_kind append_headers(headers_column *headers, const kafka_message *message, bool *any, int *code) {
   rd_kafka_headers_t *list = NULL;
@@ -35,7 +20,7 @@ static event_kind append_headers(headers_column *headers, const kafka_message *m
   const void *value;
   size_t length;
   for (size_t i = 0; kafka.header_get_all(list, i, &name, &value, &length) == KAFKA_OK; i++) {
-    if (!is_utf8((const unsigned char *)name)) return BAD_HEADER;
+    if (!is_utf8(name, strlen(name))) return BAD_HEADER;
     if (bytes_overflow(&headers->keys, strlen(name)) || bytes_overflow(&headers->values, length)) {
       *code = KAFKA_TOO_LARGE;
       return ERROR;

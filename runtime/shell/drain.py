@@ -1,6 +1,6 @@
 """The seam to Kafka's bytes: partitions and positions in, Arrow record batches out.
 
-One ``Drain`` is one librdkafka consumer that is assigned, never joins a group and never stores an offset.  Everything
+One ``Drain`` is one Kafka client that is assigned, never joins a group and never stores an offset.  Everything
 above it (``fetch``, ``prefetch``) knows batches and positions only, so another decoder can take a drain's place; which
 one it is, ``drains`` decides.
 """
@@ -121,11 +121,19 @@ class Drain(ABC):
     def prepare(self) -> None:  # noqa: B027  most have nothing to do
         """Do what the first record would else have to wait for."""
 
+    def share(self) -> float:
+        """Of a buffer, what may be kept of what is handed out.
+
+        The client's queue, the fetch on its way, what messages cost beside their bytes, and the hand-over to the tasks take
+        the rest.
+        """
+        return 9 / 16
+
     @abstractmethod
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching partitions that are not assigned yet, each the records of its span [start, end).
 
-        Fetching goes on behind the end until ``unassign``; what it finds there only moves ``next_offset``.
+        Fetching may go on behind the end until ``unassign``; what it finds there only moves ``next_offset``.
         """
 
     @abstractmethod

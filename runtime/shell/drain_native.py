@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, cimpl
@@ -33,6 +33,7 @@ from sparkcohort.runtime.shell.drain import (
 )
 
 LIBRDKAFKA = _drain.load(cimpl.__file__)  # its version; raises ImportError where there is none to be found
+Found: TypeAlias = tuple[int, str, int, int, int, Any]  # see _drain.pyi
 _LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # of logging, by syslog's
 
 
@@ -44,7 +45,7 @@ class NativeDrain(Drain):
         super().__init__(conf)
         self._batch_bytes = batch_bytes
         self._assigned: set[TopicPartition] = set()
-        take = partial(_record_batch, arrow.schema(include_headers))
+        take = partial(record_batch, arrow.schema(include_headers))
         settings = {"log.queue": True, **settings_of(conf)}
         pairs = [(name, _text(value)) for name, value in settings.items()]
         try:
@@ -108,24 +109,31 @@ class NativeDrain(Drain):
         """Take records and throw them away: what the client costs by itself, for benchmarks."""
         return self._client.count(int(timeout_s * 1000), records)
 
-    def _events(self, events: Iterable[tuple[int, str, int, int, int, Any]]) -> Iterator[Event]:
-        for kind, topic, partition, offset, number, what in events:
-            tp = TopicPartition(topic, partition)
-            if kind == _drain.RECORDS:
-                yield Records(tp, offset, what, number)
-            elif kind == _drain.END_OF_LOG:
-                yield EndOfLog(tp, offset)
-            elif kind == _drain.BAD_TIMESTAMP:
-                yield PartitionError(tp, timestamp_error(tp, offset, number))
-            elif kind == _drain.BAD_HEADER:
-                yield PartitionError(tp, header_error(tp, offset))
-            elif partition < 0:
-                self._on_nowhere(KafkaError(number, what))
+    def _events(self, events: Iterable[Found]) -> Iterator[Event]:
+        for found in events:
+            if found[2] < 0:
+                self._on_nowhere(KafkaError(found[4], found[5]))
             else:
-                yield PartitionError(tp, KafkaError(number, what), offset)
+                yield event_of(found)
 
 
-def _record_batch(schema: pa.Schema, address: int) -> pa.RecordBatch:
+def event_of(found: Found) -> Event:
+    """What the native code tells of a partition."""
+    kind, topic, partition, offset, number, what = found
+    tp = TopicPartition(topic, partition)
+    if kind == _drain.RECORDS:
+        return Records(tp, offset, what, number)
+    if kind == _drain.END_OF_LOG:
+        return EndOfLog(tp, offset)
+    if kind == _drain.BAD_TIMESTAMP:
+        return PartitionError(tp, timestamp_error(tp, offset, number))
+    if kind == _drain.BAD_HEADER:
+        return PartitionError(tp, header_error(tp, offset))
+    return PartitionError(tp, KafkaError(number, what), offset)
+
+
+def record_batch(schema: pa.Schema, address: int) -> pa.RecordBatch:
+    """Take over the ArrowArray at this address."""
     return pa.RecordBatch._import_from_c(address, schema)
 
 

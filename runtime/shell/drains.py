@@ -1,7 +1,8 @@
-"""Which drain: the native one wherever it can be loaded, else the one in Python, with one warning.
+"""Which drain: our own fetching wherever it can do what the settings ask for, else librdkafka's, both natively.
 
-``COHORT_NATIVE=0`` in the environment of the executors (and their agents, which inherit it) means the one in Python, for
-diagnosis and for the tests that both have to pass.
+Where the native code can't be loaded there is one in Python, with one warning.  ``COHORT_NATIVE`` in the environment of the
+executors (and their agents, which inherit it) chooses for diagnosis, and for the tests that all have to pass:
+``librdkafka`` fetches nothing by itself, ``0`` means the one in Python.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from sparkcohort.runtime.shell.drain import BATCH_BYTES, Drain
 
 SWITCH = "COHORT_NATIVE"
+IN_PYTHON, BY_LIBRDKAFKA = "0", "librdkafka"
 
 _log = logging.getLogger("sparkcohort.drain")
 
@@ -23,8 +25,27 @@ def new_drain(conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: in
     """A drain for these librdkafka settings; raises KafkaException for those that librdkafka refuses."""
     # A callback is Python's: only confluent-kafka's own client can call it.
     plain = all(isinstance(value, str | int | float) for value in conf.values())
-    kind = native() if plain and os.environ.get(SWITCH) != "0" else None
+    chosen = os.environ.get(SWITCH)
+    kind = native() if plain and chosen != IN_PYTHON else None
+    if kind is not None and chosen != BY_LIBRDKAFKA:
+        fetching = _fetching(conf, include_headers, batch_bytes)
+        if fetching is not None:
+            return fetching
     return (kind or _in_python())(conf, include_headers=include_headers, batch_bytes=batch_bytes)
+
+
+def _fetching(conf: Mapping[str, Any], include_headers: bool, batch_bytes: int) -> Drain | None:
+    """The drain that does without librdkafka; None where the settings are beyond it, of which one line tells."""
+    from sparkcohort.runtime.shell import drain_fetch, transport  # noqa: PLC0415  they rest on the native code
+
+    try:
+        why = drain_fetch.possible(conf)
+        if not why:
+            return drain_fetch.FetchDrain(conf, include_headers=include_headers, batch_bytes=batch_bytes)
+    except (transport.TransportError, ValueError) as error:
+        why = str(error)
+    _log.info("records are fetched by librdkafka: %s", why)
+    return None
 
 
 def _in_python() -> Callable[..., Drain]:

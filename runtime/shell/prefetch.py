@@ -102,8 +102,7 @@ class Prefetcher:
     ) -> None:
         """Create the client and start its thread; nothing is awaited."""
         queue = max(buffer_bytes // 8, 64 << 10)
-        # The rest: the client's queue, the fetch on its way, what messages cost beside their bytes, and the slabs.
-        self._budget = buffer_bytes * 9 // 16
+        self._buffer_bytes = buffer_bytes
         self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
         self._patience_s = patience_s
         self._drain = new_drain(
@@ -393,6 +392,10 @@ class Prefetcher:
                     self._move(buffer, buffer.floor)  # what is buffered may not be what Kafka has at these offsets
                 buffer.error, buffer.live, buffer.retry_at = str(error), False, time.monotonic() + RETRY_S
 
+    @property
+    def _budget(self) -> int:
+        return int(self._buffer_bytes * self._drain.share())
+
     def _share(self) -> int:
         return self._budget // max(1, len(self._buffers))
 
@@ -420,5 +423,5 @@ def _bounds(queue: int) -> dict[str, Any]:
         "queued.min.messages": max(100, queue // 300),  # what a queued message costs beside its bytes
         "fetch.max.bytes": max(queue // 4, 1_000_000),  # small ones stay in the processor's cache from here to the copy
         "message.max.bytes": 1_000_000,
-        "max.partition.fetch.bytes": max(queue // 8, 64 << 10),
+        "max.partition.fetch.bytes": max(queue // 4, 64 << 10),  # few large chunks rather than many
     }

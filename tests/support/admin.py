@@ -27,6 +27,10 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
 )
 
 from tests.support.waiting import wait_until
@@ -39,6 +43,7 @@ CATCHING_UP = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError._NOENT,  # librdkafka's own: no leaders found
 }
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 # Compacts within a second once the active segment has rolled, which a write after segment.ms makes it do.
@@ -199,6 +204,25 @@ class Admin:
         """The state of a group by its name in the broker: STABLE, EMPTY, DEAD, ..."""
         described = self._client.describe_consumer_groups([group])[group].result(TIMEOUT_S)
         return str(described.state.name)
+
+    def add_users(self, mechanism: str, users: Mapping[str, str]) -> None:
+        """Let users, name to password, log in by SCRAM-SHA-256 or SCRAM-SHA-512; waits until the broker knows them."""
+        way = ScramCredentialInfo(getattr(ScramMechanism, mechanism.replace("-", "_")), 4096)
+        added: list[UserScramCredentialAlteration] = [
+            UserScramCredentialUpsertion(name, way, word.encode()) for name, word in users.items()
+        ]
+        for done in self._client.alter_user_scram_credentials(added).values():
+            done.result(TIMEOUT_S)
+
+        def known() -> bool:
+            told: Any = self._client.describe_user_scram_credentials(list(users))
+            try:
+                described = [answer.result(TIMEOUT_S) for answer in told.values()]
+            except KafkaException:  # nothing is known of one of them yet
+                return False
+            return all(way.mechanism in {each.mechanism for each in one.scram_credential_infos} for one in described)
+
+        wait_until(known, TIMEOUT_S, f"{mechanism} of {', '.join(users)}")
 
     def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
         """Allow ``user`` the operations (``read``, ``describe``, ...) on a ``topic`` or ``group``, by literal name."""

@@ -15,6 +15,10 @@ Usage::
         broker.admin.allow("alice", "topic", "orders", "read")
         Consumer(broker.sasl_conf("alice") | {...})          # broker.bootstrap stays open to all and may do everything
 
+    with Broker(users={"alice": "secret"}, scram={"bob": "secret"}, tls=True) as broker:   # SCRAM users, and listeners
+        broker.at["SASL_SSL"]                     # "host:port"; at["SSL"], and at["MUTUAL"], which wants a certificate
+        broker.authority.identity("me")           # of the client's
+
     with Broker(doors={"RELAYED": (port, shown)}) as broker:     # listens on ``port`` too, and tells who comes there
         Consumer({"bootstrap.servers": f"127.0.0.1:{shown}"})    # to connect to ``shown``: somebody's who passes it on
 
@@ -34,20 +38,25 @@ import uuid
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.support.admin import Admin
 from tests.support.jars import QUICK, class_path, java
 from tests.support.relay import Relay
 from tests.support.waiting import wait_until
 
+if TYPE_CHECKING:
+    from tests.support.certificates import Authority
+
 START_TIMEOUT_S = 60.0
 LOGGING = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
 
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 COMMON = {
     "inter.broker.listener.name": "PLAINTEXT",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
+    "SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL",
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
@@ -67,6 +76,12 @@ COMMON = {
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
+
+
+def _authority(directory: Path) -> Authority:
+    from tests.support.certificates import Authority  # its libraries are slow to come, and most brokers need none
+
+    return Authority(directory)
 
 
 class Port:
@@ -187,6 +202,8 @@ class Cluster:
         brokers: int = 1,
         *,
         users: Mapping[str, str] | None = None,
+        scram: Mapping[str, str] | None = None,
+        tls: bool = False,
         host: str = "127.0.0.1",
         heap_mb: int = 512,
         properties: Mapping[str, str] | None = None,
@@ -195,19 +212,27 @@ class Cluster:
     ) -> None:
         """Choose ports and write configurations; ``users`` (name to password) turns SASL/PLAIN and ACLs on.
 
+        ``scram``: users besides, by SCRAM-SHA-256 and SCRAM-SHA-512.  ``tls``: listeners with TLS besides, see ``at``;
+        the broker's certificate is for ``host``.
         ``doors``: further plaintext listeners of broker 1, name to the port it listens on and the one it names to clients.
         Clients reach the nodes ``relayed`` by way of ``relays``.
         """
         self.directory = Path(tempfile.mkdtemp(prefix="cohort-broker-"))
         self.users = dict(users or {})
+        self._scram = dict(scram or {})
+        self.authority = _authority(self.directory) if tls else None
         self._host = host
         self._doors = dict(doors or {})
         self._ports = [[Port(host) for _ in range(3)] for _ in range(brokers)]
+        secure = {"SSL": tls, "MUTUAL": tls, "SASL_SSL": tls and bool(users)}
+        self._secure = [{name: Port(host) for name, wanted in secure.items() if wanted} for _ in range(brokers)]
         extra = dict(properties or {})
         self.relays = {node_id: Relay(host, self._ports[node_id - 1][0].number) for node_id in relayed}
         self.nodes = [self._node(index + 1, heap_mb, extra) for index in range(brokers)]
         self.bootstrap = ",".join(f"{host}:{node.port}" for node in self.nodes)
         self.sasl_bootstrap = ",".join(f"{host}:{sasl.number}" for _, _, sasl in self._ports)
+        self.at = {name: ",".join(f"{host}:{ports[name].number}" for ports in self._secure) for name in self._secure[0]}
+        self.at |= {"PLAINTEXT": self.bootstrap, "SASL_PLAINTEXT": self.sasl_bootstrap}
         self._admin: Admin | None = None
         self._formatted = False
 
@@ -216,6 +241,8 @@ class Cluster:
         listeners, protocols = f"PLAINTEXT://{self._host}:{plain}", COMMON["listener.security.protocol.map"]
         if self.users:
             listeners += f",SASL_PLAINTEXT://{self._host}:{sasl}"
+        for name, port in self._secure[node_id - 1].items():
+            listeners += f",{name}://{self._host}:{port.number}"
         relay = self.relays.get(node_id)
         advertised = listeners.replace(f":{plain}", f":{relay.port}", 1) if relay else listeners
         if node_id == 1:
@@ -237,15 +264,34 @@ class Cluster:
         return Node(node_id, self.directory, properties | self._security() | extra, plain, heap_mb)
 
     def _security(self) -> dict[str, str]:
-        if not self.users:
-            return {}
+        return (self._logins() if self.users else {}) | (self._certificates() if self.authority else {})
+
+    def _logins(self) -> dict[str, str]:
         entries = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        modules = {"plain": f"org.apache.kafka.common.security.plain.PlainLoginModule required {entries};"}
+        if self._scram:
+            module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            modules |= {mechanism.lower(): module for mechanism in SCRAM}
         return {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{login} {entries};",
+            "sasl.enabled.mechanisms": ",".join(name.upper() for name in modules),
+        } | {
+            f"listener.name.{listener}.{name}.sasl.jaas.config": module
+            for listener in ("sasl_plaintext", "sasl_ssl")
+            for name, module in modules.items()
+        }
+
+    def _certificates(self) -> dict[str, str]:
+        assert self.authority is not None
+        store = self.directory / "broker.pem"
+        store.write_text(self.authority.identity(self._host).pem())
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(store),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.path),
+            "listener.name.mutual.ssl.client.auth": "required",
         }
 
     @property
@@ -297,6 +343,8 @@ class Cluster:
         if not self._formatted:
             # Broker 1 is the one that stays when others are stopped: the groups' offsets belong there.
             self.admin.create_topic("__consumer_offsets", assignment=[1], configs={"cleanup.policy": "compact"})
+            for mechanism in SCRAM if self._scram else ():
+                self.admin.add_users(mechanism, self._scram)
         wait_until(self.admin.coordinates, START_TIMEOUT_S, "the group coordinator")
         self._formatted = True
 
@@ -306,7 +354,7 @@ class Cluster:
             node.kill()
         for relay in self.relays.values():
             relay.close()
-        for port in (port for ports in self._ports for port in ports):
+        for port in (port for ports in [*self._ports, *(each.values() for each in self._secure)] for port in ports):
             port.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -331,13 +379,16 @@ class Broker(Cluster):
         self,
         *,
         users: Mapping[str, str] | None = None,
+        scram: Mapping[str, str] | None = None,
+        tls: bool = False,
         host: str = "127.0.0.1",
         heap_mb: int = 512,
         properties: Mapping[str, str] | None = None,
         doors: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         """As ``Cluster(1)``."""
-        super().__init__(1, users=users, host=host, heap_mb=heap_mb, properties=properties, doors=doors)
+        more: dict[str, Any] = {"host": host, "heap_mb": heap_mb, "properties": properties, "doors": doors}
+        super().__init__(1, users=users, scram=scram, tls=tls, **more)
 
     @property
     def pid(self) -> int:

@@ -4,6 +4,7 @@ Usage::
 
     relay = Relay("127.0.0.1", port_of_the_broker)      # clients are told relay.port: see Cluster(advertised=...)
     relay.rate(20_000)                                  # bytes a second; None: as fast as it goes
+    relay.cut()                                         # in the middle of whatever is on its way
     relay.close()
 """
 
@@ -37,14 +38,18 @@ class Relay:
         with self._lock:
             self._rate, self._free_at = bytes_per_second, time.monotonic()
 
-    def close(self) -> None:
-        """End all connections."""
-        self._closed.set()
-        self._listener.close()
+    def cut(self) -> None:
+        """End the connections that there are; new ones are carried."""
         with self._lock:
             for each in self._open:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End all connections."""
+        self._closed.set()
+        self._listener.close()
+        self.cut()
 
     def _accept(self) -> None:
         while True:

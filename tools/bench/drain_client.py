@@ -1,9 +1,10 @@
 """One measured drain of a topic in a process of its own; what it took is one JSON line.
 
-    python -P tools/bench/drain_client.py native BOOTSTRAP TOPIC PARTITIONS RECORDS
+    python -P tools/bench/drain_client.py fetching BOOTSTRAP TOPIC PARTITIONS RECORDS
 
-``native`` and ``python`` are the source's two drains into Arrow, ``count`` takes librdkafka's messages in C and gives
-them back uncopied, ``check`` and ``check-python`` read like the first two and add up what came per partition, unmeasured.
+``fetching``, ``librdkafka`` and ``python`` are the source's drains into Arrow, ``count`` takes librdkafka's messages in C and
+gives them back uncopied; ``check``, ``check-librdkafka`` and ``check-python`` read like the first three and add up what came
+per partition, unmeasured.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ import pyarrow as pa
 
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.drain import Drain, PartitionError, Records
+from sparkcohort.runtime.shell.drain_fetch import FetchDrain
 from sparkcohort.runtime.shell.drain_native import NativeDrain
 from sparkcohort.runtime.shell.drain_python import PythonDrain
 
 POLL_S = 0.1
 NO_END = 2**63 - 1
-KINDS: dict[str, Callable[..., Any]] = {"python": PythonDrain, "check-python": PythonDrain}
+KINDS: dict[str, Callable[..., Any]] = {
+    "fetching": FetchDrain,
+    "check": FetchDrain,
+    "python": PythonDrain,
+    "check-python": PythonDrain,
+}
 
 
 def cpu_s() -> float:

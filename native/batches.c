@@ -1,0 +1,277 @@
+/* Every length is checked before it is followed: the bytes come from a network and a disk. */
+#include "batches.h"
+
+#include <string.h>
+
+#include "crc32c.h"
+#include "utf8.h"
+
+enum {
+  BASE_OFFSET = 0,
+  BATCH_LENGTH = 8, /* of what follows this field */
+  LEADER_EPOCH = 12,
+  MAGIC = 16,
+  CRC = 17,
+  ATTRIBUTES = 21, /* from here on the checksum covers all */
+  LAST_OFFSET_DELTA = 23,
+  FIRST_TIMESTAMP = 27,
+  MAX_TIMESTAMP = 35,
+  PRODUCER_ID = 43,
+  RECORDS_COUNT = 57,
+  HEADER = 61,
+  FRAME = 12 /* offset and length */
+};
+enum { CODEC_BITS = 7, LOG_APPEND_TIME = 8, TRANSACTIONAL = 16, CONTROL = 32, ABORT_MARKER = 0 };
+enum { MICROSECONDS = 1000, ROW_BYTES = 40, DONE_WITH = -1 };
+
+static uint64_t big(const uint8_t *at, int bytes) {
+  uint64_t number = 0;
+  for (int i = 0; i < bytes; i++) number = number << 8 | at[i];
+  return number;
+}
+
+static int16_t int16_at(const uint8_t *at) { return (int16_t)big(at, 2); }
+static int32_t int32_at(const uint8_t *at) { return (int32_t)big(at, 4); }
+static int64_t int64_at(const uint8_t *at) { return (int64_t)big(at, 8); }
+
+/* --- frames --------------------------------------------------------------------------------- */
+
+/* The bytes of the batch at `at`, 0 if it isn't there whole: brokers cut the last one of a response. */
+static size_t whole_batch(const uint8_t *at, const uint8_t *end) {
+  if (end - at < HEADER) return 0;
+  int32_t length = int32_at(at + BATCH_LENGTH);
+  return length < 0 || length > end - at - FRAME ? 0 : (size_t)length + FRAME;
+}
+
+int64_t batches_ahead(const batches *all, int32_t *epoch) {
+  int64_t ahead = all->position;
+  *epoch = -1;
+  size_t size;
+  for (const uint8_t *at = all->at; (size = whole_batch(at, all->end)) > 0; at += size) {
+    if (size < HEADER || at[MAGIC] != 2) break;
+    int64_t next;
+    if (__builtin_add_overflow(int64_at(at + BASE_OFFSET), (int64_t)int32_at(at + LAST_OFFSET_DELTA) + 1, &next)) break;
+    if (next > ahead) ahead = next;
+    *epoch = int32_at(at + LEADER_EPOCH);
+  }
+  return ahead;
+}
+
+/* --- transactions --------------------------------------------------------------------------- */
+
+/* Whether the batch is of an aborted transaction.  The list is in order, as are the batches: a transaction has
+ * begun when its first offset is not behind the batch, and is over with its producer's abort marker. */
+static bool is_aborted(batches *all, int64_t last, int64_t producer, bool control, bool abort_marker) {
+  while (all->begun < all->count && all->transactions[all->begun].first <= last) all->begun++;
+  for (size_t i = 0; i < all->begun; i++) {
+    if (all->transactions[i].producer != producer) continue;
+    if (abort_marker) all->transactions[i].producer = DONE_WITH;
+    return !control;
+  }
+  return false;
+}
+
+/* --- numbers of one to ten bytes -------------------------------------------------------------- */
+
+/* Zigzag, seven bits a byte; false when they don't end before `end`. */
+static inline bool read_long(const uint8_t **at, const uint8_t *end, int64_t *number) {
+  const uint8_t *from = *at;
+  uint64_t raw = 0;
+  for (int shift = 0; from < end && shift < 64; shift += 7) {
+    uint8_t byte = *from++;
+    raw |= (uint64_t)(byte & 0x7F) << shift;
+    if (byte < 0x80) {
+      *at = from;
+      *number = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+      return true;
+    }
+  }
+  return false;
+}
+
+static inline bool read_length(const uint8_t **at, const uint8_t *end, int64_t *length) {
+  return read_long(at, end, length) && *length >= -1 && *length <= end - *at;
+}
+
+/* Bytes with their length before them; -1 is null. */
+static inline bool read_bytes(const uint8_t **at, const uint8_t *end, const uint8_t **bytes, size_t *length) {
+  int64_t said;
+  if (!read_length(at, end, &said)) return false;
+  *bytes = said < 0 ? NULL : *at;
+  *length = said < 0 ? 0 : (size_t)said;
+  *at += *length;
+  return true;
+}
+
+/* --- batches -------------------------------------------------------------------------------- */
+
+static batches_state damaged(batches_fault *fault, const char *why) {
+  fault->why = why;
+  return BATCHES_DAMAGED;
+}
+
+/* The type of a control batch's marker; -1 if it can't be read. */
+static int marker(const uint8_t *at, const uint8_t *end) {
+  int64_t number;
+  const uint8_t *key;
+  size_t length;
+  if (!read_long(&at, end, &number) || at++ >= end) return -1; /* length and attributes */
+  if (!read_long(&at, end, &number) || !read_long(&at, end, &number) || !read_bytes(&at, end, &key, &length)) return -1;
+  return length < 4 ? -1 : int16_at(key + 2);
+}
+
+static const char *wrong_frame(const batches *all, const uint8_t *at, size_t size) {
+  if (size < HEADER) return "a batch is shorter than its header";
+  if ((uint32_t)big(at + CRC, 4) != crc32c(at + ATTRIBUTES, size - ATTRIBUTES))
+    return "the checksum (CRC) of a batch is wrong";
+  int64_t last;
+  if (__builtin_add_overflow(int64_at(at + BASE_OFFSET), (int64_t)int32_at(at + LAST_OFFSET_DELTA), &last) ||
+      int64_at(at + BASE_OFFSET) < 0 || int32_at(at + LAST_OFFSET_DELTA) < 0 || last == INT64_MAX)
+    return "a batch has offsets that can't be";
+  /* The base offset is outside the checksum; brokers answer from the batch that holds the position, in order. */
+  if (last < all->position) return "a batch comes again, or its offset is damaged";
+  /* Not when the records before it are here, too: a broker reads its log after it has noted where that ends. */
+  if (all->high_watermark >= 0 && int64_at(at + BASE_OFFSET) >= all->high_watermark &&
+      int64_at(at + BASE_OFFSET) > all->position)
+    return "a batch lies behind the end of the log";
+  if (int32_at(at + RECORDS_COUNT) < 0) return "a batch has a negative number of records";
+  return NULL;
+}
+
+/* Begin the next batch, or pass over it: `now.record` tells. */
+static batches_state begin_batch(batches *all, batches_fault *fault) {
+  const uint8_t *at = all->at;
+  size_t size = whole_batch(at, all->end);
+  /* First of all: a message of an older format can be shorter than a batch's header. */
+  if (all->end - at > MAGIC && at[MAGIC] != 2) return BATCHES_FORMAT;
+  if (!size) return BATCHES_DONE;
+  const char *why = wrong_frame(all, at, size);
+  if (why) return damaged(fault, why);
+  int attributes = int16_at(at + ATTRIBUTES);
+  batch *now = &all->now;
+  *now = (batch){.end = at + size,
+                 .base = int64_at(at + BASE_OFFSET),
+                 .first_timestamp = int64_at(at + FIRST_TIMESTAMP),
+                 .max_timestamp = int64_at(at + MAX_TIMESTAMP),
+                 .left = int32_at(at + RECORDS_COUNT),
+                 .timestamp_type = (attributes & LOG_APPEND_TIME) != 0,
+                 .by = (codec)(attributes & CODEC_BITS)};
+  now->next = now->base + int32_at(at + LAST_OFFSET_DELTA) + 1;
+  bool control = (attributes & CONTROL) != 0;
+  bool abort_marker = control && marker(at + HEADER, now->end) == ABORT_MARKER;
+  bool hidden = (attributes & TRANSACTIONAL) != 0 &&
+                is_aborted(all, now->next - 1, int64_at(at + PRODUCER_ID), control, abort_marker);
+  if (!control && !hidden && now->by >= CODECS) return damaged(fault, "a batch is compressed by a codec that nobody knows");
+  all->at += size; /* not before: a fault comes again each time */
+  if (control || hidden) {
+    all->position = now->next;
+    return BATCHES_GOING;
+  }
+  if (!now->left) now->by = CODEC_NONE; /* compaction has left the frame */
+  now->record = at + HEADER;
+  return BATCHES_GOING;
+}
+
+void batches_decompressed(batches *all, const void *records, size_t length) {
+  static const uint8_t none;
+  all->now.record = records ? records : &none; /* it is not over: its records are missing */
+  all->now.end = all->now.record + length;
+  all->now.by = CODEC_NONE;
+}
+
+/* --- records -------------------------------------------------------------------------------- */
+
+typedef struct {
+  int64_t offset, milliseconds, headers; /* the last is how many */
+  const uint8_t *key, *value, *rest, *end; /* the headers are in [rest, end) */
+  size_t key_length, value_length;
+} record;
+
+static inline bool read_record(const batch *now, record *one) {
+  const uint8_t *at = now->record;
+  int64_t length, time, offset;
+  if (!read_length(&at, now->end, &length) || length < 1) return false;
+  one->end = at + length;
+  at++; /* attributes: none are in use */
+  if (!read_long(&at, one->end, &time) || !read_long(&at, one->end, &offset)) return false;
+  if (!read_bytes(&at, one->end, &one->key, &one->key_length)) return false;
+  if (!read_bytes(&at, one->end, &one->value, &one->value_length)) return false;
+  if (!read_long(&at, one->end, &one->headers) || one->headers < 0) return false;
+  one->rest = at;
+  if (offset < 0 || offset >= now->next - now->base) return false;
+  one->offset = now->base + offset;
+  one->milliseconds = now->max_timestamp;
+  return now->timestamp_type || !__builtin_add_overflow(now->first_timestamp, time, &one->milliseconds);
+}
+
+static batches_state append_headers(headers_column *into, const record *one, batches_fault *fault) {
+  const uint8_t *at = one->rest, *name, *value;
+  size_t name_length, value_length;
+  for (int64_t i = 0; i < one->headers; i++) {
+    if (!read_bytes(&at, one->end, &name, &name_length) || !name || !read_bytes(&at, one->end, &value, &value_length))
+      return damaged(fault, "the headers of a record can't be read");
+    if (!is_utf8(name, name_length)) return BATCHES_HEADER;
+    if (bytes_overflow(&into->keys, name_length) || bytes_overflow(&into->values, value_length)) return BATCHES_TOO_LARGE;
+    if (!bytes_append(&into->keys, name, name_length) || !bytes_append(&into->values, value, value_length))
+      return BATCHES_MEMORY;
+  }
+  return BATCHES_GOING;
+}
+
+static inline batches_state append(columns *rows, const record *one, int32_t timestamp_type, batches_fault *fault) {
+  if (!columns_grow(rows)) return BATCHES_MEMORY;
+  int64_t at = rows->rows;
+  if (__builtin_mul_overflow(one->milliseconds, MICROSECONDS, &rows->timestamps[at])) {
+    fault->milliseconds = one->milliseconds;
+    return BATCHES_TIMESTAMP;
+  }
+  if (bytes_overflow(&rows->key, one->key_length) || bytes_overflow(&rows->value, one->value_length))
+    return BATCHES_TOO_LARGE;
+  rows->types[at] = timestamp_type;
+  rows->offsets[at] = one->offset;
+  if (rows->with_headers) { /* first of all that grows: a key without a row would do harm */
+    batches_state state = append_headers(&rows->headers, one, fault);
+    if (state != BATCHES_GOING) return state;
+  }
+  bool whole = bytes_append(&rows->key, one->key, one->key_length) &&
+               bytes_append(&rows->value, one->value, one->value_length) && columns_end_row(rows, one->headers > 0);
+  return whole ? BATCHES_GOING : BATCHES_MEMORY;
+}
+
+/* BATCHES_GOING: the batch is over. */
+static batches_state take_records(batches *all, columns *rows, int64_t most, int64_t *bytes, batches_fault *fault) {
+  batch *now = &all->now;
+  record one;
+  for (; now->left > 0; now->left--, now->record = one.end) {
+    if (rows->rows && (rows->rows >= most || *bytes <= 0)) return BATCHES_FULL;
+    if (!read_record(now, &one)) return damaged(fault, "a record's lengths contradict each other");
+    if (one.offset < all->position) continue; /* the batch began before what was asked for */
+    if (one.offset >= all->stop) break;
+    int64_t held = rows->headers.keys.used + rows->headers.values.used;
+    batches_state state = append(rows, &one, now->timestamp_type, fault);
+    if (state != BATCHES_GOING) {
+      all->position = one.offset;
+      return state;
+    }
+    all->position = one.offset + 1;
+    *bytes -= (int64_t)(one.key_length + one.value_length) + ROW_BYTES;
+    *bytes -= (int64_t)(rows->headers.keys.used + rows->headers.values.used) - held;
+  }
+  now->record = NULL;
+  if (all->position < now->next) all->position = now->next;
+  return BATCHES_GOING;
+}
+
+batches_state batches_step(batches *all, columns *rows, int64_t most, int64_t bytes, batches_fault *fault) {
+  bytes -= columns_bytes(rows);
+  batches_state state = BATCHES_GOING;
+  while (state == BATCHES_GOING) {
+    if (!all->now.record)
+      state = all->position < all->stop ? begin_batch(all, fault) : BATCHES_DONE;
+    else if (all->now.by != CODEC_NONE)
+      state = BATCHES_COMPRESSED;
+    else
+      state = take_records(all, rows, most, &bytes, fault);
+  }
+  return state == BATCHES_TOO_LARGE && rows->rows ? BATCHES_FULL : state; /* it comes first next time */
+}

@@ -1,0 +1,299 @@
+"""Two of Kafka's requests as bytes: Metadata v12 and Fetch v13, the first versions that call topics by their ids (KIP-516).
+
+Layouts: Kafka's ``MetadataRequest.json``, ``FetchRequest.json`` and their responses; flexible versions (KIP-482), so
+lengths are unsigned varints, one more than what they count, and every structure ends with tagged fields.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+METADATA, METADATA_VERSION = 3, 12
+FETCH, FETCH_VERSION = 1, 13
+NEEDED: Mapping[int, int] = {METADATA: METADATA_VERSION, FETCH: FETCH_VERSION}
+"""Which version of which request a broker must speak."""
+
+NO_ID = bytes(16)
+_NO_TAGS = b"\x00"
+_PARTITION = struct.Struct(">iiqiqi")
+_RESULT = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+_DIVERGING_EPOCH = 0
+
+
+class WireError(Exception):
+    """Bytes that are not the answer they should be."""
+
+
+class Node(NamedTuple):
+    """A broker's address."""
+
+    host: str
+    port: int
+
+
+class Leader(NamedTuple):
+    """Who leads a partition since which epoch; ``error`` is Kafka's code, ``node`` -1 while there is none."""
+
+    error: int
+    node: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster knows it."""
+
+    error: int
+    topic_id: bytes
+    leaders: Mapping[int, Leader]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The cluster: brokers by their ids, and the topics that were asked for."""
+
+    nodes: Mapping[int, Node]
+    topics: Mapping[str, Topic]
+
+
+class Wanted(NamedTuple):
+    """What to fetch of a partition; epochs are -1 where they are not known."""
+
+    leader_epoch: int
+    offset: int
+    fetched_epoch: int  # of the last record before the offset: the broker tells when its log has another one there
+    max_bytes: int
+
+
+class Fetched(NamedTuple):
+    """A partition's part of an answer: its batches are the bytes [start, end) of the frame."""
+
+    topic_id: bytes
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    aborted: Sequence[tuple[int, int]]  # producer id, first offset
+    preferred_replica: int
+    start: int
+    end: int
+    diverged: bool  # the records before the offset are not the ones that the leader has
+
+
+class Answer(NamedTuple):
+    """A Fetch response."""
+
+    throttle_ms: int
+    error: int
+    session_id: int
+    partitions: Sequence[Fetched]
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+def varint(number: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _array(items: Sequence[bytes]) -> bytes:
+    return varint(len(items) + 1) + b"".join(items)
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return varint(len(data) + 1) + data
+
+
+def framed(api: int, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
+    """A request with its header (v2) and its length before it."""
+    name = client_id.encode()
+    header = struct.pack(f">hhih{len(name)}s", api, version, correlation_id, len(name), name) + _NO_TAGS
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+def metadata_request(topics: Iterable[str]) -> bytes:
+    """Ask for these topics and all brokers; no topic is created by it."""
+    asked = [NO_ID + _string(name) + _NO_TAGS for name in topics]
+    return _array(asked) + struct.pack(">??", False, False) + _NO_TAGS
+
+
+def fetch_request(
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    committed: bool,
+    session: tuple[int, int],
+    wanted: Sequence[tuple[bytes, Mapping[int, Wanted]]],
+    forgotten: Sequence[tuple[bytes, Iterable[int]]],
+    rack: str,
+) -> bytes:
+    """Ask for records, topics by their ids; ``session`` is (id, epoch), see ``fetch_session``."""
+    head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, committed, *session)
+    topics = [
+        topic_id + _array([_wanted(index, one) for index, one in each.items()]) + _NO_TAGS for topic_id, each in wanted
+    ]
+    gone = [topic_id + _array([struct.pack(">i", index) for index in each]) + _NO_TAGS for topic_id, each in forgotten]
+    return head + _array(topics) + _array(gone) + _string(rack) + _NO_TAGS
+
+
+def _wanted(index: int, one: Wanted) -> bytes:
+    return _PARTITION.pack(index, one.leader_epoch, one.offset, one.fetched_epoch, -1, one.max_bytes) + _NO_TAGS
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+class _Bytes:
+    """A cursor over a frame; raises WireError where it ends too early."""
+
+    __slots__ = ("at", "data", "end")
+
+    def __init__(self, data: bytes | bytearray | memoryview, at: int, end: int) -> None:
+        self.data, self.at, self.end = data, at, end
+
+    def skip(self, length: int) -> int:
+        """Pass over so many bytes; returns where they begin."""
+        at = self.at
+        if length < 0 or at + length > self.end:
+            raise WireError("the answer is shorter than it says")
+        self.at = at + length
+        return at
+
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        return layout.unpack_from(self.data, self.skip(layout.size))
+
+    def varint(self) -> int:
+        number = shift = 0
+        while shift < 35:
+            byte = self.data[self.skip(1)]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+            shift += 7
+        raise WireError("the answer has a number of too many bytes")
+
+    def length(self) -> int:
+        """Of a string, bytes or an array; -1 is null."""
+        return self.varint() - 1
+
+    def text(self) -> str:
+        length = self.length()
+        at = self.skip(max(length, 0))
+        try:
+            return bytes(self.data[at : self.at]).decode()
+        except UnicodeDecodeError:
+            raise WireError("the answer has a name that is no text") from None
+
+    def array(self, read: Callable[[_Bytes], T]) -> list[T]:
+        return [read(self) for _ in range(self.length())]
+
+    def tags(self) -> dict[int, tuple[int, int]]:
+        """Tagged fields: where their bytes begin, and where they end."""
+        found = {}
+        for _ in range(self.varint()):
+            tag, size = self.varint(), self.varint()
+            found[tag] = self.skip(size), self.at
+        return found
+
+
+_SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_LEADER = struct.Struct(">hiii")
+_HEAD = struct.Struct(">ihi")
+
+
+def _body(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> _Bytes:
+    """What follows the response's header (v1)."""
+    body = _Bytes(frame, 0, size)
+    (found,) = body.unpack(_INT)
+    if found != correlation_id:
+        raise WireError(f"the answer is to request {found}, not to {correlation_id}")
+    body.tags()
+    return body
+
+
+def metadata_answer(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> Metadata:
+    """Read a Metadata response; ``frame`` begins behind its length.  Raises WireError."""
+    body = _body(frame, size, correlation_id)
+    body.unpack(_INT)  # throttled: there are few of these requests
+    nodes = dict(body.array(_node))
+    body.text()  # the cluster's id
+    body.unpack(_INT)  # the controller
+    return Metadata(nodes, dict(body.array(_topic)))
+
+
+def _node(body: _Bytes) -> tuple[int, Node]:
+    (node_id,) = body.unpack(_INT)
+    host = body.text()
+    (port,) = body.unpack(_INT)
+    body.text()  # the rack
+    body.tags()
+    return node_id, Node(host, port)
+
+
+def _topic(body: _Bytes) -> tuple[str, Topic]:
+    (error,) = body.unpack(_SHORT)
+    name = body.text()
+    at = body.skip(16)
+    topic_id = bytes(body.data[at : body.at])
+    body.skip(1)  # whether it is internal
+    leaders = dict(body.array(_leader))
+    body.unpack(_INT)  # operations allowed
+    body.tags()
+    return name, Topic(error, topic_id, leaders)
+
+
+def _leader(body: _Bytes) -> tuple[int, Leader]:
+    error, index, node, epoch = body.unpack(_LEADER)
+    for _ in range(3):  # replicas, those in sync, those offline
+        body.skip(4 * max(body.length(), 0))
+    body.tags()
+    return index, Leader(error, node, epoch)
+
+
+def fetch_answer(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> Answer:
+    """Read a Fetch response but for its batches; ``frame`` begins behind its length.  Raises WireError."""
+    body = _body(frame, size, correlation_id)
+    throttle_ms, error, session_id = body.unpack(_HEAD)
+    partitions: list[Fetched] = []
+    for _ in range(body.length()):
+        at = body.skip(16)
+        topic_id = bytes(body.data[at : body.at])
+        partitions += [_fetched(body, topic_id) for _ in range(body.length())]
+        body.tags()
+    return Answer(throttle_ms, error, session_id, partitions)
+
+
+def _fetched(body: _Bytes, topic_id: bytes) -> Fetched:
+    index, error, high_watermark, last_stable, _ = body.unpack(_RESULT)
+    aborted = body.array(_aborted)
+    (preferred,) = body.unpack(_INT)
+    length = max(body.length(), 0)
+    start = body.skip(length)
+    diverged = False
+    tags = body.tags()
+    if _DIVERGING_EPOCH in tags:
+        (epoch,) = _Bytes(body.data, *tags[_DIVERGING_EPOCH]).unpack(_INT)
+        diverged = epoch >= 0
+    return Fetched(
+        topic_id, index, error, high_watermark, last_stable, aborted, preferred, start, start + length, diverged
+    )
+
+
+def _aborted(body: _Bytes) -> tuple[int, int]:
+    producer, first = body.unpack(_ABORTED)
+    body.tags()
+    return producer, first

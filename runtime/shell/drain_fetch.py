@@ -1,0 +1,114 @@
+"""The fetching drain: our own ``Fetcher`` as long as it can do what is asked for, librdkafka's drain from then on.
+
+librdkafka makes an object of every record, at three quarters of what a member costs.  But it has every login, every
+format and every answer to what goes wrong: settings, brokers and records that the fetcher doesn't know are its business,
+and all partitions go on there, from where they stand.  Questions about logs are put to it, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.drain import BATCH_BYTES, BATCH_RECORDS, Drain, Event, settings_of
+from sparkcohort.runtime.shell.drain_native import NativeDrain
+from sparkcohort.runtime.shell.fetch_metadata import bootstrap_nodes, bootstrap_of
+from sparkcohort.runtime.shell.fetcher import Fetcher
+from sparkcohort.runtime.shell.transport import unsupported
+
+T = TypeVar("T")
+
+_log = logging.getLogger("sparkcohort.drain")
+
+
+def possible(conf: Mapping[str, Any]) -> str:
+    """Why these settings need librdkafka; "" when they don't."""
+    said = settings_of(conf)
+    return unsupported(said) or ("" if bootstrap_nodes(bootstrap_of(said)) else "there is no bootstrap.servers")
+
+
+class FetchDrain(Drain):
+    """See ``Drain``; ``conf`` are librdkafka settings in which ``possible`` has found nothing that needs librdkafka."""
+
+    def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
+        """Read the settings; no connection is awaited.  Raises TransportError, ValueError for unusable values."""
+        super().__init__(conf)
+        self._include_headers, self._batch_bytes, self._process = include_headers, batch_bytes, os.getpid()
+        self._closed = False
+        self._librdkafka: NativeDrain | None = None
+        self._fetcher: Fetcher | None = Fetcher(
+            settings_of(conf), include_headers=include_headers, batch_bytes=batch_bytes, on_error=self._on_error
+        )
+
+    def share(self) -> float:
+        """Nothing is queued here but one answer of each broker; see ``Drain``."""
+        return 3 / 4 if self._fetcher is not None else super().share()
+
+    def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Start fetching; see ``Drain``."""
+        (self._fetcher or self._client()).assign(spans)
+
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching; see ``Drain``."""
+        (self._fetcher or self._client()).unassign(partitions)
+
+    def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
+        """What is there; see ``Drain``."""
+        if self._closed:
+            raise RuntimeError("the drain is closed")
+        if os.getpid() != self._process:  # two would read from one connection
+            raise RuntimeError("the drain is that of the process which forked this one")
+        if self._fetcher is not None:
+            events = self._fetcher.poll(timeout_s, records)
+            if self._fetcher.given_up and not events:  # else it may fail, with records in hand
+                self._hand_over(self._fetcher)
+            return events
+        client = self._client()
+        events = client.poll(timeout_s, records)
+        self.last_error = client.last_error or self.last_error
+        return events
+
+    def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        """The log's first offset and end; see ``Drain``."""
+        return self._ask(lambda client: client.log_range(tp, timeout_s))
+
+    def log_end(self, tp: TopicPartition) -> int | None:
+        """The log's end as last heard; see ``Drain``."""
+        return (self._fetcher or self._client()).log_end(tp)
+
+    def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
+        """Whether there is such a partition; see ``Drain``."""
+        return self._ask(lambda client: client.exists(tp, timeout_s))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        if self._fetcher is not None:
+            self._fetcher.close()
+        if self._librdkafka is not None:
+            self._librdkafka.close()
+
+    def _ask(self, question: Callable[[NativeDrain], T]) -> T:
+        client = self._client()
+        try:
+            return question(client)
+        finally:
+            if self._fetcher is not None:
+                client.poll(0)  # nothing is assigned there: what it has to complain about would pile up
+
+    def _client(self) -> NativeDrain:
+        """librdkafka's client, made when it is first needed."""
+        if self._librdkafka is None:
+            made = NativeDrain(self._conf, include_headers=self._include_headers, batch_bytes=self._batch_bytes)
+            made.complaints = self.complaints
+            self._librdkafka = made
+        return self._librdkafka
+
+    def _hand_over(self, fetcher: Fetcher) -> None:
+        _log.info("records are fetched by librdkafka: %s", fetcher.given_up)
+        self._client().assign(fetcher.left())
+        fetcher.close()
+        self._fetcher = None

@@ -1,0 +1,78 @@
+"""Work that blocks (connecting, asking for metadata), done in threads of its own for a thread that polls."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Jobs:
+    """Starts work and keeps what it brings until ``deliver``; ``fileno`` is readable when there is something."""
+
+    def __init__(self) -> None:
+        """Nothing is under way."""
+        self._done: deque[tuple[Callable[[], Any], Callable[[], Any]]] = deque()  # to deliver or to drop it
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self._event
+
+    def start(
+        self, work: Callable[[], T], then: Callable[[T | Exception], None], drop: Callable[[], Any] | None
+    ) -> None:
+        """Do ``work`` elsewhere; ``then`` takes its result or error in ``deliver``.
+
+        After ``close``, ``drop`` is called instead, or the ``close`` of the result.
+        """
+        threading.Thread(target=self._run, args=(work, then, drop), name="cohort-fetch-job", daemon=True).start()
+
+    def _run(
+        self, work: Callable[[], T], then: Callable[[T | Exception], None], drop: Callable[[], Any] | None
+    ) -> None:
+        result: T | Exception
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is for the thread that asked
+            result = error
+        unwanted: Callable[[], Any] = getattr(result, "close", _nothing) if drop is None else drop
+        with self._lock:
+            if not self._closed:
+                self._done.append((partial(then, result), unwanted))
+                os.eventfd_write(self._event, 1)
+                return
+        unwanted()
+
+    def deliver(self) -> None:
+        """Hand out what has been done; one whose ``then`` raises is done, the others come with the next call."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._event)
+        while self._done:
+            try:
+                self._done.popleft()[0]()
+            except BaseException:
+                os.eventfd_write(self._event, 1)
+                raise
+
+    def close(self) -> None:
+        """Forget what is under way; what it brings, or has brought, is dropped."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            os.close(self._event)
+        while self._done:
+            self._done.popleft()[1]()
+
+
+def _nothing() -> None:
+    """There is nothing to close."""

@@ -1,0 +1,131 @@
+"""One broker as a fetching client sees it: its connection, its fetch session, and the one request that is under way.
+
+A response is received into one buffer, used again for the next; who asks for the next one is done with the last.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import struct
+from typing import Generic, TypeVar
+
+from sparkcohort.runtime.fetch_session import FetchSession, Key
+from sparkcohort.runtime.fetch_wire import FETCH, FETCH_VERSION, Node, framed
+from sparkcohort.runtime.shell.transport import Transport, TransportError
+
+P = TypeVar("P")
+_LENGTH = struct.Struct(">i")
+FIRST_BUFFER = 64 << 10
+
+
+class FrameReader:
+    """Whole answers out of a stream of bytes, each in the same buffer as the one before."""
+
+    def __init__(self, largest: int, usual: int) -> None:
+        """``largest``: bytes that an answer may have; ``usual``: bytes above which its buffer isn't kept."""
+        self._largest, self._usual = largest, usual
+        self._buffer = bytearray()
+        self._filled = self._size = 0
+
+    def read(self, transport: Transport) -> memoryview | None:
+        """Take what is there; a whole answer without its length, or None.  Raises TransportError."""
+        if not self._filled and not 0 < len(self._buffer) <= 2 * self._usual:
+            self._buffer = bytearray(FIRST_BUFFER)
+        while True:
+            got = transport.recv_into(memoryview(self._buffer)[self._filled :])
+            if not got:
+                transport.expect(self._size - self._filled)
+                return None
+            self._filled += got
+            if not self._size and self._filled >= _LENGTH.size:
+                self._begin()
+            if self._size and self._filled > self._size:
+                raise TransportError("bytes that nobody asked for")
+            if self._size and self._filled == self._size:
+                answer = memoryview(self._buffer)[_LENGTH.size : self._size]
+                transport.expect(0)
+                self._filled = self._size = 0
+                return answer
+
+    @property
+    def filled(self) -> int:
+        """How many bytes there are of an answer that isn't whole."""
+        return self._filled
+
+    def clear(self) -> None:
+        """What was half read is void."""
+        self._filled = self._size = 0
+
+    def _begin(self) -> None:
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if not 0 < length <= self._largest:
+            raise TransportError(f"an answer of {length} bytes; receive.message.max.bytes allows {self._largest}")
+        self._size = length + _LENGTH.size
+        if self._size > len(self._buffer):
+            try:
+                larger = bytearray(max(self._size, min(2 * self._size, self._usual)))
+            except MemoryError:
+                raise TransportError(f"no memory for an answer of {length} bytes") from None
+            larger[: self._filled] = self._buffer[: self._filled]
+            self._buffer = larger
+
+
+class BrokerLink(Generic[P]):
+    """See the module; ``asked`` are the partitions of the request under way, each as the caller knows it."""
+
+    def __init__(self, node_id: int, address: Node, client_id: str, frames: FrameReader) -> None:
+        """Not connected."""
+        self.node_id, self.address = node_id, address
+        self.session = FetchSession()
+        self.transport: Transport | None = None
+        self.connecting = False
+        self.failures = 0
+        self.not_before = 0.0  # the clock's; a broker that throttles, or can't be reached, is left alone
+        self.asked: dict[Key, P] | None = None
+        self.base: dict[Key, P] = {}  # what was asked last, which is what is asked next but for those ...
+        self.moved: dict[Key, P] = {}  # ... whose records came with the answer
+        self.sent, self.heard_at = True, 0.0
+        self.max_bytes = 0  # of an answer
+        self.correlation_id = 0
+        self.frames = frames
+        self._client_id = client_id
+        self._ids = itertools.count(1)
+
+    def send(self, body: bytes, asked: dict[Key, P], now: float) -> None:
+        """Ask for records; raises TransportError."""
+        if self.transport is None:
+            raise TransportError("not connected")
+        self.correlation_id = next(self._ids) & 0x7FFFFFFF
+        self.asked = self.base = asked
+        self.moved, self.heard_at = {}, now
+        self.transport.send(framed(FETCH, FETCH_VERSION, self.correlation_id, self._client_id, body))
+        self.sent = self.transport.flush()
+
+    def readable(self) -> bool:
+        """Whether there is something to take, if only the connection's end."""
+        waiting = select.poll()
+        if self.transport is not None:
+            waiting.register(self.transport, select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def receive(self, now: float) -> memoryview | None:
+        """Take what has come; a whole answer, or None.  Raises TransportError."""
+        if self.transport is None:
+            return None
+        self.sent = self.transport.flush()
+        before = self.frames.filled
+        answer = self.frames.read(self.transport)
+        if self.frames.filled != before:
+            self.heard_at = now
+        if answer is not None and self.asked is None:
+            raise TransportError("an answer that nobody asked for")
+        return answer
+
+    def disconnect(self) -> None:
+        """Close the connection, and forget what depended on it."""
+        if self.transport is not None:
+            self.transport.close()
+        self.transport, self.asked = None, None
+        self.frames.clear()
+        self.session.lost()

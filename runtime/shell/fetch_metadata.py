@@ -1,0 +1,123 @@
+"""Asking a cluster who leads what: one question at a time, by a connection of its own that is kept for the next."""
+
+from __future__ import annotations
+
+import random
+import select
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sparkcohort.runtime.fetch_wire import (
+    METADATA,
+    METADATA_VERSION,
+    NEEDED,
+    Metadata,
+    Node,
+    WireError,
+    framed,
+    metadata_answer,
+    metadata_request,
+)
+from sparkcohort.runtime.shell.fetch_link import FrameReader
+from sparkcohort.runtime.shell.transport import Refused, Settings, Transport, TransportError, connect
+
+ANSWER_S = 5.0
+LARGEST = 64 << 20
+DEFAULT_PORT = 9092
+
+
+def bootstrap_of(said: Mapping[str, Any]) -> str:
+    """``bootstrap.servers``, by its name or its old one."""
+    return str(said.get("bootstrap.servers") or said.get("metadata.broker.list") or "")
+
+
+def bootstrap_nodes(servers: str) -> list[Node]:
+    """The addresses of ``bootstrap.servers``: ``[PROTOCOL://]host[:port]``, separated by commas."""
+    nodes = []
+    for server in servers.split(","):
+        address = server.strip().rpartition("://")[2]
+        if not address:
+            continue
+        host, colon, port = address.rpartition(":")
+        if not colon or address.endswith("]"):
+            host, port = address, ""
+        nodes.append(Node(host.strip("[]"), int(port or DEFAULT_PORT)))
+    return nodes
+
+
+def connect_to(node: Node, settings: Settings, timeout_s: float) -> Transport:
+    """A connection to a broker that speaks what is needed; raises TransportError, Refused if it doesn't."""
+    transport = connect(node.host, node.port, settings, timeout_s)
+    for api, version in NEEDED.items():
+        least, most = transport.versions.get(api, (0, -1))
+        if not least <= version <= most:
+            transport.close()
+            raise Refused(f"{node.host}:{node.port} doesn't speak version {version} of Kafka's request {api}")
+    return transport
+
+
+class MetadataClient:
+    """Asks any broker that answers; for one thread at a time."""
+
+    def __init__(self, bootstrap: Sequence[Node], settings: Settings) -> None:
+        """Not connected."""
+        self._bootstrap, self._settings, self._client_id = tuple(bootstrap), settings, settings.client_id
+        self._timeout_s = min(settings.setup_timeout_s, ANSWER_S)
+        self._transport: Transport | None = None
+        self._node: Node | None = None
+        self._last_id = 0
+
+    def ask(self, topics: Collection[str], known: Collection[Node], silent: Collection[Node] = ()) -> Metadata:
+        """The cluster and these topics; raises TransportError when no broker answers, Refused when one refuses us.
+
+        Those who are ``silent`` are asked last: each may cost seconds.
+        """
+        if self._node in silent:
+            self.close()
+        if self._transport is not None:
+            try:
+                return self._exchange(self._transport, topics)
+            except TransportError:
+                self.close()
+        others = list({*known, *self._bootstrap})
+        random.shuffle(others)  # so that not every client of a cluster asks the same broker
+        others.sort(key=lambda node: 2 if node in silent else node not in known)
+        failed = TransportError("there is no broker to ask")
+        for node in others:
+            try:
+                self._transport, self._node = connect_to(node, self._settings, self._timeout_s), node
+                return self._exchange(self._transport, topics)
+            except Refused:
+                raise
+            except TransportError as error:
+                failed = error
+                self.close()
+        raise failed
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+        self._transport = None
+
+    def _exchange(self, transport: Transport, topics: Collection[str]) -> Metadata:
+        self._last_id += 1
+        transport.send(
+            framed(METADATA, METADATA_VERSION, self._last_id, self._client_id, metadata_request(sorted(topics)))
+        )
+        frames, deadline = FrameReader(LARGEST, 0), time.monotonic() + ANSWER_S
+        while True:
+            sent = transport.flush()
+            answer = frames.read(transport)
+            if answer is not None:
+                try:
+                    return metadata_answer(answer, len(answer), self._last_id)
+                except WireError as error:
+                    raise TransportError(f"a broker's metadata can't be read: {error}") from None
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TransportError(f"no answer to a Metadata request within {ANSWER_S:g} s")
+            waiting = select.poll()
+            waiting.register(transport, select.POLLIN if sent else select.POLLIN | select.POLLOUT)
+            waiting.poll(left * 1000)

@@ -1,0 +1,95 @@
+"""One assigned partition of a fetching client: what has been asked for, and what has been handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka import KafkaError
+
+from sparkcohort.runtime.fetch_session import Key
+from sparkcohort.runtime.fetch_wire import NO_ID, Wanted
+from sparkcohort.runtime.protocol import TopicPartition
+
+T = TypeVar("T")
+
+LEAST_BYTES = 64 << 10
+
+
+MOVED = frozenset(
+    (
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN,
+        # Whether the topic is really gone, or this broker has not heard of it yet, the metadata tells.
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+    )
+)
+TRANSIENT = frozenset((KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN))
+SESSION_LOST = frozenset((KafkaError.FETCH_SESSION_ID_NOT_FOUND, KafkaError.INVALID_FETCH_SESSION_EPOCH))
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """See the module; times are the clock's of the thread that polls."""
+
+    tp: TopicPartition
+    end: int
+    position: int  # what comes next from Kafka
+    taken: int  # what comes next from here
+    topic_id: bytes = NO_ID
+    leader: int = -1
+    leader_epoch: int = -1
+    fetched_epoch: int = -1
+    replica: int = -1  # fetched from instead of the leader
+    replica_until: float = 0.0
+    log_end: int | None = None
+    told_end: int = -1
+    not_before: float = 0.0
+    failed: bool = False  # no more is asked for
+    over: bool = False  # no more is handed out
+    anew: bool = True  # its state is to be told, whatever the broker told before
+    record_bytes: int = 1024
+    turn: float = 0.0  # when it last had something: a broker without sessions begins with the first that is named
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """What requests call it."""
+        return self.topic_id, self.tp.partition
+
+    @property
+    def node(self) -> int:
+        """The broker to fetch from; -1: not known."""
+        return self.replica if self.replica >= 0 else self.leader
+
+    def is_in(self, asked: Mapping[Key, tuple[Partition, int]]) -> bool:
+        """Whether a request that names these was for this very assignment."""
+        return not self.anew and asked.get(self.key, (None, 0))[0] is self
+
+    def wanted(self, most: int) -> Wanted:
+        """What to ask for, ``most`` bytes at most: a small range of a large log need not cost a large answer."""
+        rest = max((self.end - self.position) * self.record_bytes, LEAST_BYTES)
+        return Wanted(self.leader_epoch, self.position, self.fetched_epoch, min(rest, most))
+
+
+def turn(of: Partition) -> float:
+    """When it last had something, to sort by."""
+    return of.turn
+
+
+def by_topic(keyed: Mapping[tuple[bytes, int], T]) -> list[tuple[bytes, dict[int, T]]]:
+    """Runs of one topic's partitions: a broker without sessions fills its answer in the order of the request."""
+    runs: list[tuple[bytes, dict[int, T]]] = []
+    for (topic_id, partition), what in keyed.items():
+        if not runs or runs[-1][0] != topic_id:
+            runs.append((topic_id, {}))
+        runs[-1][1][partition] = what
+    return runs
