@@ -27,6 +27,7 @@ from sparkcohort.runtime.shell.session import Session
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.limits import UNLIMITED, Limits
 from sparkcohort.streaming.offsets import Offsets, from_json_value, to_json_value
+from sparkcohort.streaming.pipe import hurry
 from sparkcohort.streaming.shipped import shipped
 from sparkcohort.streaming.task import SlotPartition, packed, read_slot
 from sparkcohort.streaming.telling import message_first, told
@@ -58,6 +59,11 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         """Executors get the options and nothing else: the reader is pickled with every read function."""
         return {"_options": self._options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """On an executor, at the start of each task, while Spark waits to send what the task is to read."""
+        self.__dict__.update(state)
+        hurry()
 
     @property
     def _driver(self) -> Session:
@@ -97,6 +103,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._next_end(session, begin, limits, once)
         session.announce(end)
         if end == begin:
+            session.mirrored()  # nobody is in a hurry, and whoever stops an idle query finds all of it committed
             return start
         self._last_progress = time.monotonic()
         if limits:
@@ -125,8 +132,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_records=self._options.max_records_per_partition,
             scout=session.lag_remains(last),
         )
-        run, plan_id = session.run(), session.register(slots)
-        return [SlotPartition(run, plan_id, index) for index in range(len(slots))]
+        run, plan_id, avoid = session.run(), session.register(slots), session.silent_agents()
+        return [SlotPartition(run, plan_id, index, avoid) for index in range(len(slots))]
 
     def read(self, partition: SlotPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """The rows of one slot, on an executor."""

@@ -42,11 +42,15 @@ CALL_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class SlotPartition(InputPartition):
-    """One input partition: the right to claim one slot of a plan."""
+    """One input partition: the right to claim one slot of a plan.
+
+    ``avoid`` are the addresses of agents that have lately left a task without an answer.
+    """
 
     run: Run
     plan_id: str
     index: int
+    avoid: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         return f"SlotPartition(plan={self.plan_id}, index={self.index})"
@@ -74,28 +78,118 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
 
     Raises CohortError when the coordinator refuses the claim (FENCED_INSTANCE_ID, a plan of long ago) or cannot be reached.
     """
-    options = options.on_executor(os.environ)
-    host = partition.run.host or _driver_host()
-    executor = find_executor()
-    address = executor.address(partition.run.run_id) if executor else ""
-    if executor:
-        _ensure_agent(options, partition.run, host, executor, address)
-    link = Link(host, partition.run.port, partition.run.credentials)
+    desk = _Desk(options.on_executor(os.environ), partition)
     try:
-        claimed = _call(link, "Claim", {"plan": partition.plan_id, "index": partition.index, "address": address})
+        claimed = desk.claim()
         ranges = [Range(*item) for item in claimed["ranges"]]
         tally = _Tally()
-        pulled = bool(claimed["agent"])
         left = ranges
-        if pulled and ranges:
-            left = yield from _from_agent(options, partition.run, address, claimed, ranges, tally)
+        if claimed["agent"] and ranges:
+            left = yield from desk.from_agent(claimed, ranges, tally)
         if left:
-            yield from _directly(options, left, tally)
+            yield from _directly(desk.options, left, tally)
         if ranges:
-            _report(link, partition, address, ranges, tally)
+            desk.report(ranges, tally)
     finally:
-        link.close()
+        desk.close()
         _keep_imports()
+
+
+class _Desk:
+    """Whom a task asks: the agent of its executor, which also has the coordinator's ear, or else the coordinator itself."""
+
+    def __init__(self, options: SourceOptions, partition: SlotPartition) -> None:
+        """Nobody is asked yet."""
+        self.options, self._partition, self._run = options, partition, partition.run
+        self._executor = _executor()
+        self._address = self._executor.address(self._run.run_id) if self._executor else ""
+        self._agent = LocalClient(self._address, self._run.credentials.token, options.agent_timeout_ms / 1000)
+        self._relays = bool(self._address) and self._address not in partition.avoid
+        self._link: Link | None = None
+
+    def claim(self) -> dict[str, Any]:
+        """The slot: its ranges, where the plan begins to read their partitions, and whether this agent has them."""
+        body = {"plan": self._partition.plan_id, "index": self._partition.index, "address": self._address}
+        if self._relays:
+            try:
+                return _accepted(self._agent.call("Claim", body))
+            except AgentTimeout:
+                self._relays = False
+        if self._executor:
+            _ensure_agent(self.options, self._run, self._host(), self._executor, self._address)
+        return self._call("Claim", body)
+
+    def from_agent(
+        self, claimed: dict[str, Any], ranges: list[Range], tally: _Tally
+    ) -> Generator[pa.RecordBatch, None, list[Range]]:
+        """Yield what the agent has; returns what is left to be read directly."""
+        stands = [item.start for item in ranges]
+        try:
+            for step in self._agent.read(ranges, claimed["floors"], claimed["sequence"]):
+                if step.batch is not None and step.batch.num_rows:
+                    tally.count(tally.agent, step.batch, [ranges[index].tp for index, _ in step.positions])
+                    yield step.batch
+                for index, at in step.positions:
+                    stands[index] = at
+        except AgentTimeout:
+            tally.timed_out = True
+            self._relays = False
+        return [item._replace(start=at) for item, at in zip(ranges, stands, strict=True) if at < item.end]
+
+    def report(self, ranges: list[Range], tally: _Tally) -> None:
+        """Say what was delivered.  The agent is not waited for: it says so while Spark ends the task."""
+        body = {
+            "plan": self._partition.plan_id,
+            "address": self._address,
+            "ranges": ranges,
+            "agent": tally.agent,
+            "direct": tally.direct,
+            "sizes": [tally.sizes.get(item.tp, 0) for item in ranges],  # a slot has one range of a partition at most
+            "timed_out": tally.timed_out,
+        }
+        try:
+            if self._relays:
+                self._agent.tell("Delivered", body)
+            else:
+                self._call("Delivered", body)
+        except (CohortError, AgentTimeout) as error:  # an audit: the rows are delivered, whoever counts them
+            log.warning("could not report what was delivered: %s", error)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._agent.close()
+        if self._link is not None:
+            self._link.close()
+
+    def _host(self) -> str:
+        return self._run.host or _driver_host()
+
+    def _call(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        """One call over a connection of our own, tried again while nobody answers: claims and reports are idempotent."""
+        self._link = self._link or Link(self._host(), self._run.port, self._run.credentials)
+        for attempt in range(CALL_ATTEMPTS):
+            try:
+                return _accepted(json.loads(self._link.call(action, json.dumps(body).encode(), CALL_TIMEOUT_S)))
+            except CoordinatorUnreachable as error:
+                if attempt == CALL_ATTEMPTS - 1:
+                    raise CohortError(
+                        f"{error}; if executors reach the driver under another name or through another port, "
+                        "set the options coordinator.host and coordinator.port"
+                    ) from error
+        raise AssertionError("unreachable")
+
+
+def _accepted(reply: dict[str, Any]) -> dict[str, Any]:
+    """The reply, unless it is a refusal."""
+    if reply.get("error"):
+        raise CohortError(f"{reply['error']}: {reply['message']}")
+    return reply
+
+
+@cache
+def _executor() -> Executor | None:
+    """The executor of this worker, for life: a worker doesn't outlive its executor."""
+    return find_executor()
 
 
 @cache
@@ -166,44 +260,6 @@ def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executo
         log.warning("cannot start the member agent of executor %s: %s; reading directly", executor.executor_id, error)
 
 
-def _call(link: Link, action: str, body: dict[str, Any]) -> dict[str, Any]:
-    """One JSON call to the coordinator, tried again while it doesn't answer: claims and reports are idempotent."""
-    for attempt in range(CALL_ATTEMPTS):
-        try:
-            reply: dict[str, Any] = json.loads(link.call(action, json.dumps(body).encode(), CALL_TIMEOUT_S))
-        except CoordinatorUnreachable as error:
-            if attempt == CALL_ATTEMPTS - 1:
-                raise CohortError(
-                    f"{error}; if executors reach the driver under another name or through another port, "
-                    "set the options coordinator.host and coordinator.port"
-                ) from error
-            continue
-        if reply.get("error"):
-            raise CohortError(f"{reply['error']}: {reply['message']}")
-        return reply
-    raise AssertionError("unreachable")
-
-
-def _from_agent(
-    options: SourceOptions, run: Run, address: str, claimed: dict[str, Any], ranges: list[Range], tally: _Tally
-) -> Generator[pa.RecordBatch, None, list[Range]]:
-    """Yield what the agent has; returns what is left to be read directly."""
-    stands = [item.start for item in ranges]
-    client = LocalClient(address, run.credentials.token, options.agent_timeout_ms / 1000)
-    try:
-        for step in client.read(ranges, claimed["floors"], claimed["sequence"]):
-            if step.batch is not None and step.batch.num_rows:
-                tally.count(tally.agent, step.batch, [ranges[index].tp for index, _ in step.positions])
-                yield step.batch
-            for index, at in step.positions:
-                stands[index] = at
-    except AgentTimeout:
-        tally.timed_out = True
-    finally:
-        client.close()
-    return [item._replace(start=at) for item, at in zip(ranges, stands, strict=True) if at < item.end]
-
-
 def _directly(options: SourceOptions, ranges: list[Range], tally: _Tally) -> Iterator[pa.RecordBatch]:
     reader = RangeReader(
         options.kafka,
@@ -219,18 +275,3 @@ def _directly(options: SourceOptions, ranges: list[Range], tally: _Tally) -> Ite
                 yield batch
     finally:
         reader.close()
-
-
-def _report(link: Link, partition: SlotPartition, address: str, ranges: list[Range], tally: _Tally) -> None:
-    body = {
-        "plan": partition.plan_id,
-        "address": address,
-        "ranges": ranges,
-        "agent": tally.agent,
-        "direct": tally.direct,
-        "sizes": [tally.sizes.get(item.tp, 0) for item in ranges],  # a slot has one range of a partition at most
-    }
-    try:
-        _call(link, "Delivered", {**body, "timed_out": tally.timed_out})
-    except CohortError as error:  # an audit: the rows are delivered, whoever counts them
-        log.warning("could not report what was delivered: %s", error)

@@ -37,6 +37,7 @@ from sparkcohort.runtime.protocol import (
     Tick,
     TopicPartition,
 )
+from sparkcohort.runtime.shell import heap
 from sparkcohort.runtime.shell.executor import Executor
 from sparkcohort.runtime.shell.flight import CoordinatorRefused, CoordinatorUnreachable, Link
 from sparkcohort.runtime.shell.listening import Listening, patience_ms
@@ -142,7 +143,7 @@ class Agent:
             config.kafka, include_headers=config.include_headers, buffer_bytes=config.buffer_bytes
         )
         self._server = LocalServer(
-            config.address, config.credentials.token, self._prefetcher, self._info, self._on_served
+            config.address, config.credentials.token, self._prefetcher, self._info, self._on_served, self._link.call
         )
 
     def _member_config(self, topics: tuple[str, ...]) -> member.MemberConfig:
@@ -418,6 +419,7 @@ def _now_ms() -> int:
 def main() -> None:
     """Run the agent whose configuration arrives on standard input."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    heap.keep()
     config = from_json(json.load(sys.stdin))
     agent = Agent(config)
     signal.signal(signal.SIGTERM, lambda *_: agent.leave())

@@ -10,6 +10,9 @@ steps: where which ranges stand, then the rows that brought them there, if any: 
 ones, in the frame.  The client answers a step in shared memory when it asks for the next one, with the slabs that it has
 done with; the server is at most ``AHEAD`` such steps ahead.  A client that hears nothing for its
 time-out, or finds the agent gone, never asks this agent again.
+
+What a task has to say to the coordinator goes by its agent, too, which has a connection open: one of the task's own costs
+more than reading a small slot does.
 """
 
 from __future__ import annotations
@@ -23,21 +26,25 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol import Range
 from sparkcohort.runtime.shell.prefetch import Served
-from sparkcohort.runtime.shell.slabs import Borrower, Lender, Lent
+from sparkcohort.runtime.shell.slabs import Borrower, Lender, Lent, SlabPool
 
 _log = logging.getLogger("sparkcohort.local")
 
 _FRAME = struct.Struct("!BQ")  # kind, length of the body
 _STEP, _BATCH, _LENT, _END, _INFO = range(1, 6)
-_SLAB = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along
+_SLAB = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along; the step follows
 AHEAD = 2
+RELAYED = frozenset({"Claim", "Delivered"})
+"""What an agent says to the coordinator for a task."""
+RELAY_S = 5.0
 _LENGTH = struct.Struct("!I")
+_TOGETHER = 64 << 10
 _REQUEST_LIMIT = 16 << 20
 _DELIVERED = b"\x01"
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -56,13 +63,16 @@ class _Nonsense(Exception):
 
 
 class _Request(NamedTuple):
-    """One request: ranges to serve, or none for the agent's description."""
+    """One request: ranges to serve, or something to say to the coordinator, or neither for the agent's description."""
 
     token: str
     ranges: Sequence[Range] = ()
     floors: Sequence[int] = ()
     plan_seq: int = 0
     patience_s: float | None = None
+    action: str = ""
+    body: str = ""
+    reply: bool = True
 
 
 class Source(Protocol):
@@ -74,10 +84,19 @@ class Source(Protocol):
         """Yield steps until every range is at its end or missed."""
 
 
+Relay: TypeAlias = Callable[[str, bytes, float], bytes]
+"""Says something to the coordinator: (action, body, time-out in s) to its answer.  Raises OSError."""
+
+
+def _to_nobody(action: str, _body: bytes, _timeout_s: float) -> bytes:
+    raise ConnectionError(f"nobody to say {action} to")
+
+
 class LocalServer:
     """Serves ranges and the agent's description to this user's processes that know the token; a thread per connection.
 
-    ``on_served`` is called with those ranges of a request that a client has read to their ends, once it has said so.
+    ``on_served`` is called with those ranges of a request that a client has read to their ends, once it has said so;
+    ``relay`` with what of ``RELAYED`` a client has to say to the coordinator.
     """
 
     def __init__(
@@ -87,6 +106,7 @@ class LocalServer:
         prefetcher: Source,
         info: Callable[[], Mapping[str, Any]],
         on_served: Callable[[Sequence[Range]], None],
+        relay: Relay = _to_nobody,
     ) -> None:
         """Nothing is bound before ``start``."""
         self._name = name
@@ -94,9 +114,11 @@ class LocalServer:
         self._prefetcher = prefetcher
         self._info = info
         self._on_served = on_served
+        self._relay = relay
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._acceptor = threading.Thread(target=self._accept, name="cohort-local", daemon=True)
         self._connections: set[socket.socket] = set()
+        self._pool = SlabPool()
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -120,6 +142,7 @@ class LocalServer:
             for connection in self._connections:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
+        self._pool.close()
 
     def _accept(self) -> None:
         while True:
@@ -137,7 +160,7 @@ class LocalServer:
     def _converse(self, connection: socket.socket) -> None:
         """Answer one connection's requests until it ends."""
         try:
-            with closing(connection), closing(Lender()) as lender:
+            with closing(connection), closing(Lender(self._pool)) as lender:
                 while (request := _read_request(connection)) is not None:
                     if not hmac.compare_digest(request.token.encode(), self._token.encode()):
                         return  # a stranger learns nothing, not even that the token was wrong
@@ -151,6 +174,12 @@ class LocalServer:
                 self._connections.discard(connection)
 
     def _answer(self, connection: socket.socket, request: _Request, lender: Lender) -> None:
+        if request.action:
+            # Without an answer the connection ends: the client goes to the coordinator by itself, and hears why.
+            answer = self._relay(request.action, request.body.encode(), request.patience_s or RELAY_S)
+            if request.reply:
+                _send(connection, _INFO, answer)
+            return
         if not request.ranges:
             _send(connection, _INFO, json.dumps(dict(self._info())).encode())
             return
@@ -166,10 +195,7 @@ class LocalServer:
         stands = [wanted.start for wanted in request.ranges]
         sender = _Sender(connection, lender)
         for step in self._prefetcher.serve(request.ranges, request.floors, request.plan_seq, request.patience_s):
-            said = {"positions": step.positions, "missed": step.missed, "rows": step.batch is not None}
-            _send(connection, _STEP, json.dumps(said).encode())
-            if step.batch is not None:
-                sender.send(step.batch)
+            sender.send(step)
             for index, at in step.positions:
                 stands[index] = at
         _send(connection, _END)
@@ -178,24 +204,30 @@ class LocalServer:
 
 
 class _Sender:
-    """The batches of one answer, in shared memory or in frames."""
+    """The steps of one answer, their rows in shared memory or in frames."""
 
     def __init__(self, connection: socket.socket, lender: Lender) -> None:
         self._connection, self._lender = connection, lender
         self._unanswered = 0
 
-    def send(self, batch: pa.RecordBatch) -> None:
-        """Send the rows of a step."""
+    def send(self, step: Served) -> None:
+        """Send one step."""
+        batch = step.batch
+        said = json.dumps({"positions": step.positions, "missed": step.missed, "rows": batch is not None}).encode()
+        if batch is None:
+            _send(self._connection, _STEP, said)
+            return
         if self._unanswered == AHEAD:
             self._hear()
         lent = self._lender.lend(batch)
         if lent is not None:
-            _send_lent(self._connection, lent)
+            _send_lent(self._connection, lent, said)
             self._unanswered += 1
             return
         stream = pa.BufferOutputStream()
         with pa.ipc.new_stream(stream, batch.schema) as writer:
             writer.write_batch(batch)
+        _send(self._connection, _STEP, said)
         _send(self._connection, _BATCH, stream.getvalue())
 
     def finish(self) -> None:
@@ -229,13 +261,18 @@ class LocalClient:
 
     def hello(self) -> dict[str, Any]:
         """The agent's description: member id, generation, pid; raises AgentTimeout."""
+        return self._told({})
+
+    def call(self, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The coordinator's answer to one of ``RELAYED``; raises AgentTimeout, also when the coordinator did not answer."""
+        return self._told({"action": action, "body": json.dumps(body), "patience_s": self._timeout_s / 2})
+
+    def tell(self, action: str, body: Mapping[str, Any]) -> None:
+        """Say one of ``RELAYED`` to the coordinator, and don't wait for what becomes of it; raises AgentTimeout."""
         try:
-            connection = self._ask({})
-            _, body = _receive(connection)
+            self._ask({"action": action, "body": json.dumps(body), "reply": False})
         except OSError as error:
             raise self._silent(error) from error
-        described: dict[str, Any] = json.loads(bytes(body))
-        return described
 
     def read(self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int) -> Iterator[Served]:
         """Yield steps until every range is at its end or missed, then acknowledge; raises AgentTimeout.
@@ -252,20 +289,30 @@ class LocalClient:
                     connection.sendall(_DELIVERED)
                     finished = True
                     return
-                said = json.loads(bytes(body))
-                if not said["rows"]:
-                    yield Served(said["positions"], None, said["missed"])
-                    continue
-                kind, body = _receive(connection)  # a step counts when its rows have come, too
-                yield Served(said["positions"], self._batch(connection, kind, body), said["missed"])
                 if kind == _LENT:
+                    yield self._lent(connection, body)
                     ended = self._borrower.ended()
                     connection.sendall(bytes((len(ended),)) + ended)
+                    continue
+                said = json.loads(bytes(body))
+                batch = None
+                if said["rows"]:
+                    _, body = _receive(connection)  # a step counts when its rows have come, too
+                    batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
+                yield Served(said["positions"], batch, said["missed"])
         except OSError as error:
             raise self._silent(error) from error
         finally:
             if not finished:  # whatever else is on its way belongs to nobody
                 self.close()
+
+    def _told(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            _, body = _receive(self._ask(request))
+        except OSError as error:
+            raise self._silent(error) from error
+        answer: dict[str, Any] = json.loads(bytes(body))
+        return answer
 
     def close(self) -> None:
         """End the connection; the next request opens another."""
@@ -274,12 +321,12 @@ class LocalClient:
             self._connection = None
             self._borrower = Borrower()
 
-    def _batch(self, connection: socket.socket, kind: int, body: bytearray) -> pa.RecordBatch:
-        if kind == _BATCH:
-            return pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
-        number, size, used, new = _SLAB.unpack(body)
+    def _lent(self, connection: socket.socket, body: bytearray) -> Served:
+        """The step of one frame, its rows where they lie."""
+        number, size, used, new = _SLAB.unpack_from(body)
+        said = json.loads(bytes(body[_SLAB.size :]))
         descriptor = _receive_descriptor(connection) if new else None
-        return self._borrower.read(Lent(number, size, used, descriptor))
+        return Served(said["positions"], self._borrower.read(Lent(number, size, used, descriptor)), said["missed"])
 
     def _ask(self, request: Mapping[str, Any]) -> socket.socket:
         if self._lost:
@@ -332,19 +379,24 @@ def _read_request(connection: socket.socket) -> _Request | None:
         raise _Nonsense("a request that can't be read") from error
     if len(request.ranges) != len(request.floors):
         raise _Nonsense("ranges and floors of different number")
+    if request.action and (request.action not in RELAYED or not isinstance(request.body, str)):
+        raise _Nonsense("nothing that is relayed")
     return request
 
 
 def _send(connection: socket.socket, kind: int, body: bytes | pa.Buffer = b"") -> None:
     view = memoryview(body)
-    connection.sendall(_FRAME.pack(kind, view.nbytes))
-    if view.nbytes:
-        connection.sendall(view)
+    head = _FRAME.pack(kind, view.nbytes)
+    if view.nbytes <= _TOGETHER:  # two calls wake the other end twice
+        connection.sendall(head + bytes(view))
+        return
+    connection.sendall(head)
+    connection.sendall(view)
 
 
-def _send_lent(connection: socket.socket, lent: Lent) -> None:
+def _send_lent(connection: socket.socket, lent: Lent, said: bytes) -> None:
     new = lent.descriptor is not None
-    _send(connection, _LENT, _SLAB.pack(lent.slab, lent.size, lent.used, new))
+    _send(connection, _LENT, _SLAB.pack(lent.slab, lent.size, lent.used, new) + said)
     if lent.descriptor is not None:
         # With a byte of its own, so that no other read takes it.
         socket.send_fds(connection, [_DELIVERED], [lent.descriptor])

@@ -26,7 +26,7 @@ Offsets = Mapping[TopicPartition, int]
 START_S = 30.0
 COMMIT_S = 10.0
 QUICK_S = 0.2
-"""How long a trigger waits for its commit; a slow group coordinator must not hold the batch up."""
+"""How long a trigger waits for the commit before its own; a slow group coordinator must not hold the batch up."""
 FINAL_S = 30.0
 """How long the end of a bounded query waits for its last commit."""
 RETRY_S = 1.0
@@ -110,27 +110,32 @@ class Mirror:
     # --- every batch ------------------------------------------------------------------------------------
 
     def commit(self, start: Offsets, *, generation: int, final: bool) -> None:
-        """Commit what Spark's commit log has; waits a moment, or when ``final`` until Kafka has it.
+        """Commit what Spark's commit log has, in the background; when ``final``, waits until Kafka has it.
 
-        Raises CohortError when a final commit does not get through.
+        The commit before it is waited for, a moment.  Raises CohortError when a final commit does not get through.
         """
         if generation > self._membership.reservation.last_generation - GENERATION_BLOCK // 10:
             self._reserve(self.committed() or start, "")
+        self.settle()
         with self._changed:
             if start == self._mirrored:
                 return
             self._wanted = dict(start)
             self._changed.notify_all()
-            timeout_s = FINAL_S if final else QUICK_S
-            done = self._changed.wait_for(lambda: self._wanted is None or self.failure() is not None, timeout_s)
-        failure = self.failure()
-        if failure is not None:
-            raise failure
-        if final and not done:
+        if final and not self.settle(FINAL_S):
             raise CohortError(
                 f"the last batch could not be committed to group {self._options.group_id} within {FINAL_S:g} s: its "
                 "coordinator does not answer. The batch itself is done and in the checkpoint; start the query again to commit"
             )
+
+    def settle(self, timeout_s: float = QUICK_S) -> bool:
+        """Wait until Kafka has all that was committed; whether it has.  Raises what ended the membership for good."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: self._wanted is None or self.failure() is not None, timeout_s)
+        failure = self.failure()
+        if failure is not None:
+            raise failure
+        return done
 
     def _commit_in_background(self) -> None:
         while True:

@@ -67,6 +67,11 @@ class Service:
         heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened, "Loads": self._loads}
         return {**group, **told, **heard, "Claim": self._claim, "Fetched": self._fetched}
 
+    def silent(self) -> frozenset[str]:
+        """The addresses of agents that are not to be asked now."""
+        members = self._coordinator.members() if self._suspects else {}
+        return frozenset(info.address for info in members.values() if self._suspected(info))
+
     def subscribe(self, body: bytes) -> EventQueue:
         """The event stream of the agent whose address is in ``body``."""
         return self._coordinator.subscribe(body.decode(errors="replace"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ class Session:
         self._isolation = Isolation()
         self._coordinator: Coordinator | None = None
         self._server: GroupServer | None = None
+        self._silent_agents: Callable[[], frozenset[str]] = frozenset
         self._metrics: MetricsEndpoint | None = None
         self._connection: Path | None = None
         self._run: Run | None = None
@@ -125,6 +126,7 @@ class Session:
                 f"port {options.coordinator_port} cannot be opened for the group coordinator: {error}; give the option "
                 "coordinator.port a free port, or leave it out for any free one"
             ) from None
+        self._silent_agents = service.silent
         self._server.start()
         names = coordinator.settings.assignors
         self._run = Run(run_id, options.coordinator_host, self._server.port, authority.client, names)
@@ -167,10 +169,14 @@ class Session:
             raise failure
 
     def mirror(self, start: Offsets, *, final: bool) -> None:
-        """Commit ``start``, which Spark's commit log has, to the real group; ``final`` waits until it is there."""
+        """Commit ``start``, which Spark's commit log has, to the real group; ``final``, or ``mirrored``, waits for it."""
         self.check()
         assert self._coordinator is not None  # noqa: S101  begin comes first
         self._mirror.commit(start, generation=self._coordinator.group.generation, final=final)
+
+    def mirrored(self) -> None:
+        """Wait a moment for the real group to have what was committed."""
+        self._mirror.settle()
 
     def refresh(self, timeout_s: float) -> Snapshot:
         """Log ends, asked for now; at most ``timeout_s`` old answers are waited for."""
@@ -220,6 +226,10 @@ class Session:
         plan_id = secrets.token_hex(8)
         self._plans.register(plan_id, slots)
         return plan_id
+
+    def silent_agents(self) -> frozenset[str]:
+        """The addresses of agents that have lately left a task without an answer."""
+        return self._silent_agents()
 
     def run(self) -> Run:
         """How tasks reach this run."""

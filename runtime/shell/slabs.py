@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 from collections import deque
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ import pyarrow as pa
 
 SLABS = 3
 """Most slabs of one connection: one being read, one that the reader still refers to, and one written meanwhile."""
+
+POOLED = 4
+"""Most slabs kept between connections: of two tasks that have just ended."""
 
 LEAST_BYTES = 64 << 10
 MOST_BYTES = 16 << 20
@@ -51,11 +55,44 @@ class _Slab:
         os.close(self.descriptor)
 
 
+class SlabPool:
+    """Slabs that nobody reads any more, for the next connection: the kernel clears every page of a new one."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._slabs: list[_Slab] = []
+        self._most = POOLED
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> _Slab | None:
+        """One with room for so many bytes, if there is one."""
+        with self._lock:
+            for at, slab in enumerate(self._slabs):
+                if slab.size >= size:
+                    return self._slabs.pop(at)
+        return None
+
+    def give(self, slab: _Slab) -> None:
+        """Keep it, instead of the oldest one if there are enough."""
+        with self._lock:
+            self._slabs.append(slab)
+            while len(self._slabs) > self._most:
+                self._slabs.pop(0).close()
+
+    def close(self) -> None:
+        """Give all memory back, also what is given from now on."""
+        with self._lock:
+            self._most = 0
+            while self._slabs:
+                self._slabs.pop().close()
+
+
 class Lender:
     """The slabs of one connection, on the agent's side; for one thread."""
 
-    def __init__(self) -> None:
-        """No slab yet."""
+    def __init__(self, pool: SlabPool) -> None:
+        """No slab yet; ``pool`` gives some, and gets those that have come back in the end."""
+        self._pool = pool
         self._slabs: dict[int, _Slab] = {}
         self._free: list[int] = []
         self._unable = False
@@ -82,9 +119,12 @@ class Lender:
             self._free.append(number)
 
     def close(self) -> None:
-        """Give all memory back that isn't being read."""
-        for slab in self._slabs.values():
-            slab.close()
+        """Give everything back; what may still be read is nobody's to write any more."""
+        for number, slab in self._slabs.items():
+            if number in self._free:
+                self._pool.give(slab)
+            else:
+                slab.close()
         self._slabs.clear()
         self._free.clear()
 
@@ -104,7 +144,7 @@ class Lender:
         if self._unable:
             return None
         try:
-            slab = _Slab(-(-size // _GRAIN) * _GRAIN)
+            slab = self._pool.take(size) or _Slab(-(-size // _GRAIN) * _GRAIN)
         except OSError:  # no memory of this kind, or no descriptors: the socket carries everything
             self._unable = True
             return None

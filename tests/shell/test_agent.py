@@ -20,6 +20,7 @@ from sparkcohort.runtime.protocol import (
 )
 from sparkcohort.runtime.shell.agent import to_json
 from sparkcohort.runtime.shell.executor import Executor, agent_answers, start_agent
+from sparkcohort.runtime.shell.local import LocalClient
 from tests.support.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.support.mock import MockCluster
 from tests.support.waiting import hold_for, wait_until
@@ -45,6 +46,20 @@ def test_an_agent_joins_owns_prefetches_and_commits_what_it_handed_over(world: W
     tp = TopicPartition(TOPIC, 1)
     wait_until(lambda: tp in world.coordinator.group.committed, 5, "the position to be committed")
     assert world.coordinator.group.committed[tp].offset == 90
+
+
+def test_tasks_claim_and_report_by_it(world: World) -> None:
+    """A task without a connection of its own gets a slot of the plan, and what it says it delivered is counted."""
+    executor, _ = world.start("1")
+    address = executor.address("run")
+    client = LocalClient(address, world.authority.client.token, 10)
+    claimed = client.call("Claim", {"plan": "p", "index": 0, "address": address})
+    assert claimed["ranges"] == [[TOPIC, partition, 0, 10] for partition in range(PARTITIONS)]
+    said = {"plan": "p", "ranges": [[TOPIC, 0, 0, 10]], "agent": [7, 70], "direct": [0, 0], "sizes": [70]}
+    client.tell("Delivered", {**said, "address": address, "timed_out": False})
+    client.close()
+    wait_until(lambda: world.plans.audit.ranges_delivered == 1, 10, "the report")
+    assert world.plans.audit.records_from_agent == 7
 
 
 def test_it_ends_at_once_when_its_executor_is_killed_and_its_partitions_move(world: World) -> None:

@@ -59,7 +59,7 @@ class World:
         settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, self.names, max_delay_ms, balance)
         self.coordinator = Coordinator(settings, lambda: self.topics, assignors=self.assignors)
         self.coordinator.start()
-        service = Service(self.coordinator, self.plans, failure=lambda: self.failure, status=dict)
+        service = self.service = Service(self.coordinator, self.plans, failure=lambda: self.failure, status=dict)
         self.server = GroupServer(
             self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
         )
@@ -341,8 +341,10 @@ def test_an_agent_that_left_a_task_waiting_is_not_asked_until_it_is_heard_of(wor
     world.link.call("Delivered", json.dumps(delivered).encode(), 5)
 
     assert claim(world, 0, "a")["agent"] is False
+    assert world.service.silent() == {"a"}
     a.heartbeat()
     assert claim(world, 0, "a")["agent"] is True
+    assert world.service.silent() == frozenset()
 
 
 def test_tasks_tell_how_large_records_are(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -186,6 +187,69 @@ def test_garbage_ends_only_its_own_connection(name: str, served: list[Range], co
             with suppress(ConnectionResetError):
                 assert stranger.recv(1) == b""
     assert connect().hello()
+
+
+class Coordinator:
+    """Answers what is relayed to it with what it heard, or not at all."""
+
+    def __init__(self) -> None:
+        """Nothing was heard yet."""
+        self.heard: list[tuple[str, Any]] = []
+        self.away = False
+
+    def relay(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        """The answer to one action."""
+        assert 0 < timeout_s <= 5
+        self.heard.append((action, json.loads(body)))
+        if self.away:
+            raise ConnectionError("nobody answers")
+        return json.dumps({"action": action}).encode()
+
+
+@pytest.fixture
+def coordinator(name: str) -> Iterator[Coordinator]:
+    """What a server on ``name`` relays to."""
+    coordinator = Coordinator()
+    server = LocalServer(name, TOKEN, Numbers(), dict, lambda _: None, coordinator.relay)
+    server.start()
+    yield coordinator
+    server.close()
+
+
+def test_what_a_task_says_is_relayed(name: str, coordinator: Coordinator, connect: Connect) -> None:
+    """A claim is answered, a report isn't waited for, and the same connection serves ranges."""
+    client = connect()
+    assert client.call("Claim", {"index": 3}) == {"action": "Claim"}
+    assert batches_to_rows(one_by(client.read, Range("t", 0, 1, 4), 0, 1))
+    client.tell("Delivered", {"rows": 3})
+    assert client.hello() == {}
+    assert coordinator.heard == [("Claim", {"index": 3}), ("Delivered", {"rows": 3})]
+
+
+def test_a_coordinator_that_does_not_answer(name: str, coordinator: Coordinator, connect: Connect) -> None:
+    """The client learns that this agent is no help, at once; others are answered when the coordinator is back."""
+    coordinator.away = True
+    client = connect()
+    with pytest.raises(AgentTimeout, match="gone"):
+        client.call("Claim", {})
+    with pytest.raises(AgentTimeout):
+        client.tell("Delivered", {})
+    coordinator.away = False
+    assert connect().call("Claim", {}) == {"action": "Claim"}
+
+
+def test_nothing_else_is_relayed(name: str, coordinator: Coordinator, connect: Connect) -> None:
+    """Neither requests of the group nor a stranger's claims reach the coordinator, nor what is no text."""
+    for client, action in ((connect(), "LeaveGroup"), (connect("another-token"), "Claim")):
+        with pytest.raises(AgentTimeout, match="gone"):
+            client.call(action, {})
+    said = json.dumps({"token": TOKEN, "action": "Claim", "body": {}}).encode()
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(5)
+        stranger.connect(b"\0" + name.encode())
+        stranger.sendall(len(said).to_bytes(4, "big") + said)
+        assert stranger.recv(1) == b""
+    assert coordinator.heard == []
 
 
 def test_nobody_there(name: str, connect: Connect) -> None:

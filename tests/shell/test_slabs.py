@@ -15,7 +15,7 @@ import pytest
 from sparkcohort.runtime.protocol import Range
 from sparkcohort.runtime.shell.local import AHEAD, LocalClient, LocalServer
 from sparkcohort.runtime.shell.prefetch import Served
-from sparkcohort.runtime.shell.slabs import MOST_BYTES, SLABS, Borrower, Lender, Lent
+from sparkcohort.runtime.shell.slabs import MOST_BYTES, SLABS, Borrower, Lender, Lent, SlabPool
 from tests.support.waiting import wait_until
 
 ROWS = 20_000
@@ -35,9 +35,17 @@ def lend(lender: Lender, batch: pa.RecordBatch) -> Lent:
     return lent if lent.descriptor is None else lent._replace(descriptor=os.dup(lent.descriptor))
 
 
-def test_a_batch_is_read_where_it_was_written() -> None:
+@pytest.fixture
+def pool() -> Iterator[SlabPool]:
+    """What lenders give back."""
+    pool = SlabPool()
+    yield pool
+    pool.close()
+
+
+def test_a_batch_is_read_where_it_was_written(pool: SlabPool) -> None:
     """What is read is what was written, at an address in the slab; its memory is written anew when nobody reads it."""
-    lender, borrower = Lender(), Borrower()
+    lender, borrower = Lender(pool), Borrower()
     addresses = set()
     for number in range(10):
         batch = borrower.read(lend(lender, batch_of(number)))
@@ -49,9 +57,28 @@ def test_a_batch_is_read_where_it_was_written() -> None:
     lender.close()
 
 
-def test_what_is_kept_stays_as_it_was() -> None:
+def test_the_next_connection_gets_what_has_come_back(pool: SlabPool) -> None:
+    """Memory that its reader has done with is written anew for another; what may still be read is left alone."""
+    first, reader = Lender(pool), Borrower()
+    read, kept = (reader.read(lend(first, batch_of(number))) for number in range(2))
+    del read
+    first.take_back(reader.ended())
+    first.close()
+    second, other = Lender(pool), Borrower()
+    again = lend(second, batch_of(7))
+    fresh = lend(second, batch_of(8))
+    assert again.descriptor is not None
+    assert fresh.descriptor is not None
+    places = {os.fstat(each.descriptor).st_ino for each in (again, fresh) if each.descriptor is not None}
+    assert [other.read(each).column(0)[0].as_py() for each in (again, fresh)] == [7, 8]
+    assert kept.equals(batch_of(1))
+    assert len(places) == 2
+    second.close()
+
+
+def test_what_is_kept_stays_as_it_was(pool: SlabPool) -> None:
     """A reader that keeps its batches, or a part of one, finds them unchanged; what has no slab goes another way."""
-    lender, borrower = Lender(), Borrower()
+    lender, borrower = Lender(pool), Borrower()
     kept = [borrower.read(lend(lender, batch_of(number))).slice(100, 7).column(1) for number in range(SLABS)]
     lender.take_back(borrower.ended())
     assert lender.lend(batch_of(99)) is None
@@ -68,9 +95,9 @@ def test_what_is_kept_stays_as_it_was() -> None:
     assert kept[0].to_pylist() == batch_of(0).slice(100, 7).column(1).to_pylist()
 
 
-def test_what_is_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_lent(pool: SlabPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small batches, very large ones, and all of them where the system gives no such memory."""
-    lender = Lender()
+    lender = Lender(pool)
     assert lender.lend(batch_of(0, 10)) is None
     assert lender.lend(pa.record_batch({"value": pa.array([b"x" * MOST_BYTES])})) is None
 
@@ -81,9 +108,9 @@ def test_what_is_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [lender.lend(batch_of(0)) for _ in range(3)] == [None, None, None]
 
 
-def test_what_was_not_lent_is_not_taken_back() -> None:
+def test_what_was_not_lent_is_not_taken_back(pool: SlabPool) -> None:
     """A number that nobody has, or that is free already, is refused."""
-    lender = Lender()
+    lender = Lender(pool)
     assert lender.lend(batch_of(0))
     lender.take_back(b"\0")
     for wrong in (b"\0", b"\7"):

@@ -1,4 +1,4 @@
-"""What an agent's process imports: it starts on every executor, and what it doesn't need it doesn't wait for."""
+"""What an agent's process and a worker import: they start on every executor, and don't wait for what they don't need."""
 
 from __future__ import annotations
 
@@ -22,3 +22,22 @@ def imported() -> frozenset[str]:
     code = "import sys, sparkcohort.runtime.shell.agent; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True)
     return frozenset(run.stdout.split())
+
+
+SIZED = """
+import sys, pyarrow as pa
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.arrow import schema
+from sparkcohort.streaming.sizing import bytes_by_partition
+numbers = pa.Array.from_buffers(pa.int32(), 3, [None, pa.py_buffer(b"\\0\\0\\0\\0" * 2 + b"\\1\\0\\0\\0")])
+columns = [numbers if field.name == "partition" else pa.nulls(3, field.type) for field in schema(False)]
+batch = pa.RecordBatch.from_arrays(columns, schema=schema(False))
+assert len(bytes_by_partition(batch, 30, [TopicPartition("t", 0), TopicPartition("t", 1)])) == 2
+print("pyarrow.compute" in sys.modules)
+"""
+
+
+def test_a_worker_sizes_a_slot_of_one_topic_without_pyarrow_compute() -> None:
+    """Which it would import a second long, for a sum."""
+    run = subprocess.run([sys.executable, "-P", "-c", SIZED], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "False\n"
