@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,28 @@ sys.path[:] = [entry for entry in sys.path if entry and Path(entry).resolve() !=
 
 from tests.support.broker import Broker  # noqa: E402  after the path is right
 from tests.support.mock import MockCluster  # noqa: E402  after the path is right
+
+# pytest-timeout's thread needs the interpreter's lock, which some of librdkafka's bindings keep while they wait
+# (``Consumer.assignment``): without this, such a test would hang for good, and nothing would tell which.
+BEYOND_S = 60
+ERRORS = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep where errors go before tests' output is captured."""
+    config.stash[ERRORS] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A minute after pytest-timeout should have, a watchdog in C prints where every thread is and ends the run."""
+    mark = item.get_closest_marker("timeout")
+    limit_s = float(mark.args[0] if mark and mark.args else item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(limit_s + BEYOND_S, exit=True, file=item.config.stash[ERRORS])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.support import delivery
 from tests.support.application import Application
 from tests.support.broker import Broker
+from tests.support.processes import freeze
 from tests.support.produce import produce
 from tests.support.streams import ASAP, Stream, options
 from tests.support.waiting import wait_until
@@ -38,7 +39,7 @@ def frozen(application: Application) -> Iterator[None]:
     """The whole application stopped, as a machine that is suspended."""
     pids = [process.pid for process in application.driver.processes()]
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
     try:
         yield
     finally:

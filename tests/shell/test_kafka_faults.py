@@ -22,6 +22,7 @@ from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.owner import CommitDelayed
 from tests.support.broker import Broker
 from tests.support.mock import MockCluster
+from tests.support.processes import freeze
 from tests.support.waiting import hold_for, wait_until
 
 SCRIPT = Path(__file__).with_name("scripts") / "member.py"
@@ -71,7 +72,7 @@ class Driver:
 
     def freeze(self) -> None:
         """SIGSTOP."""
-        self._process.send_signal(signal.SIGSTOP)
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         """SIGCONT."""

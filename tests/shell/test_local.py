@@ -21,6 +21,7 @@ from sparkcohort.runtime.shell.local import AgentTimeout, AlreadyRunning, LocalC
 from sparkcohort.runtime.shell.prefetch import Served
 from tests.support.local_server import serving
 from tests.support.mock import MockCluster
+from tests.support.processes import freeze
 from tests.support.produce import produce
 from tests.support.ranges import Missed, batches_to_rows, direct, offsets, one_by
 from tests.support.waiting import hold_for, wait_until
@@ -286,7 +287,8 @@ def test_an_agent_struck_in_mid_range(
         client = connect(timeout_s=1)
         assert client.hello() == {"pid": process.pid}
         began = time.monotonic()
-        rows, reason = continue_directly(mock_broker, client, lambda: process.send_signal(how))
+        strike = (lambda: freeze(process.pid)) if how == signal.SIGSTOP else process.kill
+        rows, reason = continue_directly(mock_broker, client, strike)
         assert time.monotonic() - began < 10
         assert offsets(rows) == list(range(100, RECORDS))
         expected = direct(
@@ -305,7 +307,7 @@ def test_a_thawed_agent_acknowledges_nothing(mock_broker: MockCluster, name: str
     produce(mock_broker.bootstrap, "t", RECORDS, value_bytes=30)
     with serving(name, TOKEN, mock_broker.bootstrap, "t", 1) as process:
         client = connect(timeout_s=1)
-        continue_directly(mock_broker, client, lambda: process.send_signal(signal.SIGSTOP))
+        continue_directly(mock_broker, client, lambda: freeze(process.pid))
         process.send_signal(signal.SIGCONT)
         again = connect()
         hold_for(again.hello, 1, "the agent answers")

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.support.admin import Admin
 from tests.support.jars import QUICK, class_path, java
+from tests.support.processes import freeze
 from tests.support.relay import Relay
 from tests.support.waiting import wait_until
 
@@ -173,8 +174,8 @@ class Node:
         self._end(signal.SIGKILL, 10)
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, nothing is answered."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """SIGSTOP: connections stay open, nothing is answered from now on."""
+        freeze(self.pid)
 
     def resume(self) -> None:
         """SIGCONT after ``pause``."""
@@ -404,7 +405,7 @@ class Broker(Cluster):
         self.node(1).kill()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, nothing is answered."""
+        """SIGSTOP: connections stay open, nothing is answered from now on."""
         self.node(1).pause()
 
     def resume(self) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.waiting import wait_until
+
 MARK = "COHORT_TEST_RUN"
 SOCKET_PREFIX = "@cohort-"
 
@@ -53,6 +55,25 @@ def _held_by_other_runs(run: str) -> set[str]:
                     with contextlib.suppress(OSError):
                         inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
     return inodes
+
+
+def freeze(pid: int) -> None:
+    """SIGSTOP, and wait until every thread stands still: until one of them gets to see the signal, all of them go on.
+
+    On a busy machine that was long enough for a broker to take another commit.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(
+        lambda: all(_state(task) in "tTZX" for task in Path(f"/proc/{pid}/task").iterdir()), 30, f"{pid} to stop"
+    )
+
+
+def _state(task: Path) -> str:
+    """A thread's state, a letter (proc(5)); "X" once it is gone."""
+    try:
+        return task.joinpath("stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 def command(process: psutil.Process) -> str:
