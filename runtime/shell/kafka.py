@@ -182,7 +182,7 @@ class GroupMembership:
             self._fail(CohortError(f"the membership of group {self._options.group_id} ended: {error}"))
         finally:
             self._to(State.ENDED)
-            self._consumer.close()
+            self._drop_client()
             self._jobs.refuse()
 
     def _advance(self) -> None:
@@ -248,6 +248,15 @@ class GroupMembership:
                 "topic.metadata.refresh.interval.ms": options.metadata_max_age_ms,
             },
         )
+
+    def _drop_client(self) -> None:
+        """Without ``close``, which would send nothing for a static member, and at times never ends.
+
+        When a rebalance is under way it calls our ``on_revoke``, asks librdkafka's main thread for the protocol after it,
+        and waits, with the interpreter's lock, for an answer that a group which has just ended never gives (2.16): the
+        driver would stand still.  A client that nobody knows is destroyed without that.
+        """
+        del self._consumer
 
     def _to(self, state: State) -> None:
         with self._changed:
@@ -316,7 +325,7 @@ class GroupMembership:
         """Replace the fenced client, then read the group's metadata until a later run shows or the time is over."""
         if self._replace:
             self._replace = False
-            self._consumer.close()
+            self._drop_client()
             self._consumer = self._new_client()
         if self._is_superseded() is False and now >= self._watch_until:
             self._to(State.JOINING)

@@ -148,19 +148,16 @@ def test_a_stranger_in_the_group_is_named(spark: SparkSession, broker: Broker, t
             "partition.assignment.strategy": "range",
         }
     )
-    try:
-        stranger.subscribe([topic])
-        wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), END_S, "partitions of the stranger")
-        began = time.monotonic()
+    stranger.subscribe([topic])
+    wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), END_S, "partitions of the stranger")
+    began = time.monotonic()
 
-        def ended() -> bool:
-            stranger.poll(0.1)
-            return not query.query.isActive
+    def ended() -> bool:
+        stranger.poll(0.1)
+        return not query.query.isActive
 
-        wait_until(ended, END_S, "the end of the query")
-        assert time.monotonic() - began < 2 * SESSION_MS / 1000
-    finally:
-        stranger.close()
+    wait_until(ended, END_S, "the end of the query")
+    assert time.monotonic() - began < 2 * SESSION_MS / 1000
     message = query.failure()
     assert "client the-stranger (127.0.0.1)" in message
     assert f"in group {topic}" in message

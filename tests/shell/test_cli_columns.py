@@ -26,12 +26,9 @@ def test_the_columns_are_kafkas(broker: Broker, topic: str, flags: list[str], co
         {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
     )
     member.subscribe([topic])
-    try:
-        wait_until(lambda: member.poll(0.1) or member.assignment(), 30, "an assignment")
-        kafka = [java(), *QUICK, *LOGGING, "-cp", class_path("broker", "tools"), COMMAND]
-        arguments = ["--bootstrap-server", broker.bootstrap, "--describe", "--group", group, *flags]
-        said = subprocess.run([*kafka, *arguments], capture_output=True, text=True, timeout=60, check=True)
-    finally:
-        member.close()
+    wait_until(lambda: member.poll(0.1) or member.assignment(), 30, "an assignment")
+    kafka = [java(), *QUICK, *LOGGING, "-cp", class_path("broker", "tools"), COMMAND]
+    arguments = ["--bootstrap-server", broker.bootstrap, "--describe", "--group", group, *flags]
+    said = subprocess.run([*kafka, *arguments], capture_output=True, text=True, timeout=60, check=True)
     (header,) = (line for line in said.stdout.splitlines() if line.startswith("GROUP"))
     assert " ".join(header.split()) == " ".join(columns)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import client
 from sparkcohort.runtime.shell.kafka import Committed, GroupMembership, State
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.reservation import decode
@@ -104,6 +107,33 @@ def test_it_never_fetches(broker: Broker, topic: str) -> None:
         assert len(membership.assigned()) == 4
 
 
+def test_a_closed_membership_has_no_client(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is gone at once, with its threads, and was not asked to ``close``, which may never return."""
+    made: list[str] = []
+
+    class Watched(Consumer):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            made.append("new")
+            super().__init__(*given, **more)
+
+        def close(self) -> None:
+            made.append("closed")
+
+        def __del__(self) -> None:
+            made.append("gone")
+
+    monkeypatch.setattr(client, "Consumer", Watched)
+    broker.admin.create_topic(topic, 4)
+    gc.disable()
+    try:
+        with member(broker.bootstrap, topic) as membership:
+            membership.start(20)
+            assert made == ["new"]
+        assert made == ["new", "gone"]
+    finally:
+        gc.enable()
+
+
 def test_a_newer_driver_takes_over_at_once(broker: Broker, topic: str) -> None:
     """The newer run joins in well under a session timeout; the older one fails for good and says why."""
     broker.admin.create_topic(topic, 4)
@@ -159,14 +189,11 @@ def test_a_stranger_is_named(broker: Broker, topic: str) -> None:
         membership.start(20)
         membership.reserve(everything(topic))
         stranger = Consumer(conf | {"session.timeout.ms": 3000, "partition.assignment.strategy": "range,roundrobin"})
-        try:
-            stranger.subscribe([topic])
-            wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), 20, "the stranger's assignment")
-            began = time.monotonic()
-            failure = wait_until(lambda: stranger.poll(0.1) is None and membership.failure(), 20, "a failure")
-            assert time.monotonic() - began < 6
-        finally:
-            stranger.close()
+        stranger.subscribe([topic])
+        wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), 20, "the stranger's assignment")
+        began = time.monotonic()
+        failure = wait_until(lambda: stranger.poll(0.1) is None and membership.failure(), 20, "a failure")
+        assert time.monotonic() - began < 6
         assert "somebody" in str(failure)
         assert "127.0.0.1" in str(failure)
 
