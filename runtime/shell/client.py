@@ -44,7 +44,12 @@ class Calm(logging.Filter):
 log.addFilter(Calm())
 
 # The driver moves no records: the smallest queues, and quick reconnects so that a broker that comes back is seen.
-_QUICK = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "1000", "log.connection.close": "false"}
+_QUICK = {
+    "reconnect.backoff.ms": "50",
+    "reconnect.backoff.max.ms": "1000",
+    "log.connection.close": "false",
+    "metadata.recovery.rebootstrap.trigger.ms": "10000",  # not five minutes, where all brokers have been away
+}
 _SMALL = {
     **_QUICK,
     "queued.max.messages.kbytes": "1",

@@ -38,6 +38,7 @@ WATCH_S = 3.0  # a newer run reserves its number within milliseconds of its join
 WATCH_GAP_S = 0.25
 LOOK_GAP_S = 1.0
 CLOSE_S = 3.0
+STUCK_S = 20.0  # and two sessions: joining takes no longer unless nobody answers, and then a new client does no harm
 
 _FENCED = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED, KafkaError._FATAL})
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
@@ -83,6 +84,8 @@ class GroupMembership:
         self._last: dict[TopicPartition, int] = {}  # committed offsets known under this membership
         self._fencings = 0
         self._watch_until = self._next_watch = self._next_look = 0.0
+        self._stuck_s = STUCK_S + 2 * options.session_timeout_ms / 1000
+        self._joining_since = time.monotonic()
         self._consumer: Consumer
         self._thread = threading.Thread(target=self._run, name="cohort-kafka-group", daemon=True)
 
@@ -199,6 +202,8 @@ class GroupMembership:
                 self._watch(now)
             elif self._assigned is not None or not self._subscribed:
                 self._verify()
+            if self._state is State.JOINING and now >= self._joining_since + self._stuck_s:
+                self._begin_anew(now)
 
     def _get_to_know(self) -> None:
         """Before the first join: what earlier runs have left."""
@@ -209,6 +214,19 @@ class GroupMembership:
             return
         self._known = True
         self._subscribe()
+
+    def _begin_anew(self, now: float) -> None:
+        """Join by another client.
+
+        A broker that was frozen may tell, in the moment before it is let in again, that the cluster has no brokers.
+        librdkafka (2.16) then forgets those that it knew, and asks nobody for minutes.
+        """
+        log.warning("group %s: not joined for %.0f s, once more by a new client", self._options.group_id, self._stuck_s)
+        self._drop_client()
+        self._consumer = self._new_client()
+        self._assigned, self._joining_since = None, now
+        if self._known:
+            self._subscribe()
 
     def _look(self) -> None:
         """Once a second: topics of a pattern come and go, strangers too."""
@@ -261,6 +279,7 @@ class GroupMembership:
     def _to(self, state: State) -> None:
         with self._changed:
             if self._state is not state:
+                self._joining_since = time.monotonic()
                 log.debug("group %s: membership %s -> %s", self._options.group_id, self._state.value, state.value)
             self._state = state
             self._changed.notify_all()

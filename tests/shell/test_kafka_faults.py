@@ -16,6 +16,7 @@ import pytest
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import kafka
 from sparkcohort.runtime.shell.kafka import GroupMembership, State
 from sparkcohort.runtime.shell.live_cases import Asked, of_kafka
 from sparkcohort.runtime.shell.options import parse
@@ -163,6 +164,22 @@ def test_a_broker_paused_for_longer_than_a_session(topic: str) -> None:
             with pytest.raises(CommitDelayed):
                 membership.commit(offsets(topic, 5, ""), 4)
             broker.resume()
+            assert membership.commit(offsets(topic, 6, ""), 60) == {TopicPartition(topic, 0): 6}
+            assert membership.failure() is None
+
+
+def test_a_client_that_does_not_get_in_is_replaced(
+    topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who has tried to join for long tries anew, from the bootstrap servers on, and gets in when they answer."""
+    monkeypatch.setattr(kafka, "STUCK_S", 1.0)
+    with Broker() as broker:
+        broker.admin.create_topic(topic, 4)
+        with member(options_of(broker.bootstrap, topic)) as membership:
+            start(membership, topic)
+            broker.stop()
+            wait_until(lambda: "once more by a new client" in caplog.text, 30, "another client")
+            broker.start()
             assert membership.commit(offsets(topic, 6, ""), 60) == {TopicPartition(topic, 0): 6}
             assert membership.failure() is None
 
