@@ -18,8 +18,8 @@ from sparkcohort.streaming.packing import cut
 
 _RECORD = RECORD_BYTES + TYPICAL_BYTES
 
-TASK_COST = 10_000 * _RECORD
-"""What pays for one task more: a Python task costs about 30 ms, in which 10,000 rows are read and parsed."""
+TASK_COST = 20_000 * _RECORD
+"""What pays for one task more: a Python task costs about 20 ms, in which the JVM takes in as many rows."""
 
 SPLIT_COST = 50_000 * _RECORD
 """From which a range may be split: the second piece needs a reader and a fetch position of its own."""

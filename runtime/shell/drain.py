@@ -101,8 +101,18 @@ class PartitionError:
     error: KafkaError | MalformedRecordError
     offset: int = -1  # where fetching stood, if the client tells
 
+    @property
+    def code(self) -> int:
+        """Kafka's or librdkafka's number of the error; 0 for what is wrong with a record."""
+        return self.error.code() if isinstance(self.error, KafkaError) else 0
+
 
 Event: TypeAlias = Records | EndOfLog | PartitionError
+
+
+# A broker answers a fetch with the first record of any partition, and every fetch lists all partitions: a trickle over
+# 300 of them was 300 fetches a second.  Data that is there in bulk is never waited for.
+UNHURRIED: Mapping[str, Any] = {"fetch.min.bytes": 64 << 10, "fetch.wait.max.ms": 40}
 
 
 class Drain(ABC):
@@ -128,6 +138,12 @@ class Drain(ABC):
         the rest.
         """
         return 9 / 16
+
+    def pace(self, seconds: float) -> None:  # noqa: B027  librdkafka is held back by settings (``UNHURRIED``)
+        """Ask a broker that had little no sooner than so long after its answer; 0, as at first: at once."""
+
+    def wake(self) -> None:  # noqa: B027  as above
+        """From any thread: a ``poll`` under way, or else the next, returns."""
 
     @abstractmethod
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell.drain import BATCH_BYTES, BATCH_RECORDS, Drain, Event, settings_of
+from sparkcohort.runtime.shell.drain import BATCH_BYTES, BATCH_RECORDS, UNHURRIED, Drain, Event, settings_of
 from sparkcohort.runtime.shell.drain_native import NativeDrain
 from sparkcohort.runtime.shell.fetch_metadata import bootstrap_nodes, bootstrap_of
 from sparkcohort.runtime.shell.fetcher import Fetcher
@@ -33,9 +33,15 @@ def possible(conf: Mapping[str, Any]) -> str:
 class FetchDrain(Drain):
     """See ``Drain``; ``conf`` are librdkafka settings in which ``possible`` has found nothing that needs librdkafka."""
 
-    def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
-        """Read the settings; no connection is awaited.  Raises TransportError, ValueError for unusable values."""
+    def __init__(
+        self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES, unhurried: bool = False
+    ) -> None:
+        """Read the settings; no connection is awaited.  Raises TransportError, ValueError for unusable values.
+
+        ``unhurried``: what librdkafka may have to go on with is held back by settings.
+        """
         super().__init__(conf)
+        self._unhurried = UNHURRIED if unhurried else {}
         self._include_headers, self._batch_bytes, self._process = include_headers, batch_bytes, os.getpid()
         self._closed = False
         self._librdkafka: NativeDrain | None = None
@@ -46,6 +52,17 @@ class FetchDrain(Drain):
     def share(self) -> float:
         """Nothing is queued here but one answer of each broker; see ``Drain``."""
         return 3 / 4 if self._fetcher is not None else super().share()
+
+    def pace(self, seconds: float) -> None:
+        """Hold back; see ``Drain``."""
+        if self._fetcher is not None:
+            self._fetcher.pace_s = seconds
+
+    def wake(self) -> None:
+        """End a wait; see ``Drain``."""
+        fetcher = self._fetcher  # which the polling thread may give up
+        if fetcher is not None:
+            fetcher.wake()
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching; see ``Drain``."""
@@ -102,7 +119,8 @@ class FetchDrain(Drain):
     def _client(self) -> NativeDrain:
         """librdkafka's client, made when it is first needed."""
         if self._librdkafka is None:
-            made = NativeDrain(self._conf, include_headers=self._include_headers, batch_bytes=self._batch_bytes)
+            held_back = {**self._unhurried, **self._conf}
+            made = NativeDrain(held_back, include_headers=self._include_headers, batch_bytes=self._batch_bytes)
             made.complaints = self.complaints
             self._librdkafka = made
         return self._librdkafka

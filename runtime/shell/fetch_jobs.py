@@ -52,6 +52,12 @@ class Jobs:
                 return
         unwanted()
 
+    def wake(self) -> None:
+        """Make ``fileno`` readable, from any thread; ``deliver`` may find nothing."""
+        with self._lock:
+            if not self._closed:
+                os.eventfd_write(self._event, 1)
+
     def deliver(self) -> None:
         """Hand out what has been done; one whose ``then`` raises is done, the others come with the next call."""
         with contextlib.suppress(BlockingIOError):

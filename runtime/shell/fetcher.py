@@ -91,6 +91,7 @@ class Fetcher:
         asker = MetadataClient(bootstrap_nodes(bootstrap_of(said)), self._settings)
         self._cluster = Cluster(asker, age_ms / 1000 if age_ms > 0 else float("inf"))
         self._jobs = Jobs()
+        self.pace_s, self._woken = 0.0, False  # see ``Drain``
         self._changed = True  # who is to be asked for what, since it was last gone through
         self.given_up = ""
 
@@ -120,7 +121,8 @@ class Fetcher:
         while not self.given_up:
             events = self._harvest(max(1, min(records, BATCH_RECORDS)))
             now = time.monotonic()
-            if events or (now >= deadline and timeout_s > 0):
+            if events or self._woken or (now >= deadline and timeout_s > 0):
+                self._woken = False
                 return events
             self._attend(now)
             if not self._ready and not self.given_up:
@@ -128,6 +130,11 @@ class Fetcher:
             if timeout_s <= 0 and not self._ready:
                 return []
         return []
+
+    def wake(self) -> None:
+        """From any thread: end a ``poll``; see ``Drain``."""
+        self._woken = True
+        self._jobs.wake()
 
     def log_end(self, tp: TopicPartition) -> int | None:
         """The log's end as last heard; see ``Drain``."""
@@ -190,7 +197,7 @@ class Fetcher:
             of.taken = event.next_offset
             if event.batch is not None:
                 of.record_bytes = max(1, event.nbytes // event.batch.num_rows)
-        elif isinstance(event, PartitionError) and _code(event) == KafkaError._NOT_IMPLEMENTED:
+        elif isinstance(event, PartitionError) and event.code == KafkaError._NOT_IMPLEMENTED:
             self._give_up(f"{of.tp.topic}-{of.tp.partition} has records of an older format at offset {of.taken}")
             return None
         return event
@@ -255,7 +262,7 @@ class Fetcher:
             return (
                 bool(link.asked) and len(link.base) == len(partitions) and all(of.is_in(link.base) for of in partitions)
             )
-        if now < link.not_before or link.connecting:
+        if link.connecting or link.rest_s(now, self.pace_s):
             return False
         if link.transport is None:
             self._connect(link)
@@ -272,7 +279,7 @@ class Fetcher:
 
     def _ask_again(self, link: Link, now: float) -> None:
         """Ask a broker for what it was asked for before, from where each partition has come to."""
-        if not self._is_free(link, now) or now < link.not_before or not link.base:
+        if not self._is_free(link, now) or not link.base or link.rest_s(now, self.pace_s):
             return
         request = None
         if link.transport is not None:
@@ -392,12 +399,14 @@ class Fetcher:
         """Wait until a broker has sent something, and take it in."""
         waiting = select.poll()
         waiting.register(self._jobs, select.POLLIN)
-        links = {}
+        links, now, wake_s = {}, time.monotonic(), WAKE_S
         for link in self._links.values():
-            if link.transport is not None and link.asked is not None:
+            if link.asked is None:
+                wake_s = min(wake_s, link.rest_s(now, self.pace_s) or WAKE_S)
+            elif link.transport is not None:
                 links[link.transport.fileno()] = link
                 waiting.register(link.transport, select.POLLIN if link.sent else select.POLLIN | select.POLLOUT)
-        for descriptor, _ in waiting.poll(1000 * min(timeout_s, WAKE_S)):
+        for descriptor, _ in waiting.poll(1000 * min(timeout_s, wake_s)):
             if descriptor not in links:
                 self._jobs.deliver()
             elif not self.given_up:
@@ -489,7 +498,3 @@ class Fetcher:
 
     def _give_up(self, why: str) -> None:
         self.given_up = self.given_up or why
-
-
-def _code(event: PartitionError) -> int:
-    return event.error.code() if isinstance(event.error, KafkaError) else 0

@@ -46,9 +46,7 @@ RETRY_S = 1.0
 PATIENCE_S = 5.0
 NO_END = 2**63 - 1
 SHORT_S = 0.1  # shorter waits don't count: whoever takes faster than Kafka gives waits between any two fetches
-# A broker answers a fetch with the first record of any partition, and every fetch lists all partitions: a trickle over
-# 300 of them was 300 fetches a second.  Data that is there in bulk is never waited for.
-_UNHURRIED: Mapping[str, Any] = {"fetch.min.bytes": 64 << 10, "fetch.wait.max.ms": 40}
+PACE_S = 0.04  # between fetches that bring little, unless somebody waits for what they bring
 
 _log = logging.getLogger("sparkcohort.prefetch")
 
@@ -106,7 +104,10 @@ class Prefetcher:
         self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
         self._patience_s = patience_s
         self._drain = new_drain(
-            {**_UNHURRIED, **conf, **_bounds(queue)}, include_headers=include_headers, batch_bytes=self._batch_bytes
+            {**conf, **_bounds(queue)},
+            include_headers=include_headers,
+            batch_bytes=self._batch_bytes,
+            unhurried=True,
         )
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
@@ -282,12 +283,16 @@ class Prefetcher:
         self._waiting.add(wait)
         for reader in readers:
             reader.waiting = True
+        hurried = False
         try:
             while True:
                 missed = [(reader.index, why) for reader in readers if (why := self._hopeless(reader))]
                 if missed or any(reader.at < reader.buffer.position for reader in readers):
                     return missed
                 self._asked.notify()
+                if not hurried:
+                    hurried = True
+                    self._drain.wake()
                 if not self._arrived.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
                     return [(reader.index, f"nothing from Kafka within {patience_s} s") for reader in readers]
         finally:
@@ -332,6 +337,7 @@ class Prefetcher:
         with self._lock:
             full = self._make_room()
             drop, start = self._targets(full)
+            self._drain.pace(0.0 if self._waiting else PACE_S)
             if full and not drop and not start and not any(b.waiting for b in self._buffers.values()):
                 self._asked.wait(POLL_S)  # nobody waits, nothing fits: the client's queue fills, then fetching stops
                 return

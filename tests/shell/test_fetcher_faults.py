@@ -274,3 +274,23 @@ def test_an_answer_of_an_impossible_size(size: int) -> None:
         wait_until(lambda: drain.poll(0.05) or drain.complaints, 10, "a complaint", every_s=0)
         assert drain.complaints == {KafkaError._TRANSPORT}
         assert ("receive.message.max.bytes" if size != 1 else "nobody asked for") in drain.last_error
+
+
+def test_little_is_asked_for_at_the_callers_pace() -> None:
+    """After an answer with little in it the broker is left alone, until the caller is in a hurry; no wait outlasts that."""
+    script: Script = lambda number: fetched(number, partition(records=DATA))  # noqa: E731
+    with ScriptedBroker(script) as broker, draining(broker.bootstrap) as drain:
+        drain.pace(600)
+        wait_until(lambda: any(isinstance(event, Records) for event in drain.poll(1)), 10, "records")
+        assert polled_for(drain, 0.3) == []
+        assert broker.counts[FETCH] == 1
+        waker = threading.Timer(0.1, drain.wake)
+        waker.start()
+        began = time.monotonic()
+        while time.monotonic() - began < 20 and drain.poll(30) == [] and waker.is_alive():
+            pass
+        assert time.monotonic() - began < 20
+        assert broker.counts[FETCH] == 1
+        drain.pace(0)
+        drain.poll(1)
+        wait_until(lambda: broker.counts[FETCH] > 1 or drain.poll(0.1) is None, 10, "another fetch")

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
+from sparkcohort.runtime.shell import prefetch
 from sparkcohort.runtime.shell.prefetch import Prefetcher
 from tests.support.broker import Broker
 from tests.support.drains import DRAINS, drained_by
@@ -236,6 +237,25 @@ def test_those_who_wait_let_each_other_sleep(mock_broker: MockCluster, monkeypat
     waiting.close()
     assert [step.missed[0][1] for (step,) in steps] == ["nothing from Kafka within 1 s"] * 2
     assert len(looks) < 20
+
+
+def test_who_waits_waits_for_no_pace(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a pause after little is to last: what somebody asks for is fetched at once."""
+    monkeypatch.setattr(prefetch, "PACE_S", 600.0)
+    broker.admin.create_topic(topic, 1)
+    tp = TopicPartition(topic, 0)
+    produce(broker.bootstrap, topic, 10)
+    running = Prefetcher({"bootstrap.servers": broker.bootstrap}, patience_s=20)
+    try:
+        running.assign({tp: 0})
+        buffered(running, 10)
+        for round_ in range(1, 4):
+            produce(broker.bootstrap, topic, 10)
+            wanted = Range(*tp, 10 * round_, 10 * round_ + 10)
+            rows = batches_to_rows(one_by(running.serve, wanted, 0, round_))
+            assert offsets(rows) == list(range(wanted.start, wanted.end))
+    finally:
+        running.close()
 
 
 def test_a_lost_broker_is_a_pause(mock_broker: MockCluster) -> None:
