@@ -53,14 +53,15 @@ public class KafkaSide {
             case "equal": return 1;
             case "unequal": return 5;
             case "varied": return 50;
+            case "chained": return 0;
             default: throw new IllegalArgumentException(subscriptions);
         }
     }
 
-    static List<String> wishes(int kind, int topics, int every) {
+    static List<String> wishes(int kind, int topics, int every, int members) {
         List<String> found = new ArrayList<>();
         for (int topic = 0; topic < topics; topic++) {
-            if (every == 1 || topic % every != kind) {
+            if (every == 0 ? Math.floorMod(topic - kind, members) < 2 : every == 1 || topic % every != kind) {
                 found.add(String.format("topic-%04d", topic));
             }
         }
@@ -97,12 +98,12 @@ public class KafkaSide {
             counts.put(String.format("topic-%04d", topic), partitions / topics + (topic < partitions % topics ? 1 : 0));
         }
         List<List<String>> wanted = new ArrayList<>();
-        for (int kind = 0; kind < every; kind++) {
-            wanted.add(wishes(kind, topics, every));
+        for (int kind = 0; kind < (every == 0 ? members : every); kind++) {
+            wanted.add(wishes(kind, topics, every, members));
         }
         Map<String, Subscription> all = new HashMap<>();
         for (int number = 0; number < members; number++) {
-            List<String> mine = new ArrayList<>(wanted.get(number % every));
+            List<String> mine = new ArrayList<>(wanted.get(number % wanted.size()));
             all.put(member(number), subscription(member(number), mine, null));
         }
         if (!event.equals("fresh")) {
@@ -115,7 +116,7 @@ public class KafkaSide {
             }
         }
         if (event.equals("joins")) {
-            all.put(member(members), subscription(member(members), new ArrayList<>(wanted.get(members % every)), null));
+            all.put(member(members), subscription(member(members), new ArrayList<>(wanted.get(members % wanted.size())), null));
         } else if (event.equals("leaves")) {
             all.remove(member(members / 2));
         }

@@ -19,8 +19,11 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from sparkcohort.assignors import MemberSubscription, find
 from sparkcohort.runtime import leader
 
-EVERY = {"equal": 1, "unequal": 5, "varied": 50}
-"""By subscriptions, how many kinds of members there are: the n-th kind leaves out each topic whose number is n modulo so many."""
+EVERY = {"equal": 1, "unequal": 5, "varied": 50, "chained": 0}
+"""By subscriptions, how many kinds of members there are: the n-th kind leaves out each topic whose number is n modulo so many.
+
+0: as many as members, in a ring, and the n-th wants each topic whose number is n or n + 1 modulo so many.
+"""
 EVENTS = ("fresh", "joins", "leaves")
 SUBSCRIPTIONS = ("equal", "unequal")
 
@@ -66,6 +69,9 @@ def topics_of(asked: Cell) -> dict[str, int]:
 def _wishes(asked: Cell) -> list[tuple[str, ...]]:
     """What a member wants, by its number modulo the number of kinds."""
     topics, every = list(topics_of(asked)), EVERY[asked.subscriptions]
+    if not every:
+        ring = asked.members
+        return [tuple(t for at, t in enumerate(topics) if (at - kind) % ring < 2) for kind in range(ring)]
     return [tuple(t for at, t in enumerate(topics) if every == 1 or at % every != kind) for kind in range(every)]
 
 
