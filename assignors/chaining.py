@@ -8,9 +8,8 @@ Law: then the sum of the squares of the loads is the least there is (see ``level
 C0 has all of t0, which C1 wants too, C1 all of t1, which C2 wants too, and C2 has nothing:
 
 >>> members = {"C0": MemberSubscription(("t0",)), "C1": MemberSubscription(("t0", "t1")), "C2": MemberSubscription(("t1",))}
->>> space, target = Space({"t0": 3, "t1": 3}, members), np.array([0, 0, 0, 1, 1, 1])
->>> even_out(space, target)
->>> target.tolist()
+>>> space = Space({"t0": 3, "t1": 3}, members)
+>>> even_out(space, np.array([0, 0, 0, 1, 1, 1]), Crowds(space)).tolist()
 [0, 0, 1, 1, 2, 2]
 """
 
@@ -22,8 +21,7 @@ from typing import Final
 import numpy as np
 
 from sparkcohort.assignors.base import MemberSubscription
-from sparkcohort.assignors.guessing import Crowds, is_uneven
-from sparkcohort.assignors.ownership import Ownership
+from sparkcohort.assignors.guessing import Crowds
 from sparkcohort.assignors.packed import Ints, Space
 
 __all__ = ["MemberSubscription", "even_out", "is_small"]
@@ -35,8 +33,7 @@ MOST_PLACES: Final = 1 << 11
 class _Hands:
     """What everybody has: by member the places of each sort; and whom it reaches with them, as bits of one number."""
 
-    def __init__(self, space: Space, target: Ints) -> None:
-        crowds = Crowds(space)
+    def __init__(self, space: Space, target: Ints, crowds: Crowds) -> None:
         self._crowds = crowds.bits
         self.places: list[dict[int, list[int]]] = [{} for _ in space.ids]
         there = np.flatnonzero(target >= 0)
@@ -56,44 +53,48 @@ class _Hands:
     def hand_on(self, giver: int, taker: int) -> int:
         """Give one of whatever the taker wants; its place."""
         mine = self.places[giver]
-        sort = next(sort for sort in mine if self._crowds[sort] >> taker & 1)
+        for sort in mine:
+            if self._crowds[sort] >> taker & 1:
+                break
         place = mine[sort].pop()
         if not mine[sort]:
             del mine[sort]
+            self._look(giver)
         self.places[taker].setdefault(sort, []).append(place)
-        self._look(giver)
-        self._look(taker)
+        self.reach[taker] |= self._crowds[sort]
         self.load[giver] -= 1
         self.load[taker] += 1
         return place
 
 
-def is_small(ownership: Ownership) -> bool:
-    """Whether this is a group for which balance alone counts, and small enough to look at it member by member."""
-    space = ownership.space
-    small = space.places <= MOST_PLACES and len(space.ids) <= MOST_MEMBERS
-    return small and not (ownership.member >= 0).any()
+def is_small(space: Space) -> bool:
+    """Whether a group is small enough to look at it member by member."""
+    return space.places <= MOST_PLACES and len(space.ids) <= MOST_MEMBERS
 
 
-def even_out(space: Space, target: Ints) -> None:
-    """Change ``target``, by place the member, to one with the least sum of squares of the members' loads."""
-    if not is_uneven(np.bincount(target[target >= 0], minlength=len(space.ids))[space.eaters]):
-        return
-    hands, left = _Hands(space, target), set(space.eaters.tolist())
-    while left:
-        most = max(left, key=lambda member: (hands.load[member], -member))
-        low = sum(1 << member for member in left if hands.load[member] <= hands.load[most] - 2)
+def even_out(space: Space, guess: Ints, crowds: Crowds) -> Ints:
+    """The guess, by place the member, made one with the least sum of squares of the members' loads."""
+    target, hands, at = guess.copy(), _Hands(space, guess, crowds), dict[int, int]()  # at: by load, whose it is
+    for member in space.eaters.tolist():
+        at[hands.load[member]] = at.get(hands.load[member], 0) | 1 << member
+    while at:
+        load = max(at)
+        low = sum(members for less, members in at.items() if less <= load - 2)
         if not low:
-            return
-        chain, seen = _chain(hands.reach, most, low)
+            break
+        chain, seen = _chain(hands.reach, (at[load] & -at[load]).bit_length() - 1, low)
         for giver, taker in pairwise(chain):
             target[hands.hand_on(giver, taker)] = taker
-        if not chain:
-            left -= seen
+        for member in chain[:1] + chain[-1:]:
+            seen |= 1 << member
+        at = {load: left for load, members in at.items() if (left := members & ~seen)}
+        for member in chain[:1] + chain[-1:]:
+            at[hands.load[member]] = at.get(hands.load[member], 0) | 1 << member
+    return target
 
 
-def _chain(reach: list[int], first: int, low: int) -> tuple[list[int], set[int]]:
-    """A shortest chain from the first to one of the ``low``, if there is any; and who was seen on the way."""
+def _chain(reach: list[int], first: int, low: int) -> tuple[list[int], int]:
+    """A shortest chain from the first to one of the ``low``; if there is none, who was seen on the way."""
     came_from, seen, queue = {first: first}, 1 << first, [first]
     for member in queue:
         new = reach[member] & ~seen
@@ -102,10 +103,10 @@ def _chain(reach: list[int], first: int, low: int) -> tuple[list[int], set[int]]
             chain = [(found & -found).bit_length() - 1, member]
             while chain[-1] != first:
                 chain.append(came_from[chain[-1]])
-            return chain[::-1], set()
+            return chain[::-1], 0
         while new:
             following = (new & -new).bit_length() - 1
             came_from[following] = member
             queue.append(following)
             new &= new - 1
-    return [], set(queue)
+    return [], seen

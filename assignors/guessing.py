@@ -8,7 +8,8 @@ Law: whatever anybody wants is given to somebody who wants it, and owners keep a
 and of t0 what brings it on a level:
 
 >>> members = {"C0": MemberSubscription(("t0",)), "C1": MemberSubscription(("t0", "t1"))}
->>> guess(resolve({"t0": 4, "t1": 2}, members)).tolist()
+>>> owned = resolve({"t0": 4, "t1": 2}, members)
+>>> guess(owned, Crowds(owned.space)).tolist()
 [0, 0, 0, 1, 1, 1]
 """
 
@@ -105,19 +106,17 @@ def _bits(rows: Bools) -> list[int]:
     return [int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)] if width else []
 
 
-def guess(ownership: Ownership) -> Ints:
+def guess(ownership: Ownership, crowds: Crowds) -> Ints:
     """By place who is to have it; -1 for what nobody wants."""
     space, target = ownership.space, ownership.member.copy()
     like_kafka = space.places <= LIKE_KAFKA and not (target >= 0).any()
-    crowds = Crowds(space)
     free = np.flatnonzero((target < 0) & space.wanted)
     free = free[by_key(_turns(crowds, like_kafka)[space.topic[free]], len(space.topics))]
     sort = crowds.sort_of[space.topic[free]]
     loads = np.bincount(target[target >= 0], minlength=len(space.ids))
     target[free] = _dealt(sort, crowds, loads)
-    if like_kafka:
-        while is_uneven(loads[space.eaters]) and _even(free, sort, crowds, loads, target):
-            pass
+    if like_kafka and is_uneven(loads[space.eaters]):
+        target[free] = _evened(target[free].tolist(), sort, crowds, loads, space.eaters.tolist())
     return target
 
 
@@ -131,13 +130,18 @@ def _turns(crowds: Crowds, like_kafka: bool) -> Ints:
 
 def _dealt(sort: Ints, crowds: Crowds, loads: Ints) -> Ints:
     """Who gets partitions of topics of these sorts, one after the other: who has least of those who want it."""
-    cuts = np.append(np.flatnonzero(np.append(True, sort[1:] != sort[:-1])[: len(sort)]), len(sort))
+    cuts = _cuts(sort)
     if len(sort) < _FEW * len(cuts) and np.ptp(loads) < _MOST_APART:
         return _dealt_one_by_one(sort.tolist(), crowds.bits, loads)
     found = np.empty(len(sort), np.int64)
-    for first, end in pairwise(cuts.tolist()):
+    for first, end in pairwise(cuts):
         found[first:end] = give_to_least(end - first, np.flatnonzero(crowds.table[sort[first]]), loads)
     return found
+
+
+def _cuts(sort: Ints) -> list[int]:
+    """Where each run of one sort begins, and the end."""
+    return [*np.flatnonzero(np.append(True, sort[1:] != sort[:-1])[: len(sort)]).tolist(), len(sort)]
 
 
 def _dealt_one_by_one(sorts: list[int], crowds: list[int], loads: Ints) -> Ints:
@@ -151,21 +155,35 @@ def is_uneven(loads: Ints) -> bool:
     return bool(len(loads) and np.ptp(loads) > 1)
 
 
-def _even(places: Ints, sort: Ints, crowds: Crowds, loads: Ints, target: Ints) -> bool:
-    """Each of these places, if it can go to somebody with two fewer, goes to who has least; whether any did."""
-    before, levels = loads.copy(), _Levels(loads, 1)
-    last, least, has = -1, 0, (loads - levels.lowest).tolist()
-    owners, sorts = target[places].tolist(), sort.tolist()
-    for at, its in enumerate(sorts):
-        owner = owners[at]
-        if has[owner] <= levels.floor + 1:
+def _evened(owners: list[int], sort: Ints, crowds: Crowds, loads: Ints, eaters: list[int]) -> list[int]:
+    """Whose each partition of these sorts is after all of them, as often as it helps, went to who had least."""
+    levels = _Levels(loads, 1)
+    has = (loads - levels.lowest).tolist()
+    cuts = _cuts(sort)
+    runs = [(first, end, crowds.bits[its]) for (first, end), its in zip(pairwise(cuts), sort[cuts[:-1]], strict=True)]
+    while _even(owners, runs, levels, has):
+        among = [has[member] for member in eaters]
+        if max(among) <= min(among) + 1:
+            break
+    return owners
+
+
+def _even(owners: list[int], runs: list[tuple[int, int, int]], levels: _Levels, has: list[int]) -> bool:
+    """Each of these, if it can go to somebody with two fewer, goes to who has least; whether any did."""
+    any_did = False
+    for first, end, crowd in runs:
+        most = max(map(has.__getitem__, owners[first:end])) if end > first + 1 else has[owners[first]]
+        if most <= levels.floor + 1:
             continue  # nobody at all has two fewer
-        if its != last:
-            last, least = its, levels.least(crowds.bits[its])
-        if has[owner] > least + 1:
-            owners[at] = levels.move(owner, has[owner], crowds.bits[its], least)
-            has[owner] -= 1
-            has[owners[at]] += 1
-            least = levels.least(crowds.bits[its], least)
-    loads[:], target[places] = np.array(has, np.int64) + levels.lowest, owners
-    return bool((loads != before).any())
+        least = levels.least(crowd)
+        if most <= least + 1:
+            continue
+        for at in range(first, end):
+            owner = owners[at]
+            if has[owner] > least + 1:
+                owners[at] = levels.move(owner, has[owner], crowd, least)
+                has[owner] -= 1
+                has[owners[at]] += 1
+                least = levels.least(crowd, least)
+                any_did = True
+    return any_did

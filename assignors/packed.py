@@ -64,9 +64,9 @@ class Space:
         first = _firsts([said.topics for said in self.said])
         different = np.flatnonzero(first == np.arange(len(first)))
         wants: Bools = np.zeros((len(different), len(self.topics) + 1), np.bool_)  # the last one is what doesn't exist
-        number = {topic: place for place, topic in enumerate(self.topics)}
-        for kind, member in enumerate(different.tolist()):
-            wants[kind, _numbers(self.said[member].topics, number)] = True
+        number = dict(zip(self.topics, range(len(self.topics)), strict=True))
+        for row, member in zip(wants, different.tolist(), strict=True):
+            row[_numbers(self.said[member].topics, number)] = True
         wants[:, :-1] &= self.counts > 0
         wants = wants[:, :-1]
         kind_of = np.zeros(len(first), np.int64)
@@ -148,7 +148,7 @@ class Space:
         """Where these ``size`` values stand; -1 for what doesn't exist."""
         if not size:
             return np.zeros(0, np.int64)
-        topics = {topic: -1 - position for position, topic in enumerate(self.topics)}
+        topics = dict(zip(self.topics, range(-1, -1 - len(self.topics), -1), strict=True))
         counts = np.append(self.counts, 0).view(np.uint64)
         found, values = np.empty(size, np.int64), iter(partitions)
         # In blocks, so that they are still in the processor's cache when their numbers are read after their topics.

@@ -22,8 +22,9 @@ import numpy as np
 from sparkcohort.assignors.base import MemberSubscription
 from sparkcohort.assignors.equal import surplus
 from sparkcohort.assignors.guessing import is_uneven
+from sparkcohort.assignors.moving import first_to_go
 from sparkcohort.assignors.ownership import Ownership, resolve
-from sparkcohort.assignors.packed import Ints
+from sparkcohort.assignors.packed import Ints, Space
 
 __all__ = ["MemberSubscription", "resolve", "taken"]
 
@@ -33,8 +34,11 @@ _MOST_ROUNDS: Final = 1 << 5
 def taken(ownership: Ownership, guess: Ints) -> Ints | None:
     """The guess after all that who has least could take; None unless that is the best there is (racks don't matter)."""
     space = ownership.space
-    target, eaters, places = guess.copy(), space.eaters, _first_to_go(ownership, guess)
-    loads = np.bincount(target[target >= 0], minlength=len(space.ids))
+    target, eaters, places = guess.copy(), space.eaters, np.flatnonzero(guess >= 0)
+    loads = np.bincount(target[places], minlength=len(space.ids))
+    if not _is_enough(space, target, loads):
+        return None
+    places = first_to_go(ownership, guess, places)
     for _ in range(_MOST_ROUNDS):
         if not is_uneven(loads[eaters]):
             return target if _is_least(ownership, target) else None
@@ -52,17 +56,14 @@ def taken(ownership: Ownership, guess: Ints) -> Ints | None:
     return None
 
 
-def _first_to_go(ownership: Ownership, target: Ints) -> Ints:
-    """All places that somebody has, in the order in which he gives them up: what he doesn't own, then what came last."""
-    space = ownership.space
-    places = np.flatnonzero(target >= 0)
-    own, topic = ownership.member[places] == target[places], space.topic[places]
-    number = space.base[topic]
-    number -= places  # the highest before
-    if ownership.since is None:
-        return places[np.lexsort((topic, number, own))]
-    since = ownership.since[places]
-    return places[np.lexsort((topic, number, np.negative(since, out=since), own))]
+def _is_enough(space: Space, target: Ints, loads: Ints) -> bool:
+    """Whether those who have what the member with least wants have enough above the mean to bring it there."""
+    taker = int(space.eaters[loads[space.eaters].argmin()])
+    wanted = np.repeat(space.wants[space.kind[taker]], space.counts)
+    givers = np.zeros(len(loads) + 1, np.bool_)  # the last one is nobody
+    givers[target[wanted]] = True
+    mean = int(loads.sum()) // len(space.eaters)
+    return bool(np.maximum(loads[givers[:-1]] - mean, 0).sum() >= mean - loads[taker])
 
 
 def _is_least(ownership: Ownership, target: Ints) -> bool:

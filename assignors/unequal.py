@@ -1,6 +1,7 @@
 """Balance among members that are not all alike: other topics, or other racks.
 
-First everyone keeps what it owns, and what is free goes to who has least (``guessing``).  That is then improved in a
+First everyone keeps what it owns, and what is free goes to who has least (``guessing``).  In small groups that is
+improved by handing on from member to member (``chaining``, ``taking``, ``moving``), in others in a
 table with a row for each kind of member (same topics, same rack) and a column for each kind of partition
 (``exchange``): small even where members and partitions are many, and exact for balance and racks.
 ``_settle`` turns the table into an assignment again.  Then once more with a row for each member, since who owns what
@@ -28,8 +29,9 @@ import numpy as np
 from sparkcohort.assignors.base import MemberSubscription
 from sparkcohort.assignors.chaining import even_out, is_small
 from sparkcohort.assignors.exchange import Table, improve
-from sparkcohort.assignors.guessing import LIKE_KAFKA, guess
+from sparkcohort.assignors.guessing import LIKE_KAFKA, Crowds, guess
 from sparkcohort.assignors.levelling import can_take, level, relieve
+from sparkcohort.assignors.moving import moved
 from sparkcohort.assignors.nearness import Nearness, nearness
 from sparkcohort.assignors.ownership import Ownership, resolve
 from sparkcohort.assignors.packed import NOBODY, Ints, Packed, Space, by_key
@@ -46,13 +48,21 @@ MOST_TAKERS: Final = 16
 
 def arrange(ownership: Ownership, near: Nearness) -> Packed:
     """Balance, near where that is possible, moving as little as that takes."""
-    target = guess(ownership)
-    if is_small(ownership) and not near.matters:
-        even_out(ownership.space, target)
-    elif near.matters or not _is_best(ownership, target):
-        alone = taken(ownership, target) if not near.matters and _is_varied(ownership.space) else None
+    crowds = Crowds(ownership.space)
+    target = guess(ownership, crowds)
+    if near.matters or not _is_best(ownership, target):
+        alone = None if near.matters else _alone(ownership, target, crowds)
+        del crowds  # the room is needed
         target = _exchanged(ownership, near, target) if alone is None else alone
     return Packed(ownership.space, target, ownership)
+
+
+def _alone(ownership: Ownership, target: Ints, crowds: Crowds) -> Ints | None:
+    """The best target there is, where it can be found without tables; racks don't matter."""
+    if not (ownership.member >= 0).any():
+        return even_out(ownership.space, target, crowds) if is_small(ownership.space) else None
+    found = taken(ownership, target) if _is_varied(ownership.space) else None
+    return moved(ownership, target, crowds) if found is None and is_small(ownership.space) else found
 
 
 def _is_best(ownership: Ownership, guessed: Ints) -> bool:

@@ -332,7 +332,10 @@ def test_a_guess_at_a_fresh_group_is_that_of_a_plain_loop(monkeypatch: pytest.Mo
         topics, members = _group(Random(seed), equal=False, most=9)
         fresh = {name: MemberSubscription(said.topics) for name, said in members.items()}
         known = resolve(topics, fresh)
-        found = [known.space.ids[member] if member >= 0 else "" for member in guessing.guess(known).tolist()]
+        found = [
+            known.space.ids[member] if member >= 0 else ""
+            for member in guessing.guess(known, guessing.Crowds(known.space)).tolist()
+        ]
         assert found == _guessed(topics, fresh), seed
 
 
