@@ -46,12 +46,12 @@ class _Hands:
     def __init__(self, ownership: Ownership, target: Ints, crowds: Crowds) -> None:
         space = ownership.space
         self.crowds, self.size, self.sorts = crowds.bits, len(space.ids), len(crowds.bits)
-        self.sort = sort = crowds.sort_of[space.topic]
+        sort = crowds.sort_of[space.topic]
         self.has = _counted(target, sort, self.size, self.sorts)
         self.owns = [mine.copy() for mine in self.has]
         free = np.flatnonzero((target >= 0) & (ownership.member < 0))
-        for member, its in zip(target[free].tolist(), sort[free].tolist(), strict=True):
-            self.owns[member][its] -= 1
+        self._free = target[free] * self.sorts + sort[free]  # what everybody has at first beside what it owns
+        self._count_free(-1)
         self.load = [sum(mine.values()) for mine in self.has]
         self._ages = _ages(ownership, sort, self.sorts)
         oldest = max((ages[0] for ages in self._ages.values()), default=0)
@@ -59,15 +59,19 @@ class _Hands:
         self.balance = 2 * (self.size + 1) * (self.move + oldest) + 1
         self._lack = [0] * self.sorts
         self._arcs: _Arcs = [{} for _ in space.ids]
-        self._stale, self._changed = set(range(self.size)), set[int]()
+        self._stale, self._changed = (1 << self.size) - 1, set[int]()
+
+    def _count_free(self, by: int) -> None:
+        for member, sort in zip(*(each.tolist() for each in np.divmod(self._free, self.sorts)), strict=True):
+            self.owns[member][sort] += by
 
     def arcs(self, among: Iterable[int], backwards: bool = False) -> _Arcs:
         """To whom each of these can give at which price; backwards: from which of these it can be given."""
-        if self._changed:
-            self._stale.update(n for n, mine in enumerate(self.has) if not self._changed.isdisjoint(mine))
-        for member in self._stale:
+        if changed := self._changed:
+            self._stale |= sum(1 << member for member, mine in enumerate(self.has) if not changed.isdisjoint(mine))
+        for member in _members(self._stale):
             self._arcs[member] = self._look(member)
-        self._stale, self._changed = set(), set()
+        self._stale, self._changed = 0, set()
         return _turned(self._arcs, among) if backwards else self._arcs
 
     def _look(self, member: int) -> dict[int, int]:
@@ -121,8 +125,7 @@ class _Hands:
                 self._changed.add(sort)
         if not mine[sort]:
             del mine[sort]
-        self._stale.add(giver)
-        self._stale.add(taker)
+        self._stale |= 1 << giver | 1 << taker
         self.load[giver] -= 1
         self.load[taker] += 1
 
@@ -130,13 +133,39 @@ class _Hands:
         """What it costs that a load becomes one more than this."""
         return self.balance * (2 * load + 1)
 
+    def changes(self) -> _Changes:
+        """What everybody has now instead of what it had at first; what it owns is forgotten."""
+        self._count_free(1)
+        gives, takes = dict[int, int](), list[int]()
+        for member, (old, new) in enumerate(zip(self.owns, self.has, strict=True)):
+            if old != new:
+                for sort in sorted(old.keys() | new.keys()):
+                    more = new.get(sort, 0) - old.get(sort, 0)
+                    if more < 0:
+                        gives[member * self.sorts + sort] = -more
+                    takes += [sort * self.size + member] * more
+        takes.sort()
+        members = np.array(takes, np.int64)
+        members %= self.size
+        return _Changes(np.array([*gives], np.int64), np.array([*gives.values()], np.int64), members)
+
+
+class _Changes(NamedTuple):
+    """Who gives how many of a sort, as ``member * sorts + sort``, ascending; and who takes one, by sort."""
+
+    cells: Ints
+    counts: Ints
+    takers: Ints
+
 
 def moved(ownership: Ownership, guess: Ints, crowds: Crowds) -> Ints | None:
     """The best target there is; None if that takes too long.  By the guess owners keep all; racks don't matter."""
     hands, eaters = _Hands(ownership, guess, crowds), ownership.space.eaters.tolist()
-    before = [mine.copy() for mine in hands.has]
-    done = _levelled(hands, eaters) and _finished(hands, eaters)
-    return _settled(ownership, guess, before, hands) if done else None
+    if not (_levelled(hands, eaters) and _finished(hands, eaters)):
+        return None
+    changes = hands.changes()
+    del hands  # the room is needed
+    return _settled(ownership, guess, crowds, changes)
 
 
 def _levelled(hands: _Hands, eaters: list[int]) -> bool:
@@ -250,7 +279,7 @@ def _followed(hands: _Hands, found: _Found, mean: float | None = None) -> bool:
         if (worth := _worth(hands, found, root, last, mean)) < 0:
             chains.append((worth, last, root))
     chains.sort()
-    nodes = {last: _chain(last, found.before) for _, last, _ in chains}
+    nodes = {last: bytes(_chain(last, found.before)) for _, last, _ in chains}  # in small groups every number is a byte
     while chains:
         left = []
         for each in chains:
@@ -273,7 +302,7 @@ def _worth(hands: _Hands, found: _Found, root: int, last: int, mean: float | Non
     return 2 * hands.balance * (taker + 1 - giver) + found.cost[last] - found.starts[root]
 
 
-def _handed(hands: _Hands, found: _Found, nodes: list[int]) -> int | None:
+def _handed(hands: _Hands, found: _Found, nodes: bytes) -> int | None:
     """Hand one on all along a chain; or whom it doesn't reach, since there is no such left at that price."""
     hops = list[tuple[int, int, int]]()
     for after, member in pairwise(reversed(nodes)):
@@ -327,34 +356,22 @@ def _ages(ownership: Ownership, sort: Ints, sorts: int) -> dict[int, list[int]]:
     return found
 
 
-def _settled(ownership: Ownership, guess: Ints, before: list[dict[int, int]], hands: _Hands) -> Ints:
+def _settled(ownership: Ownership, guess: Ints, crowds: Crowds, changes: _Changes) -> Ints:
     """By place who is to have it: everybody gives first what isn't its own, then what it acquired last."""
-    gives, takes = dict[int, int](), list[tuple[int, int]]()
-    for member, (old, new) in enumerate(zip(before, hands.has, strict=True)):
-        if old != new:
-            for sort in sorted(old.keys() | new.keys()):
-                more = new.get(sort, 0) - old.get(sort, 0)
-                if more < 0:
-                    gives[member * hands.sorts + sort] = -more
-                takes += [(sort, member)] * more
-    if not gives:
+    topic, (cells, counts, takers) = ownership.space.topic, changes
+    if not len(cells):
         return guess
-    shrinks = np.zeros(hands.size * hands.sorts, np.bool_)
-    shrinks[list(gives)] = True
-    places = np.flatnonzero(guess >= 0)
-    cells = guess[places] * hands.sorts + hands.sort[places]
-    places = places[shrinks[cells]]
-    places = first_to_go(ownership, guess, places)
-    cells = guess[places] * hands.sorts + hands.sort[places]
-    given: list[tuple[int, int]] = []
-    for place, cell in zip(places.tolist(), cells.tolist(), strict=True):
-        if left := gives[cell]:
-            gives[cell] = left - 1
-            given.append((cell % hands.sorts, place))
-    given.sort()
-    takes.sort()
+    mine = guess * len(crowds.bits)
+    mine += crowds.sort_of[topic]
+    at = np.searchsorted(cells[:-1], mine)  # the first that is no less; the last one, if there is none
+    mine -= cells[at]
+    places = first_to_go(ownership, guess, np.flatnonzero(mine == 0))
+    at = at[places]
+    order = np.argsort(at, kind="stable")
+    places, at = places[order], at[order]
+    places = places[np.arange(len(at)) - np.searchsorted(at, at) < counts[at]]
     target = guess.copy()
-    target[[place for _, place in given]] = [member for _, member in takes]
+    target[places[np.lexsort((places, crowds.sort_of[topic[places]]))]] = takers
     return target
 
 

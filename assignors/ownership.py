@@ -62,7 +62,7 @@ class Ownership:
             places, members = places[there], members[there]
         self.claimed[places] = members
         once = np.count_nonzero(self.claimed >= 0) == len(places)
-        return (places[:0], members[:0]) if once else _contested(places, members, self.space)
+        return (_none(), _none()) if once else _contested(places, members, self.space)
 
     def _decide(self, places: Ints, members: Ints) -> None:
         """Contested places: the newest claim wins unless another is as new."""
@@ -80,10 +80,11 @@ class Ownership:
 
         None when all are as old, as far as anybody knows.
         """
-        known, places = _since(self.space, self._sizes), self._places
+        known, places, sizes = _since(self.space, self._sizes), self._places, self._sizes
+        del self._places, self._sizes  # nothing else needs them
         if known is None:
             return None
-        members = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        members = np.repeat(np.arange(len(sizes)), sizes)
         valid = (places >= 0) & (self.member[places] == members)
         ages = np.full(self.space.places, -1)
         ages[places[valid]] = known[valid]
@@ -143,12 +144,17 @@ def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:
     """The claims of places that several members claim, each once, by place and member."""
     often = np.bincount(places, minlength=1) > 1
     if not often.any():
-        return places[:0], members[:0]
+        return _none(), _none()
     which = often[places]
     claims = np.unique(places[which] * len(space.ids) + members[which])
     places, members = np.divmod(claims, len(space.ids))
     several = (np.bincount(places) > 1)[places]
     return places[several], members[several]
+
+
+def _none() -> Ints:
+    """No places or members; not an empty part of an array, which would hold on to all of it."""
+    return np.zeros(0, np.int64)
 
 
 def withheld(target: Packed, ownership: Ownership) -> Bools:

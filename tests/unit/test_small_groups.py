@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import gc
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from random import Random
@@ -128,6 +130,27 @@ def test_what_takes_too_long_is_left_to_the_tables(monkeypatch: pytest.MonkeyPat
     expected = [_cost(*group) for group in groups]
     monkeypatch.setattr(moving, "MOST_VISITS", 0)
     assert expected == [_cost(*group) for group in groups]
+
+
+@pytest.mark.parametrize("event", ["joins", "leaves"])
+def test_chains_need_little_room(event: str) -> None:
+    """Fifty members in a ring, each pair with topics of its own: at most 195 bytes a partition at the peak."""
+    size, sticky = 50, find("sticky")
+    topics = {f"topic-{n:04}": 1 for n in range(20 * size)}
+    wanted = [tuple(t for n, t in enumerate(topics) if (n - member) % size < 2) for member in range(size)]
+    members: groups.Members = {f"m{n:02}": MemberSubscription(mine) for n, mine in enumerate(wanted)}
+    given = sticky.assign(topics, members)
+    owners = {m: replace(said, owned=given[m], since=dict.fromkeys(given[m], 1)) for m, said in members.items()}
+    after = owners | {"n": members["m00"]} if event == "joins" else {m: owners[m] for m in owners if m != "m25"}
+    sticky.assign(topics, after)  # what is imported and kept by then doesn't count
+    gc.collect()
+    tracemalloc.start()
+    try:
+        sticky.assign(topics, after)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 195 * len(topics)
 
 
 @pytest.mark.parametrize("module", [chaining, moving, taking])
