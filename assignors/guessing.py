@@ -49,12 +49,13 @@ class Crowds:
 class _Levels:
     """Members by how many they have, as bits of one number for each load: who has least is found at a glance.
 
-    Loads are counted from ``lowest``; ``floor`` is one below which nobody is.
+    Loads are counted from ``lowest``; ``floor`` is one below which nobody is, ``top`` one above which nobody is.
     """
 
     def __init__(self, loads: Ints, more: int) -> None:
         self.lowest, self.floor = int(loads.min(initial=0)), 0
         self.at = [0] * (int(loads.max(initial=0)) - self.lowest + more + 2)
+        self.top = len(self.at) - 1
         different = np.unique(loads)
         for load, members in zip(different.tolist(), _bits(loads == different[:, None]), strict=True):
             self.at[load - self.lowest] = members
@@ -82,6 +83,18 @@ class _Levels:
         level = max(level, self.floor)
         while not self.at[level] & crowd:
             level += 1
+        return level
+
+    def most(self, crowd: int, among: int) -> int:
+        """The highest level on which there is one of the crowd, or the one below so many from the top.
+
+        For as long as nobody rises above who has most.
+        """
+        while not self.at[self.top]:
+            self.top -= 1
+        level, last = self.top, self.top - among
+        while level > last and not self.at[level] & crowd:
+            level -= 1
         return level
 
     def move(self, giver: int, level: int, crowd: int, least: int) -> int:
@@ -172,7 +185,9 @@ def _even(owners: list[int], runs: list[tuple[int, int, int]], levels: _Levels, 
     """Each of these, if it can go to somebody with two fewer, goes to who has least; whether any did."""
     any_did = False
     for first, end, crowd in runs:
-        most = max(map(has.__getitem__, owners[first:end])) if end > first + 1 else has[owners[first]]
+        size = end - first
+        # Its owners are of the crowd: none has more, and a glance at the levels is sooner done.
+        most = levels.most(crowd, size) if size > 1 else has[owners[first]]
         if most <= levels.floor + 1:
             continue  # nobody at all has two fewer
         least = levels.least(crowd)
@@ -186,4 +201,6 @@ def _even(owners: list[int], runs: list[tuple[int, int, int]], levels: _Levels, 
                 has[owners[at]] += 1
                 least = levels.least(crowd, least)
                 any_did = True
+                if size > 1 and levels.most(crowd, size) <= least + 1:
+                    break
     return any_did
