@@ -26,6 +26,9 @@ class ErrorCode(IntEnum):
     FENCED_INSTANCE_ID = 82
 
 
+UNREACHABLE = "LEADER_NOT_AVAILABLE"  # Kafka's name for what ends by itself when a broker comes back
+
+
 class CohortError(Exception):
     """An error meant for the user: one message naming the option or resource and what to do; never a secret.
 

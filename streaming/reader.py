@@ -10,20 +10,15 @@ import logging
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from sparkcohort.assignors import ASSIGNORS
-from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.errors import UNREACHABLE, CohortError
 from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell import own_assignors
-from sparkcohort.runtime.shell.listening import check
-from sparkcohort.runtime.shell.log_ends import UNREACHABLE, Snapshot
 from sparkcohort.runtime.shell.options import SourceOptions
-from sparkcohort.runtime.shell.session import Session
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.limits import UNLIMITED, Limits
 from sparkcohort.streaming.offsets import Offsets, from_json_value, to_json_value
@@ -31,6 +26,10 @@ from sparkcohort.streaming.pipe import hurry
 from sparkcohort.streaming.shipped import shipped
 from sparkcohort.streaming.task import SlotPartition, packed, read_slot
 from sparkcohort.streaming.telling import message_first, told
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.log_ends import Snapshot
+    from sparkcohort.runtime.shell.session import Session
 
 log = logging.getLogger("sparkcohort.reader")
 
@@ -68,6 +67,12 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> Session:
         if self._session is None:
+            # Here, since every new Python worker imports this module, and reads only.
+            from sparkcohort.assignors import ASSIGNORS  # noqa: PLC0415
+            from sparkcohort.runtime.shell import own_assignors  # noqa: PLC0415
+            from sparkcohort.runtime.shell.listening import check  # noqa: PLC0415
+            from sparkcohort.runtime.shell.session import Session  # noqa: PLC0415
+
             options = self._options
             if options.rebalance_listener or not ASSIGNORS.keys() >= set(options.assignors):
                 sys.path += [entry for entry in shipped() if entry not in sys.path]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.errors import UNREACHABLE, CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
 from sparkcohort.runtime.shell.discovery import Discovery, Layout
@@ -24,7 +24,6 @@ MIN_GAP_S = 0.02  # between two requests to one broker, however often answers ar
 LOOK_UP_S = 5.0
 LOST_LOOK_S = 1.0  # metadata age allowed while some partition is unreachable
 LEADERLESS = "no leader is available"
-UNREACHABLE = "LEADER_NOT_AVAILABLE"  # Kafka's name for what ends by itself when a broker comes back
 
 
 @dataclass(frozen=True, slots=True)

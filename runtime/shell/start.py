@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.errors import UNREACHABLE, CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.client import names_of
-from sparkcohort.runtime.shell.log_ends import UNREACHABLE, LogEnds
+from sparkcohort.runtime.shell.log_ends import LogEnds
 from sparkcohort.runtime.shell.option_values import EARLIEST, LATEST, Start
 from sparkcohort.runtime.shell.options import SourceOptions
 

@@ -41,3 +41,11 @@ def test_a_worker_sizes_a_slot_of_one_topic_without_pyarrow_compute() -> None:
     """Which it would import a second long, for a sum."""
     run = subprocess.run([sys.executable, "-P", "-c", SIZED], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout == "False\n"
+
+
+@pytest.mark.parametrize("module", ["prometheus_client", "sparkcohort.runtime.shell.session"])
+def test_a_worker_needs_nothing_of_the_drivers(module: str) -> None:
+    """A new executor's first task waits for these imports, and the batch for it."""
+    code = "import sys, sparkcohort.streaming.source; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert module not in run.stdout.split()
