@@ -29,7 +29,7 @@ from typing import Final
 
 import numpy as np
 
-from sparkcohort.assignors.packed import Bools, Ints
+from sparkcohort.assignors.packed import Bools, Ints, distinct
 
 NEVER: Final = 1 << 60
 _MOST: Final = 1 << 56
@@ -154,7 +154,7 @@ def _cycles_among(previous: Ints) -> list[list[int]]:
     for _ in range(nodes.bit_length()):
         jump = jump[jump]
     cycles, seen = [], set[int]()
-    for start in np.unique(jump[jump < nodes]).tolist():
+    for start in distinct(jump[jump < nodes]).tolist():
         if start not in seen:
             backwards = [start]
             while (node := int(previous[backwards[-1]])) != start:

@@ -23,7 +23,7 @@ import numpy as np
 
 from sparkcohort.assignors.base import MemberSubscription
 from sparkcohort.assignors.ownership import Ownership, resolve
-from sparkcohort.assignors.packed import Bools, Ints, Space, by_key, give_to_least
+from sparkcohort.assignors.packed import Bools, Ints, Space, by_key, distinct, give_to_least
 
 __all__ = ["MemberSubscription", "guess", "resolve"]
 
@@ -56,7 +56,7 @@ class _Levels:
         self.lowest, self.floor = int(loads.min(initial=0)), 0
         self.at = [0] * (int(loads.max(initial=0)) - self.lowest + more + 2)
         self.top = len(self.at) - 1
-        different = np.unique(loads)
+        different = distinct(loads)
         for load, members in zip(different.tolist(), _bits(loads == different[:, None]), strict=True):
             self.at[load - self.lowest] = members
 

@@ -26,7 +26,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from sparkcohort.assignors.base import Assignment, MemberSubscription, Partition
-from sparkcohort.assignors.packed import NOBODY, Bools, Ints, Packed, Space, pack
+from sparkcohort.assignors.packed import NOBODY, Bools, Ints, Packed, Space, distinct, pack
 
 SEVERAL = -2
 
@@ -146,7 +146,7 @@ def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:
     if not often.any():
         return _none(), _none()
     which = often[places]
-    claims = np.unique(places[which] * len(space.ids) + members[which])
+    claims = distinct(places[which] * len(space.ids) + members[which])
     places, members = np.divmod(claims, len(space.ids))
     several = (np.bincount(places) > 1)[places]
     return places[several], members[several]

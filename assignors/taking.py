@@ -24,7 +24,7 @@ from sparkcohort.assignors.equal import surplus
 from sparkcohort.assignors.guessing import is_uneven
 from sparkcohort.assignors.moving import first_to_go
 from sparkcohort.assignors.ownership import Ownership, resolve
-from sparkcohort.assignors.packed import Ints, Space
+from sparkcohort.assignors.packed import Ints, Space, distinct
 
 __all__ = ["MemberSubscription", "resolve", "taken"]
 
@@ -75,4 +75,4 @@ def _is_least(ownership: Ownership, target: Ints) -> bool:
         return True
     # With nothing free and one taker, everyone else only gives, and gave the youngest that the taker wants.
     nothing_free = bool(((ownership.member >= 0) == ownership.space.wanted).all())
-    return nothing_free and len(np.unique(target[lost])) == 1
+    return nothing_free and len(distinct(target[lost])) == 1

@@ -36,6 +36,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from sparkcohort.assignors.packed import distinct
 from sparkcohort.runtime.protocol import NO_GENERATION, TopicPartition
 
 HIGHEST_VERSION = 3
@@ -135,7 +136,7 @@ class AssignmentWriter:
             _string(topics[int(self._width.argmax())])  # which says so
         self._begin: Ints = np.cumsum(self._width)
         self._begin -= self._width
-        self._widths = np.unique(self._width).tolist()
+        self._widths = distinct(self._width).tolist()
 
     def write(self, topic: Ints, number: Ints, starts: Ints) -> list[bytes]:
         """Partition i is ``number[i]`` of the topic at ``topic[i]``; assignment k has those from ``starts[k]`` on.

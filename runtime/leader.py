@@ -25,7 +25,7 @@ from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, answe
 from sparkcohort.assignors.base import NO_RACKS, Partition, Racks, subscribers
 from sparkcohort.assignors.base import Assignment as Given
 from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
-from sparkcohort.assignors.packed import NOBODY, Ints, Packed, give_to_least, pack
+from sparkcohort.assignors.packed import NOBODY, Ints, Packed, distinct, give_to_least, pack
 from sparkcohort.runtime.consumer_protocol import (
     AssignmentWriter,
     MalformedConsumerProtocol,
@@ -310,7 +310,7 @@ def _encode(given: _Layout, only: Mapping[str, Sequence[int]] = WHOLE) -> Assign
     writer = AssignmentWriter(given.topics)
     found: list[bytes] = []
     cuts = np.searchsorted(starts, np.arange(0, len(places), _BLOCK))
-    for first, end in pairwise(np.unique(np.concatenate(([0], cuts, [len(starts) - 1]))).tolist()):
+    for first, end in pairwise(distinct(np.concatenate(([0], cuts, [len(starts) - 1]))).tolist()):
         mine = places[starts[first] : starts[end]]
         topic = given.topic[mine]
         numbers = mine - given.base[topic] if number is None else number[mine]

@@ -49,3 +49,23 @@ def test_a_worker_needs_nothing_of_the_drivers(module: str) -> None:
     code = "import sys, sparkcohort.streaming.source; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert module not in run.stdout.split()
+
+
+PLANNED = """
+import sys
+from sparkcohort.assignors import MemberSubscription
+from sparkcohort.runtime import leader
+topics = {f"t{number}": 3 for number in range(20)}
+wanting = {f"m{kind}": MemberSubscription(tuple(t for at, t in enumerate(topics) if at % 7 != kind)) for kind in range(5)}
+before = set(sys.modules)
+for name in ("range", "roundrobin", "sticky", "cooperative-sticky", "load-balanced"):
+    for members in (wanting, dict.fromkeys(wanting, MemberSubscription(tuple(topics)))):
+        leader.plan(name, members, topics)
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_a_first_rebalance_imports_nothing() -> None:
+    """``np.unique`` would import ``numpy.ma``, for which a whole group would wait 80 ms."""
+    run = subprocess.run([sys.executable, "-P", "-c", PLANNED], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "[]\n"
