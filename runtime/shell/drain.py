@@ -140,7 +140,7 @@ class Drain(ABC):
         return 9 / 16
 
     def pace(self, seconds: float) -> None:  # noqa: B027  librdkafka is held back by settings (``UNHURRIED``)
-        """Ask a broker that had little no sooner than so long after its answer; 0, as at first: at once."""
+        """Ask a broker that has told all no sooner than so long after its answer; 0, as at first: at once."""
 
     def wake(self) -> None:  # noqa: B027  as above
         """From any thread: a ``poll`` under way, or else the next, returns."""

@@ -71,9 +71,6 @@ class FrameReader:
             self._buffer = larger
 
 
-LITTLE_BYTES = 64 << 10  # of an answer: less, and the next is worth waiting for more
-
-
 class BrokerLink(Generic[P]):
     """See the module; ``asked`` are the partitions of the request under way, each as the caller knows it."""
 
@@ -89,7 +86,7 @@ class BrokerLink(Generic[P]):
         self.base: dict[Key, P] = {}  # what was asked last, which is what is asked next but for those ...
         self.moved: dict[Key, P] = {}  # ... whose records came with the answer
         self.sent, self.heard_at = True, 0.0
-        self._was_small = False  # the last answer
+        self.has_more = False  # the broker, than was in its last answer
         self.max_bytes = 0  # of an answer
         self.correlation_id = 0
         self.frames = frames
@@ -122,15 +119,13 @@ class BrokerLink(Generic[P]):
         answer = self.frames.read(self.transport)
         if self.frames.filled != before:
             self.heard_at = now
-        if answer is not None:
-            if self.asked is None:
-                raise TransportError("an answer that nobody asked for")
-            self._was_small = len(answer) < LITTLE_BYTES
+        if answer is not None and self.asked is None:
+            raise TransportError("an answer that nobody asked for")
         return answer
 
     def rest_s(self, now: float, pace_s: float) -> float:
-        """For how long it is to be left alone: as it asks for, and ``pace_s`` after an answer that had little in it."""
-        return max(self.not_before - now, self.heard_at + pace_s - now if self._was_small else 0.0, 0.0)
+        """For how long it is to be left alone: as it asks for, and ``pace_s`` after an answer with all that it had."""
+        return max(self.not_before - now, 0.0 if self.has_more else self.heard_at + pace_s - now, 0.0)
 
     def disconnect(self) -> None:
         """Close the connection, and forget what depended on it."""

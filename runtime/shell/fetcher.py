@@ -91,9 +91,8 @@ class Fetcher:
         asker = MetadataClient(bootstrap_nodes(bootstrap_of(said)), self._settings)
         self._cluster = Cluster(asker, age_ms / 1000 if age_ms > 0 else float("inf"))
         self._jobs = Jobs()
-        self.pace_s, self._woken = 0.0, False  # see ``Drain``
+        self.pace_s, self._woken, self.given_up = 0.0, False, ""  # see ``Drain``
         self._changed = True  # who is to be asked for what, since it was last gone through
-        self.given_up = ""
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching; see ``Drain``."""
@@ -422,7 +421,7 @@ class Fetcher:
         except (TransportError, WireError) as error:
             self._lose(link, error if isinstance(error, TransportError) else TransportError(str(error)), now)
             return
-        asked, link.asked, link.failures = link.asked or {}, None, 0
+        asked, link.asked, link.failures, link.has_more = link.asked or {}, None, 0, False
         link.not_before = now + answer.throttle_ms / 1000
         if answer.error:
             link.session.lost()
@@ -458,6 +457,7 @@ class Fetcher:
                 self._fail(of, KafkaError._LOG_TRUNCATION, f"the log was truncated before offset {of.position}")
             else:
                 self._on_records(of, found, frame, now)
+                link.has_more = link.has_more or of.position < (of.log_end or 0)
                 if of.position != offset:
                     link.moved[of.key] = of, offset
 

@@ -46,7 +46,7 @@ RETRY_S = 1.0
 PATIENCE_S = 5.0
 NO_END = 2**63 - 1
 SHORT_S = 0.1  # shorter waits don't count: whoever takes faster than Kafka gives waits between any two fetches
-PACE_S = 0.04  # between fetches that bring little, unless somebody waits for what they bring
+PACE_S = 0.04  # between fetches at the logs' ends, unless somebody waits for what they bring
 
 _log = logging.getLogger("sparkcohort.prefetch")
 

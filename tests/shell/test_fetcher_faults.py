@@ -276,9 +276,9 @@ def test_an_answer_of_an_impossible_size(size: int) -> None:
         assert ("receive.message.max.bytes" if size != 1 else "nobody asked for") in drain.last_error
 
 
-def test_little_is_asked_for_at_the_callers_pace() -> None:
-    """After an answer with little in it the broker is left alone, until the caller is in a hurry; no wait outlasts that."""
-    script: Script = lambda number: fetched(number, partition(records=DATA))  # noqa: E731
+def test_a_logs_end_is_asked_for_at_the_callers_pace() -> None:
+    """After an answer with all there is the broker is left alone, until the caller is in a hurry; no wait outlasts that."""
+    script: Script = lambda number: fetched(number, partition(end=10, records=DATA))  # noqa: E731
     with ScriptedBroker(script) as broker, draining(broker.bootstrap) as drain:
         drain.pace(600)
         wait_until(lambda: any(isinstance(event, Records) for event in drain.poll(1)), 10, "records")
@@ -294,3 +294,11 @@ def test_little_is_asked_for_at_the_callers_pace() -> None:
         drain.pace(0)
         drain.poll(1)
         wait_until(lambda: broker.counts[FETCH] > 1 or drain.poll(0.1) is None, 10, "another fetch")
+
+
+def test_what_is_there_is_fetched_without_a_pause() -> None:
+    """An answer that leaves something behind, however little it brought, is followed by the next request at once."""
+    script: Script = lambda number: fetched(number, partition(end=100, records=DATA))  # noqa: E731
+    with ScriptedBroker(script) as broker, draining(broker.bootstrap) as drain:
+        drain.pace(600)
+        wait_until(lambda: drain.poll(0.1) is not None and broker.counts[FETCH] > 1, 10, "another fetch")
