@@ -7,9 +7,9 @@ server wants the run's token.
 One request at a time per connection: JSON, answered by frames (kind, length, body).  A request names all ranges that a
 task wants of this agent: a round trip for each of 300 partitions would cost more than their rows.  The answer goes in
 steps: where which ranges stand, then the rows that brought them there, if any: in shared memory (``slabs``), or, small
-ones, in the frame.  The client answers a step in shared memory when it asks for the next one, with the slabs that it has
-done with; the server is at most ``AHEAD`` such steps ahead.  A client that hears nothing for its
-time-out, or finds the agent gone, never asks this agent again.
+ones, in the frame.  The client answers a step that has rows when it asks for the next one, with the slabs that it has
+done with; the server is at most ``AHEAD`` such steps ahead.  A client that hears nothing for its time-out, or finds the
+agent gone, never asks this agent again.
 
 What a task has to say to the coordinator goes by its agent, too, which has a connection open: one of the task's own costs
 more than reading a small slot does.
@@ -219,10 +219,10 @@ class _Sender:
             return
         if self._unanswered == AHEAD:
             self._hear()
+        self._unanswered += 1
         lent = self._lender.lend(batch)
         if lent is not None:
             _send_lent(self._connection, lent, said)
-            self._unanswered += 1
             return
         stream = pa.BufferOutputStream()
         with pa.ipc.new_stream(stream, batch.schema) as writer:
@@ -289,17 +289,13 @@ class LocalClient:
                     connection.sendall(_DELIVERED)
                     finished = True
                     return
-                if kind == _LENT:
-                    yield self._lent(connection, body)
+                step = self._lent(connection, body) if kind == _LENT else self._framed(connection, body)
+                rows = step.batch is not None
+                yield step
+                del step  # so that its slab goes back with the answer to the next one
+                if rows:
                     ended = self._borrower.ended()
                     connection.sendall(bytes((len(ended),)) + ended)
-                    continue
-                said = json.loads(bytes(body))
-                batch = None
-                if said["rows"]:
-                    _, body = _receive(connection)  # a step counts when its rows have come, too
-                    batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
-                yield Served(said["positions"], batch, said["missed"])
         except OSError as error:
             raise self._silent(error) from error
         finally:
@@ -320,6 +316,16 @@ class LocalClient:
             self._connection.close()
             self._connection = None
             self._borrower = Borrower()
+
+    @staticmethod
+    def _framed(connection: socket.socket, body: bytearray) -> Served:
+        """The step of one frame, its rows in the next: it counts when they have come, too."""
+        said = json.loads(bytes(body))
+        batch = None
+        if said["rows"]:
+            _, body = _receive(connection)
+            batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
+        return Served(said["positions"], batch, said["missed"])
 
     def _lent(self, connection: socket.socket, body: bytearray) -> Served:
         """The step of one frame, its rows where they lie."""

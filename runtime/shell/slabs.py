@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-SLABS = 3
-"""Most slabs of one connection: one being read, one that the reader still refers to, and one written meanwhile."""
+SLABS = 4
+"""Most slabs of one connection: one being read, one that the reader still refers to, and one written meanwhile.
 
-POOLED = 4
+And one more: PySpark keeps the first batch of a task until the task ends (``records_to_arrow_batches``)."""
+
+POOLED = 8
 """Most slabs kept between connections: of two tasks that have just ended."""
 
 LEAST_BYTES = 64 << 10

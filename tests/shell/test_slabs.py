@@ -162,6 +162,40 @@ def test_rows_come_whole_however_many_are_kept(client: LocalClient, keep: int) -
             assert batch.equals(batch_of(batch["offset"][0].as_py(), batch.num_rows))
 
 
+def test_a_task_of_pysparks_reads_all_in_place(client: LocalClient) -> None:
+    """Who keeps the first batch, as PySpark does, and the last one, finds every large batch in shared memory."""
+    kept, elsewhere = list[pa.RecordBatch](), 0
+    for step in client.read([Range("t", 0, 1, 40 * ROWS)], [0], 1):
+        assert step.batch is not None
+        kept[1:] = [step.batch]
+        elsewhere += step.batch.num_rows == ROWS and not in_a_slab(step.batch)
+    assert elsewhere == 0
+
+
+def test_what_comes_back_late_is_used_again(client: LocalClient) -> None:
+    """Who keeps so much that the socket has to carry rows, and lets go of it, reads in place again."""
+    kept, places = list[pa.RecordBatch](), list[bool]()
+    for step in client.read([Range("t", 0, 1, 60 * ROWS)], [0], 1):
+        assert step.batch is not None
+        if step.batch.num_rows == ROWS:
+            places.append(in_a_slab(step.batch))
+        kept = [] if len(kept) == 3 * SLABS else [*kept, step.batch]
+    assert not all(places[: 2 * SLABS])
+    assert places.count(True) > len(places) // 3
+    assert any(places[-3 * SLABS :])
+
+
+def in_a_slab(batch: pa.RecordBatch) -> bool:
+    """Whether the rows lie in shared memory."""
+    address = batch.column("value").buffers()[2].address
+    maps = [
+        line.split()[0].split("-")
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "cohort-batch" in line
+    ]
+    return any(int(begin, 16) <= address < int(end, 16) for begin, end in maps)
+
+
 def test_nothing_is_left(client: LocalClient) -> None:
     """A read that is given up leaves neither descriptors nor memory behind; what was taken stays readable."""
     steps = client.read([Range("t", 0, 1, 100 * ROWS)], [0], 1)
