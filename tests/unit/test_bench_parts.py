@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tools.bench import far, gap, latency, load, memory, ready, sizes
+from tools.bench import far, gap, isolation, latency, load, memory, ready, sizes
 from tools.bench.peers import COHORT, KAFKA
 from tools.bench.relay import Lane
 from tools.bench.results import Batch, BenchError, Throughput
@@ -108,6 +108,38 @@ def test_gaps_are_compared_with_usual_ones_and_with_the_peer() -> None:
     theirs = gap.Run("kafka", {event: {"stayed_ms": 1_000, "all_ms": 1_000} for event in gap.EVENTS})
     found = gap.summary([ours, theirs])
     assert [(bound.value, bound.holds) for bound in gap.bounds(found)] == [(2.0, False), (1.0, True), (0.4, True)]
+
+
+def batches_of(*times: tuple[float, float]) -> list[Batch]:
+    """Batches by beginning and end."""
+    return [Batch(began, ended, 10, {}) for began, ended in times]
+
+
+def test_batches_are_told_apart_by_the_fault() -> None:
+    """Before it, the longest that overlaps it, and those that began when it had settled and nothing was in flight."""
+    calm = [(at, at + 0.5) for at in (95.0, 97.0, 99.0)]
+    later = [(112.0 + at, 112.8 + at) for at in range(isolation.LEAST_LATER)]
+    seen = batches_of(*calm, (99.9, 103.0), (107.0, 111.0), *later, (121.0, 140.0))
+    run = isolation.run_of("cohort", isolation.SLOW, seen, 100.0, 120.0)
+    assert (run.before_ms, run.worst_ms, run.later) == (500.0, 4000.0, isolation.LEAST_LATER)
+    assert run.later_ms == pytest.approx(800.0)
+    assert isolation.run_of("cohort", isolation.SLOW, seen[:-2], 100.0, 120.0).later_ms is None
+    with pytest.raises(BenchError, match="no batch before the fault"):
+        isolation.run_of("cohort", isolation.SLOW, seen[3:], 100.0, 120.0)
+
+
+def test_waiting_is_compared_with_the_peers() -> None:
+    """The worst batch with Spark's own, later ones with those before; hardly any later ones are not good enough."""
+    runs = [
+        isolation.Run(COHORT.name, isolation.SLOW, 200.0, 1_000.0, 210.0, 9),
+        isolation.Run(KAFKA.name, isolation.SLOW, 300.0, 4_000.0, None, 0),
+        isolation.Run(COHORT.name, isolation.SILENT, 200.0, 1_000.0, None, 2),
+    ]
+    assert [(bound.what, bound.value, bound.holds) for bound in isolation.bounds(isolation.summary(runs))] == [
+        ("isolation, slow: worst batch : kafka's", 0.25, True),
+        ("isolation, slow: later batches : before", pytest.approx(1.05), True),
+        ("isolation, silent: later batches : before", None, False),
+    ]
 
 
 def test_what_reached_the_sink_is_what_was_written() -> None:

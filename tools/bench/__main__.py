@@ -16,7 +16,7 @@ from rich.table import Table
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from tests.support.broker import Broker, Port
-from tools.bench import drain, far, gap, latency, memory, partitions, report, sizes, source
+from tools.bench import drain, far, gap, isolation, latency, memory, partitions, report, sizes, source
 from tools.bench.figures import Bound
 from tools.bench.peers import PEERS
 from tools.bench.runs import ERROR_CHARACTERS
@@ -30,6 +30,7 @@ PARTS: dict[str, Part] = {
     "partitions": partitions,
     "latency": latency,
     "gap": gap,
+    "isolation": isolation,
     "memory": memory,
 }
 # A source that fails, or delivers something else (a BenchError), a broker that doesn't answer, a producer that can't.

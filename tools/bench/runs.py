@@ -68,6 +68,11 @@ class Progress(StreamingQueryListener):
         """Batches with rows so far."""
         return len(self._batches[str(query.runId)])
 
+    def newest(self, query: StreamingQuery) -> float:
+        """When the last batch with rows began (epoch s), 0 before the first one."""
+        seen = self._batches[str(query.runId)]
+        return seen[-1].began if seen else 0.0
+
     def batches(self, query: StreamingQuery) -> list[Batch]:
         """All batches of a query that has ended; they arrive a moment later."""
         if not self._ended[str(query.runId)].wait(LISTENER_TIMEOUT_S):
