@@ -112,7 +112,7 @@ class _Desk:
         body = {"plan": self._partition.plan_id, "index": self._partition.index, "address": self._address}
         if self._relays:
             try:
-                return _accepted(self._agent.call("Claim", body))
+                return _accepted(self._agent.claim(body))
             except AgentTimeout:
                 self._relays = False
         if self._executor:

@@ -12,7 +12,8 @@ done with; the server is at most ``AHEAD`` such steps ahead.  A client that hear
 agent gone, never asks this agent again.
 
 What a task has to say to the coordinator goes by its agent, too, which has a connection open: one of the task's own costs
-more than reading a small slot does.
+more than reading a small slot does.  Behind the answer to a claim come the rows of what was claimed, without being asked
+for, if the agent has them.
 """
 
 from __future__ import annotations
@@ -179,7 +180,10 @@ class LocalServer:
             answer = self._relay(request.action, request.body.encode(), request.patience_s or RELAY_S)
             if request.reply:
                 _send(connection, _INFO, answer)
-            return
+            if request.action != "Claim" or not _follow(claimed := json.loads(answer)):
+                return
+            ranges = [Range(*wanted) for wanted in claimed["ranges"]]
+            request = request._replace(ranges=ranges, floors=claimed["floors"], plan_seq=claimed["sequence"])
         if not request.ranges:
             _send(connection, _INFO, json.dumps(dict(self._info())).encode())
             return
@@ -258,14 +262,20 @@ class LocalClient:
         self._connection: socket.socket | None = None
         self._borrower = Borrower()
         self._lost = ""
+        self._following = False  # the rows of what was claimed come next
 
     def hello(self) -> dict[str, Any]:
         """The agent's description: member id, generation, pid; raises AgentTimeout."""
         return self._told({})
 
-    def call(self, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The coordinator's answer to one of ``RELAYED``; raises AgentTimeout, also when the coordinator did not answer."""
-        return self._told({"action": action, "body": json.dumps(body), "patience_s": self._timeout_s / 2})
+    def claim(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The coordinator's answer to a claim; raises AgentTimeout, also when the coordinator did not answer.
+
+        Its rows are on their way already, if the agent has them: ``read`` comes next.
+        """
+        claimed = self._told({"action": "Claim", "body": json.dumps(body), "patience_s": self._timeout_s / 2})
+        self._following = _follow(claimed)
+        return claimed
 
     def tell(self, action: str, body: Mapping[str, Any]) -> None:
         """Say one of ``RELAYED`` to the coordinator, and don't wait for what becomes of it; raises AgentTimeout."""
@@ -279,10 +289,11 @@ class LocalClient:
 
         ``floors``: for each range, where the plan begins to read its partition.
         """
-        finished = False
+        finished, following, self._following = False, self._following, False
         request = {"ranges": ranges, "floors": floors, "plan_seq": plan_seq, "patience_s": self._timeout_s / 2}
         try:
-            connection = self._ask(request)
+            connection = self._connection if following else None
+            connection = connection or self._ask(request)
             while True:
                 kind, body = _receive(connection)
                 if kind == _END:
@@ -316,6 +327,7 @@ class LocalClient:
             self._connection.close()
             self._connection = None
             self._borrower = Borrower()
+        self._following = False
 
     @staticmethod
     def _framed(connection: socket.socket, body: bytearray) -> Served:
@@ -337,6 +349,8 @@ class LocalClient:
     def _ask(self, request: Mapping[str, Any]) -> socket.socket:
         if self._lost:
             raise OSError(self._lost)
+        if self._following:
+            self.close()  # what comes behind the claim is nobody's
         if self._connection is None:
             self._connection = self._connect()
         body = json.dumps({**request, "token": self._token}).encode()
@@ -358,6 +372,11 @@ class LocalClient:
         silence = f"no answer from the agent within {self._timeout_s} s (agent.timeout.ms)"
         self._lost = silence if isinstance(error, TimeoutError) else f"the agent is gone ({error})"
         return AgentTimeout(self._lost)
+
+
+def _follow(claimed: Mapping[str, Any]) -> bool:
+    """Whether rows come behind this answer to a claim: there are some, and this agent has them."""
+    return bool(not claimed.get("error") and claimed.get("agent") and claimed.get("ranges"))
 
 
 def _address(name: str) -> bytes:

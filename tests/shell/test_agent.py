@@ -53,7 +53,7 @@ def test_tasks_claim_and_report_by_it(world: World) -> None:
     executor, _ = world.start("1")
     address = executor.address("run")
     client = LocalClient(address, world.authority.client.token, 10)
-    claimed = client.call("Claim", {"plan": "p", "index": 0, "address": address})
+    claimed = client.claim({"plan": "p", "index": 0, "address": address})
     assert claimed["ranges"] == [[TOPIC, partition, 0, 10] for partition in range(PARTITIONS)]
     said = {"plan": "p", "ranges": [[TOPIC, 0, 0, 10]], "agent": [7, 70], "direct": [0, 0], "sizes": [70]}
     client.tell("Delivered", {**said, "address": address, "timed_out": False})

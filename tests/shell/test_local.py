@@ -197,6 +197,8 @@ class Coordinator:
         """Nothing was heard yet."""
         self.heard: list[tuple[str, Any]] = []
         self.away = False
+        self.slot: dict[str, Any] = {}
+        self.acknowledged: list[Range] = []
 
     def relay(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """The answer to one action."""
@@ -204,14 +206,14 @@ class Coordinator:
         self.heard.append((action, json.loads(body)))
         if self.away:
             raise ConnectionError("nobody answers")
-        return json.dumps({"action": action}).encode()
+        return json.dumps({"action": action, **self.slot}).encode()
 
 
 @pytest.fixture
 def coordinator(name: str) -> Iterator[Coordinator]:
     """What a server on ``name`` relays to."""
     coordinator = Coordinator()
-    server = LocalServer(name, TOKEN, Numbers(), dict, lambda _: None, coordinator.relay)
+    server = LocalServer(name, TOKEN, Numbers(), dict, coordinator.acknowledged.extend, coordinator.relay)
     server.start()
     yield coordinator
     server.close()
@@ -220,11 +222,43 @@ def coordinator(name: str) -> Iterator[Coordinator]:
 def test_what_a_task_says_is_relayed(name: str, coordinator: Coordinator, connect: Connect) -> None:
     """A claim is answered, a report isn't waited for, and the same connection serves ranges."""
     client = connect()
-    assert client.call("Claim", {"index": 3}) == {"action": "Claim"}
+    assert client.claim({"index": 3}) == {"action": "Claim"}
     assert batches_to_rows(one_by(client.read, Range("t", 0, 1, 4), 0, 1))
     client.tell("Delivered", {"rows": 3})
     assert client.hello() == {}
     assert coordinator.heard == [("Claim", {"index": 3}), ("Delivered", {"rows": 3})]
+
+
+def test_the_rows_of_a_claim_come_without_being_asked_for(
+    coordinator: Coordinator, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request for the slot and its rows; what is not read is nobody's, and what the agent doesn't have isn't sent."""
+    wanted = Range("t", 0, 1, 40)
+    coordinator.slot = {"agent": True, "ranges": [wanted], "floors": [0], "sequence": 1}
+    client, requests = connect(), list[Any]()
+    ask = client._ask
+
+    def counted(request: Any) -> socket.socket:
+        requests.append(request)
+        return ask(request)
+
+    monkeypatch.setattr(client, "_ask", counted)
+    for _ in range(2):
+        assert client.claim({"index": 3})["ranges"] == [list(wanted)]
+        rows = batches_to_rows(one_by(client.read, wanted, 0, 1))
+        assert [row["offset"] for row in rows] == [at for at in range(1, 40) if at % 7]
+    assert len(requests) == 2
+    wait_until(lambda: coordinator.acknowledged == [wanted, wanted], 5, "both reads to be told")
+
+    client.claim({"index": 3})
+    assert client.hello() == {}
+    coordinator.slot |= {"agent": False}
+    client.claim({"index": 3})
+    assert client.hello() == {}
+    coordinator.slot |= {"agent": True, "error": "FENCED_INSTANCE_ID"}
+    client.claim({"index": 3})
+    assert client.hello() == {}
+    assert len(coordinator.acknowledged) == 2
 
 
 def test_a_coordinator_that_does_not_answer(name: str, coordinator: Coordinator, connect: Connect) -> None:
@@ -232,18 +266,21 @@ def test_a_coordinator_that_does_not_answer(name: str, coordinator: Coordinator,
     coordinator.away = True
     client = connect()
     with pytest.raises(AgentTimeout, match="gone"):
-        client.call("Claim", {})
+        client.claim({})
     with pytest.raises(AgentTimeout):
         client.tell("Delivered", {})
     coordinator.away = False
-    assert connect().call("Claim", {}) == {"action": "Claim"}
+    assert connect().claim({}) == {"action": "Claim"}
 
 
 def test_nothing_else_is_relayed(name: str, coordinator: Coordinator, connect: Connect) -> None:
     """Neither requests of the group nor a stranger's claims reach the coordinator, nor what is no text."""
-    for client, action in ((connect(), "LeaveGroup"), (connect("another-token"), "Claim")):
-        with pytest.raises(AgentTimeout, match="gone"):
-            client.call(action, {})
+    with pytest.raises(AgentTimeout, match="gone"):
+        connect("another-token").claim({})
+    client = connect()
+    client.tell("LeaveGroup", {})
+    with pytest.raises(AgentTimeout, match="gone"):
+        client.hello()
     said = json.dumps({"token": TOKEN, "action": "Claim", "body": {}}).encode()
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.settimeout(5)
