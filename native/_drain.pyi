@@ -63,8 +63,8 @@ class Client:
     def exists(self, topic: str, partition: int, timeout_ms: int) -> bool:
         """Ask the cluster whether the partition exists; raises Error."""
 
-    def close(self) -> None:
-        """End the client; a second time does nothing."""
+    def close(self, timeout_ms: int) -> bool:
+        """End the client; False when that takes longer, and it is left to itself.  A second time does nothing."""
 
 class Decoder:
     """What the parts of all Fetch responses share; for one thread at a time, else RuntimeError.

@@ -2,9 +2,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "drain.h"
+
+/* How long a client that has told of a broken partition is left alone before it is ended.  A fetch that is refused with
+ * OFFSET_OUT_OF_RANGE while the client ends has it wait for itself for ever (librdkafka 2.16: rd_kafka_offset_reset hands its
+ * work to a queue that is closed by then, so that it is done at once, under the lock that it asks for).  Behind corrupt data
+ * librdkafka fetches such offsets, and a broker refuses at once. */
+enum { SETTLE_MS = 100 };
 
 /* --- what librdkafka says --------------------------------------------------------------------- */
 
@@ -93,6 +100,7 @@ void drain_free(drain *all) {
   spent_clear(&all->back); /* while there is a client to give them back to */
   if (all->client) {
     kafka.consumer_close(all->client);
+    if (all->broken) nanosleep(&(struct timespec){.tv_nsec = SETTLE_MS * 1000000L}, NULL);
     kafka.queue_destroy(all->queue);
     kafka.destroy(all->client); /* no callback comes after it */
   }
@@ -105,6 +113,74 @@ void drain_free(drain *all) {
   pthread_mutex_destroy(&all->noting);
   spent_free(&all->back);
   free(all);
+}
+
+/* A drain on its way to its end, known to the thread that ends it and to the one that waits: the last to leave frees it. */
+typedef struct {
+  drain *all;
+  pthread_mutex_t lock;
+  pthread_cond_t over;
+  bool ended;
+  int known_to;
+} ending;
+
+static void leave_ending(ending *of) {
+  bool last = --of->known_to == 0;
+  pthread_mutex_unlock(&of->lock);
+  if (!last) return;
+  pthread_cond_destroy(&of->over);
+  pthread_mutex_destroy(&of->lock);
+  free(of);
+}
+
+static void *carry_out(void *argument) {
+  ending *of = argument;
+  drain_free(of->all);
+  pthread_mutex_lock(&of->lock);
+  of->ended = true;
+  pthread_cond_signal(&of->over);
+  leave_ending(of);
+  return NULL;
+}
+
+static ending *begin_ending(drain *all) {
+  ending *of = calloc(1, sizeof *of);
+  if (!of) return NULL;
+  of->all = all;
+  of->known_to = 2;
+  pthread_condattr_t clock;
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+  pthread_cond_init(&of->over, &clock);
+  pthread_condattr_destroy(&clock);
+  pthread_mutex_init(&of->lock, NULL);
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, carry_out, of) == 0) {
+    pthread_detach(thread);
+    return of;
+  }
+  of->known_to = 1;
+  pthread_mutex_lock(&of->lock);
+  leave_ending(of);
+  return NULL;
+}
+
+bool drain_end(drain *all, int timeout_ms) {
+  if (drain_is_foreign(all)) return true;
+  ending *of = begin_ending(all);
+  if (!of) {
+    drain_free(all);
+    return true;
+  }
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += timeout_ms / 1000 + (until.tv_nsec + timeout_ms % 1000 * 1000000L) / 1000000000L;
+  until.tv_nsec = (until.tv_nsec + timeout_ms % 1000 * 1000000L) % 1000000000L;
+  pthread_mutex_lock(&of->lock);
+  while (!of->ended && pthread_cond_timedwait(&of->over, &of->lock, &until) == 0) continue;
+  bool ended = of->ended;
+  leave_ending(of);
+  return ended;
 }
 
 /* --- assigned and asked ----------------------------------------------------------------------- */

@@ -92,6 +92,7 @@ static void take_error(drain *all, const kafka_message *message) {
     add_error(all, NULL, -1, message->err, kafka.message_errstr(message));
     return;
   }
+  all->broken |= message->err != KAFKA_PARTITION_EOF;
   span *of = spans_find(&all->assigned, kafka.topic_name(message->topic), message->partition);
   if (!of) return;
   if (message->err != KAFKA_PARTITION_EOF) {

@@ -58,6 +58,7 @@ typedef struct {
   event *events;
   size_t count, room;
   bool out_of_memory;
+  bool broken; /* a partition was */
   int64_t mean_bytes; /* of a record, lately */
   int64_t taken;      /* bytes copied in this poll */
   pthread_mutex_t noting;
@@ -69,6 +70,9 @@ typedef struct {
 /* A client with these settings (`count` pairs of name and value); NULL with the reason. */
 drain *drain_new(const char *const (*settings)[2], size_t count, bool with_headers, failure *why);
 void drain_free(drain *);
+
+/* As drain_free(), in a thread of its own; false when it hasn't ended in time: it is left to itself then, and never seen again. */
+bool drain_end(drain *, int timeout_ms);
 
 /* Whether a process that this one was forked from made it: it is to be left alone, also by drain_free(). */
 bool drain_is_foreign(const drain *);

@@ -9,6 +9,8 @@
 
 static PyObject *native_error;
 
+enum { ABANDON_MS = 1000 }; /* what a client may hold up that nobody has closed */
+
 typedef struct {
   PyObject_HEAD
   drain *drain;
@@ -85,23 +87,26 @@ static int client_init(Client *self, PyObject *arguments, PyObject *keywords) {
   return self->drain ? 0 : -1;
 }
 
-static void end(Client *self) {
+static bool end(Client *self, int timeout_ms) {
   drain *ended = self->drain;
+  bool in_time = true;
   self->drain = NULL;
-  if (!ended) return;
+  if (!ended) return true;
   Py_BEGIN_ALLOW_THREADS
-  drain_free(ended);
+  in_time = drain_end(ended, timeout_ms);
   Py_END_ALLOW_THREADS
+  return in_time;
 }
 
-static PyObject *client_close(Client *self, PyObject *nothing) {
-  (void)nothing;
+static PyObject *client_close(Client *self, PyObject *arguments) {
+  int timeout_ms;
+  if (!PyArg_ParseTuple(arguments, "i", &timeout_ms)) return NULL;
   if (self->drain && drain_is_foreign(self->drain)) self->drain = NULL;
-  if (!self->drain) Py_RETURN_NONE;
+  if (!self->drain) Py_RETURN_TRUE;
   if (!enter(self)) return NULL;
-  end(self);
+  bool in_time = end(self, timeout_ms);
   leave(self);
-  Py_RETURN_NONE;
+  return PyBool_FromLong(in_time);
 }
 
 static int client_traverse(Client *self, visitproc visit, void *arg) {
@@ -119,7 +124,7 @@ static void client_dealloc(Client *self) {
   PyTypeObject *type = Py_TYPE((PyObject *)self);
   PyObject_GC_UnTrack((PyObject *)self);
   client_clear(self);
-  end(self);
+  end(self, ABANDON_MS);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF((PyObject *)type);
 }
@@ -329,7 +334,7 @@ static PyMethodDef client_methods[] = {
     {"log_range", (PyCFunction)client_log_range, METH_VARARGS, NULL},
     {"log_end", (PyCFunction)client_log_end, METH_VARARGS, NULL},
     {"exists", (PyCFunction)client_exists, METH_VARARGS, NULL},
-    {"close", (PyCFunction)client_close, METH_NOARGS, NULL},
+    {"close", (PyCFunction)client_close, METH_VARARGS, NULL},
     {0},
 };
 

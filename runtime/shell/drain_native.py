@@ -8,6 +8,7 @@ is needed.  Both are noted in C and told here, in the thread that polls.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeAlias
@@ -33,7 +34,10 @@ from sparkcohort.runtime.shell.drain import (
 )
 
 LIBRDKAFKA = _drain.load(cimpl.__file__)  # its version; raises ImportError where there is none to be found
+CLOSE_S = 10.0  # a task mustn't hang for a client that is of no more use to it
 Found: TypeAlias = tuple[int, str, int, int, int, Any]  # see _drain.pyi
+
+_log = logging.getLogger("sparkcohort.drain")
 _LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # of logging, by syslog's
 
 
@@ -102,8 +106,9 @@ class NativeDrain(Drain):
             raise _exception(error) from None
 
     def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+        """Close the connections, or leave them to themselves, with a warning, when librdkafka doesn't come to an end."""
+        if not self._client.close(int(CLOSE_S * 1000)):
+            _log.warning("librdkafka hasn't ended within %g s: a client of it stays in this process", CLOSE_S)
 
     def count(self, timeout_s: float, records: int = BATCH_RECORDS) -> int:
         """Take records and throw them away: what the client costs by itself, for benchmarks."""

@@ -6,6 +6,7 @@ object all the same, which is what it costs.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, repeat
@@ -34,6 +35,7 @@ from sparkcohort.runtime.shell.drain import (
     timestamp_error,
 )
 
+SETTLE_S = 0.1  # see SETTLE_MS in native/client.c; confluent-kafka waits with Python's lock in hand
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 _OFFSET_OF: Callable[[Message], Any] = Message.offset  # typed as optional, though only an error has none
 
@@ -50,6 +52,7 @@ class PythonDrain(Drain):
         self._ends: dict[TopicPartition, int] = {}  # of each assigned partition
         self._batch_bytes = batch_bytes
         self._mean_size = batch_bytes / BATCH_RECORDS
+        self._broken = False  # a partition was
         self._consumer = Consumer({**settings_of(conf), "error_cb": self._on_error}, logger=CLIENT_LOG)
 
     def prepare(self) -> None:
@@ -99,6 +102,9 @@ class PythonDrain(Drain):
 
     def close(self) -> None:
         """Close the connections."""
+        if self._broken:
+            self.unassign(tuple(self._ends))
+            time.sleep(SETTLE_S)
         self._consumer.close()
 
     def _events(self, messages: Sequence[Message]) -> Iterator[Event]:
@@ -126,6 +132,7 @@ class PythonDrain(Drain):
             yield EndOfLog(TopicPartition(topic, partition), message.offset() or 0)
         else:
             offset = message.offset()
+            self._broken = True
             yield PartitionError(TopicPartition(topic, partition), error, -1 if offset is None else max(offset, -1))
 
     def _runs(self, messages: Sequence[Message]) -> Iterator[Records | PartitionError]:

@@ -45,6 +45,31 @@ def test_a_forked_process_leaves_it_alone(mock_broker: MockCluster) -> None:
     assert done.stdout == "the drain is that of the process which forked this one\n"
 
 
+UNENDING = """
+import socket, sys, time
+from sparkcohort.runtime.shell import drain_native
+drain_native.CLOSE_S = 0.5
+login = socket.create_server(("127.0.0.1", 0))
+drain = drain_native.NativeDrain({
+    "bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "mine",
+    "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:%d/token" % login.getsockname()[1], "log_level": 0,
+}, include_headers=False)
+waiting, _ = login.accept()  # librdkafka's thread now waits for an answer, and does nothing else
+begun = time.monotonic()
+drain.close()
+assert 0.5 <= time.monotonic() - begun < 5
+drain.close()
+"""
+
+
+def test_a_client_that_does_not_end_is_left() -> None:
+    """A task doesn't hang for librdkafka's end: after a time it goes on, with a warning, and so does the process to its end."""
+    command = [sys.executable, "-P", "-c", UNENDING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    assert done.stderr == "librdkafka hasn't ended within 0.5 s: a client of it stays in this process\n"
+
+
 TRICKLE = """
 import sys
 import psutil
