@@ -96,7 +96,7 @@ class Fetcher:
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching; see ``Drain``."""
-        self._changed = True
+        self._changed = self._changed or bool(spans)
         for tp, (start, end) in spans.items():
             old = self._assigned.get(tp)
             if old is not None:
@@ -108,11 +108,10 @@ class Fetcher:
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching; see ``Drain``."""
-        self._changed = True
         for tp in partitions:
             gone = self._assigned.pop(tp, None)
             if gone is not None:
-                gone.over = True
+                gone.over = self._changed = True
 
     def poll(self, timeout_s: float, records: int) -> list[Event]:
         """What is there; see ``Drain``."""

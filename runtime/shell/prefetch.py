@@ -111,6 +111,7 @@ class Prefetcher:
         )
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
+        self._unsettled = True  # some partition may have to be fetched, or no longer; else there is no need to look
         self._waiting: set[_Wait] = set()
         self._waits: dict[TopicPartition, float] = {}  # seconds since they were asked for
         self._ends: Mapping[TopicPartition, int | None] = {}
@@ -129,6 +130,7 @@ class Prefetcher:
         with self._lock:
             for tp, start in added.items():
                 self._buffers[tp] = Buffer(tp, start, start, start, served=start)
+            self._unsettled = True
             self._arrived.notify_all()
             self._asked.notify()
 
@@ -137,6 +139,7 @@ class Prefetcher:
         with self._lock:
             for tp in partitions:
                 self._buffers.pop(tp, None)
+            self._unsettled = True
             self._arrived.notify_all()
 
     def stats(self) -> dict[TopicPartition, PartitionStats]:
@@ -247,9 +250,9 @@ class Prefetcher:
         while buffer.chunks and buffer.chunks[0].next_offset <= floor:
             buffer.drop_head()
 
-    @staticmethod
-    def _move(buffer: Buffer, to: int) -> None:
+    def _move(self, buffer: Buffer, to: int) -> None:
         """Start the buffer anew at an offset."""
+        self._unsettled = True
         buffer.chunks.clear()
         buffer.left = buffer.position
         buffer.base = buffer.position = buffer.served = to
@@ -324,6 +327,7 @@ class Prefetcher:
             except Exception:  # noqa: BLE001 - a cache: whatever happened, the tasks read directly, and it begins anew
                 _log.exception("prefetch: fetching starts again at every partition's position")
                 with self._lock:
+                    self._unsettled = True
                     for buffer in self._buffers.values():
                         buffer.live = False
                     self._asked.wait_for(lambda: self._closed, RETRY_S)
@@ -336,7 +340,7 @@ class Prefetcher:
             self._ends = {**self._ends, **heard}
         with self._lock:
             full = self._make_room()
-            drop, start = self._targets(full)
+            drop, start = self._targets(full) if full or self._unsettled else (set(), {})
             self._drain.pace(0.0 if self._waiting else PACE_S)
             if full and not drop and not start and not any(b.waiting for b in self._buffers.values()):
                 self._asked.wait(POLL_S)  # nobody waits, nothing fits: the client's queue fills, then fetching stops
@@ -361,6 +365,7 @@ class Prefetcher:
                 self._buffers[tp].live = False
         for tp in start:
             self._buffers[tp].live = True
+        self._unsettled = full or not all(b.live for b in self._buffers.values())
         return drop, start
 
     def _wanted(self, full: bool) -> dict[TopicPartition, Buffer]:
@@ -397,6 +402,7 @@ class Prefetcher:
                 if of_another_log(error):
                     self._move(buffer, buffer.floor)  # what is buffered may not be what Kafka has at these offsets
                 buffer.error, buffer.live, buffer.retry_at = str(error), False, time.monotonic() + RETRY_S
+                self._unsettled = True
 
     @property
     def _budget(self) -> int:

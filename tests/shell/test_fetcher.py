@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,7 @@ from sparkcohort.runtime.shell.fetcher import Fetcher
 from sparkcohort.runtime.shell.prefetch import Prefetcher
 from tests.support.broker import Cluster
 from tests.support.cluster_requests import set_byte_rate, set_replicas
-from tests.support.produce import Steady, abort, produce, producer, transact, value_of
+from tests.support.produce import FLUSH_TIMEOUT_S, Steady, abort, produce, producer, transact, value_of
 from tests.support.ranges import pull
 from tests.support.waiting import wait_until
 
@@ -396,3 +397,37 @@ def test_what_is_written_while_it_is_read(cluster: Cluster, topic: str) -> None:
     with reading(cluster) as again:
         again.assign(dict.fromkeys(parts, 0))
         again.read_to({tp: steady.counts[tp.partition] for tp in parts})
+
+
+def test_what_goes_well_is_not_looked_at_again(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trickle over many partitions costs what its records cost: nobody goes through all partitions for each."""
+    cluster.admin.create_topic(topic, 200)
+    looks: Counter[str] = Counter()
+    for kind, name in ((Fetcher, "_go_through"), (Prefetcher, "_targets")):
+        monkeypatch.setattr(kind, name, counted(looks, getattr(kind, name)))
+    prefetcher = Prefetcher({"bootstrap.servers": cluster.bootstrap}, include_headers=False)
+    try:
+        partitions = [TopicPartition(topic, number) for number in range(200)]
+        client = producer(cluster.bootstrap)
+        prefetcher.assign(dict.fromkeys(partitions, 0))
+        for number, tp in enumerate(partitions[:40]):
+            if number == 10:  # by now all are asked for
+                before = Counter(looks)
+            client.produce(topic, b"x", None, tp.partition)
+            assert client.flush(FLUSH_TIMEOUT_S) == 0
+            wait_until(lambda tp=tp: prefetcher.stats()[tp].position == 1, 20, "the record")  # type: ignore[misc]
+        assert before and looks == before
+        prefetcher.revoke(partitions[:100])
+        wait_until(lambda: looks["_targets"] > before["_targets"], 20, "another look")
+    finally:
+        prefetcher.close()
+
+
+def counted(calls: Counter[str], method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, each call of it counted by its name."""
+
+    def wrapper(*arguments: Any) -> Any:
+        calls[method.__name__] += 1
+        return method(*arguments)
+
+    return wrapper
