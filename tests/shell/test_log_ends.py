@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +12,15 @@ from confluent_kafka import Producer
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell import list_offsets
+from sparkcohort.runtime.shell.client import new_consumer
+from sparkcohort.runtime.shell.list_offsets import NoAnswer, ask_in
 from sparkcohort.runtime.shell.log_ends import LogEnds
+from sparkcohort.runtime.shell.option_values import LATEST
 from sparkcohort.runtime.shell.options import parse
 from tests.support.broker import Broker, Cluster
 from tests.support.mock import MockCluster
-from tests.support.produce import produce
+from tests.support.produce import FLUSH_TIMEOUT_S, produce, producer
 from tests.support.waiting import hold_for, wait_until
 
 
@@ -71,6 +76,28 @@ def test_asking_often_is_coalesced_and_not_asking_costs_nothing(mock_broker: Moc
         before = time.process_time()
         hold_for(lambda: True, 1.0, "nobody asks", every_s=0.5)
         assert time.process_time() - before < 0.1
+
+
+def test_many_partitions_are_asked_for_in_several_calls(mock_broker: MockCluster, topic: str) -> None:
+    """In however many, the answers are those of one; the round trip shows; one time limit holds for all of them."""
+    assert doctest.testmod(list_offsets).failed == 0
+    mock_broker.create_topic(topic, 7)
+    client = producer(mock_broker.bootstrap)
+    for partition in range(7):
+        for _ in range(3 + partition):
+            client.produce(topic, b"x", None, partition)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+    specs = {TopicPartition(topic, partition): LATEST for partition in range(7)}
+    consumer = new_consumer({"bootstrap.servers": mock_broker.bootstrap})
+    for calls in (1, 2, 3, 7, 20):
+        found, reasons, trip_s = ask_in(calls, consumer, specs, 5)
+        assert (found, reasons) == ({tp: 3 + tp.partition for tp in specs}, {})
+        assert trip_s < 1
+    mock_broker.round_trip_ms(60)
+    assert 0.05 < ask_in(2, consumer, specs, 5).trip_s < 1
+    assert ask_in(1, consumer, {}, 5)[:2] == ({}, {})
+    with pytest.raises(NoAnswer):
+        ask_in(7, consumer, specs, 0.2)
 
 
 def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:
