@@ -21,7 +21,7 @@ from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.limits import UNLIMITED, Limits
-from sparkcohort.streaming.offsets import Offsets, from_json_value, to_json_value
+from sparkcohort.streaming.offsets import KnownOffsets, Offsets, to_json_value
 from sparkcohort.streaming.pipe import hurry
 from sparkcohort.streaming.shipped import shipped
 from sparkcohort.streaming.task import SlotPartition, packed, read_slot
@@ -54,6 +54,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reported: dict[str, Any] | None = None
         self._turns: dict[TopicPartition, int] = {}
         self._batches = 0
+        self._known = KnownOffsets()
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors get the options and nothing else: the reader is pickled with every read function."""
@@ -100,7 +101,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @message_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """The end of the next batch, or ``start`` itself when there is none; ``start`` is in the commit log by now."""
-        begin, session = from_json_value(start), self._driver
+        begin, session = self._known.read(start), self._driver
         session.begin(begin)
         session.mirror(begin, final=self._available_now)
         once = isinstance(limit, ReadAllAvailable) and not self._available_now
@@ -114,7 +115,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if limits:
             self._batches += 1
             self._turns |= {tp: self._batches for tp, at in end.items() if at > begin.get(tp, at)}
-        return to_json_value(end)
+        return self._known.write(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  PySpark's name
         """The ends of the logs, for the progress event."""
@@ -123,7 +124,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @message_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
         """A plan of ranges ``[start, end)``, one input partition a slot.  Asked again, it makes another plan of the same ranges."""
-        first, last = from_json_value(start), from_json_value(end)
+        first, last = self._known.read(start), self._known.read(end)
         session = self._driver
         session.begin(first)
         new = planner.new_partitions(first, last)

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.streaming import offsets as module
-from sparkcohort.streaming.offsets import from_json, from_json_value, parse_offsets, to_json, to_json_value
+from sparkcohort.streaming.offsets import (
+    KnownOffsets,
+    MalformedOffsets,
+    from_json,
+    from_json_value,
+    parse_offsets,
+    to_json,
+    to_json_value,
+)
 
 TPS = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 2**31 - 1))
 OFFSETS = st.dictionaries(TPS, st.integers(0, 2**63 - 1), max_size=8)
@@ -90,3 +98,17 @@ def test_earliest_and_latest_are_for_options_only() -> None:
 def test_the_examples_in_the_docs_are_true() -> None:
     """Doctests."""
     assert doctest.testmod(module).failed == 0
+
+
+@given(OFFSETS, OFFSETS)
+def test_offsets_that_come_back_are_known(first: dict[TopicPartition, int], second: dict[TopicPartition, int]) -> None:
+    """What was written or read last and before that is read as it was; anything else as if nothing was known."""
+    known = KnownOffsets()
+    value = known.write(first)
+    again = json.loads(json.dumps(value))
+    assert known.read(again) is first
+    assert known.read(to_json_value(second)) == second
+    assert known.read(json.loads(json.dumps(value))) is first
+    with pytest.raises(MalformedOffsets):
+        known.read({"t": {"0": "x"}})
+    assert known.read(again) is first
