@@ -35,6 +35,7 @@ ALONE_S = 0.05  # one leader alone, after the common call has timed out: silent 
 PAIR_S = 5e-9  # of a call's time, for each pair of its partitions
 EACH_S = 6e-6  # and for each partition, however many calls there are
 QUICKEST_S = 0.0005  # round trip
+UNKNOWN_S = 0.01  # the same, where nothing is known of it
 PROBE_S = 0.3
 PROBE_GAP_S = 0.1
 REFRESH_S = 1.0  # age of metadata after which errors are worth another look
@@ -121,7 +122,7 @@ def ask_apart(
     for (node, _), group in groups.items():
         try:
             consumer.list_topics(next(iter(group)).topic, timeout=timeout_s)
-            more, why = ask(consumer, group, timeout_s)
+            more, why, _ = ask_in(calls_for(len(group), UNKNOWN_S), consumer, group, timeout_s)
         except NoAnswer:
             more, why = {}, dict.fromkeys(group, f"broker {node} ({layout.address(node)}) does not answer")
         except KafkaException as error:
