@@ -103,10 +103,13 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch, or ``start`` itself when there is none; ``start`` is in the commit log by now."""
         begin, session = self._known.read(start), self._driver
         session.begin(begin)
-        session.mirror(begin, final=self._available_now)
+        session.check()
         once = isinstance(limit, ReadAllAvailable) and not self._available_now
         limits = self._limits(limit)
-        end = self._next_end(session, begin, limits, once)
+        try:
+            end = self._next_end(session, begin, limits, once)
+        finally:  # while Spark writes the end into its own log, Python has nothing else to do
+            session.mirror(begin, final=self._available_now)
         session.announce(end)
         if end == begin:
             session.mirrored()  # nobody is in a hurry, and whoever stops an idle query finds all of it committed
@@ -183,7 +186,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if time.monotonic() > deadline:
                 option = "unreachable.partitions=fail" if mode == "fail" else "unreachable.timeout.ms"
                 raise _unreachable(held, snapshot, f"{timeout_s:g} s have passed ({option})")
-            session.check()
+            session.mirror(start, final=False)
             session.pause(HELD_POLL_S)
 
     def _held(self, start: Offsets, snapshot: Snapshot) -> frozenset[TopicPartition]:
