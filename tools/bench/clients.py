@@ -1,7 +1,8 @@
 """CPU time of all client processes of a run: the driver JVM and all below it, and the re-parented member agents.
 
-Broker, relay, producers and the bench's own process are left out.  A process that ended is in its parent's children times; an agent
-has no parent who would count it, so a thread remembers what was last seen of each.
+Broker, relay, producers and the bench's own process are left out.  A process that ended is in its parent's children times, but
+for agents, which have no parent who would count them, and Python workers, whose daemon doesn't: Spark ends those that have been
+idle for a minute.  Of these, what was last seen of each is remembered.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Clients:
         self._jvm = psutil.Process(jvm)
         self._mine: dict[tuple[int, float], bool] = {}
         self._seen: dict[tuple[int, float], float] = {}
+        self._forked: dict[tuple[int, float], float] = {}  # Python workers
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bench-clients", daemon=True)
@@ -90,8 +92,21 @@ class Clients:
         self.agents()
         used: dict[str, float] = defaultdict(float, agents=sum(self._seen.values()))
         for process in (self._jvm, *_below(self._jvm)):
-            _add(used, process)
+            self._add(used, process)
+        used[WORKERS] = sum(self._forked.values())
         return dict(used)
+
+    def _add(self, used: dict[str, float], process: psutil.Process) -> None:
+        try:
+            kind, times = _kind(process), process.cpu_times()
+            key = process.pid, process.create_time()
+        except psutil.Error:
+            return
+        if kind == WORKERS:
+            self._forked[key] = times.user + times.system
+        elif kind != AGENT:  # one that is not re-parented yet is counted as an agent
+            used[kind] += times.user + times.system
+            used[ENDED if kind in {"jvm", EXECUTORS} else kind] += times.children_user + times.children_system
 
 
 def between(first: Mapping[str, float], last: Mapping[str, float]) -> dict[str, float]:
@@ -110,16 +125,6 @@ def _below(process: psutil.Process) -> list[psutil.Process]:
         return list(process.children(recursive=True))
     except psutil.Error:
         return []
-
-
-def _add(used: dict[str, float], process: psutil.Process) -> None:
-    try:
-        kind, times = _kind(process), process.cpu_times()
-    except psutil.Error:
-        return
-    if kind != AGENT:  # one that is not re-parented yet is counted as an agent
-        used[kind] += times.user + times.system
-        used[ENDED if kind in {"jvm", EXECUTORS} else kind] += times.children_user + times.children_system
 
 
 def _kind(process: psutil.Process) -> str:
