@@ -111,7 +111,6 @@ class Prefetcher:
         )
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
-        self._unsettled = True  # some partition may have to be fetched, or no longer; else there is no need to look
         self._waiting: set[_Wait] = set()
         self._waits: dict[TopicPartition, float] = {}  # seconds since they were asked for
         self._ends: Mapping[TopicPartition, int | None] = {}
@@ -130,7 +129,6 @@ class Prefetcher:
         with self._lock:
             for tp, start in added.items():
                 self._buffers[tp] = Buffer(tp, start, start, start, served=start)
-            self._unsettled = True
             self._arrived.notify_all()
             self._asked.notify()
 
@@ -139,7 +137,6 @@ class Prefetcher:
         with self._lock:
             for tp in partitions:
                 self._buffers.pop(tp, None)
-            self._unsettled = True
             self._arrived.notify_all()
 
     def stats(self) -> dict[TopicPartition, PartitionStats]:
@@ -250,9 +247,9 @@ class Prefetcher:
         while buffer.chunks and buffer.chunks[0].next_offset <= floor:
             buffer.drop_head()
 
-    def _move(self, buffer: Buffer, to: int) -> None:
+    @staticmethod
+    def _move(buffer: Buffer, to: int) -> None:
         """Start the buffer anew at an offset."""
-        self._unsettled = True
         buffer.chunks.clear()
         buffer.left = buffer.position
         buffer.base = buffer.position = buffer.served = to
@@ -327,7 +324,6 @@ class Prefetcher:
             except Exception:  # noqa: BLE001 - a cache: whatever happened, the tasks read directly, and it begins anew
                 _log.exception("prefetch: fetching starts again at every partition's position")
                 with self._lock:
-                    self._unsettled = True
                     for buffer in self._buffers.values():
                         buffer.live = False
                     self._asked.wait_for(lambda: self._closed, RETRY_S)
@@ -340,7 +336,7 @@ class Prefetcher:
             self._ends = {**self._ends, **heard}
         with self._lock:
             full = self._make_room()
-            drop, start = self._targets(full) if full or self._unsettled else (set(), {})
+            drop, start = (set(), {}) if not full and self._is_settled() else self._targets(full)
             self._drain.pace(0.0 if self._waiting else PACE_S)
             if full and not drop and not start and not any(b.waiting for b in self._buffers.values()):
                 self._asked.wait(POLL_S)  # nobody waits, nothing fits: the client's queue fills, then fetching stops
@@ -365,8 +361,11 @@ class Prefetcher:
                 self._buffers[tp].live = False
         for tp in start:
             self._buffers[tp].live = True
-        self._unsettled = full or not all(b.live for b in self._buffers.values())
         return drop, start
+
+    def _is_settled(self) -> bool:
+        """Whether all that is owned is being fetched, and nothing else: what is live is in the client."""
+        return len(self._assigned) == len(self._buffers) and all(b.live for b in self._buffers.values())
 
     def _wanted(self, full: bool) -> dict[TopicPartition, Buffer]:
         """The partitions to fetch now: in need only those that somebody waits for, else all.
@@ -402,7 +401,6 @@ class Prefetcher:
                 if of_another_log(error):
                     self._move(buffer, buffer.floor)  # what is buffered may not be what Kafka has at these offsets
                 buffer.error, buffer.live, buffer.retry_at = str(error), False, time.monotonic() + RETRY_S
-                self._unsettled = True
 
     @property
     def _budget(self) -> int:
