@@ -63,7 +63,7 @@ def parse_offsets(text: str, option: str) -> dict[TopicPartition, int]:
 
 
 class KnownOffsets:
-    """Offsets as JSON values that come back again and again: Spark tells an offset at least four times.
+    """Offsets as JSON values that come back again and again: Spark tells an offset three times and more.
 
     >>> known = KnownOffsets()
     >>> value = known.write({TopicPartition("t", 0): 7})

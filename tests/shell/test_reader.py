@@ -35,9 +35,9 @@ class Calls:
 
 
 @contextmanager
-def called(broker: Broker, topic: str, **more: str) -> Iterator[Calls]:
+def called(broker: Broker, topic: str) -> Iterator[Calls]:
     """A reader of the topic in the group of the topic's name."""
-    said = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic, **more}
+    said = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic}
     with ThreadPoolExecutor(1) as thread:
         calls = Calls(CohortStreamReader(options.parse({**said, "startingOffsets": "earliest"})), thread)
         try:
