@@ -1,37 +1,24 @@
-"""Offsets as Spark's Kafka source writes them: ``{"topic": {"0": 123}}``, and its text forms in options.
+"""Offsets as Spark's Kafka source writes them: ``{"topic": {"0": 123}}``.
 
 Spark compares offsets as JSON text and keeps them in the checkpoint, so equal offsets have to give equal text:
 topics in order of their names, partitions in order of their numbers.
 
 >>> at = {TopicPartition("b", 10): 7, TopicPartition("b", 9): 8, TopicPartition("a", 0): 1}
->>> to_json(at)
-'{"a":{"0":1},"b":{"9":8,"10":7}}'
->>> from_json(to_json(at)) == at
-True
->>> parse_offsets('{"a":{"0":-2,"1":23}}', "startingOffsets")[TopicPartition("a", 0)] == EARLIEST
+>>> to_json_value(at)
+{'a': {'0': 1}, 'b': {'9': 8, '10': 7}}
+>>> from_json_value(to_json_value(at)) == at
 True
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.offsets_json import read
 from sparkcohort.runtime.protocol import TopicPartition
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
-
-EARLIEST = -2  # in startingOffsets (Spark: KafkaOffsetRangeLimit.EARLIEST)
-LATEST = -1  # in startingOffsets (Spark: KafkaOffsetRangeLimit.LATEST)
-_MAX_OFFSET = 2**63 - 1
-_MAX_PARTITION = 2**31 - 1
-_FORM = '{"topic":{"0":123}}'
-
-
-class MalformedOffsets(CohortError, ValueError):
-    """Offsets that can't be read; the message names where they come from and what is wrong."""
 
 
 def to_json_value(offsets: Offsets) -> dict[str, dict[str, int]]:
@@ -44,22 +31,7 @@ def to_json_value(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 def from_json_value(value: object, source: str = "source offset") -> dict[TopicPartition, int]:
     """Read offsets from a JSON value; raises MalformedOffsets, also for offsets below zero."""
-    return _read(value, source, 0)
-
-
-def to_json(offsets: Offsets) -> str:
-    """Write offsets as compact JSON text, as ``format("kafka")`` does."""
-    return json.dumps(to_json_value(offsets), separators=(",", ":"))
-
-
-def from_json(text: str, source: str = "source offset") -> dict[TopicPartition, int]:
-    """Read the JSON text of offsets; raises MalformedOffsets."""
-    return _read(_load(text, source), source, 0)
-
-
-def parse_offsets(text: str, option: str) -> dict[TopicPartition, int]:
-    """Read the JSON of ``startingOffsets`` and its kin: -2 is EARLIEST, -1 LATEST; raises MalformedOffsets."""
-    return _read(_load(text, option), option, EARLIEST)
+    return read(value, source, 0)
 
 
 class KnownOffsets:
@@ -91,60 +63,3 @@ class KnownOffsets:
 
     def _remember(self, value: object, offsets: Offsets) -> None:
         self._last = [(value, offsets), *self._last[:1]]  # the batch's end and its start
-
-
-def _load(text: str, source: str) -> object:
-    try:
-        loaded: object = json.loads(text, object_pairs_hook=lambda pairs: _without_repeats(pairs, source))
-    except MalformedOffsets:
-        raise
-    except ValueError as error:  # JSONDecodeError, or a number of thousands of digits
-        raise MalformedOffsets(f"{source}: not JSON of the form {_FORM}: {error}") from None
-    except RecursionError:
-        raise MalformedOffsets(f"{source}: not JSON of the form {_FORM}: nested too deeply") from None
-    return loaded
-
-
-def _without_repeats(pairs: list[tuple[str, object]], source: str) -> dict[str, object]:
-    value = dict(pairs)
-    if len(value) < len(pairs):  # JSON readers keep the last silently: half of what the user wrote would be lost
-        names = [name for name, _ in pairs]
-        raise MalformedOffsets(f"{source}: {next(n for n in names if names.count(n) > 1)!r} is there twice")
-    return value
-
-
-def _read(value: object, source: str, least: int) -> dict[TopicPartition, int]:
-    offsets: dict[TopicPartition, int] = {}
-    for topic, partitions in _mapping(value, source, "all").items():
-        if not topic:
-            raise MalformedOffsets(f"{source}: a topic without a name")
-        for partition, offset in _mapping(partitions, source, f"topic {topic!r}").items():
-            tp = TopicPartition(topic, _partition(partition, topic, source))
-            if tp in offsets:
-                raise MalformedOffsets(f"{source}: {topic}-{tp.partition} is there twice")
-            offsets[tp] = _offset(offset, tp, source, least)
-    return offsets
-
-
-def _mapping(value: object, source: str, what: str) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise MalformedOffsets(
-            f"{source}: {what} must be an object, as in {_FORM}, not {json.dumps(value, default=repr)}"
-        )
-    return value
-
-
-def _partition(text: str, topic: str, source: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _MAX_PARTITION):
-        raise MalformedOffsets(f"{source}: {text!r} of topic {topic!r} is not a partition number")
-    return int(text)
-
-
-def _offset(value: object, tp: TopicPartition, source: str, least: int) -> int:
-    name = f"{source}: {tp.topic}-{tp.partition}"
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise MalformedOffsets(f"{name} has {json.dumps(value, default=repr)} where an offset is due")
-    if not least <= value <= _MAX_OFFSET:
-        hint = " (-2 means earliest, -1 latest)" if least < 0 else ""
-        raise MalformedOffsets(f"{name} has offset {value}, which can't be{hint}")
-    return value

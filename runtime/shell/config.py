@@ -113,7 +113,12 @@ BATCH = (
         minimum=1,
     ),
     Option("minOffsetsPerTrigger", "integer", None, "hold the batch until so many offsets wait", minimum=1),
-    Option("maxTriggerDelay", "duration", "15m", "the longest that minOffsetsPerTrigger holds a batch", minimum=1),
+    Option(
+        "maxTriggerDelay",
+        "duration",
+        "15m",
+        "the longest that minOffsetsPerTrigger holds a batch: 15m, 90s, 500ms; a bare number is milliseconds",
+    ),
     Option("minPartitions", "integer", None, "about the least number of tasks when there is data", minimum=1),
     Option("maxRecordsPerPartition", "integer", None, "most offsets per task", minimum=1),
     Option("failOnDataLoss", "boolean", "true", "fail when data is gone before it was read (false: warn and go on)"),

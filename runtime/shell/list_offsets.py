@@ -23,10 +23,10 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 
+from sparkcohort.runtime.offsets_json import LATEST
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
 from sparkcohort.runtime.shell.discovery import Layout
-from sparkcohort.runtime.shell.option_values import LATEST
 
 FIRST_S = 3.0  # the first call connects to every leader
 LEAST_S, MOST_S = 0.1, 1.0  # bounds of a later call's timeout

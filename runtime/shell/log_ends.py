@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sparkcohort.runtime.errors import UNREACHABLE, CohortError
+from sparkcohort.runtime.offsets_json import EARLIEST
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
 from sparkcohort.runtime.shell.discovery import Discovery, Layout
 from sparkcohort.runtime.shell.list_offsets import FIRST_S, Asker, ask_apart
-from sparkcohort.runtime.shell.option_values import EARLIEST
 from sparkcohort.runtime.shell.options import SourceOptions
 
 MIN_GAP_S = 0.02  # between two requests to one broker, however often answers are asked for

@@ -7,18 +7,28 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from sparkcohort.runtime import offsets_json
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.config import BY_KEY, Option
 
-# Spark's numbers in offset JSON (Kafka: ListOffsetsRequest.EARLIEST_TIMESTAMP, LATEST_TIMESTAMP).
-EARLIEST: Final = -2
-LATEST: Final = -1
-
 Start: TypeAlias = str | Mapping[TopicPartition, int]
 
-_UNITS = {"": 1000, "us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+# org.apache.spark.network.util.JavaUtils.timeStringAs: units in microseconds, milliseconds where there is none.
+_UNITS_US: Final = {
+    "us": 1,
+    "ms": 1000,
+    "": 1000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+# Python's own readers take more than Java's and Spark's do: 1_000, and digits of other scripts.
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,100}")
 _OFFSETS_SHAPE = '{"topic":{"0":123}} with offsets, -2 for earliest or -1 for latest'
 
 
@@ -37,10 +47,9 @@ class Values:
         option, text = BY_KEY[name.lower()], self.text(name)
         if not text and name.lower() not in self._given:
             return None
-        try:
-            number = int(text)
-        except ValueError:
-            raise OptionError(f"option {option.name}={text!r} is not a whole number") from None
+        if not _WHOLE.fullmatch(text):
+            raise OptionError(f"option {option.name}={text!r} is not a whole number")
+        number = int(text)
         if not option.minimum <= number <= option.maximum:
             raise OptionError(f"option {option.name}={number} is out of bounds: {_bounds(option)}")
         return number
@@ -56,7 +65,7 @@ class Values:
         """A number above the option's minimum and not above its maximum."""
         option, text = BY_KEY[name.lower()], self.text(name)
         try:
-            value = float(text)
+            value = float(text.replace("_", "?") if text.isascii() else "?")
         except ValueError:
             raise OptionError(f"option {option.name}={text!r} is not a number such as {option.default}") from None
         if not option.minimum < value <= option.maximum:  # what is no number is out of any bounds
@@ -79,19 +88,22 @@ class Values:
         return text
 
     def duration(self, name: str) -> int:
-        """Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is seconds) in milliseconds."""
-        text = self.text(name).lower()
-        match = re.fullmatch(r"(\d+)\s*([a-z]*)", text)
-        if match is None or match[2] not in _UNITS:
-            raise OptionError(f"option {name}={text!r} is not a duration such as 15m, 30s or 500ms")
-        return int(int(match[1]) * _UNITS[match[2]])
+        """Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is milliseconds) in milliseconds."""
+        option, text = BY_KEY[name.lower()], self.text(name)
+        match = re.fullmatch(r"([0-9]{1,100})([a-z]*)", text.lower())
+        if match is None or match[2] not in _UNITS_US:
+            raise OptionError(f"option {option.name}={text!r} is not a duration such as 15m, 30s or 500ms")
+        number = int(match[1]) * _UNITS_US[match[2]] // 1000
+        if not option.minimum <= number <= option.maximum:
+            raise OptionError(f"option {option.name}={text} is out of bounds: {_bounds(option)} milliseconds")
+        return number
 
     def size(self, name: str) -> int | None:
         """Bytes, as Spark writes them (``64m``, ``1g``; a bare number is bytes), or None where not given."""
         option, text = BY_KEY[name.lower()], self.text(name).lower()
         if not text and name.lower() not in self._given:
             return None
-        match = re.fullmatch(r"(\d+)\s*([kmgt]?)i?b?", text)
+        match = re.fullmatch(r"([0-9]{1,100})\s*([kmgtp]?)i?b?", text)
         if match is None:
             raise OptionError(f"option {option.name}={text!r} is not a number of bytes such as 67108864, 64m or 1g")
         number = int(match[1]) << _SHIFTS[match[2]]
@@ -136,11 +148,11 @@ def _bounds(option: Option) -> str:
 
 
 def json_object(name: str, text: str, shape: str) -> dict[str, object]:
-    """A JSON object; ``shape`` says in the error what was expected."""
+    """A JSON object without repeated keys; ``shape`` says in the error what was expected."""
     try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise OptionError(f"option {name} is not JSON ({error}); {shape}") from None
+        value = offsets_json.load(text, f"option {name}")
+    except MalformedOffsets as error:
+        raise OptionError(f"{error}; {shape}") from None
     if not isinstance(value, dict):
         raise OptionError(f"option {name} is not a JSON object; {shape}")
     return value
@@ -148,14 +160,10 @@ def json_object(name: str, text: str, shape: str) -> dict[str, object]:
 
 def per_partition(name: str, text: str, shape: str, least: int) -> dict[TopicPartition, int]:
     """``{"topic":{"0":123}}`` as a mapping in order; numbers below ``least`` are refused."""
-    found: dict[TopicPartition, int] = {}
-    for topic, partitions in json_object(name, text, shape).items():
-        if not isinstance(partitions, dict):
-            raise OptionError(f"option {name}: {topic} must have an object of partitions; {shape}")
-        for number, offset in partitions.items():
-            if not number.isdigit() or type(offset) is not int or offset < least:
-                raise OptionError(f'option {name}: "{topic}" has "{number}": {json.dumps(offset)}; {shape}')
-            found[TopicPartition(topic, int(number))] = offset
+    try:
+        found = offsets_json.read(json_object(name, text, shape), f"option {name}", least)
+    except MalformedOffsets as error:
+        raise OptionError(f"{error}; {shape}") from None
     if not found:
         raise OptionError(f"option {name} names no partition; {shape}")
     return dict(sorted(found.items()))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client_options, security_options
 from sparkcohort.runtime.shell.config import BY_KEY, KAFKA_ALIASES
@@ -327,13 +328,33 @@ def _subscription(given: Mapping[str, str]) -> Subscription:
         return Subscription("subscribe", topics=_topics(text))
     if kinds[0] == "assign":
         return Subscription("assign", partitions=_partitions(text))
+    if not text:
+        raise OptionError("option subscribePattern is empty: give a regular expression of topic names")
+    _check_sets(text)
     try:
         re.compile(text)
     except re.error as error:
-        raise OptionError(f"option subscribePattern is not a regular expression: {error}") from None
-    if not text:
-        raise OptionError("option subscribePattern is empty: give a regular expression of topic names")
+        raise OptionError(
+            f"option subscribePattern is not a regular expression as Python writes them: {error}"
+        ) from None
     return Subscription("subscribePattern", pattern=text)
+
+
+_SETS = re.compile(r"\\.|\[\^?\]?((?:\\.|[^\]\\])*)\]", re.DOTALL)
+
+
+def _check_sets(pattern: str) -> None:
+    """Refuse sets that Python reads otherwise than Java, whose expressions Spark's own source takes.
+
+    Java has unions, ``[a-z[0-9]]``, and intersections, ``[a-z&&[^b]]``; to Python these are plain characters.
+    """
+    for found in _SETS.finditer(pattern):
+        inside = re.sub(r"\\.", "", found[1] or "", flags=re.DOTALL)
+        if "[" in inside or "&&" in inside:
+            raise OptionError(
+                f"option subscribePattern has the set {found[0]}, which Java and Python read differently: write it without "
+                "a [ or && inside; a [ that is meant as a character is written \\["
+            )
 
 
 def _topics(text: str) -> tuple[str, ...]:
@@ -341,12 +362,17 @@ def _topics(text: str) -> tuple[str, ...]:
     if not topics:
         raise OptionError("option subscribe is empty: name at least one topic")
     for topic in topics:
-        if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
-            raise OptionError(
-                f"option subscribe names {topic!r}, which is no topic name (letters, digits, '.', '_', '-'); "
-                "for a regular expression use subscribePattern"
-            )
+        _check_topic("subscribe", topic)
     return topics
+
+
+def _check_topic(option: str, topic: str) -> None:
+    """Refuse what Kafka's ``Topic.validate`` would."""
+    if topic in (".", "..") or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
+        raise OptionError(
+            f"option {option} names {topic!r}, which is no topic name (letters, digits, '.', '_', '-'); "
+            "for a regular expression use subscribePattern"
+        )
 
 
 def _partitions(text: str) -> tuple[TopicPartition, ...]:
@@ -354,7 +380,8 @@ def _partitions(text: str) -> tuple[TopicPartition, ...]:
     value = json_object("assign", text, shape)
     found: set[TopicPartition] = set()
     for topic, numbers in value.items():
-        if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
+        _check_topic("assign", topic)
+        if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n <= MAX_PARTITION for n in numbers):
             raise OptionError(f"option assign: {topic} must have a list of partition numbers; {shape}")
         found |= {TopicPartition(topic, number) for number in numbers}
     if not found:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from sparkcohort.runtime.errors import UNREACHABLE, CohortError
+from sparkcohort.runtime.offsets_json import EARLIEST, LATEST
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.client import names_of
 from sparkcohort.runtime.shell.log_ends import LogEnds
-from sparkcohort.runtime.shell.option_values import EARLIEST, LATEST, Start
+from sparkcohort.runtime.shell.option_values import Start
 from sparkcohort.runtime.shell.options import SourceOptions
 
 Offsets = Mapping[TopicPartition, int]

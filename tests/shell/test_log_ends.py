@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import Producer
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.offsets_json import LATEST
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import list_offsets
 from sparkcohort.runtime.shell.client import new_consumer
 from sparkcohort.runtime.shell.list_offsets import NoAnswer, ask_in
 from sparkcohort.runtime.shell.log_ends import LogEnds
-from sparkcohort.runtime.shell.option_values import LATEST
 from sparkcohort.runtime.shell.options import parse
 from tests.support.broker import Broker, Cluster
 from tests.support.mock import MockCluster

@@ -152,6 +152,20 @@ def test_every_default_is_a_value_of_its_option(option: object) -> None:
         ("session.timeout.ms", "2000000"),
         ("metrics.port", "70000"),
         ("maxTriggerDelay", "soon"),
+        ("maxTriggerDelay", "-5"),
+        ("maxTriggerDelay", "1.5h"),
+        ("maxTriggerDelay", "15 m"),
+        ("maxTriggerDelay", "9223372036854775807d"),
+        ("maxOffsetsPerTrigger", "1_000"),
+        ("maxOffsetsPerTrigger", "\u0661"),
+        ("maxOffsetsPerTrigger", "9" * 5000),
+        ("load.balance.threshold", "1_2"),
+        ("maxOffsetsPerTrigger.topics", '{"orders":5,"orders":6}'),
+        ("startingOffsets", '{"orders":{"\u00b2":1}}'),
+        ("startingOffsets", '{"orders":{"0":1},"orders":{"1":1}}'),
+        ("startingOffsets", '{"orders":{"0":1,"00":1}}'),
+        ("startingOffsets", "[" * 99_999),
+        ("startingOffsetsByTimestamp", '{"orders":{"0":1,"0":2}}'),
         ("startingOffsets", "last"),
         ("startingOffsets", '{"orders":{"0":-3}}'),
         ("startingOffsets", '{"orders":{"0":"1"}}'),
@@ -174,6 +188,22 @@ def test_every_default_is_a_value_of_its_option(option: object) -> None:
 def test_bad_values_name_their_option(name: str, value: str) -> None:
     """A malformed value is one error that begins with the option's name."""
     assert refused(**{name.replace(".", "__"): value}).startswith(f"option {name}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"orders":[2147483648]}',
+        '{"or ders":[0]}',
+        '{"orders":[0],"orders":[1]}',
+        '{"..":[0]}',
+        "{}",
+        '{"orders":["0"]}',
+    ],
+)
+def test_partitions_that_cannot_be(text: str) -> None:
+    """What ``assign`` can't take is one error that begins with its name."""
+    assert refused(subscribe=None, assign=text).startswith("option assign")
 
 
 def test_starting_offsets_by_json() -> None:
@@ -219,14 +249,26 @@ def test_sizes_as_spark_writes_them() -> None:
 
 
 def test_durations_as_spark_writes_them() -> None:
-    """Units, and seconds where there is none."""
-    assert [given(maxTriggerDelay=text).max_trigger_delay_ms for text in ("15m", "90s", "500ms", "2", "1h")] == [
-        900_000,
-        90_000,
-        500,
-        2000,
-        3_600_000,
+    """Units, and milliseconds where there is none."""
+    texts = ("15m", " 90S ", "500ms", "900000", "1h", "2min", "1999us", "1d", "0")
+    assert [given(maxTriggerDelay=text).max_trigger_delay_ms for text in texts] == [
+        *(900_000, 90_000, 500, 900_000),
+        *(3_600_000, 120_000, 1, 86_400_000, 0),
     ]
+
+
+@pytest.mark.parametrize("pattern", ["[a-z&&[^b]]+", "x[a-z[0-9]]", "[&&a]", "[]a[]", "[^[]"])
+def test_sets_that_java_reads_otherwise(pattern: str) -> None:
+    """What would find other topics than Spark's own source finds is refused, and the set is named."""
+    message = refused(subscribe=None, subscribePattern=pattern)
+    assert message.startswith("option subscribePattern has the set [")
+    assert "Java and Python read differently" in message
+
+
+@pytest.mark.parametrize("pattern", [r"[\[\]&]", r"\[a&&b", "[]a]", "[^]a]", "a&&b", "[a&b]", "^orders-[0-9]+$"])
+def test_sets_that_java_reads_alike(pattern: str) -> None:
+    """Escapes and single ampersands are what they are."""
+    assert given(subscribe=None, subscribePattern=pattern).subscription.pattern == pattern
 
 
 def test_options_that_contradict_each_other() -> None:

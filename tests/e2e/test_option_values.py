@@ -1,0 +1,191 @@
+"""Options that Spark's Kafka source has, too: one text means one thing to both, by Spark's own parsers in a real JVM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.options import parse
+
+LEAST = {"kafka.bootstrap.servers": "b1:9092", "group.id": "billing"}
+SUBSCRIBED = LEAST | {"subscribe": "orders"}
+
+Parser: TypeAlias = Callable[[Any, str], Any]
+
+INTEGERS = ("1", "+7", "007", "2147483647", "-1", "0", "1_000", "1.5", "1e3", "0x10", "", "many", "9" * 40)
+DURATIONS = (
+    *(
+        "900000",
+        "15m",
+        "15M",
+        " 90s ",
+        "500ms",
+        "1999us",
+        "2min",
+        "1h",
+        "1d",
+        "0",
+        "0s",
+        "15 m",
+        "1.5h",
+        "",
+        "soon",
+        "-5s",
+    ),
+    *("5w", "9223372036854775807", "9223372036854775807us", "10000000000000000000", "1hour", "60sec"),
+)
+BOOLEANS = ("true", "TRUE", "True", "false", "fAlSe", "yes", "1", "", "t")
+OFFSETS = (
+    *(
+        '{"orders":{"0":5,"10":-1,"2":-2}}',
+        '{"orders":{"00":5}}',
+        '{"orders":{"0":9223372036854775807}}',
+        '{"orders":{"x":1}}',
+    ),
+    *('{"orders":[0]}', "[]", "5", '{"orders":{"0":"1"}}', '{"orders":{"0":1.5}}', '{"orders":{"²":1}}'),
+)
+TIMES = ('{"orders":{"0":1700000000000,"10":0}}', *OFFSETS[1:])
+PARTITIONS = ('{"orders":[0,1]}', '{"orders":[1,0,1],"b":[2]}', '{"orders":0}', '{"orders":["0"]}', "[]", "orders")
+# What Spark takes and we don't is a clear error, and not another meaning.
+NARROWER = {"-1", "0", "-5s", '{"orders":{"0":1.5}}'}
+
+TOPICS = ("orders", "orders-eu", "Orders", "o", "b", "a.b", "a-b", "x1", "audit_log", "[x]", "a&b")
+PATTERNS = (
+    *(
+        "orders",
+        "^orders$",
+        "orders.*",
+        "[a-z]+",
+        "^[^o]",
+        "(?i)ORDERS",
+        r"\d",
+        r"a\.b",
+        r"\Aorders\Z",
+        "x?+1",
+        "o{1,2}",
+        "(a|b)$",
+    ),
+    *(
+        "[a-z&&[^b]]+",
+        "^[a-c[x]]",
+        r"\p{Lower}",
+        r"\Qa.b\E",
+        "(?<name>o)",
+        r"[\[x]",
+        "[a&b]",
+        "^[]o]",
+        r"^[\w&&[^o]]",
+        "[",
+    ),
+)
+
+
+def _long(jvm: Any, text: str) -> Any:
+    return jvm.java.lang.Long.parseLong(text)
+
+
+def _time(jvm: Any, text: str) -> Any:
+    return jvm.org.apache.spark.network.util.JavaUtils.timeStringAsMs(text)
+
+
+def _boolean(jvm: Any, text: str) -> Any:
+    return getattr(getattr(jvm.scala.collection, "StringOps$"), "MODULE$").__getattr__("toBoolean$extension")(text)
+
+
+def _offsets(jvm: Any, text: str) -> Any:
+    found = jvm.org.apache.spark.sql.kafka010.JsonUtils.partitionOffsets(text)
+    pairs = _items(found.toSeq())
+    return {TopicPartition(pair._1().topic(), pair._1().partition()): pair._2() for pair in pairs}
+
+
+def _partitions(jvm: Any, text: str) -> Any:
+    return {
+        TopicPartition(tp.topic(), tp.partition())
+        for tp in jvm.org.apache.spark.sql.kafka010.JsonUtils.partitions(text)
+    }
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(place) for place in range(sequence.size())]
+
+
+CASES = [
+    ("maxTriggerDelay", "max_trigger_delay_ms", DURATIONS, _time),
+    ("maxOffsetsPerTrigger", "max_offsets_per_trigger", INTEGERS, _long),
+    ("minOffsetsPerTrigger", "min_offsets_per_trigger", INTEGERS, _long),
+    ("startingTimestamp", "starting_timestamp", INTEGERS, _long),
+    ("minPartitions", "min_partitions", INTEGERS, _long),
+    ("maxRecordsPerPartition", "max_records_per_partition", INTEGERS, _long),
+    ("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", INTEGERS, _long),
+    ("fetchOffset.numRetries", "fetch_retries", INTEGERS, _long),
+    ("fetchOffset.retryIntervalMs", "fetch_retry_interval_ms", INTEGERS, _long),
+    ("failOnDataLoss", "fail_on_data_loss", BOOLEANS, _boolean),
+    ("includeHeaders", "include_headers", BOOLEANS, _boolean),
+    ("startingOffsets", "starting_offsets", OFFSETS, _offsets),
+    ("startingOffsetsByTimestamp", "starting_offsets_by_timestamp", TIMES, _offsets),
+]
+
+
+def _theirs(parser: Parser, jvm: Any, text: str) -> tuple[bool, Any]:
+    try:
+        return True, parser(jvm, text)
+    except (Py4JJavaError, PySparkException):
+        return False, None
+
+
+def _ours(name: str, field: str, text: str) -> tuple[bool, Any]:
+    try:
+        return True, getattr(parse(SUBSCRIBED | {name: text}), field)
+    except OptionError as error:
+        assert str(error).startswith(f"option {name}")
+        return False, None
+
+
+@pytest.mark.parametrize(("name", "field", "texts", "parser"), CASES, ids=[name for name, *_ in CASES])
+def test_a_text_means_what_it_means_to_spark(
+    spark: SparkSession, name: str, field: str, texts: tuple[str, ...], parser: Parser
+) -> None:
+    """What both take is one value; what Spark can't read is refused here, too."""
+    agreed = 0
+    for text in texts:
+        (they_take, theirs), (we_take, ours) = _theirs(parser, spark._jvm, text), _ours(name, field, text)
+        assert not we_take or they_take, (name, text, ours)
+        assert not we_take or ours == theirs, (name, text, ours, theirs)
+        assert we_take or not they_take or text in NARROWER, (name, text, theirs)
+        agreed += we_take
+    assert agreed >= 2
+
+
+def test_assigned_partitions_mean_what_they_mean_to_spark(spark: SparkSession) -> None:
+    """``assign``, likewise."""
+    for text in PARTITIONS:
+        they_take, theirs = _theirs(_partitions, spark._jvm, text)
+        if they_take:
+            assert set(parse(LEAST | {"assign": text}).subscription.partitions) == theirs
+        else:
+            with pytest.raises(OptionError, match=r"^option assign"):
+                parse(LEAST | {"assign": text})
+
+
+def test_patterns_find_the_topics_that_java_finds(spark: SparkSession) -> None:
+    """A pattern that both take finds the same topics in both; what Python would read otherwise is refused."""
+    jvm: Any = spark._jvm
+    pattern_class, agreed = jvm.java.util.regex.Pattern, 0
+    for text in PATTERNS:
+        try:
+            ours = re.compile(parse(LEAST | {"subscribePattern": text}).subscription.pattern)
+        except OptionError as error:
+            assert str(error).startswith("option subscribePattern")
+            continue
+        theirs = pattern_class.compile(text)
+        assert [t for t in TOPICS if ours.search(t)] == [t for t in TOPICS if theirs.matcher(t).find()], text
+        agreed += 1
+    assert agreed == 15
