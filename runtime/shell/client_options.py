@@ -175,6 +175,11 @@ def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     conf: dict[str, str] = {}
     for name, value in out.items():
         _put(conf, RENAMED.get(name, name), _value(name, value))
+    warnings += [
+        f"option kafka.{name} is shown whole by df.explain(True) and in Spark's UI, whose default redaction does not know "
+        "it: set spark.redaction.regex and spark.sql.redaction.options.regex as conf/spark-defaults.conf has them"
+        for name in security_options.shown_by_spark(java)
+    ]
     conf.setdefault("isolation.level", "read_uncommitted")  # Java's default; librdkafka's is read_committed
     return conf, warnings + more + check(conf, java)
 
@@ -241,6 +246,8 @@ def _explain(refusal: str, conf: Mapping[str, str], given: Mapping[str, str]) ->
     if refusal.startswith("No such configuration property:"):
         name = refusal.split('"')[1]
         return f"option kafka.{name} is unknown{nearest(name)}"
+    if "No provider for SASL mechanism GSSAPI" in refusal:
+        return _without_kerberos(refusal, given)
     if "SASL mechanism" in refusal:
         return f"option kafka.sasl.mechanism: {refusal}"
     together = {name: conf[name] for name in ("security.protocol",) if name in conf}
@@ -248,6 +255,17 @@ def _explain(refusal: str, conf: Mapping[str, str], given: Mapping[str, str]) ->
         if _probe({**together, name: value})[0] == refusal:
             return f"option kafka.{_as_given(name, given)}: {refusal}"
     return f"the kafka.* options {', '.join(sorted(given))} do not go together: {refusal}"
+
+
+def _without_kerberos(refusal: str, given: Mapping[str, str]) -> str:
+    """GSSAPI is librdkafka's default mechanism, and confluent-kafka's wheels are built without it."""
+    asked = "sasl.mechanism" in given or "sasl.mechanisms" in given or "sasl.jaas.config" in given
+    built = refusal.partition("Current build options: ")[2] or "PLAIN SASL_SCRAM OAUTHBEARER"
+    return (
+        f"option kafka.sasl.mechanism{'=GSSAPI' if asked else ' is missing, and its default GSSAPI'} (Kerberos) is not in "
+        f"this confluent-kafka, which has {', '.join(built.replace('SASL_', '').split())}: set kafka.sasl.mechanism to one "
+        "that your brokers offer, or build confluent-kafka from source against a librdkafka that has libsasl2"
+    )
 
 
 def _as_given(name: str, given: Mapping[str, str]) -> str:

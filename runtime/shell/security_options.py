@@ -41,6 +41,19 @@ def is_sensitive(name: str) -> bool:
     return bare in SENSITIVE or _SENSITIVE_WORD.search(bare) is not None
 
 
+SPARK_REDACTS = re.compile("(?i)secret|password|token|access[.]?key")
+"""The default of ``spark.redaction.regex``; Spark hides an option whose name *or value* it finds something in."""
+
+
+def shown_by_spark(java: Mapping[str, str]) -> list[str]:
+    """The secrets among these (bare) settings that Spark's default redaction leaves in plans, in order of names."""
+    return sorted(
+        name
+        for name, value in java.items()
+        if is_sensitive(name) and not name.endswith(".file") and not SPARK_REDACTS.search(f"{name}={value}")
+    )
+
+
 def redact(conf: Mapping[str, str]) -> dict[str, str]:
     """The same settings with the secret values replaced, fit for a log line or a repr."""
     return {name: REDACTED if is_sensitive(name) else str(value) for name, value in conf.items()}

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.options import parse
+from sparkcohort.runtime.shell.security_options import SPARK_REDACTS
+from tests.support.jars import ROOT
 
 LEAST = {"kafka.bootstrap.servers": "b1:9092", "group.id": "billing"}
 SUBSCRIBED = LEAST | {"subscribe": "orders"}
@@ -86,6 +88,9 @@ PATTERNS = (
         "[",
     ),
 )
+
+
+SECRET = "principal=hunter2"  # the value of kafka.sasl.oauthbearer.config
 
 
 def _long(jvm: Any, text: str) -> Any:
@@ -173,6 +178,27 @@ def test_assigned_partitions_mean_what_they_mean_to_spark(spark: SparkSession) -
         else:
             with pytest.raises(OptionError, match=r"^option assign"):
                 parse(LEAST | {"assign": text})
+
+
+def test_secrets_in_plans(spark: SparkSession) -> None:
+    """Spark's defaults show what we warn of; with the patterns of conf/spark-defaults.conf nothing is shown."""
+    lines = (ROOT / "conf" / "spark-defaults.conf").read_text().splitlines()
+    (pattern,) = [line.split(None, 1)[1] for line in lines if line.startswith("spark.sql.redaction.options.regex")]
+    secret = SUBSCRIBED | {"kafka.sasl.oauthbearer.config": SECRET}
+
+    def plan() -> str:
+        frame: Any = spark.readStream.format("cohort").options(**secret).load()
+        return str(frame._jdf.queryExecution().toString())
+
+    package: Any = getattr(spark._jvm.org.apache.spark.internal, "config.package$")  # type: ignore[union-attr]
+    assert package.__getattr__("MODULE$").SECRET_REDACTION_PATTERN().defaultValueString() == SPARK_REDACTS.pattern
+    assert SECRET in plan()
+    spark.conf.set("spark.sql.redaction.options.regex", pattern)
+    try:
+        assert SECRET not in plan()
+        assert "orders" in plan()
+    finally:
+        spark.conf.unset("spark.sql.redaction.options.regex")
 
 
 def test_patterns_find_the_topics_that_java_finds(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import uuid
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 from tests.support import consumer_groups, delivery, processes
@@ -89,6 +91,30 @@ def _measured(value: bytes) -> tuple[int, int]:
 def agents(run: str) -> list[psutil.Process]:
     """The member agents of this run."""
     return processes.matching("sparkcohort.runtime.shell.agent", processes.marked(run))
+
+
+@pytest.mark.timeout(240)
+def test_the_pipeline_where_no_environment_is_activated(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """PATH's python3 hasn't got Cohort, PYSPARK_PYTHON isn't set: run by the right Python it works, by the other it says so."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 100, partitions=1)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    (tmp_path / "pipeline.py").write_text(block("pipeline"))
+    env, run = environment(tmp_path, uuid.uuid4().hex), [str(tmp_path / "pipeline.py"), broker.bootstrap, topic, topic]
+    env = {name: value for name, value in env.items() if not name.startswith(("PYSPARK_", "PYTHON", "VIRTUAL_ENV"))}
+    env |= {
+        "PATH": f"{tmp_path / 'bare' / 'bin'}:{env['PATH']}",
+        "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell",
+    }
+    submit([sys.executable, "-P", *run, str(tmp_path)], env, tmp_path / "right.log")
+    assert pq.read_table(tmp_path / "orders").num_rows == 100
+    home = Path(str(pyspark.__file__)).parent  # a Spark that isn't pip's finds its own PySpark with any Python
+    command = [str(home / "bin" / "spark-submit"), *run, str(tmp_path)]
+    with pytest.raises(AssertionError) as wrong:
+        submit(command, env | {"SPARK_HOME": str(home)}, tmp_path / "wrong.log")
+    assert "ModuleNotFoundError: No module named 'sparkcohort'" in str(wrong.value)
+    assert "DATA_SOURCE_NOT_FOUND" not in str(wrong.value)
+    assert len((tmp_path / "wrong.log").read_text().splitlines()) < 30
 
 
 @pytest.mark.timeout(400)

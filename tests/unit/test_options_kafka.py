@@ -9,7 +9,14 @@ import pytest
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell import client_options, security_options
 from sparkcohort.runtime.shell.options import SourceOptions, parse
-from sparkcohort.runtime.shell.security_options import SENSITIVE, is_sensitive, redact, redact_text
+from sparkcohort.runtime.shell.security_options import (
+    SENSITIVE,
+    SPARK_REDACTS,
+    is_sensitive,
+    redact,
+    redact_text,
+    shown_by_spark,
+)
 
 LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -188,6 +195,36 @@ def test_java_ciphers_are_refused() -> None:
 def test_what_the_library_was_built_without() -> None:
     """A mechanism that the installed librdkafka lacks is an error at once, not at the first connection."""
     assert "kafka.sasl.mechanism" in refused(security__protocol="SASL_PLAINTEXT", sasl__mechanism="GSSAPI-X")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"sasl__mechanism": "GSSAPI"}, "kafka.sasl.mechanism=GSSAPI (Kerberos)"),
+        ({}, "kafka.sasl.mechanism is missing, and its default GSSAPI (Kerberos)"),
+        ({"sasl__jaas__config": "x.Krb5LoginModule required principal=p;"}, "kafka.sasl.mechanism=GSSAPI (Kerberos)"),
+    ],
+)
+def test_kerberos_is_not_in_what_pip_installs(settings: dict[str, str], words: str) -> None:
+    """The message says what there is instead; the README says the same."""
+    message = refused(security__protocol="SASL_SSL", **settings)
+    assert f"option {words} is not in this confluent-kafka, which has PLAIN, SCRAM, OAUTHBEARER: set" in message
+
+
+@pytest.mark.parametrize("name", sorted(SENSITIVE))
+def test_every_secret_is_hidden_by_spark_or_warned_of(name: str) -> None:
+    """What Spark's default redaction doesn't know is one warning; what it knows, or what is a file's name, is none."""
+    known = SPARK_REDACTS.search(name) is not None or name.endswith(".file")
+    assert shown_by_spark({name: "x"}) == ([] if known else [name])
+    assert shown_by_spark({name: 'user="a" password="b"'}) == []
+
+
+def test_a_secret_given_inline_is_warned_of_once() -> None:
+    """By name, with the remedy, and without its value."""
+    (warning,) = given(sasl__oauthbearer__config="principal=hunter2").warnings
+    assert warning.startswith("option kafka.sasl.oauthbearer.config is shown whole by df.explain(True)")
+    assert "spark.redaction.regex" in warning
+    assert "hunter2" not in warning
 
 
 def test_no_secret_is_ever_shown() -> None:
