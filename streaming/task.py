@@ -166,9 +166,9 @@ class _Desk:
 
     def _call(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
         """One call over a connection of our own, tried again while nobody answers: claims and reports are idempotent."""
-        self._link = self._link or Link(self._host(), self._run.port, self._run.credentials)
         for attempt in range(CALL_ATTEMPTS):
             try:
+                self._link = self._link or Link(self._host(), self._run.port, self._run.credentials)
                 return _accepted(json.loads(self._link.call(action, json.dumps(body).encode(), CALL_TIMEOUT_S)))
             except CoordinatorUnreachable as error:
                 if attempt == CALL_ATTEMPTS - 1:

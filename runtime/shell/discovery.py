@@ -19,6 +19,7 @@ from confluent_kafka.admin import TopicMetadata
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client, kafka_errors
+from sparkcohort.runtime.shell.addresses import joined
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.racks import NodeRacks
 
@@ -150,7 +151,7 @@ class Discovery:
                     if name
                     else self.consumer.list_topics(timeout=timeout_s)
                 )
-                nodes |= {node.id: f"{node.host}:{node.port}" for node in found.brokers.values()}
+                nodes |= {node.id: joined(node.host, node.port) for node in found.brokers.values()}
                 for topic in found.topics.values() if name else self._matching(found.topics.values()):
                     self._add(topic, leaders, replicas, missing)
         except KafkaException as error:

@@ -19,6 +19,7 @@ from sparkcohort.runtime.fetch_wire import (
     metadata_answer,
     metadata_request,
 )
+from sparkcohort.runtime.shell.addresses import bare, joined
 from sparkcohort.runtime.shell.fetch_link import FrameReader
 from sparkcohort.runtime.shell.transport import Refused, Settings, Transport, TransportError, connect
 
@@ -33,16 +34,19 @@ def bootstrap_of(said: Mapping[str, Any]) -> str:
 
 
 def bootstrap_nodes(servers: str) -> list[Node]:
-    """The addresses of ``bootstrap.servers``: ``[PROTOCOL://]host[:port]``, separated by commas."""
+    """The addresses of ``bootstrap.servers``: ``[PROTOCOL://]host[:port]``, separated by commas.
+
+    As librdkafka reads them: several colons without brackets are an IPv6 address without a port.
+    """
     nodes = []
     for server in servers.split(","):
         address = server.strip().rpartition("://")[2]
         if not address:
             continue
         host, colon, port = address.rpartition(":")
-        if not colon or address.endswith("]"):
+        if not colon or address.endswith("]") or (":" in host and not host.endswith("]")):
             host, port = address, ""
-        nodes.append(Node(host.strip("[]"), int(port or DEFAULT_PORT)))
+        nodes.append(Node(bare(host), int(port or DEFAULT_PORT)))
     return nodes
 
 
@@ -53,7 +57,7 @@ def connect_to(node: Node, settings: Settings, timeout_s: float) -> Transport:
         least, most = transport.versions.get(api, (0, -1))
         if not least <= version <= most:
             transport.close()
-            raise Refused(f"{node.host}:{node.port} doesn't speak version {version} of Kafka's request {api}")
+            raise Refused(f"{joined(node.host, node.port)} doesn't speak version {version} of Kafka's request {api}")
     return transport
 
 

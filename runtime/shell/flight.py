@@ -19,6 +19,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a stranger's failed handshake
 import pyarrow as pa
 from pyarrow import flight
 
+from sparkcohort.runtime.shell.addresses import joined
 from sparkcohort.runtime.shell.tls import SERVER_NAME, Credentials, RunAuthority
 
 EVENTS: Final = "Events"
@@ -28,6 +29,9 @@ DoExchange): setting a call up costs the server more than twice what answering i
 KEEPALIVE_S: Final = 15.0
 """How often a silent event stream says that it is there, which is also how a listener that is gone is found out.  Members
 know by their heartbeats that the coordinator lives; of a thousand streams one event every 5 s would cost 4 % of a core."""
+
+_DIRECT: Final = [("grpc.enable_http_proxy", 0)]
+"""gRPC heeds ``grpc_proxy``, ``https_proxy`` and ``http_proxy``, for loopback, too; the driver is never behind one."""
 
 Handler = Callable[[bytes], bytes]
 EventQueue = queue.SimpleQueue[bytes | None]
@@ -72,14 +76,14 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
     ) -> None:
         try:
             super().__init__(
-                f"grpc+tls://{host}:{port}",
+                f"grpc+tls://{joined(host, port)}",
                 tls_certificates=[(authority.server_certificate, authority.server_key)],
                 verify_client=True,
                 root_certificates=authority.client.authority,
                 middleware={"token": _TokenCheck(authority.client.token)},
             )
         except pa.ArrowException as error:  # Arrow says only that the server did not start
-            raise OSError(f"{host}:{port} cannot be listened on; is the port in use?") from error
+            raise OSError(f"{joined(host, port)} cannot be listened on; is the port in use?") from error
         self._handlers = handlers
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
@@ -174,17 +178,24 @@ class Link:
     """A client's connection to one coordinator."""
 
     def __init__(self, host: str, port: int, credentials: Credentials) -> None:
-        self._client = flight.FlightClient(
-            f"grpc+tls://{_bracketed(host)}:{port}",
-            tls_root_certs=credentials.authority,
-            cert_chain=credentials.certificate,
-            private_key=credentials.key,
-            override_hostname=SERVER_NAME,
-        )
+        """Nothing is dialled before the first call.  Raises CoordinatorUnreachable for what is no host's name or address."""
+        self.address = joined(host, port)
+        try:
+            self._client = flight.FlightClient(
+                f"grpc+tls://{self.address}",
+                tls_root_certs=credentials.authority,
+                cert_chain=credentials.certificate,
+                private_key=credentials.key,
+                override_hostname=SERVER_NAME,
+                generic_options=_DIRECT,
+            )
+        except pa.ArrowInvalid:
+            raise CoordinatorUnreachable(
+                f"{host!r} is no name or address that the coordinator can be reached at"
+            ) from None
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
         self._line: _Line | None = None
         self._streaming = threading.Lock()
-        self.address = f"{host}:{port}"
 
     def call(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """Send one request and return its answer.
@@ -241,10 +252,6 @@ def _close(writer: Any) -> None:
     """Close a stream, whatever has become of it: one that is left to its destructor prints a line about that."""
     with contextlib.suppress(flight.FlightError, ValueError, OSError):
         writer.close()
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _first_line(error: Exception) -> str:

@@ -26,6 +26,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from sparkcohort.runtime.errors import CohortError, OptionError
+from sparkcohort.runtime.shell.addresses import joined
 from sparkcohort.runtime.shell.rebalances import REASONS
 from sparkcohort.runtime.table import GroupState
 
@@ -288,7 +289,7 @@ class MetricsEndpoint:
         self._server.set_app(make_wsgi_app(self._registry))
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(POLL_S,), name="cohort-metrics", daemon=True).start()
-        log.info("metrics of the group at http://%s:%d/metrics", self._address, self.port)
+        log.info("metrics of the group at http://%s/metrics", joined(self._address, self.port))
 
     def close(self) -> None:
         """Stop serving and close the socket; harmless when not started."""

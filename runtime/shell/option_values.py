@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from sparkcohort.runtime import offsets_json
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.addresses import bare
 from sparkcohort.runtime.shell.config import BY_KEY, Option
 
 Start: TypeAlias = str | Mapping[TopicPartition, int]
@@ -41,6 +43,17 @@ class Values:
     def text(self, name: str) -> str:
         """The text given, else the default, else nothing."""
         return self._given.get(name.lower(), BY_KEY[name.lower()].default or "").strip()
+
+    def host(self, name: str) -> str:
+        """A host's name or address without a port; nothing where not given.  An IPv6 address may have brackets, or none."""
+        text = self.text(name)
+        host = bare(text)
+        if host and not (_is_ipv6(host) if ":" in host or host != text else re.fullmatch(r"[A-Za-z0-9._-]+", host)):
+            raise OptionError(
+                f"option {name}={text!r} is not a host's name or address, such as driver.example.org, 192.0.2.1 or ::1; "
+                "the port is an option of its own, and an address with a zone (%eth0) is not taken"
+            )
+        return host
 
     def optional(self, name: str) -> int | None:
         """An integer within the option's bounds, or None where neither given nor defaulted."""
@@ -141,6 +154,13 @@ class Values:
         return (
             per_partition(name, text, 'expected {"topic":{"0":1700000000000}} with milliseconds', 0) if text else None
         )
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return not ipaddress.IPv6Address(text).scope_id
+    except ValueError:
+        return False
 
 
 def _bounds(option: Option) -> str:

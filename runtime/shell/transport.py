@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from sparkcohort.runtime.shell import sasl
+from sparkcohort.runtime.shell.addresses import bare, joined
 from sparkcohort.runtime.shell.transport_options import Refused, Settings, TransportError, unsupported
 
 __all__ = ["Refused", "Settings", "Transport", "TransportError", "connect", "unsupported"]
@@ -123,7 +124,7 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
     the name takes as long as the system likes.  Raises Refused for what another try won't change, else TransportError.
     """
     deadline = time.monotonic() + min(timeout_s, settings.setup_timeout_s)
-    where = f"{host}:{port}"
+    where = joined(host, port)
     addresses = _resolve(host, port, settings)
     failures: list[str] = []
     for number, (family, address) in enumerate(addresses):
@@ -142,11 +143,11 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
 
 def _resolve(host: str, port: int, settings: Settings) -> list[tuple[int, Any]]:
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, settings.family, socket.SOCK_STREAM)
+        found = socket.getaddrinfo(bare(host), port, settings.family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise TransportError(
-            f"the name of {host}:{port} can't be resolved ({reason}): see kafka.bootstrap.servers and the brokers' "
+            f"the name of {joined(host, port)} can't be resolved ({reason}): see kafka.bootstrap.servers and the brokers' "
             "advertised.listeners"
         ) from None
     return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
@@ -192,7 +193,7 @@ class _Setup:
     """One attempt at one address, up to a deadline."""
 
     def __init__(self, host: str, where: str, settings: Settings, deadline: float, family: int) -> None:
-        self._host = host.strip("[]")
+        self._host = bare(host)
         self._where = where
         self._settings = settings
         self._deadline = deadline

@@ -20,6 +20,7 @@ from sparkcohort.runtime.shell import connection
 from sparkcohort.runtime.shell.flight import GroupServer
 from sparkcohort.runtime.shell.run import Run
 from sparkcohort.runtime.shell.tls import new_authority
+from tests.support.proxy import SilentProxy
 from tests.support.status import a_status
 
 
@@ -66,6 +67,16 @@ def test_describe_prints_the_live_group(home: Path) -> None:
     held = ["orders-2 held: broker 3 does not answer", "orders-1 read as far as it is fetched: its leader is slow"]
     assert (said.returncode, said.stderr) == (0, "".join(f"group billing: {line}\n" for line in held))
     assert said.stdout == views.as_text(views.offsets(a_status())) + "\n"
+
+
+def test_describe_goes_past_any_proxy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy in the shell's environment is not asked for what is on this host."""
+    with SilentProxy() as proxy, a_run("r1", a_status):
+        for name, url in proxy.environment().items():
+            monkeypatch.setenv(name, url)
+        said = cohort("describe", "--group", "billing", "--state")
+        assert said.returncode == 0
+        assert not proxy.was_asked()
 
 
 @pytest.mark.parametrize(

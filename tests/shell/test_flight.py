@@ -21,13 +21,14 @@ from sparkcohort.runtime.shell.flight import (
     _Line,
 )
 from sparkcohort.runtime.shell.tls import SERVER_NAME, Credentials, RunAuthority, new_authority
+from tests.support.proxy import SilentProxy
 from tests.support.waiting import wait_until
 
 
 class Served:
     """A server with an echo and one event queue."""
 
-    def __init__(self, authority: RunAuthority | None = None) -> None:
+    def __init__(self, authority: RunAuthority | None = None, host: str = "127.0.0.1") -> None:
         self.authority: RunAuthority = authority or new_authority()
         self.events: EventQueue = queue.SimpleQueue()
         self.unsubscribed = threading.Event()
@@ -38,7 +39,7 @@ class Served:
             {"Echo": lambda body: body, "Fail": self._fail, "Heartbeat": self._beat, "OffsetCommit": self._fail},
             lambda _: self.events,
             lambda _: self.unsubscribed.set(),
-            host="127.0.0.1",
+            host=host,
         )
         self.server.start()
 
@@ -61,6 +62,15 @@ class Served:
 def served() -> Iterator[Served]:
     """A server that is stopped at the end."""
     running = Served()
+    yield running
+    running.events.put(None)
+    running.server.stop(5)
+
+
+@pytest.fixture
+def served_everywhere() -> Iterator[Served]:
+    """One that listens as a driver's does."""
+    running = Served(host="0.0.0.0")
     yield running
     running.events.put(None)
     running.server.stop(5)
@@ -237,6 +247,36 @@ def test_a_gone_server_is_unreachable(served: Served) -> None:
 
     with pytest.raises(CoordinatorUnreachable):
         link.call("Echo", b"", 2)
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "localhost"])
+def test_hosts_as_spark_and_people_write_them(served_everywhere: Served, host: str) -> None:
+    """Spark's driver host has brackets where it is an IPv6 address; the server listens on both families."""
+    link = Link(host, served_everywhere.server.port, served_everywhere.authority.client)
+
+    assert link.call("Echo", b"hello", 5) == b"hello"
+    assert link.address == f"{host if host != '::1' else '[::1]'}:{served_everywhere.server.port}"
+    link.close()
+
+
+@pytest.mark.parametrize("host", ["fe80::1%eth0", "driver.example.org:7077", "http://driver", "a b", "[::1]]", ""])
+def test_what_is_no_host_is_unreachable(served: Served, host: str) -> None:
+    """An address that can't be dialled is named as such, not with an error of Arrow's about a URI."""
+    with pytest.raises(CoordinatorUnreachable, match=r"no name or address|no answer"):
+        Link(host, served.server.port, served.authority.client).call("Echo", b"", 5)
+
+
+def test_calls_go_past_any_proxy(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the environment has for web sites is not for the group: a call is answered and the proxy not asked."""
+    with SilentProxy() as proxy:
+        for name, url in proxy.environment().items():
+            monkeypatch.setenv(name, url)
+        link = served.link()
+
+        assert link.call("Echo", b"hello", 10) == b"hello"
+        assert link.call("Heartbeat", b"there", 10) == b"there"
+        assert not proxy.was_asked()
+        link.close()
 
 
 def test_a_port_in_use_is_said_to_be(served: Served) -> None:

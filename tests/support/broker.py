@@ -22,6 +22,8 @@ Usage::
     with Broker(doors={"RELAYED": (port, shown)}) as broker:     # listens on ``port`` too, and tells who comes there
         Consumer({"bootstrap.servers": f"127.0.0.1:{shown}"})    # to connect to ``shown``: somebody's who passes it on
 
+    with Broker(host="[::1]") as broker: ...                 # an IPv6 address, in brackets
+
 Broker n is in ``rack-n``.  A node keeps its address and data over stop, kill and start.  It ends with the thread that started it, at the latest.
 """
 
@@ -40,6 +42,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from sparkcohort.runtime.shell.addresses import bare
 from tests.support.admin import Admin
 from tests.support.jars import QUICK, class_path, java
 from tests.support.processes import freeze
@@ -90,9 +93,9 @@ class Port:
 
     def __init__(self, host: str) -> None:
         """Bind; a socket that listens with SO_REUSEADDR, as Java's do, can still take the port."""
-        self._holder = socket.socket()
+        self._holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._holder.bind((host, 0))
+        self._holder.bind((bare(host), 0))
         self.number: int = self._holder.getsockname()[1]
 
     def close(self) -> None:
@@ -111,7 +114,7 @@ class Node:
         self.port = port
         self._config = directory / f"node-{node_id}.properties"
         self._heap_mb = heap_mb
-        self._host = dict(properties)["host"]
+        self._host = bare(dict(properties)["host"])
         self._process: subprocess.Popen[bytes] | None = None
         lines = {k: v for k, v in properties.items() if k != "host"} | {"log.dirs": str(self.data)}
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))

@@ -151,6 +151,13 @@ def test_every_default_is_a_value_of_its_option(option: object) -> None:
         ("unreachable.partitions", "drop"),
         ("session.timeout.ms", "2000000"),
         ("metrics.port", "70000"),
+        ("coordinator.host", "driver.example.org:7077"),
+        ("coordinator.host", "[::1]:7077"),
+        ("coordinator.host", "[::1"),
+        ("coordinator.host", "[driver]"),
+        ("coordinator.host", "http://driver"),
+        ("coordinator.host", "fe80::1%eth0"),
+        ("metrics.address", "127.0.0.1 9090"),
         ("maxTriggerDelay", "soon"),
         ("maxTriggerDelay", "-5"),
         ("maxTriggerDelay", "1.5h"),
@@ -204,6 +211,15 @@ def test_bad_values_name_their_option(name: str, value: str) -> None:
 def test_partitions_that_cannot_be(text: str) -> None:
     """What ``assign`` can't take is one error that begins with its name."""
     assert refused(subscribe=None, assign=text).startswith("option assign")
+
+
+@pytest.mark.parametrize("host", ["driver", "driver_1.example.org", "192.0.2.1", "2001:db8::1", "::1"])
+def test_hosts_as_people_write_them(host: str) -> None:
+    """Names and addresses; an IPv6 one has brackets where Spark wants them, and none where a resolver does."""
+    written = {host, f"[{host}]"} if ":" in host else {host}
+    for text in written:
+        parsed = parse({**LEAST, "coordinator.host": text, "metrics.address": f" {text}"})
+        assert (parsed.coordinator_host, parsed.metrics_address) == (host, host)
 
 
 def test_starting_offsets_by_json() -> None:

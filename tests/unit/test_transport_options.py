@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from sparkcohort.runtime.shell import transport, transport_options
 from sparkcohort.runtime.shell.drain import settings_of
+from sparkcohort.runtime.shell.fetch_metadata import bootstrap_nodes
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.transport import Settings, TransportError, unsupported
 from tests.support.certificates import Authority
@@ -181,3 +182,16 @@ def test_the_version_that_brokers_are_told() -> None:
         project["name"],
         project["version"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("servers", "nodes"),
+    [
+        ("b1:9093, b2", [("b1", 9093), ("b2", 9092)]),
+        ("[::1]:9093,[2001:db8::1]", [("::1", 9093), ("2001:db8::1", 9092)]),
+        ("::1,PLAINTEXT://[::1]:9093", [("::1", 9092), ("::1", 9093)]),
+    ],
+)
+def test_brokers_to_start_from_as_librdkafka_reads_them(servers: str, nodes: list[tuple[str, int]]) -> None:
+    """An IPv6 address has brackets beside a port, and none for a resolver."""
+    assert bootstrap_nodes(servers) == nodes
