@@ -11,6 +11,8 @@ import gc
 import json
 import logging
 import os
+import socket
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,7 +27,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import AgentConfig, to_json
 from sparkcohort.runtime.shell.buffers import WHOLE_BYTES, WHOLE_ROWS
-from sparkcohort.runtime.shell.executor import Executor, agent_answers, find_executor, start_agent
+from sparkcohort.runtime.shell.executor import Executor, NoExecutor, agent_answers, find_executor, start_agent
 from sparkcohort.runtime.shell.fetch import RangeReader
 from sparkcohort.runtime.shell.flight import CoordinatorUnreachable, Link
 from sparkcohort.runtime.shell.local import AgentTimeout, LocalClient
@@ -38,6 +40,13 @@ log = logging.getLogger("sparkcohort.task")
 
 CALL_TIMEOUT_S = 10.0
 CALL_ATTEMPTS = 3
+DOOMED = 3
+"""An agent that was started so often, and never answered, is told of."""
+MOST_BETWEEN_S = 60.0
+"""Starts of an agent that ends each time come 1 s, 2 s, 4 s and so on apart, and so long at most: each costs a second of CPU."""
+
+_starts: dict[str, tuple[int, float]] = {}
+"""By address: how often this worker has started the agent since one answered, and when it may the next time."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ class _Desk:
     def __init__(self, options: SourceOptions, partition: SlotPartition) -> None:
         """Nobody is asked yet."""
         self.options, self._partition, self._run = options, partition, partition.run
-        self._executor = _executor()
+        self._executor, self._alone = _executor()
         self._address = self._executor.address(self._run.run_id) if self._executor else ""
         self._agent = LocalClient(self._address, self._run.credentials.token, options.agent_timeout_ms / 1000)
         self._relays = bool(self._address) and self._address not in partition.avoid
@@ -112,12 +121,16 @@ class _Desk:
         body = {"plan": self._partition.plan_id, "index": self._partition.index, "address": self._address}
         if self._relays:
             try:
-                return _accepted(self._agent.claim(body))
+                claimed = _accepted(self._agent.claim(body))
             except AgentTimeout:
                 self._relays = False
+            else:
+                _starts.pop(self._address, None)
+                return claimed
         if self._executor:
-            _ensure_agent(self.options, self._run, self._host(), self._executor, self._address)
-        return self._call("Claim", body)
+            self._alone = _ensure_agent(self.options, self._run, self._host(), self._executor, self._address)
+        alone = {"alone": self._alone, "host": socket.gethostname()} if self._alone else {}
+        return self._call("Claim", {**body, **alone})
 
     def from_agent(
         self, claimed: dict[str, Any], ranges: list[Range], tally: _Tally
@@ -187,9 +200,12 @@ def _accepted(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _executor() -> Executor | None:
-    """The executor of this worker, for life: a worker doesn't outlive its executor."""
-    return find_executor()
+def _executor() -> tuple[Executor | None, str]:
+    """The executor of this worker, for life (a worker doesn't outlive its executor), or why there is none."""
+    try:
+        return find_executor(), ""
+    except NoExecutor as error:
+        return None, str(error)
 
 
 @cache
@@ -233,10 +249,14 @@ def _driver_host() -> str:
     return host or "127.0.0.1"
 
 
-def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor, address: str) -> None:
-    """Start this executor's agent unless it is there; the task doesn't wait for it."""
+def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor, address: str) -> str:
+    """Start this executor's agent unless it is there; the task doesn't wait for it.  Returns why there can be none, or ""."""
     if agent_answers(address):
-        return
+        return ""
+    starts, since = _starts.get(address, (0, 0.0)), time.monotonic()
+    why = "its agent ends whenever it is started: see the executor's stderr" if starts[0] >= DOOMED else ""
+    if since < starts[1]:
+        return why
     config = AgentConfig(
         address=address,
         executor=executor,
@@ -255,9 +275,12 @@ def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executo
         load_window_ms=options.load_balance_after_ms if LoadBalancedAssignor.name in run.assignors else 0,
     )
     try:
-        start_agent(address, to_json(config), shipped() if options.rebalance_listener else ())
+        if start_agent(address, to_json(config), shipped() if options.rebalance_listener else ()):
+            _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)
     except OSError as error:
-        log.warning("cannot start the member agent of executor %s: %s; reading directly", executor.executor_id, error)
+        _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)
+        return f"its agent can't be started: {error}"
+    return why
 
 
 def _directly(options: SourceOptions, ranges: list[Range], tally: _Tally) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,7 @@
 """What a process can learn of the Spark executor it runs under, and how the member agent is started there.
 
-Read from /proc: the executor is the first Java process above the Python worker (worker, daemon, JVM).
+Read from /proc: the executor is the first Java process above the Python worker (worker, daemon, JVM), which in a
+container may be process 1.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Executor:
 
     def address(self, run_id: str) -> str:
         """The name of its agent's abstract socket: one per coordinator run and JVM, also where pids are reused."""
-        return f"cohort-{run_id}-{self._process()}"
+        return f"cohort-{run_id}-{self.process()}"
 
     def instance_id(self) -> str:
         """Its agent's ``group.instance.id`` (KIP-345): the same for every agent that is started on this executor.
@@ -44,27 +45,58 @@ class Executor:
         Spark's ids are unique within an application; the digest of host and process keeps executors apart whose ids
         can't be found, lest they fence each other for ever.
         """
-        digest = hashlib.sha256(f"{self.host} {self._process()}".encode()).hexdigest()[:8]
+        digest = hashlib.sha256(f"{self.host} {self.process()}".encode()).hexdigest()[:8]
         return f"executor-{self.executor_id}-{digest}"
 
-    def _process(self) -> str:
+    def process(self) -> str:
+        """What no other process of this host is called: containers on one network all have a process 1."""
         namespace = (_PROC / "self/ns/pid").stat().st_ino
         return f"{self.pid}-{self.started}-{namespace}"
 
 
-def find_executor(pid: int | None = None) -> Executor | None:
-    """The executor above this process, or None where there is none to be found (no /proc, no JVM above)."""
-    pid = pid or os.getpid()
+class NoExecutor(LookupError):
+    """The executor above this process can't be found; the message says why."""
+
+
+def find_executor(pid: int | None = None) -> Executor:
+    """The executor above this process.  Raises NoExecutor."""
+    at, seen = pid or os.getpid(), list[int]()
     try:
-        while pid > 1:
-            fields = _stat(pid)
-            arguments = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            if Path(arguments[0]).name == "java":
-                return _described(pid, int(fields[21]), arguments)
-            pid = int(fields[3])
+        if (own := (_PROC / "self").readlink().name) != str(os.getpid()):
+            raise NoExecutor(f"/proc is of another process namespace: it calls this process {own}, not {os.getpid()}")
+        while at > 0:  # the parent of process 1, and of one that came from another namespace, is 0
+            fields, arguments = _stat(at), _arguments(at)
+            if "java" in (Path(arguments[0]).name, _program(at)):
+                return _described(at, int(fields[21]), arguments)
+            seen.append(at)
+            at = int(fields[3])
+        for above in seen[1:]:  # a program with a JVM inside, however it is called
+            if _maps_a_jvm(above):
+                return _described(above, int(_stat(above)[21]), _arguments(above))
+    except OSError as error:
+        raise NoExecutor(f"{error.filename or f'/proc/{at}'} can't be read ({error.strerror})") from None
+    above = ", ".join(_program(each) or "?" for each in seen)
+    raise NoExecutor(f"there is no JVM among this process and those above it ({above})")
+
+
+def _arguments(pid: int) -> list[str]:
+    return (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+
+
+def _maps_a_jvm(pid: int) -> bool:
+    """Whether a process is a JVM, as far as one may look into it."""
+    try:
+        return "/libjvm.so" in (_PROC / str(pid) / "maps").read_text(errors="replace")
     except OSError:
-        return None
-    return None
+        return False
+
+
+def _program(pid: int) -> str:
+    """The name of a process's program file; empty where that isn't told."""
+    try:
+        return (_PROC / str(pid) / "exe").readlink().name
+    except OSError:
+        return ""
 
 
 def _stat(pid: int) -> list[str]:
@@ -137,7 +169,7 @@ def start_agent(address: str, config: Mapping[str, object], paths: Sequence[str]
         finally:
             os.close(held)
     except subprocess.CalledProcessError as error:
-        raise OSError(str(error)) from error
+        raise OSError(f"its shell ended with {error.returncode}") from error
     finally:
         lock.close()
     return True

@@ -13,10 +13,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.executor import find_executor
+from sparkcohort.runtime.shell.executor import Executor, NoExecutor, find_executor
 
 log = logging.getLogger("sparkcohort.process")
 
@@ -33,9 +34,23 @@ def prepare(close: Callable[[], None]) -> None:
     _log_to_stderr()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _exit)
-    jvm = find_executor()
+    jvm = _jvm()
     if jvm is not None:
         threading.Thread(target=_watch, args=(jvm.pid, close), name="cohort-jvm", daemon=True).start()
+
+
+@cache
+def _jvm() -> Executor | None:
+    """The driver's JVM; where it can't be found, one warning says what that costs."""
+    try:
+        return find_executor()
+    except NoExecutor as error:
+        log.warning(
+            "the JVM of this driver can't be found: %s. Two streams of this application on one group.id are not told "
+            "apart (give each its own), and the run may outlive a JVM that is killed",
+            error,
+        )
+        return None
 
 
 def _exit(signum: int, frame: Any) -> None:  # noqa: ARG001  a signal handler's signature
@@ -80,11 +95,11 @@ class InstanceLock:
 
     def take(self) -> None:
         """Take the lock; waits some seconds for the reader of a query that is just being stopped.  Raises CohortError."""
-        jvm = find_executor()
+        jvm = _jvm()
         if jvm is None:
             return
         named = hashlib.sha256(f"{self._group_id}\0{self._instance_id}".encode()).hexdigest()[:16]
-        address = f"\0cohort-reader-{jvm.pid}-{jvm.started}-{named}"
+        address = f"\0cohort-reader-{jvm.process()}-{named}"
         deadline = time.monotonic() + TAKE_LOCK_S
         attempt = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         while True:

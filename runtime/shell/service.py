@@ -37,6 +37,8 @@ REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFet
 PARKED_MARGIN_S = 10.0
 MOST_PARKED_MS = 3_600_000
 """However long a joiner lets the others take to rejoin, its own request does not hold a thread for longer."""
+MOST_WORDS, MOST_REASONS = 300, 20
+"""Of what tasks say is wrong with their executors: characters, and different reasons that are logged."""
 SUSPECT_S = 5.0
 """How long an agent that left a task without an answer is not asked again, unless it is heard of before."""
 
@@ -59,6 +61,7 @@ class Service:
         self._status = status
         self._isolation = isolation or Isolation()
         self._suspects: dict[str, float] = {}
+        self._alone: set[str] = set()
 
     def handlers(self) -> Mapping[str, Handler]:
         """The action names and what answers them."""
@@ -113,6 +116,7 @@ class Service:
         if failure is not None:
             return _json({"error": failure.error or "GROUP_FAILED", "message": str(failure)})
         member = self._member_at(said["address"])
+        self._note_alone(said)
         try:
             claimed = self._plans.claim(said["plan"], int(said["index"]), member.member_id if member else None)
         except (PlanGone, UnknownSlot) as error:
@@ -126,6 +130,20 @@ class Service:
                 "agent": own and member is not None and not self._suspected(member),
             }
         )
+
+    def _note_alone(self, said: Mapping[str, Any]) -> None:
+        """A task may tell that its executor can have no agent: one warning for each reason."""
+        why, host = _printable(said.get("alone", "")), _printable(said.get("host", ""))
+        if why and why not in self._alone and len(self._alone) < MOST_REASONS:
+            self._alone.add(why)
+            log.warning(
+                "group %s: there is no member agent on host %s, nor wherever else this is so: %s. Tasks there read "
+                "from Kafka by themselves: each makes connections of its own, nothing is fetched ahead, and the "
+                "executor owns no partitions",
+                self._coordinator.settings.group_id,
+                host,
+                why,
+            )
 
     def _member_at(self, address: str) -> MemberInfo | None:
         found = [info for info in self._coordinator.members().values() if address and info.address == address]
@@ -184,6 +202,11 @@ class Service:
 
     def _story(self, body: bytes) -> bytes:
         return _json(reports.story(self._coordinator.history, str(json.loads(body)["member"])))
+
+
+def _printable(words: object) -> str:
+    """What a task says, fit for one line of a log."""
+    return "".join(each if each.isprintable() else " " for each in str(words)[:MOST_WORDS])
 
 
 def _range(topic: str, partition: int, start: int, end: int) -> Range:
