@@ -200,6 +200,8 @@ class Agent:
             self._measure(now)
         if self._waits_due_ms <= now:
             self._tell_waits(now)
+        if deaf := self._server.deaf():  # whoever is started in its place takes its partitions over
+            self._end(deaf, leave=False)
 
     def _drive(self, event: member.MemberEvent) -> None:
         self._member, actions = member.step(self._member, event, _now_ms())

@@ -75,8 +75,8 @@ def find_executor(pid: int | None = None) -> Executor:
                 return _described(above, int(_stat(above)[21]), _arguments(above))
     except OSError as error:
         raise NoExecutor(f"{error.filename or f'/proc/{at}'} can't be read ({error.strerror})") from None
-    above = ", ".join(_program(each) or "?" for each in seen)
-    raise NoExecutor(f"there is no JVM among this process and those above it ({above})")
+    names = ", ".join(_program(each) or "?" for each in seen)
+    raise NoExecutor(f"there is no JVM among this process and those above it ({names})")
 
 
 def _arguments(pid: int) -> list[str]:

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol import Range
+from sparkcohort.runtime.shell.acceptor import Acceptor
 from sparkcohort.runtime.shell.prefetch import Served
 from sparkcohort.runtime.shell.slabs import Borrower, Lender, Lent, SlabPool
 
@@ -117,8 +118,9 @@ class LocalServer:
         self._on_served = on_served
         self._relay = relay
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._acceptor = threading.Thread(target=self._accept, name="cohort-local", daemon=True)
+        self._acceptor = Acceptor(self._listener, _is_ours, self._converse)
         self._connections: set[socket.socket] = set()
+        self._closed = False
         self._pool = SlabPool()
         self._lock = threading.Lock()
 
@@ -132,34 +134,26 @@ class LocalServer:
         self._listener.listen(128)
         self._acceptor.start()
 
+    def deaf(self) -> str:
+        """Why nobody could be served for some seconds; "" if all is well."""
+        return self._acceptor.deaf()
+
     def close(self) -> None:
         """Give the name back and end all connections."""
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
-        self._listener.close()
-        if self._acceptor.is_alive():
-            self._acceptor.join()  # the name is free when accept() has let go of it
+        self._acceptor.close()  # the name is free when accept() has let go of it
         with self._lock:
+            self._closed = True
             for connection in self._connections:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
         self._pool.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            if _peer_uid(connection) != os.getuid():
-                connection.close()
-                continue
-            with self._lock:
-                self._connections.add(connection)
-            threading.Thread(target=self._converse, args=(connection,), name="cohort-local", daemon=True).start()
-
     def _converse(self, connection: socket.socket) -> None:
         """Answer one connection's requests until it ends."""
+        with self._lock:
+            self._connections.add(connection)
+            if self._closed:
+                connection.shutdown(socket.SHUT_RDWR)
         try:
             with closing(connection), closing(Lender(self._pool)) as lender:
                 while (request := _read_request(connection)) is not None:
@@ -362,7 +356,7 @@ class LocalClient:
             connection = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             connection.settimeout(self._timeout_s)
             connection.connect(_address(self._name))
-            if _peer_uid(connection) != os.getuid():
+            if not _is_ours(connection):
                 raise PermissionError("the agent's socket belongs to another user")
             undo.pop_all()
         return connection
@@ -383,10 +377,10 @@ def _address(name: str) -> bytes:
     return b"\0" + name.encode()
 
 
-def _peer_uid(connection: socket.socket) -> int:
-    """The user id of the process at the other end, as the kernel knows it."""
+def _is_ours(connection: socket.socket) -> bool:
+    """Whether the process at the other end is this user's, as the kernel knows it."""
     uid: int = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
-    return uid
+    return uid == os.getuid()
 
 
 def _read_request(connection: socket.socket) -> _Request | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparkcohort.runtime import measuring
+from sparkcohort.runtime import measuring, suspects
 from sparkcohort.runtime.claims import UnknownSlot
 from sparkcohort.runtime.errors import CohortError, ErrorCode
 from sparkcohort.runtime.protocol import (
@@ -39,8 +40,6 @@ MOST_PARKED_MS = 3_600_000
 """However long a joiner lets the others take to rejoin, its own request does not hold a thread for longer."""
 MOST_WORDS, MOST_REASONS = 300, 20
 """Of what tasks say is wrong with their executors: characters, and different reasons that are logged."""
-SUSPECT_S = 5.0
-"""How long an agent that left a task without an answer is not asked again, unless it is heard of before."""
 
 
 class Service:
@@ -60,7 +59,8 @@ class Service:
         self._failure = failure
         self._status = status
         self._isolation = isolation or Isolation()
-        self._suspects: dict[str, float] = {}
+        self._suspects: suspects.Suspects = {}
+        self._suspecting = threading.Lock()
         self._alone: set[str] = set()
 
     def handlers(self) -> Mapping[str, Handler]:
@@ -91,7 +91,8 @@ class Service:
             raise WireError("nobody but the driver speaks as the driver's own member")
         reply = self._coordinator.request(request, self._timeout_s(request))
         if isinstance(request, Heartbeat):
-            self._suspects.pop(request.member_id, None)
+            with self._suspecting:
+                self._suspects = suspects.alive(self._suspects, request.member_id)
         if isinstance(request, OffsetFetch) and isinstance(reply, OffsetFetchReply):
             reply = self._with_planned_ends(request, reply)
         return encode(reply)
@@ -150,25 +151,35 @@ class Service:
         return found[-1] if found else None
 
     def _suspected(self, member: MemberInfo) -> bool:
-        since = self._suspects.get(member.member_id)
-        return since is not None and time.monotonic() - since < SUSPECT_S
+        return suspects.suspected(self._suspects, member.member_id, _now_ms())
 
     def _delivered(self, body: bytes) -> bytes:
         said = json.loads(body)
         ranges = [_range(*item) for item in said["ranges"]]
         agent, direct = _counts(*said["agent"]), _counts(*said["direct"])
         self._plans.report(str(said["plan"]), ranges, agent=agent, direct=direct, sizes=_sizes(said, len(ranges)))
+        member = self._member_at(said["address"])
         if said["timed_out"]:
             self._plans.agent_timed_out()
-            member = self._member_at(said["address"])
             if member is not None:
-                log.warning(
-                    "the agent of executor %s on %s left a task without an answer; reading directly meanwhile",
-                    member.executor_id,
-                    member.host,
-                )
-                self._suspects[member.member_id] = time.monotonic()
+                self._suspect(member)
+        elif member is not None and agent[0]:
+            with self._suspecting:
+                self._suspects = suspects.served(self._suspects, member.member_id, _now_ms())
         return _json({})
+
+    def _suspect(self, member: MemberInfo) -> None:
+        with self._suspecting:
+            known = suspects.present(self._suspects, self._coordinator.members())
+            self._suspects = after = suspects.silent(known, member.member_id, _now_ms())
+        if after is not known:
+            times = after[member.member_id].times
+            log.warning(
+                "the agent of executor %s on %s left a task without an answer%s; reading directly meanwhile",
+                member.executor_id,
+                member.host,
+                f", for the {times}th time in a row" if times > 3 else "",
+            )
 
     def _listened(self, body: bytes) -> bytes:
         said = json.loads(body)
@@ -224,6 +235,10 @@ def _sizes(said: Mapping[str, Any], ranges: int) -> list[int]:
     if len(sizes) != ranges or min(sizes, default=0) < 0:
         raise ValueError(f"{ranges} ranges, and sizes {sizes!r:.100}")
     return sizes
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import psutil
@@ -20,7 +22,7 @@ from sparkcohort.runtime.protocol import (
 )
 from sparkcohort.runtime.shell.agent import to_json
 from sparkcohort.runtime.shell.executor import Executor, agent_answers, start_agent
-from sparkcohort.runtime.shell.local import LocalClient
+from sparkcohort.runtime.shell.local import AgentTimeout, LocalClient
 from tests.support.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.support.mock import MockCluster
 from tests.support.proxy import SilentProxy
@@ -222,3 +224,50 @@ def test_sigterm_makes_it_leave(world: World) -> None:
 
     wait_until(lambda: not world.coordinator.members(), 1.5, "it to have left")
     wait_until(lambda: gone(agent), 5, "the agent to be gone")
+
+
+@pytest.mark.parametrize("what", ["RLIMIT_NOFILE", "RLIMIT_AS"])
+def test_a_moment_without_descriptors_or_memory_is_over_when_it_is_over(world: World, what: str) -> None:
+    """Tasks that come in it go on by themselves; then the executor has an agent that answers, this one or another."""
+    executor, agent = world.start("1")
+    limit, address = getattr(resource, what), executor.address("run")
+    before = resource.prlimit(agent.pid, limit)
+    asking = LocalClient(address, world.authority.client.token, 10)
+    assert asking.hello()["pid"] == agent.pid
+    resource.prlimit(
+        agent.pid, limit, (agent.num_fds() if what == "RLIMIT_NOFILE" else agent.memory_info().vms, before[1])
+    )
+    for _ in range(4):
+        with suppress(AgentTimeout), closing(LocalClient(address, world.authority.client.token, 0.5)) as client:
+            client.hello()
+    if not gone(agent):
+        resource.prlimit(agent.pid, limit, before)
+    wait_until(lambda: said_hello(world, executor), 30, "an agent that answers")
+    asking.close()
+
+
+def test_an_agent_that_can_serve_nobody_ends_and_is_replaced(world: World) -> None:
+    """Descriptors stay away: it ends by itself within seconds, and the next task's agent takes its place over."""
+    world.session_timeout_ms = 20_000
+    executor, agent = world.start("1")
+    before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (agent.num_fds(), before[1]))
+    for _ in range(2):  # the accept that waits has its descriptor already
+        with (
+            suppress(AgentTimeout),
+            closing(LocalClient(executor.address("run"), world.authority.client.token, 0.5)) as client,
+        ):
+            client.hello()
+    wait_until(lambda: gone(agent), 30, "the agent to end")
+    again = world.start_on(executor, agent)
+    assert said_hello(world, executor) == again.pid
+
+
+def said_hello(world: World, executor: Executor) -> int:
+    """The process that answers a task, started as tasks do if there is none; 0: nobody does."""
+    config = world.config(executor)
+    if not agent_answers(config.address):
+        start_agent(config.address, to_json(config))
+    with suppress(AgentTimeout), closing(LocalClient(config.address, world.authority.client.token, 1)) as client:
+        return int(str(client.hello()["pid"]))
+    return 0

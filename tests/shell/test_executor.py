@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -137,12 +138,17 @@ def test_an_executor_without_an_agent_is_told_of_once(caplog: pytest.LogCaptureF
 def test_an_agent_that_always_ends_is_started_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each start costs a second of CPU; from the third on the driver is told of it, and an answer makes up for all."""
     started: list[str] = []
-    monkeypatch.setattr(task, "start_agent", lambda address, *_: not started.append(address))
+
+    def start(address: str, *_: object) -> bool:
+        started.append(address)
+        return True
+
+    monkeypatch.setattr(task, "start_agent", start)
     options = parse({"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "t", "group.id": "g"})
     here = Executor(1, 2, "3", "host", 4)
     run = Run("r", "host", 1, new_authority().client)
     for now, starts in ((0.0, 1), (0.9, 1), (1.1, 2), (3.0, 2), (3.2, 3), (7.0, 3), (7.3, 4), (15.2, 4), (15.5, 5)):
-        monkeypatch.setattr(task.time, "monotonic", lambda now=now: now)
+        monkeypatch.setattr(time, "monotonic", lambda now=now: now)
         why = task._ensure_agent(options, run, "host", here, "nobody-listens-here")
         assert len(started) == starts
         assert bool(why) == (now >= 7)

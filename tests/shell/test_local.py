@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
-from sparkcohort.runtime.shell import local
+from sparkcohort.runtime.shell import acceptor
 from sparkcohort.runtime.shell.local import AgentTimeout, AlreadyRunning, LocalClient, LocalServer
 from sparkcohort.runtime.shell.prefetch import Served
 from tests.support.local_server import serving
@@ -168,7 +172,8 @@ def test_other_users_are_strangers(
     name: str, served: list[Range], monkeypatch: pytest.MonkeyPatch, connect: Connect
 ) -> None:
     """Server and client both end a connection whose other end belongs to another user."""
-    monkeypatch.setattr(local, "_peer_uid", lambda _: os.getuid() + 1)
+    another = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: another)
     with pytest.raises(AgentTimeout, match="another user"):
         connect().hello()
     with socket.socket(socket.AF_UNIX) as stranger:
@@ -352,3 +357,110 @@ def test_a_thawed_agent_acknowledges_nothing(mock_broker: MockCluster, name: str
         assert offsets(rows) == [0, 1, 2, 3, 4]
         assert process.stdout is not None
         assert process.stdout.readline() == "served t 0 0 5\n"
+
+
+def used(pid: int) -> int:
+    """How many descriptors a process has."""
+    return int(psutil.Process(pid).num_fds())
+
+
+@contextmanager
+def crowd(name: str, size: int) -> Iterator[list[socket.socket]]:
+    """So many connections that say nothing."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(connection(name))) for _ in range(size)]
+
+
+def connection(name: str) -> socket.socket:
+    """A connection to a server."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.settimeout(10)
+    made.connect(b"\0" + name.encode())
+    return made
+
+
+def test_it_goes_on_after_a_moment_without_descriptors(name: str, mock_broker: MockCluster) -> None:
+    """Its limit is lowered to what it has, and back: tasks meanwhile hear nothing, the next one is served."""
+    mock_broker.create_topic("ahead", 1)
+    produce(mock_broker.bootstrap, "ahead", 100)
+    with serving(name, TOKEN, mock_broker.bootstrap, "ahead", 1) as process:
+        before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used(process.pid), before[1]))
+        with crowd(name, 1):  # the accept that waits has its descriptor already
+            for _ in range(3):
+                with closing(LocalClient(name, TOKEN, 0.5)) as client, pytest.raises(AgentTimeout):
+                    client.hello()
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
+        wait_until(lambda: answers(name, process.pid), 10, "an answer")
+
+
+def test_a_crowd_is_turned_away_at_once(name: str, mock_broker: MockCluster) -> None:
+    """Where connections have all descriptors, the next task is told so rather than left to its time-out."""
+    mock_broker.create_topic("ahead", 1)
+    produce(mock_broker.bootstrap, "ahead", 100)
+    with serving(name, TOKEN, mock_broker.bootstrap, "ahead", 1) as process:
+        before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used(process.pid) + 8, before[1]))
+        with crowd(name, 12) as silent:
+            for each in silent[9:]:
+                assert each.recv(1) == b""
+            with (
+                closing(LocalClient(name, TOKEN, 30)) as client,
+                pytest.raises(AgentTimeout, match="the agent is gone"),
+            ):
+                client.hello()
+        wait_until(lambda: answers(name, process.pid), 10, "an answer once the crowd is gone")
+
+
+def answers(name: str, pid: int) -> bool:
+    """Whether the server answers now."""
+    with closing(LocalClient(name, TOKEN, 10)) as client, suppress(AgentTimeout):
+        return client.hello() == {"pid": pid}
+    return False
+
+
+def test_who_can_serve_nobody_for_some_seconds_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the reason, until it can."""
+    monkeypatch.setattr(acceptor, "DEAF_S", 0.3)
+    refusing = threading.Event()
+
+    def admit(_: socket.socket) -> bool:
+        if refusing.is_set():
+            raise RuntimeError("can't start new thread")
+        return True
+
+    def tells(said: str) -> bool:
+        return turned_away(name) and accepting.deaf() == said
+
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(b"\0" + name.encode())
+    listener.listen()
+    accepting = acceptor.Acceptor(listener, admit, lambda each: each.close())
+    accepting.start()
+    for refused, said in ((True, "no task could be taken on for 0.3 s: can't start new thread"), (False, "")):
+        refusing.set() if refused else refusing.clear()
+        wait_until(partial(tells, said), 10, repr(said))
+    accepting.close()
+    assert accepting.deaf() == ""
+
+
+def turned_away(name: str) -> bool:
+    """Connect, and see the other end close the connection."""
+    with closing(connection(name)) as asking:
+        return asking.recv(1) == b""
+
+
+def test_one_that_is_never_taken_on_is_told_of(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever holds the acceptor up, it shows."""
+    monkeypatch.setattr(acceptor, "DEAF_S", 0.3)
+    held = threading.Event()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(b"\0" + name.encode())
+    listener.listen()
+    stuck = acceptor.Acceptor(listener, lambda _: held.wait(30), lambda each: each.close())
+    stuck.start()
+    with closing(connection(name)):
+        wait_until(lambda: stuck.deaf() == "a task is being taken on since 0.3 s", 10, "its word")
+        held.set()
+        wait_until(lambda: stuck.deaf() == "", 10, "it to go on")
+    stuck.close()
