@@ -2,40 +2,56 @@
 
 >>> t = [TopicPartition("t", n) for n in range(4)]
 >>> done = Rebalanced(7, "bb joined", 100, 103, "range", ("a", "bb"), {"a": (t[0], t[1], t[2], t[3])}, {"a": (t[0],), "bb": (t[1], t[2])})
->>> line(done, {t[3]: "a"}, {"a": "executor 1", "bb": "executor 2"}.__getitem__)
+>>> line(done, routes(done, {}), {t[3]: "a"}, {"a": "executor 1", "bb": "executor 2"}.__getitem__)
 'rebalance to generation 7 in 3 ms (executor 2 joined): moved 2 partitions (t-1, t-2: executor 1 -> executor 2); executor 1 gives up t-3'
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from sparkcohort.runtime.protocol import Rebalanced, TopicPartition
 
 NAMED = 6  # partitions named in a line; the rest are counted
 
 
-def moves(done: Rebalanced) -> dict[tuple[str, str], list[TopicPartition]]:
-    """The partitions that got another owner, by (from, to); from is empty where nobody had them."""
+Routes: TypeAlias = Mapping[tuple[str, str], Sequence[TopicPartition]]
+"""Partitions by (who had them last, who has them now); the former is empty where nobody ever had."""
+
+
+def routes(done: Rebalanced, last: Mapping[TopicPartition, str]) -> Routes:
+    """The partitions that a rebalance gave to somebody; ``last`` is who had each before, also where nobody has it now.
+
+    A partition *moves* when it is given to another member than the one that had it last.  A cooperative rebalance revokes it in
+    one round and assigns it in the next (KIP-429), and what a departed member had waits for a replacement (KIP-415): it
+    moves in the round in which its new owner gets it.
+    """
     before = {tp: member for member, partitions in done.before.items() for tp in partitions}
     found: dict[tuple[str, str], list[TopicPartition]] = {}
     for member, partitions in sorted(done.after.items()):
         for tp in sorted(partitions):
-            if before.get(tp, "") != member:
-                found.setdefault((before.get(tp, ""), member), []).append(tp)
+            if before.get(tp) != member:
+                old = before.get(tp) or last.get(tp, "")
+                found.setdefault(("" if old == member else old, member), []).append(tp)
     return found
 
 
-def line(done: Rebalanced, revoking: Mapping[TopicPartition, str], name: Callable[[str], str]) -> str:
+def moved(given: Routes) -> tuple[TopicPartition, ...]:
+    """Those of the partitions that somebody else had before, in order."""
+    return tuple(sorted(tp for (old, _), partitions in given.items() if old for tp in partitions))
+
+
+def line(done: Rebalanced, given: Routes, revoking: Mapping[TopicPartition, str], name: Callable[[str], str]) -> str:
     """The line; ``revoking`` maps what is being given up to who gives it up, ``name`` makes a member readable."""
     parts = []
-    moved = moves(done)
-    if moved:
-        routes = [
-            f"{_named(tps)}: {name(old) if old else 'nobody'} -> {name(new)}"
-            for (old, new), tps in sorted(moved.items())
-        ]
-        parts.append(f"moved {sum(map(len, moved.values()))} partitions ({'; '.join(routes)})")
+    if count := len(moved(given)):
+        ways = [f"{_named(tps)}: {name(old)} -> {name(new)}" for (old, new), tps in sorted(given.items()) if old]
+        parts.append(f"moved {_partitions(count)} ({'; '.join(ways)})")
+    fresh = {new: tps for (old, new), tps in sorted(given.items()) if not old}
+    if fresh:
+        ways = [f"{_named(tps)}: {name(new)}" for new, tps in fresh.items()]
+        parts.append(f"assigned {_partitions(sum(map(len, fresh.values())))} that nobody had ({'; '.join(ways)})")
     parts += [
         f"{name(member)} gives up {_named(tp for tp, by in revoking.items() if by == member)}"
         for member in sorted(set(revoking.values()))
@@ -69,6 +85,10 @@ def runs(numbers: Sequence[int]) -> str:
         else:
             found.append([number, number])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'s' * (count != 1)}"
 
 
 def _named(partitions: Iterable[TopicPartition]) -> str:

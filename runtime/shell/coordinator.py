@@ -121,7 +121,6 @@ class Coordinator:
         self.listener_totals = ListenerTotals()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.moved = 0
-        self._had: set[TopicPartition] = set()
         config = groups.GroupConfig(
             group_id=settings.group_id, first_generation=settings.first_generation, member_id_salt=settings.run_id
         )
@@ -415,16 +414,14 @@ class Coordinator:
 
     def _rebalanced(self, done: Rebalanced) -> None:
         self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms)
-        # What waited for a replacement had no owner in between, and has moved all the same.
-        self.moved += sum(bool(old) or tp in self._had for (old, _), tps in summary.moves(done).items() for tp in tps)
-        self._had.update(tp for tps in done.after.values() for tp in tps)
         revoking = {
             tp: name
             for name, assignment in self.group.assignments.items()
             for tp in groups.owned(self.group, name).keys() - self.group.embedded.assigned(assignment)
         }
-        self.history.rebalanced(done, revoking)
-        log.info("group %s: %s", self.settings.group_id, summary.line(done, revoking, self._name))
+        entry = self.history.rebalanced(done, revoking)
+        self.moved += len(entry.moved)
+        log.info("group %s: %s", self.settings.group_id, summary.line(done, entry.given, revoking, self._name))
 
     def _on_topics_changed(self) -> None:
         topics = dict(self._topics())

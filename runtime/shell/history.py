@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from sparkcohort.runtime import journal
+from sparkcohort.runtime import journal, summary
 from sparkcohort.runtime import records as r
 from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.protocol import OffsetCommitReply, Rebalanced, Reply, Request, TopicPartition
@@ -42,7 +42,8 @@ class Entry:
     """One rebalance of the history.
 
     ``at`` is when it ended (seconds since 1970); ``result`` is OK, FOLLOW_UP, or "failed: " and why; ``giving_up`` maps
-    partitions that were assigned away to who still has them; ``removed`` names members that it went on without, and why.
+    partitions that were assigned away to who still has them, ``given`` has those that somebody got and who had them last;
+    ``removed`` names members that it went on without, and why.
     Not ``in_force``: the next join phase began before the generation had an assignment.
     """
 
@@ -50,14 +51,14 @@ class Entry:
     at: float
     result: str
     giving_up: Mapping[TopicPartition, str]
+    given: summary.Routes
     removed: tuple[tuple[str, str], ...] = ()
     in_force: bool = True
 
     @cached_property
     def moved(self) -> tuple[TopicPartition, ...]:
-        """The partitions that one member had before and another has now, in order."""
-        gained = self._difference(self.done.after, self.done.before)
-        return tuple(sorted(gained & self._held(self.done.before))) if gained else ()
+        """The partitions that were given to another member than the one that had them last, in order."""
+        return summary.moved(self.given)
 
     @cached_property
     def revoked(self) -> tuple[TopicPartition, ...]:
@@ -100,6 +101,7 @@ class History:
         self._forming: r.GenerationStarted | None = None
         self._removed: deque[tuple[str, str]] = deque(maxlen=SPOKEN_OF)
         self._failure: tuple[int, str] | None = None
+        self._owners: dict[TopicPartition, str] = {}  # who had each partition last, also where nobody has it now
         self._state = GroupState.EMPTY
         self.state_since_ms = 0
 
@@ -121,6 +123,8 @@ class History:
                 case r.RebalanceStarted() | r.Emptied() if self._forming is not None:
                     self._overtaken(self._forming, before, step, now_ms)
                     self._forming = None
+                case r.MemberReplaced(old_id, member):  # the same place in the group: what waits for it is its own
+                    self._owners |= {tp: member.member_id for tp, owner in self._owners.items() if owner == old_id}
                 case r.MemberRemoved(member_id, reason):
                     self._removed.append((member_id, reason))
 
@@ -139,12 +143,14 @@ class History:
         """Note that the assignment of this generation is not the assignor's, which failed."""
         self._failure = generation, _cut(why)
 
-    def rebalanced(self, done: Rebalanced, giving_up: Mapping[TopicPartition, str]) -> None:
+    def rebalanced(self, done: Rebalanced, giving_up: Mapping[TopicPartition, str]) -> Entry:
         """Take a rebalance in that has ended."""
         result = FOLLOW_UP if giving_up else OK
         if self._failure is not None and self._failure[0] == done.generation:
             result = f"failed: {self._failure[1]}"
-        self._append(done, result, giving_up)
+        given = summary.routes(done, self._owners)
+        self._owners |= {tp: name for name, partitions in done.after.items() for tp in partitions}
+        return self._append(done, result, giving_up, given)
 
     def entries(self) -> tuple[Entry, ...]:
         """The last rebalances, newest last."""
@@ -179,10 +185,18 @@ class History:
         return fuller
 
     def _append(
-        self, done: Rebalanced, result: str, giving_up: Mapping[TopicPartition, str], *, in_force: bool = True
-    ) -> None:
-        self._entries.append(Entry(done, self._wall(), result, dict(giving_up), tuple(self._removed), in_force))
+        self,
+        done: Rebalanced,
+        result: str,
+        giving_up: Mapping[TopicPartition, str],
+        given: summary.Routes,
+        *,
+        in_force: bool = True,
+    ) -> Entry:
+        entry = Entry(done, self._wall(), result, dict(giving_up), given, tuple(self._removed), in_force)
+        self._entries.append(entry)
         self._removed.clear()
+        return entry
 
     def _remember(self, member_id: str, record: r.Record) -> None:
         self._lately.setdefault(member_id, deque(maxlen=LINES)).append(record)
@@ -203,7 +217,7 @@ class History:
             before.settled,
             before.settled,
         )
-        self._append(done, f"failed: {_cut(_cause(step))}", {}, in_force=False)
+        self._append(done, f"failed: {_cut(_cause(step))}", {}, {}, in_force=False)
 
 
 def _cause(step: Sequence[r.Record]) -> str:

@@ -11,8 +11,9 @@ import socket
 import socketserver
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -27,7 +28,13 @@ from prometheus_client.registry import Collector
 
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.shell.addresses import joined
-from sparkcohort.runtime.shell.rebalances import REASONS
+from sparkcohort.runtime.shell.rebalances import (
+    LISTENER_EVENTS,
+    LISTENER_OUTCOMES,
+    REASONS,
+    REFUSALS,
+    REFUSED_REQUESTS,
+)
 from sparkcohort.runtime.table import GroupState
 
 log = logging.getLogger("sparkcohort.metrics")
@@ -68,7 +75,11 @@ METRICS: Final = (
     MetricSpec(
         "cohort_assignor_failures_total", "counter", "Rebalances whose assignor failed, all kept", ("assignor",)
     ),
-    MetricSpec("cohort_partitions_moved_total", "counter", "Partitions that a rebalance gave to another owner"),
+    MetricSpec(
+        "cohort_partitions_moved_total",
+        "counter",
+        "Partitions that a rebalance gave to another member than the one that had them last",
+    ),
     MetricSpec(
         "cohort_listener_calls_total",
         "counter",
@@ -138,12 +149,23 @@ def _group(status: Status) -> dict[str, Samples]:
         "cohort_group_generation": [((), status["generation"])],
         "cohort_group_members": [((), len(status["members"]))],
         "cohort_rebalances_total": [((reason,), by_reason.get(reason, 0)) for reason in REASONS],
-        "cohort_assignor_failures_total": [((name,), n) for name, n in sorted(status["failed_rebalances"].items())],
+        "cohort_assignor_failures_total": _from_nought(
+            [(name,) for name in status["assignors"]],
+            {(name,): count for name, count in status["failed_rebalances"].items()},
+        ),
         "cohort_partitions_moved_total": [((), status["partitions_moved"])],
-        "cohort_requests_refused_total": [((row["request"], row["error"]), row["count"]) for row in status["refused"]],
+        "cohort_requests_refused_total": _from_nought(
+            product(REFUSED_REQUESTS, REFUSALS),
+            {(row["request"], row["error"]): row["count"] for row in status["refused"]},
+        ),
         "cohort_commits_total": [((), commits.get("commits", 0))],
         "cohort_commit_failures_total": [((), commits.get("failures", 0))],
     }
+
+
+def _from_nought(labels: Iterable[tuple[str, ...]], counts: Mapping[tuple[str, ...], float]) -> Samples:
+    """A sample for all that can be counted: ``increase()`` doesn't see a counter that comes into being with its first 1."""
+    return sorted({**dict.fromkeys(labels, 0), **counts}.items())
 
 
 def _listener(status: Status) -> dict[str, Samples]:
@@ -151,8 +173,14 @@ def _listener(status: Status) -> dict[str, Samples]:
     for row in calls:
         spent_ms[row["event"]] += row["total_ms"]
     return {
-        "cohort_listener_calls_total": [((row["event"], row["outcome"]), row["calls"]) for row in calls],
-        "cohort_listener_seconds_total": [((event,), total / 1000) for event, total in spent_ms.items()],
+        "cohort_listener_calls_total": _from_nought(
+            product(LISTENER_EVENTS, LISTENER_OUTCOMES),
+            {(row["event"], row["outcome"]): row["calls"] for row in calls},
+        ),
+        "cohort_listener_seconds_total": _from_nought(
+            [(event,) for event in LISTENER_EVENTS],
+            {(event,): total / 1000 for event, total in spent_ms.items()},
+        ),
     }
 
 

@@ -9,6 +9,9 @@ import threading
 from collections import Counter
 from typing import Any, Final
 
+from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.turn import SIGNALS
+
 BUCKETS_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000)
 
 REASONS: Final = (
@@ -27,6 +30,17 @@ REASONS: Final = (
     "other",
 )
 """The classes of a rebalance's reason: a label of a metric has to be bounded, the group's own words are not."""
+
+REFUSED_REQUESTS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "Loads")
+"""The requests whose refusals are counted: the group's, and a member's report of its loads."""
+_OF_THE_WHOLE_GROUP: Final = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.NOT_COORDINATOR,
+}
+REFUSALS: Final = tuple(error.name for error in ErrorCode if error not in SIGNALS | _OF_THE_WHOLE_GROUP)
+"""The errors with which they may be refused."""
 
 LISTENER_EVENTS: Final = ("created", "assigned", "revoked", "lost")
 LISTENER_OUTCOMES: Final = ("returned", "raised", "overran")

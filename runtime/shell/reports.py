@@ -116,7 +116,7 @@ def _line(entry: Entry, names: Names) -> dict[str, Any]:
 def _assignments(entry: Entry, names: Names) -> list[dict[str, Any]]:
     """A row a member: what it had, has, kept, gained from whom, lost to whom, is to give up."""
     done = entry.done
-    had = {tp: name for name, partitions in done.before.items() for tp in partitions}
+    had = {tp: old for (old, _), partitions in entry.given.items() for tp in partitions if old}
     has = {tp: name for name, partitions in done.after.items() for tp in partitions}
     rows = []
     for member_id in dict.fromkeys([*done.after, *done.before]):

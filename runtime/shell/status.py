@@ -58,6 +58,7 @@ def build(
             {"request": request, "error": error, "count": count}
             for (request, error), count in sorted(coordinator.counters.items())
         ],
+        "assignors": list(coordinator.settings.assignors),
         "failed_rebalances": dict(coordinator.leading.failures),
         "assignor_failure": coordinator.leading.failure(),
         "partitions_moved": coordinator.moved,

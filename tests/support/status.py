@@ -41,6 +41,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "rebalance_totals": totals.as_value(),
         "listener_calls": listened.as_value(),
         "refused": [{"request": "OffsetCommit", "error": "ILLEGAL_GENERATION", "count": 3}],
+        "assignors": ["cooperative-sticky", "range"],
         "failed_rebalances": {"range": 1},
         "assignor_failure": None,
         "partitions_moved": 4,

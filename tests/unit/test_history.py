@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sparkcohort.runtime import group as g
@@ -11,6 +12,7 @@ from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.shell import reports
 from sparkcohort.runtime.shell.history import HISTORY, JOURNAL, History
+from sparkcohort.runtime.state import Group
 
 LIMIT_MS = 1_000
 NAMES = {"m1": ("1", "h1"), "m2": ("2", "h2"), "m3": ("3", "h3")}
@@ -191,8 +193,36 @@ def test_a_status_tells_who_had_what_of_the_last_few_only() -> None:
     assert told[-1]["after"] == {"m1": [["t", 0]], "m2": [["t", 1]]}
 
 
+def test_a_partition_moves_when_its_new_owner_gets_it() -> None:
+    """Given up in one round, assigned in the next: moved there, and told from whom; back to the same member: not moved."""
+    history = named(History())
+    history.rebalanced(done(1, {}, {"m1": [0, 1, 2]}), {})
+    history.rebalanced(done(2, {"m1": [0, 1, 2]}, {"m1": [0]}), {})
+    history.rebalanced(done(3, {"m1": [0]}, {"m1": [0, 1], "m2": [2]}), {})
+    assert [[tp.partition for tp in entry.moved] for entry in history.entries()] == [[], [], [2]]
+    assert [row["moved"] for row in reports.rebalances(history, 3)] == [0, 0, 1]
+    rows = {row["client_id"]: row for row in reports.shown(history, 3)["assignments"]}
+    assert rows["executor-2"]["gained"] == [{"topic": "t", "partition": 2, "from": "executor-1"}]
+
+
+def test_a_static_member_that_came_back_is_the_same_owner() -> None:
+    """What its predecessor had and nobody has does not move when the successor gets it (KIP-345)."""
+    desk, history = Desk(), History()
+    history.rebalanced(done(1, {}, {"m1": [0]}), {})
+    history.rebalanced(done(2, {"m1": [0]}, {}), {})
+    successor = replace(next(iter(_joined(desk).members.values())), member_id="m1b")
+    history.stepped(desk.group, desk.group, (r.MemberReplaced("m1", successor, 0),), 0)
+    assert history.rebalanced(done(3, {}, {"m1b": [0]}), {}).moved == ()
+    assert [tp.partition for tp in history.rebalanced(done(4, {}, {"m2": [0]}), {}).moved] == [0]
+
+
+def _joined(desk: Desk) -> Group:
+    desk.join("a")
+    return desk.group
+
+
 def test_what_is_revoked_and_what_is_moved() -> None:
-    """Moved: had and has an owner, another one.  Revoked: to be given up, or left without an owner."""
+    """Moved: given to another than the one that had it.  Revoked: to be given up, or left without an owner."""
     history = History()
     history.rebalanced(done(1, {}, {"m1": [0, 1, 2]}), {})
     history.rebalanced(done(2, {"m1": [0, 1, 2]}, {"m1": [0, 1, 2]}), {p.TopicPartition("t", 2): "m1"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +15,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from sparkcohort.runtime import member as m
 from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.shell.metrics import METRICS, StatusCollector, values
-from sparkcohort.runtime.shell.rebalances import REASONS, RebalanceTotals, reason_class
+from sparkcohort.runtime.shell.rebalances import (
+    REASONS,
+    REFUSALS,
+    REFUSED_REQUESTS,
+    RebalanceTotals,
+    reason_class,
+)
+from tests.support.group_desk import DESKS, beat, commit, join, leave, sync
 from tests.support.group_world import SESSION_MS, World
 from tests.support.status import a_partition, a_status
 
@@ -44,7 +52,11 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_rebalance_duration_seconds_bucket{group="billing",le="+Inf"} 2.0',
         'cohort_rebalance_duration_seconds_sum{group="billing"} 0.712',
         'cohort_assignor_failures_total{assignor="range",group="billing"} 1.0',
+        'cohort_assignor_failures_total{assignor="cooperative-sticky",group="billing"} 0.0',
         'cohort_partitions_moved_total{group="billing"} 4.0',
+        'cohort_requests_refused_total{error="UNKNOWN_MEMBER_ID",group="billing",request="Heartbeat"} 0.0',
+        'cohort_listener_calls_total{event="assigned",group="billing",outcome="raised"} 0.0',
+        'cohort_listener_seconds_total{event="lost",group="billing"} 0.0',
         'cohort_requests_refused_total{error="ILLEGAL_GENERATION",group="billing",request="OffsetCommit"} 3.0',
         'cohort_listener_calls_total{event="revoked",group="billing",outcome="returned"} 2.0',
         'cohort_listener_calls_total{event="revoked",group="billing",outcome="overran"} 1.0',
@@ -118,6 +130,31 @@ def test_every_class_of_reason_is_known() -> None:
     """Whatever the words, the class is one of the table's."""
     for reason in ("rejoin", "an operator asked", ": ", "joined", " left: for good", "\x00", "Übung"):
         assert reason_class(reason) in REASONS
+
+
+def test_every_counter_is_there_from_the_first_scrape() -> None:
+    """Where nothing has happened yet, each counter has the series that it has when something has."""
+    busy, quiet = a_status(), a_status(refused=[], failed_rebalances={}, listener_calls=[])
+    for spec in METRICS:
+        if spec.kind == "counter":
+            before = {labels for labels, _ in values(quiet)[spec.name]}
+            assert before >= {labels for labels, _ in values(busy)[spec.name]} > set(), spec.name
+
+
+def test_whatever_the_group_refuses_has_a_counter() -> None:
+    """Nobody that speaks to a group, in whatever state, is refused by a request or an error that isn't counted from 0."""
+    who = [("b-3", "", 2), ("b-3", "", 9), ("x-9", "", 2), ("a-1", "i", 2), ("", "", -1)]
+    asked: list[p.Request] = [join("x-9", "x"), join("a-1", "a", "i"), join(client="c", protocols=("other",))]
+    for name, instance, generation in who:
+        asked += [sync(name, generation, instance=instance or None), beat(name, generation, instance or None)]
+        asked += [leave(name), commit(name, generation, "t2@2=1", instance=instance or None)]
+    refused: set[tuple[str, str]] = set()
+    for make, request in product(DESKS.values(), asked):
+        actions = make().step(p.Received(99, request))
+        refused |= {(seen.request, seen.error.name) for seen in actions if isinstance(seen, p.Refused)}
+    assert {request for request, _ in refused} == set(REFUSED_REQUESTS) - {"Loads"}
+    assert {error for _, error in refused} <= set(REFUSALS)
+    assert len(refused) > 12
 
 
 class Listening(World):
@@ -202,6 +239,16 @@ def test_the_dashboard_groups_by_labels_that_exist() -> None:
         used = set(re.findall(r"[{,]\s*(\w+)\s*(?:=~?|!=|!~)", query))
         used |= {name.strip() for names in re.findall(r"by\s*\(([^)]*)\)", query) for name in names.split(",")}
         assert used <= labels, query
+
+
+def test_single_values_are_those_of_now() -> None:
+    """A panel of one value asks for an instant: the last value of its time range would stay green after the driver's end."""
+    stats = {panel["title"]: panel for panel in dashboard()["panels"] if panel["type"] == "stat"}
+    assert [name for name, panel in stats.items() for query in panel["targets"] if not query.get("instant")] == []
+    # A scrape that fails makes the series stale at once: then 0, where a coordinator has been within the hour.
+    assert "or 0 * last_over_time(cohort_up" in stats["Coordinator"]["targets"][0]["expr"]
+    (mapping,) = stats["Coordinator"]["fieldConfig"]["defaults"]["mappings"]
+    assert mapping["options"]["0"]["color"] == "red"
 
 
 def test_the_dashboard_shows_every_metric() -> None:
