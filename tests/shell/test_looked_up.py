@@ -1,0 +1,90 @@
+"""PySpark looks for data sources in all modules that are called ``pyspark_*``: what one of them does there befalls all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OTHER = """
+from pyspark.sql.datasource import DataSource
+
+class DefaultSource(DataSource):
+    @classmethod
+    def name(cls):
+        return "other"
+"""
+LOOK_UP = """
+import io, struct, sys
+
+{wrong}
+
+from pyspark.sql.worker.lookup_data_sources import _main
+
+found = io.BytesIO()
+_main(io.BytesIO(), found)
+found.seek(0)
+
+def word():
+    return found.read(struct.unpack("!i", found.read(4))[0])
+
+from pyspark.serializers import CloudPickleSerializer
+
+count = struct.unpack("!i", found.read(4))[0]
+sources = {{word().decode(): CloudPickleSerializer().loads(word()) for _ in range(count)}}
+print(*sorted(sources))
+try:
+    print(sources["cohort"]({{}}))
+except Exception as error:
+    print(error)
+"""
+OLD = """
+import pyspark, pyspark.sql.datasource
+import pyspark.sql.streaming.datasource as streaming
+pyspark.__version__ = "4.1.0"
+del streaming.SupportsTriggerAvailableNow
+"""
+BROKEN = {
+    "PySpark 4.1": (OLD, "needs PySpark 4.2 or newer, found 4.1.0"),
+    "no pyarrow": ("sys.modules['pyarrow'] = None", "No module named 'pyarrow'|import of pyarrow halted"),
+    "no Kafka client": ("sys.modules['confluent_kafka'] = None", "import of confluent_kafka halted"),
+    "half installed": (
+        "sys.modules['sparkcohort.runtime.errors'] = None",
+        "import of sparkcohort.runtime.errors halted",
+    ),
+    "a library that can't be": ("import pyarrow; del pyarrow.RecordBatch", "RecordBatch"),
+}
+
+
+def looked_up(wrong: str, directory: Path) -> tuple[list[str], str]:
+    """The names that PySpark's own look-up finds where ``wrong`` has been done, and what using ours says."""
+    (directory / "pyspark_zother.py").write_text(OTHER)
+    (directory / "pyspark_another.py").write_text(OTHER.replace('"other"', '"another"'))
+    command = [sys.executable, "-P", "-c", LOOK_UP.format(wrong=wrong)]
+    env = os.environ | {"PYTHONPATH": str(directory)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    names, said = done.stdout.rstrip("\n").split("\n")
+    return names.split(), said
+
+
+def test_ours_is_found_beside_others(tmp_path: Path) -> None:
+    """Being installed is all it takes."""
+    names, said = looked_up("", tmp_path)
+    assert names == ["another", "cohort", "other"]
+    assert "CohortSource" in said
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_others_are_found_where_ours_cannot_be_used(what: str, tmp_path: Path) -> None:
+    """With an older PySpark or a broken installation ours says so to whoever uses it, in one line, and to nobody else."""
+    wrong, reason = BROKEN[what]
+    names, said = looked_up(wrong, tmp_path)
+    assert names == ["another", "cohort", "other"]
+    assert said.startswith("format('cohort') ")
+    assert sys.executable in said
+    assert any(text in said for text in reason.split("|"))
+    assert ("upgrade pyspark" in said) == (what == "PySpark 4.1")
