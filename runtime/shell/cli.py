@@ -174,15 +174,19 @@ def story(member: str, group_id: str | None, output: str) -> None:
 @cli.command()
 @_output
 def groups(output: str) -> None:
-    """List the live groups on this host."""
-    rows = []
-    for run in _everyone():
+    """List the live groups on this host, and those of other hosts and containers that share its COHORT_HOME."""
+    others = list(connection.elsewhere())
+    rows = [_listed(run, "elsewhere") for run in others]
+    for run in connection.live() if others else _everyone():
         try:
-            status: dict[str, Any] | None = _status(run)
+            rows.append(_listed(run, _status(run)))
         except CohortError:
-            status = None
-        rows.append((run.group_id, run.instance_id, run.pid, status))
-    _print(views.groups(rows), output)
+            rows.append(_listed(run, "unreachable"))
+    _print(views.groups(sorted(rows, key=lambda row: row[:2])), output)
+
+
+def _listed(run: Connection, status: dict[str, Any] | str) -> tuple[str, str, int, str, dict[str, Any] | str]:
+    return (run.group_id, run.instance_id, run.pid, run.place.host, status)
 
 
 def _show(group_id: str | None, generation: int, output: str) -> None:
@@ -221,7 +225,7 @@ def _of_each(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list
 def _everyone() -> list[Connection]:
     found = list(connection.live())
     if not found:
-        raise CohortError(NOBODY)
+        raise CohortError(f"{NOBODY}{connection.told(list(connection.elsewhere()))}")
     return found
 
 

@@ -63,7 +63,7 @@ STATE_VERBOSE: Final = (
     "ASSIGNOR-FAILURE",
 )
 NAMED: Final = 5  # partitions of one reason
-GROUPS: Final = ("GROUP", "INSTANCE-ID", "STATE", "GENERATION", "#MEMBERS", "#PARTITIONS", "LAG", "PID")
+GROUPS: Final = ("GROUP", "INSTANCE-ID", "STATE", "GENERATION", "#MEMBERS", "#PARTITIONS", "LAG", "PID", "HOST")
 
 _NUMBERS: Final = {
     *("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "GENERATION", "PID", "CORES", "AGE"),
@@ -288,16 +288,16 @@ def _scheduled(scheduled: Mapping[str, Any] | None) -> str | None:
     return f"{what}, {duration(scheduled['due_in_ms'])} left"
 
 
-def groups(runs: Iterable[tuple[str, str, int, Status | None]]) -> View:
-    """One row a live run: (group id, instance id, pid of the driver's process, status or None when it is silent)."""
+def groups(runs: Iterable[tuple[str, str, int, str, Status | str]]) -> View:
+    """One row a run: (group id, instance id, pid and host of the driver's process, status or a word in its place)."""
     rows: list[Row] = []
-    for group_id, instance_id, pid, status in runs:
-        if status is None:
-            rows.append((group_id, instance_id, "unreachable", None, None, None, None, pid))
+    for group_id, instance_id, pid, host, status in runs:
+        if isinstance(status, str):
+            rows.append((group_id, instance_id, status, None, None, None, None, pid, host))
             continue
         known = [row["lag"] for row in status["partitions"] if row["lag"] is not None]
         facts = (status["state"], status["generation"], len(status["members"]), len(status["partitions"]))
-        rows.append((group_id, instance_id, *facts, sum(known) if known else None, pid))
+        rows.append((group_id, instance_id, *facts, sum(known) if known else None, pid, host))
     return View(GROUPS, tuple(rows))
 
 

@@ -6,9 +6,10 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,9 @@ def events() -> Any:
     raise AssertionError("the command subscribed")
 
 
-def cohort(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command in a pipe."""
-    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli", *arguments]
+def cohort(*arguments: str, within: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """The command in a pipe; ``within`` is a command that runs it."""
+    command = [*within, sys.executable, "-m", "sparkcohort.runtime.shell.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -227,6 +228,21 @@ def test_the_connection_file_is_private_and_goes_with_its_process(home: Path) ->
         gone.write_text(json.dumps({**said, "started": said["started"] - 1}))
         assert cohort("groups").stdout.count("billing") == 1
         assert not gone.exists()
+
+
+@pytest.mark.parametrize("namespace", [["--pid", "--fork", "--mount-proc"], ["--uts"]])
+def test_a_container_with_the_same_home_names_the_run_and_leaves_its_file(home: Path, namespace: list[str]) -> None:
+    """There the driver's pid is nobody's, or another host's: `groups` lists it as elsewhere, with its host."""
+    inside = ["unshare", *namespace, "sh", "-c", 'test $$ = 1 || hostname container; exec "$@"', "sh"]
+    with a_run("r1", a_status):
+        listed, described = cohort("groups", within=inside), cohort("describe", "--group", "billing", within=inside)
+        again = cohort("describe", "--group", "billing")
+    assert (listed.returncode, described.returncode, again.returncode) == (0, 1, 0), listed.stderr
+    (row,) = listed.stdout.splitlines()[1:]
+    assert row.split()[0] == "billing"
+    assert "elsewhere" in row
+    assert row.split()[-1] == socket.gethostname()
+    assert f"group billing on {socket.gethostname()} (process {os.getpid()})" in described.stderr
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(home: Path) -> None:

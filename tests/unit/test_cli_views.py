@@ -142,10 +142,10 @@ def test_verbose_state_tells_of_moves_that_are_put_off() -> None:
 
 def test_groups_that_do_not_answer_are_listed_as_unreachable() -> None:
     """A live process whose coordinator is silent is a row, not an error."""
-    view = views.groups([("billing", "i", 10, a_status()), ("other", "j", 11, None)])
+    view = views.groups([("billing", "i", 10, "h", a_status()), ("other", "j", 11, "h", "unreachable")])
     assert view.rows == (
-        ("billing", "i", "Stable", 7, 2, 3, 50, 10),
-        ("other", "j", "unreachable", None, None, None, None, 11),
+        ("billing", "i", "Stable", 7, 2, 3, 50, 10, "h"),
+        ("other", "j", "unreachable", None, None, None, None, 11, "h"),
     )
 
 

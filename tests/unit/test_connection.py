@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell import connection
+from sparkcohort.runtime.shell.place import here
 from sparkcohort.runtime.shell.run import Run
 from sparkcohort.runtime.shell.tls import new_authority
 
@@ -45,11 +48,69 @@ def test_a_file_whose_process_is_gone_is_skipped_and_removed() -> None:
     assert not path.exists()
 
 
+@pytest.mark.parametrize("other", [{"host": "far"}, {"boot": "b-2"}, {"pids": 1}])
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_run_elsewhere_is_named_and_never_touched(other: dict[str, object], lives: bool) -> None:
+    """Another host, boot or pid namespace: its pid says nothing here, so its file is neither a live run's nor stale."""
+    path = connection.write("billing", "cohort-1", a_run())
+    assert path is not None
+    said = {**json.loads(path.read_text()), "host": "near", **other}
+    path.write_text(json.dumps({**said, "started": said["started"] - (not lives)}))
+
+    assert list(connection.live()) == []
+    assert [(found.group_id, found.place.host) for found in connection.elsewhere()] == [("billing", said["host"])]
+    with pytest.raises(CohortError, match=rf"billing on {said['host']} \(process {said['pid']}\)"):
+        connection.find("billing")
+    with pytest.raises(CohortError, match=r"while the query runs$"):
+        connection.find("shipping")
+    assert path.exists()
+
+
+def test_where_the_kernel_does_not_tell_nothing_is_removed() -> None:
+    """Without boot id and pid namespace another place may look like this one."""
+    place = here()
+    assert place.is_certain() and place.is_here()
+    assert not place._replace(boot="").is_certain()
+    assert not place._replace(pids=0).is_certain()
+
+
+@pytest.mark.parametrize("named", ["file", "file/below"])
+def test_a_home_that_cannot_be_written_is_one_warning(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The query runs without a file; the warning says what doesn't work then, and names COHORT_HOME."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("COHORT_HOME", str(tmp_path / named))
+
+    assert connection.write("billing", "cohort-1", a_run()) is None
+    (warning,) = caplog.messages
+    for word in ("group billing", str(tmp_path / named), "command cohort", "set COHORT_HOME"):
+        assert word in warning
+
+
+def test_a_full_disk_leaves_no_file(caplog: pytest.LogCaptureFixture) -> None:
+    """A file that can't be written whole is not there at all, and the warning says why."""
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, most[1]))
+    try:
+        assert connection.write("billing", "cohort-1", a_run()) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+
+    assert list(connection.home().iterdir()) == []
+    (warning,) = caplog.messages
+    assert "File too large" in warning
+
+
 def test_a_file_of_somebody_else_is_no_error() -> None:
     """Half-written or foreign JSON is passed over."""
     connection.home().mkdir(parents=True)
     (connection.home() / "x.json").write_text('{"group_id": ')
     (connection.home() / "y.json").write_text("[]")
+    (connection.home() / "deep.json").write_text("[" * 60_000)
+    (connection.home() / "folder.json").mkdir()
+    os.mkfifo(connection.home() / "pipe.json")
+    (connection.home() / "large.json").write_text('{"group_id": "' + "x" * (64 << 10) + '"}')
 
     assert list(connection.live()) == []
 

@@ -1,0 +1,45 @@
+"""Where a process lives: its id means something on one boot of one host only, and in one pid namespace.
+
+Homes are shared over NFS, and by containers: a file there that names a process may be another place's.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+_PROC = Path("/proc")
+
+
+class Place(NamedTuple):
+    """``host`` is for people; ``boot`` is the kernel's, anew with each start, ``pids`` the pid namespace's inode."""
+
+    host: str
+    boot: str
+    pids: int
+
+    def is_here(self) -> bool:
+        """Whether it looks like this process's own."""
+        return self == here()
+
+    def is_certain(self) -> bool:
+        """Whether /proc has told all of it: else another place may look the same."""
+        return bool(self.boot and self.pids)
+
+
+def here() -> Place:
+    """Where this process is."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return Place(socket.gethostname(), boot, (_PROC / "self/ns/pid").stat().st_ino)
+    except OSError:
+        return Place(socket.gethostname(), "", 0)
+
+
+def started(pid: int) -> int:
+    """The start time of a process here in clock ticks since boot, 0 when it is gone: pids are reused."""
+    try:
+        return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
