@@ -13,19 +13,17 @@ import json
 import logging
 import os
 import queue
-import select
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
 from sparkcohort.runtime import measuring, member
-from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.errors import CohortError, ErrorCode
 from sparkcohort.runtime.membership import timeout_ms
 from sparkcohort.runtime.protocol import (
     LeaveGroup,
@@ -38,11 +36,14 @@ from sparkcohort.runtime.protocol import (
     TopicPartition,
 )
 from sparkcohort.runtime.shell import heap
+from sparkcohort.runtime.shell.calls import Calls
 from sparkcohort.runtime.shell.executor import Executor
 from sparkcohort.runtime.shell.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.gone import until_gone
 from sparkcohort.runtime.shell.listening import Listening, patience_ms
 from sparkcohort.runtime.shell.local import LocalServer
 from sparkcohort.runtime.shell.prefetch import Prefetcher
+from sparkcohort.runtime.shell.supervised import Supervised
 from sparkcohort.runtime.shell.tls import Credentials
 from sparkcohort.runtime.shell.wire import decode, encode
 
@@ -53,6 +54,9 @@ COMMIT_DELAY_MS = 20
 WAITS_MS = 250
 """How often an agent looks at what tasks wait for: a late partition is to be known before the next batch is planned."""
 RECONNECT_S = 0.5
+CALLERS = 4
+END_S = 10.0
+"""Whoever has begun to end is gone in this time."""
 LISTENER_END_S = 1.0
 """How long an agent that ends waits for its listener: its partitions are to be free when its executor is gone."""
 FIRST_CONTACT_S = 5.0
@@ -120,7 +124,8 @@ class Agent:
         self._config = config
         self._link = Link(config.host, config.port, config.credentials)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._calls = ThreadPoolExecutor(max_workers=4, thread_name_prefix="cohort-call")
+        self._calls = Calls(CALLERS, self._resign)
+        self._job: Callable[[], None] | None = None
         self._member = member.new_member(self._member_config(()))
         self._started = False
         self._unreachable_since: float | None = None
@@ -134,13 +139,18 @@ class Agent:
         self._followed: frozenset[TopicPartition] = frozenset()  # late ones, of which the coordinator wants to hear
         self._revocation = 0  # counts them: only the latest one's end is the member's concern
         self._ending = threading.Lock()
+        self._pause, self._listened = threading.Event(), False
+        self._events = Supervised("cohort-events", self._wait_to_listen, self._listen, self._resign, stuck_s=None)
         self._listening = (
             Listening(config.listener, patience_ms(config.rebalance_timeout_ms), self._on_listened)
             if config.listener
             else None
         )
         self._prefetcher = Prefetcher(
-            config.kafka, include_headers=config.include_headers, buffer_bytes=config.buffer_bytes
+            config.kafka,
+            include_headers=config.include_headers,
+            buffer_bytes=config.buffer_bytes,
+            give_up=self._resign,
         )
         self._server = LocalServer(
             config.address, config.credentials.token, self._prefetcher, self._info, self._on_served, self._link.call
@@ -176,15 +186,33 @@ class Agent:
     def run(self) -> NoReturn:
         """Serve until there is no reason left to."""
         self._server.start()
-        threading.Thread(target=self._watch_executor, name="cohort-watch", daemon=True).start()
-        threading.Thread(target=self._listen, name="cohort-events", daemon=True).start()
-        while True:
-            now = _now_ms()
-            deadlines = (member.deadline(self._member), self._positions_due(), self._commit_due_ms, self._load_due_ms)
-            due = [self._waits_due_ms, *(at for at in deadlines if at is not None)]
-            with contextlib.suppress(queue.Empty):
-                self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)()
-            self._tick()
+        self._calls.start()
+        threads = (
+            Supervised("cohort-watch", self._watch_executor, self._executor_gone, self._resign, stuck_s=None),
+            self._events,
+        )
+        for thread in threads:
+            thread.start()
+        Supervised("cohort-member", self._await_job, self._work, self._resign).run()
+        self._end("its own loop came to an end", leave=True)
+
+    def _await_job(self) -> bool:
+        now = _now_ms()
+        deadlines = (member.deadline(self._member), self._positions_due(), self._commit_due_ms, self._load_due_ms)
+        due = [self._waits_due_ms, *(at for at in deadlines if at is not None)]
+        self._job = None
+        with contextlib.suppress(queue.Empty):
+            self._job = self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)
+        return True
+
+    def _work(self) -> None:
+        if self._job is not None:
+            self._job()
+        self._tick()
+
+    def _resign(self, error: CohortError) -> None:
+        """An agent that can't do its work ends: the next task on this executor starts another in its place."""
+        self._end(str(error), leave=True)
 
     def _tick(self) -> None:
         now = _now_ms()
@@ -253,7 +281,7 @@ class Agent:
             with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
                 self._link.call(what, said, 2.0)
 
-        self._calls.submit(report)
+        self._calls.put(report)
 
     def _measure(self, now_ms: int) -> None:
         """Look at what came of each partition, and tell the coordinator; what isn't heard is told the next time."""
@@ -278,7 +306,7 @@ class Agent:
                 late = json.loads(self._link.call("Fetched", body, 2.0))["late"]
                 self._inbox.put(partial(self._follow, [TopicPartition(*tp) for tp in late]))
 
-        self._calls.submit(report)
+        self._calls.put(report)
 
     def _follow(self, late: Sequence[TopicPartition]) -> None:
         self._followed = frozenset(late)
@@ -290,7 +318,7 @@ class Agent:
     # --- calls to the coordinator -------------------------------------------------------------------
 
     def _send(self, request: Request) -> None:
-        self._calls.submit(self._call, request)
+        self._calls.put(partial(self._call, request))
 
     def _call(self, request: Request) -> None:
         kind = type(request).__name__
@@ -301,6 +329,9 @@ class Agent:
         except CoordinatorRefused as error:
             reason = str(error)
             self._inbox.put(lambda: self._end(reason, leave=False, lost=True))
+        except BaseException:
+            self._inbox.put(lambda: self._on_unreachable(kind))  # a member that waits for no answer asks again
+            raise
         else:
             self._inbox.put(lambda: self._on_reply(request, reply))
 
@@ -322,16 +353,20 @@ class Agent:
             self._end(f"the coordinator has been unreachable for {patience_s:g} s", leave=False, lost=True)
         self._drive(member.Unreachable(kind))
 
+    def _wait_to_listen(self) -> bool:
+        if self._listened:
+            self._pause.wait(RECONNECT_S)
+        self._listened = True
+        return True
+
     def _listen(self) -> None:
-        pause = threading.Event()
-        while True:
-            try:
-                for event in self._link.events(self._config.address.encode()):
-                    if event:
-                        self._inbox.put(partial(self._on_event, json.loads(event)))
-            except CoordinatorUnreachable:
-                self._inbox.put(lambda: self._on_unreachable("Events"))
-            pause.wait(RECONNECT_S)
+        try:
+            for event in self._link.events(self._config.address.encode()):
+                self._events.well()
+                if event:
+                    self._inbox.put(partial(self._on_event, json.loads(event)))
+        except CoordinatorUnreachable:
+            self._inbox.put(lambda: self._on_unreachable("Events"))
 
     def _on_event(self, said: dict[str, Any]) -> None:
         self._unreachable_since = None
@@ -383,20 +418,21 @@ class Agent:
 
     # --- the end --------------------------------------------------------------------------------------
 
-    def _watch_executor(self) -> None:
-        try:
-            descriptor = os.pidfd_open(self._config.executor.pid)
-            select.select([descriptor], [], [])
-        except ProcessLookupError:
-            pass
+    def _watch_executor(self) -> bool:
+        until_gone(self._config.executor.pid)
+        return True
+
+    def _executor_gone(self) -> None:
         self._end("the executor is gone", leave=True)
 
     def leave(self) -> None:
-        """Ask the agent to leave the group and end (SIGTERM)."""
-        threading.Thread(target=self._end, args=("terminated",), kwargs={"leave": True}, daemon=True).start()
+        """Ask the agent to leave the group and end (SIGTERM); needs no thread."""
+        _hurry()
+        self._inbox.put(lambda: self._end("terminated", leave=True))
 
     def _end(self, reason: str, *, leave: bool, lost: bool = False) -> NoReturn:
         self._ending.acquire()  # and never released: who comes second has nothing left to do
+        _hurry()
         log.info("ending: %s", reason)
         if self._listening:
             self._listening.close(self._member.owned, LISTENER_END_S, lost=lost)
@@ -408,6 +444,11 @@ class Agent:
                 log.info("could not say good-bye: the session will expire")
         # Sockets, memory and threads go with the process; nothing here is on a disk.
         os._exit(0)
+
+
+def _hurry() -> None:
+    """However the interpreter stands: the kernel ends the process in time."""
+    signal.setitimer(signal.ITIMER_REAL, END_S)
 
 
 def _names(partitions: Any) -> str:

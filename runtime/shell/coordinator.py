@@ -22,7 +22,7 @@ from sparkcohort.assignors import ASSIGNORS, Assignor, Load, Racks
 from sparkcohort.runtime import departed, leader, member, summary
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, decode_subscription
-from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.errors import CohortError, ErrorCode
 from sparkcohort.runtime.protocol import (
     Action,
     Answer,
@@ -47,10 +47,12 @@ from sparkcohort.runtime.shell.flight import EventQueue
 from sparkcohort.runtime.shell.history import History
 from sparkcohort.runtime.shell.leading import Leading
 from sparkcohort.runtime.shell.rebalances import ListenerTotals, RebalanceTotals
+from sparkcohort.runtime.shell.supervised import Supervised
 from sparkcohort.runtime.shell.waiter import Waiter
 
 log = logging.getLogger("sparkcohort.coordinator")
 
+STOP_S = 1.5
 DRIVER = "driver"
 """The instance id of the driver's own member, which leads: whoever took it over would end the group."""
 
@@ -138,7 +140,9 @@ class Coordinator:
             done=self._led,
         )
         self._awaited: tuple[str, ...] = ()  # the departed that were told of
-        self._thread = threading.Thread(target=self._run, name="cohort-coordinator", daemon=True)
+        self._job: Callable[[], None] | None = _nothing
+        self.failure: CohortError | None = None  # what ended the loop, if it didn't end well
+        self._thread = Supervised("cohort-coordinator", self._wait, self._work, self._fail)
 
     def _driver_config(self) -> member.MemberConfig:
         return member.MemberConfig(
@@ -163,7 +167,7 @@ class Coordinator:
     def stop(self) -> None:
         """Tell every agent to go, answer what waits, end the loop."""
         self._inbox.put(None)
-        self._thread.join(timeout=5)
+        self._thread.join(STOP_S)
 
     def request(self, request: Request, timeout_s: float) -> Reply:
         """The group's reply; parked requests wait for it.  Raises TimeoutError after ``timeout_s``."""
@@ -264,20 +268,27 @@ class Coordinator:
 
     # --- of whoever owns the group ------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while True:
-            with self._owning:
-                wait_ms = self._waits_ms = max(self._due_ms - self._clock.now_ms, 0)
-                self._wakes_at_ms = self._clock.now_ms + wait_ms
-            job: Callable[[], None] | None = _nothing
-            with contextlib.suppress(queue.Empty):
-                job = self._inbox.get(timeout=wait_ms / 1000)
-            with self._owning:
-                self._clock.advance(wait_ms)
-                if job is None:
-                    self._end()
-                    return
-                self._do(job)
+    def _wait(self) -> bool:
+        if self._ended:
+            return False
+        with self._owning:
+            wait_ms = self._waits_ms = max(self._due_ms - self._clock.now_ms, 0)
+            self._wakes_at_ms = self._clock.now_ms + wait_ms
+        self._job = _nothing
+        with contextlib.suppress(queue.Empty):
+            self._job = self._inbox.get(timeout=wait_ms / 1000)
+        return True
+
+    def _work(self) -> None:
+        with self._owning:
+            self._clock.advance(self._waits_ms)
+            if self._job is None:
+                self._end()
+            else:
+                self._do(self._job)
+
+    def _fail(self, error: CohortError) -> None:
+        self.failure = error
 
     def _do(self, job: Callable[[], None]) -> None:
         try:

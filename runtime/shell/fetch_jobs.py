@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections import deque
@@ -34,7 +35,11 @@ class Jobs:
 
         After ``close``, ``drop`` is called instead, or the ``close`` of the result.
         """
-        threading.Thread(target=self._run, args=(work, then, drop), name="cohort-fetch-job", daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(work, then, drop), name="cohort-fetch-job", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # none to be had now: as if the work had failed, which is tried again
+            self._done_with(OSError(errno.EAGAIN, str(error)), then, drop)
 
     def _run(
         self, work: Callable[[], T], then: Callable[[T | Exception], None], drop: Callable[[], Any] | None
@@ -44,6 +49,11 @@ class Jobs:
             result = work()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is for the thread that asked
             result = error
+        self._done_with(result, then, drop)
+
+    def _done_with(
+        self, result: T | Exception, then: Callable[[T | Exception], None], drop: Callable[[], Any] | None
+    ) -> None:
         unwanted: Callable[[], Any] = getattr(result, "close", _nothing) if drop is None else drop
         with self._lock:
             if not self._closed:

@@ -123,14 +123,13 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         finally:
             self._unsubscribe(events)
 
-    def start(self) -> None:
-        """Serve in the background."""
-        threading.Thread(target=self.serve, name="cohort-flight", daemon=True).start()
-
     def stop(self, timeout_s: float) -> None:
         """Stop serving; gives up waiting for calls under way after ``timeout_s``."""
         stopper = threading.Thread(target=self.shutdown, name="cohort-flight-stop", daemon=True)
-        stopper.start()
+        try:
+            stopper.start()
+        except RuntimeError:  # no thread to be had: the port is closed with the process
+            return
         stopper.join(timeout_s)
 
 
@@ -170,8 +169,9 @@ class _Line:
                     self._answers.put(bytes(reader.read_chunk().app_metadata.to_pybytes()))
             except StopIteration:
                 self._answers.put(flight.FlightUnavailableError("the coordinator ended the stream"))
-            except (flight.FlightError, ValueError, OSError) as error:
-                self._answers.put(error)
+            except Exception as error:  # noqa: BLE001  whatever it is, somebody waits for it
+                known = isinstance(error, (flight.FlightError, ValueError, OSError))
+                self._answers.put(error if known else flight.FlightUnavailableError(f"{type(error).__name__}: {error}"))
 
 
 class Link:
@@ -225,7 +225,10 @@ class Link:
         """By the line; the first time, and after a failure, by a call, which shows that there is somebody to open one to."""
         line, self._line = self._line, None
         answer = line.ask(action, body, timeout_s) if line else self._call(action, body, timeout_s)
-        self._line = line or _Line(self._client, self._headers)
+        try:
+            self._line = line or _Line(self._client, self._headers)
+        except RuntimeError:  # no thread for it to be had: the next request is a call of its own, too
+            self._line = None
         return answer
 
     def events(self, body: bytes) -> Iterator[bytes]:

@@ -16,8 +16,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
-from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Position
@@ -25,10 +23,12 @@ from confluent_kafka import TopicPartition as Position
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client, kafka_errors
+from sparkcohort.runtime.shell.membership import Committed, State, committed, committed_or, settings
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.owner import Again, CommitDelayed, Jobs
 from sparkcohort.runtime.shell.reservation import Reservation, encode
 from sparkcohort.runtime.shell.strangers import Strangers
+from sparkcohort.runtime.shell.supervised import Supervised, look
 
 log = client.log
 
@@ -37,6 +37,7 @@ READ_TIMEOUT_S = 5.0
 WATCH_S = 3.0  # a newer run reserves its number within milliseconds of its join; doubled at each further fencing
 WATCH_GAP_S = 0.25
 LOOK_GAP_S = 1.0
+HEAR_GAP_S = 0.1  # while the group is being described
 CLOSE_S = 3.0
 STUCK_S = 20.0  # and two sessions: joining takes no longer unless nobody answers, and then a new client does no harm
 
@@ -44,29 +45,22 @@ _FENCED = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED, KafkaErr
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
 
 
-class Committed(NamedTuple):
-    """A partition's committed offset (None: there is none) and its metadata text."""
-
-    offset: int | None
-    metadata: str
-
-
-class State(Enum):
-    """Where the membership stands."""
-
-    JOINING = "joining"
-    MEMBER = "member"  # assigned, and verified that no later run is there
-    WATCHING = "watching"  # fenced; is the other one newer?
-    ENDED = "ended"  # failed for good, or closed
-
-
 class GroupMembership:
     """One static membership; methods may be called from any thread."""
 
-    def __init__(self, options: SourceOptions, topics: Callable[[], Mapping[str, int]]) -> None:
-        """``topics`` tells the topics read and their partition counts, now and whenever asked (``LogEnds.topics``)."""
+    def __init__(
+        self,
+        options: SourceOptions,
+        topics: Callable[[], Mapping[str, int]],
+        doubted: Callable[[], None] | None = None,
+    ) -> None:
+        """``topics`` tells the topics read and their partition counts, now and whenever asked (``LogEnds.topics``).
+
+        ``doubted`` is called when the brokers say otherwise (``LogEnds.doubt``).
+        """
         self._options = options
         self._topics = topics
+        self._doubted = doubted
         self._subscribed: tuple[str, ...] = ()
         self._conf = {**options.kafka, "group.id": options.group_id}
         # Short against the limit of ``start``: why nobody answers (no permission, say) is told between two tries.
@@ -86,8 +80,10 @@ class GroupMembership:
         self._watch_until = self._next_watch = self._next_look = 0.0
         self._stuck_s = STUCK_S + 2 * options.session_timeout_ms / 1000
         self._joining_since = time.monotonic()
-        self._consumer: Consumer
-        self._thread = threading.Thread(target=self._run, name="cohort-kafka-group", daemon=True)
+        self._consumer: Consumer | None = None
+        self._thread = Supervised(
+            "cohort-kafka-group", self._goes_on, self._turn, self._fail, amend=self._amend, ended=self._on_end
+        )
 
     # --- for everybody -------------------------------------------------------------------------------
 
@@ -98,20 +94,22 @@ class GroupMembership:
         """
         self._consumer = self._new_client()
         self._thread.start()
-        with self._changed:
-            joined = self._changed.wait_for(lambda: self._state in (State.MEMBER, State.ENDED), timeout_s)
+        deadline, joined = time.monotonic() + timeout_s, False
+        while not joined and time.monotonic() < deadline:
+            look()
+            with self._changed:
+                joined = self._changed.wait_for(lambda: self._state in (State.MEMBER, State.ENDED), LOOK_GAP_S)
         self._check()
         if not joined:
-            others = self._strangers.everybody()
-            raise CohortError(
-                f"group {self._options.group_id} could not be joined within {timeout_s:g} s "
-                "(kafka.default.api.timeout.ms)"
-                + (f"; also in it: {', '.join(others)}" if others else "; is its coordinator up?")
-            )
+            raise kafka_errors.not_joined(self._options, timeout_s, self._strangers.everybody())
 
     def failure(self) -> CohortError | None:
         """What ended the membership for good, or None."""
         return self._failure
+
+    def strangers(self) -> int:
+        """How many consumers of others have been found with partitions that this query reads."""
+        return self._strangers.found
 
     @property
     def state(self) -> State:
@@ -158,9 +156,13 @@ class GroupMembership:
 
     def close(self) -> None:
         """Stop without leaving: the static membership is there for the next run until its session ends."""
+        self.end()
+        self._thread.join(CLOSE_S)
+
+    def end(self) -> None:
+        """As ``close``, without waiting for the thread's end."""
         self._closing = True
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(CLOSE_S)
+        self._thread.close()
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -170,30 +172,39 @@ class GroupMembership:
 
     # --- the owning thread -----------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _goes_on(self) -> bool:
+        return not self._closing and self._failure is None
+
+    def _turn(self) -> None:
+        consumer = self._client()
         try:
-            while not self._closing and self._failure is None:
-                self._jobs.serve(POLL_S)  # waits for one, so that a commit need not wait for a poll
-                message = self._consumer.poll(0)
-                if message is not None:
-                    self._on_message(message)
-                self._advance()
+            self._jobs.serve(POLL_S)  # waits for one, so that a commit need not wait for a poll
+            message = consumer.poll(0)
+            if message is not None:
+                self._on_message(message)
+            self._advance()
         except CohortError as error:
             self._fail(error)
-        except Exception as error:
-            log.exception("the membership of group %s ended", self._options.group_id)
-            self._fail(CohortError(f"the membership of group {self._options.group_id} ended: {error}"))
-        finally:
-            self._to(State.ENDED)
-            self._drop_client()
-            self._jobs.refuse()
+
+    def _amend(self) -> None:
+        """After an error that nobody thought of it is not known how the client stands: another one joins."""
+        self._jobs.amend()
+        self._drop_client()
+        self._assigned = None
+        self._last.clear()
+        if self._state is State.MEMBER:
+            self._to(State.JOINING)
+
+    def _on_end(self) -> None:
+        self._to(State.ENDED)
+        self._drop_client()
+        self._jobs.refuse()
 
     def _advance(self) -> None:
         """What is due in this state."""
         now = time.monotonic()
-        if self._state is State.MEMBER and now >= self._next_look:
-            self._next_look = now + LOOK_GAP_S
-            self._look()
+        if self._known and self._state in (State.MEMBER, State.JOINING) and now >= self._next_look:
+            self._look(now)
         elif self._state is not State.MEMBER and now >= self._next_watch:
             self._next_watch = now + WATCH_GAP_S
             if not self._known:
@@ -223,49 +234,54 @@ class GroupMembership:
         """
         log.warning("group %s: not joined for %.0f s, once more by a new client", self._options.group_id, self._stuck_s)
         self._drop_client()
-        self._consumer = self._new_client()
         self._assigned, self._joining_since = None, now
-        if self._known:
-            self._subscribe()
 
-    def _look(self) -> None:
-        """Once a second: topics of a pattern come and go, strangers too."""
+    def _look(self, now: float) -> None:
+        """Once a second: topics of a pattern come and go, strangers too.
+
+        Topics also while joining: a client that is subscribed to nothing that there is joins no group, ever.
+        """
         if tuple(sorted(self._topics())) != self._subscribed:
             self._subscribe()
-        failure = self._strangers.look(self._expected() - self.assigned())
+        failure = None
+        if self._state is State.MEMBER:
+            failure = self._strangers.look(self._expected() - self.assigned())
         if failure is not None:
             self._fail(failure)
+        self._next_look = now + (HEAR_GAP_S if self._strangers.asking else LOOK_GAP_S)
 
     def _expected(self) -> frozenset[TopicPartition]:
-        fixed = self._options.subscription.partitions
-        if fixed:
-            return frozenset(fixed)
-        return frozenset(
-            TopicPartition(topic, number) for topic, count in self._topics().items() for number in range(count)
-        )
+        """The partitions that this query reads and that are there."""
+        topics, fixed = self._topics(), frozenset(self._options.subscription.partitions)
+        there = frozenset(TopicPartition(topic, number) for topic, count in topics.items() for number in range(count))
+        return there & fixed if fixed else there
 
     def _subscribe(self) -> None:
-        self._subscribed = tuple(sorted(self._topics()))
-        if self._subscribed:
-            self._consumer.subscribe(
-                list(self._subscribed), on_assign=self._on_assign, on_revoke=self._on_gone, on_lost=self._on_gone
-            )
+        """To the topics that are there now; where there is none, this is a member of nothing, and commits nothing."""
+        consumer, topics = self._client(), tuple(sorted(self._topics()))
+        if topics:
+            consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_gone, on_lost=self._on_gone)
+        elif self._subscribed:
+            consumer.unsubscribe()
+            self._assigned = None
+        self._subscribed = topics
+
+    def _client(self) -> Consumer:
+        """The client, or, where there is none any more, another one.  Raises Again where none can be made now."""
+        if self._replace:
+            self._replace = False
+            self._drop_client()
+        if self._consumer is None:
+            try:
+                self._consumer, self._subscribed = self._new_client(), ()
+            except CohortError as error:  # for want of threads, say: with these options one was made before
+                raise Again(str(error)) from None
+            if self._known and self._state is State.JOINING:
+                self._subscribe()
+        return self._consumer
 
     def _new_client(self) -> Consumer:
-        options = self._options
-        return client.new_consumer(
-            self._conf,
-            self._on_error,
-            **{
-                "group.id": options.group_id,
-                "group.instance.id": options.group_instance_id,
-                "session.timeout.ms": options.session_timeout_ms,
-                "heartbeat.interval.ms": options.heartbeat_interval_ms,
-                "max.poll.interval.ms": max(300_000, options.session_timeout_ms),
-                "partition.assignment.strategy": "range",
-                "topic.metadata.refresh.interval.ms": options.metadata_max_age_ms,
-            },
-        )
+        return client.new_consumer(self._conf, self._on_error, **settings(self._options))
 
     def _drop_client(self) -> None:
         """Without ``close``, which would send nothing for a static member, and at times never ends.
@@ -274,7 +290,7 @@ class GroupMembership:
         and waits, with the interpreter's lock, for an answer that a group which has just ended never gives (2.16): the
         driver would stand still.  A client that nobody knows is destroyed without that.
         """
-        del self._consumer
+        self._consumer = None
 
     def _to(self, state: State) -> None:
         with self._changed:
@@ -295,7 +311,7 @@ class GroupMembership:
     def _on_assign(self, consumer: Consumer, partitions: list[Position]) -> None:
         consumer.assign([])  # a member by name only: nothing is ever fetched
         self._assigned = frozenset(TopicPartition(given.topic, given.partition) for given in partitions)
-        self._next_watch = 0.0
+        self._next_watch = self._next_look = 0.0
 
     def _on_gone(self, _consumer: Consumer, _partitions: list[Position]) -> None:
         """A rebalance, or the membership is lost: whatever we knew has to be verified again."""
@@ -341,11 +357,7 @@ class GroupMembership:
         self._fencings = min(self._fencings + 1, 4)
 
     def _watch(self, now: float) -> None:
-        """Replace the fenced client, then read the group's metadata until a later run shows or the time is over."""
-        if self._replace:
-            self._replace = False
-            self._drop_client()
-            self._consumer = self._new_client()
+        """Read the group's metadata, by another client than the fenced one, until a later run shows or the time is over."""
         if self._is_superseded() is False and now >= self._watch_until:
             self._to(State.JOINING)
             self._subscribe()
@@ -384,18 +396,21 @@ class GroupMembership:
         if not partitions:
             return {}
         try:
-            answers = self._consumer.committed([Position(*tp) for tp in partitions], timeout=self._read_timeout_s)
+            answers = self._client().committed([Position(*tp) for tp in partitions], timeout=self._read_timeout_s)
         except KafkaException as error:
             raise self._retry_or_fail(error) from None
-        found: dict[TopicPartition, Committed] = {}
-        for answer in answers:
-            if answer.error is not None:
-                raise self._retry_or_fail(KafkaException(answer.error))
-            offset = answer.offset if answer.offset >= 0 else None
-            found[TopicPartition(answer.topic, answer.partition)] = Committed(offset, answer.metadata or "")
-        return found
+        wrong = next((answer.error for answer in answers if answer.error is not None), None)
+        if wrong is not None:
+            raise self._retry_or_fail(KafkaException(wrong))
+        return {TopicPartition(answer.topic, answer.partition): committed(answer) for answer in answers}
 
     def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]], *, reset: bool) -> dict[TopicPartition, int]:
+        gone = offsets.keys() - self._expected()
+        if gone:
+            log.warning("%s: gone, nothing is committed", client.names_of(gone))
+            offsets = {tp: offsets[tp] for tp in offsets.keys() - gone}
+        if not offsets:
+            return {}
         if self._state is not State.MEMBER:
             raise Again(f"the membership is {self._state.value}")
         unknown = tuple(tp for tp in offsets if tp not in self._last)
@@ -406,7 +421,7 @@ class GroupMembership:
         }
         sent = [Position(tp.topic, tp.partition, offset, text) for tp, (offset, text) in targets.items()]
         try:
-            answers = self._consumer.commit(offsets=sent, asynchronous=False) if sent else []
+            answers = self._client().commit(offsets=sent, asynchronous=False)
         except KafkaException as error:
             if client.code_of(error) in _GONE:
                 return self._taken_of({tp: offset for tp, (offset, _) in targets.items()})
@@ -419,6 +434,8 @@ class GroupMembership:
         taken = {tp: offset for tp, offset in sent.items() if now[tp].offset == offset}
         left_out = sent.keys() - taken.keys()
         if left_out & self._expected():
+            if self._doubted is not None:
+                self._doubted()
             raise Again(f"{client.names_of(left_out)} not known to the group coordinator")
         log.warning("%s: gone, nothing is committed", client.names_of(left_out))
         self._last |= taken
@@ -443,7 +460,7 @@ class GroupMembership:
         record = self.reservation.next([committed.metadata for committed in known.values()], pin)
         text = encode(record)
         self._commit(
-            {tp: (start if reset else _committed_or(known.get(tp), start), text) for tp, start in starts.items()},
+            {tp: (start if reset else committed_or(known.get(tp), start), text) for tp, start in starts.items()},
             reset=reset,
         )
         self.reservation.confirm(record)
@@ -460,7 +477,3 @@ class GroupMembership:
                 )
             self._on_error(inner)
         return self._failure or Again(client.text_of(error))
-
-
-def _committed_or(known: Committed | None, start: int) -> int:
-    return start if known is None or known.offset is None else known.offset

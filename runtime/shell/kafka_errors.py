@@ -55,6 +55,14 @@ def unreached(conf: Mapping[str, str], limit_ms: int, text: str) -> CohortError:
     )
 
 
+def not_joined(options: SourceOptions, waited_s: float, others: list[str]) -> CohortError:
+    """The group coordinator did not let us in, and did not say why."""
+    also = f"; also in it: {', '.join(others)}" if others else "; is its coordinator up?"
+    return CohortError(
+        f"group {options.group_id} could not be joined within {waited_s:g} s (kafka.default.api.timeout.ms){also}"
+    )
+
+
 def fenced(options: SourceOptions, later: Record, own: Record | None) -> CohortError:
     """A later run has taken over."""
     mine = f"run {own.run}" if own else "not numbered yet"

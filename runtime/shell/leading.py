@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,9 +18,11 @@ from typing import Any, Final, TypeAlias
 
 from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime import departed, leader
+from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.membership import ComputeAssignment
 from sparkcohort.runtime.shell.balancing import Balancing
 from sparkcohort.runtime.shell.listening import patience_ms
+from sparkcohort.runtime.shell.supervised import Supervised
 
 log = logging.getLogger("sparkcohort.assignor")
 
@@ -94,7 +95,8 @@ class Leading:
         self._stuck: _Call | None = None
         self._told: OrderedDict[str, None] = OrderedDict()
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._thread: Supervised | None = None
+        self._asked: _Call | None = None  # of the thread: what it computes
 
     def lead(self, asked: ComputeAssignment, since: leader.Since, look: Callable[[], departed.Round]) -> None:
         """Begin a round, of which ``look`` tells the rest; a round that is still computed is void."""
@@ -114,7 +116,9 @@ class Leading:
             self._end(call, self._computed(call))
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="cohort-assignor", daemon=True)
+            self._thread = Supervised(
+                "cohort-assignor", self._wait, self._work, self._give_up, amend=self._answer, stuck_s=None
+            )
             self._thread.start()
         self._calls.put(call)
 
@@ -177,10 +181,25 @@ class Leading:
 
     # --- the assignors' thread ------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
-            void = call is not self._current  # another round has begun meanwhile, or its time is over
-            self._post(partial(self._returned, call, None if void else self._computed(call)))
+    def _wait(self) -> bool:
+        self._asked = self._calls.get()
+        return self._asked is not None
+
+    def _work(self) -> None:
+        call = self._asked
+        void = call is not self._current  # another round has begun meanwhile, or its time is over
+        self._answer(None if void or call is None else self._computed(call))
+
+    def _answer(self, result: Result | None = None) -> None:
+        """Say that the thread is there for the next call; whether it could answer or not, it must not seem to be stuck."""
+        if self._asked is not None:
+            self._post(partial(self._returned, self._asked, result))
+            self._asked = None
+
+    def _give_up(self, error: CohortError) -> None:
+        """The round that waits ends when its time is over, and the next one has another thread."""
+        log.error("group %s: %s", self._group_id, error)
+        self._thread = None
 
     def _computed(self, call: _Call) -> Result:
         try:

@@ -23,10 +23,12 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 
+from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.offsets_json import LATEST
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
 from sparkcohort.runtime.shell.discovery import Layout
+from sparkcohort.runtime.shell.supervised import Supervised
 
 FIRST_S = 3.0  # the first call connects to every leader
 LEAST_S, MOST_S = 0.1, 1.0  # bounds of a later call's timeout
@@ -38,6 +40,7 @@ QUICKEST_S = 0.0005  # round trip
 UNKNOWN_S = 0.01  # the same, where nothing is known of it
 PROBE_S = 0.3
 PROBE_GAP_S = 0.1
+ANEW_S = 5.0  # a client that has had no answer since it was made gives way to another
 REFRESH_S = 1.0  # age of metadata after which errors are worth another look
 
 Answers = dict[TopicPartition, int]
@@ -138,14 +141,41 @@ def _unknown(error: KafkaException, node: int, layout: Layout) -> str:
     return client.text_of(error)
 
 
+class _Client:
+    """A consumer to ask with, made when it is needed, by one thread.
+
+    It is made anew where it never had an answer: one that was made in a moment without threads knows no broker, for good.
+    """
+
+    def __init__(self, conf: Mapping[str, str]) -> None:
+        self._conf = conf
+        self._consumer: Consumer | None = None
+        self._made, self._answered = 0.0, False
+
+    def get(self) -> Consumer:
+        """The consumer; raises CohortError where none can be made."""
+        if self._consumer is None:
+            self._consumer = client.new_consumer(self._conf)
+            self._made, self._answered = time.monotonic(), False
+        self._consumer.poll(0)  # serves log lines
+        return self._consumer
+
+    def answered(self, *, yes: bool) -> None:
+        """Whether anybody has answered it just now."""
+        self._answered = self._answered or yes
+        if not self._answered and time.monotonic() > self._made + ANEW_S:
+            self._consumer = None
+
+
 class Asker:
     """Ends of all partitions, over and over, called by one thread; ``woken`` is called when a suspect has answered."""
 
-    def __init__(self, conf: Mapping[str, str], woken: Callable[[], None]) -> None:
-        self._conf = conf
-        self._consumer: Consumer | None = None
+    def __init__(
+        self, conf: Mapping[str, str], woken: Callable[[], None], give_up: Callable[[CohortError], None]
+    ) -> None:
+        self._client = _Client(conf)
         self._usual_s = self._trip_s = FIRST_S / PATIENCE
-        self._suspects = Suspects(conf, woken)
+        self._suspects = Suspects(conf, woken, give_up)
         self.took_s = 0.0
         self._troubled = False
         self._refreshed = 0.0
@@ -159,32 +189,28 @@ class Asker:
             self._refresh(layout)
         try:
             calls, timeout_s = calls_for(len(specs), self._trip_s), max(PATIENCE * self._usual_s, LEAST_S)
-            found, reasons, self._trip_s = ask_in(calls, self._client(), specs, timeout_s)
+            found, reasons, self._trip_s = ask_in(calls, self._client.get(), specs, timeout_s)
             self._learn(time.monotonic() - began)
         except NoAnswer:
             found, reasons = self._ask_each(layout, silent)
         except KafkaException:
-            found, reasons = ask_apart(self._client(), specs, layout, LEAST_S)
+            found, reasons = ask_apart(self._client.get(), specs, layout, LEAST_S)
         self.took_s = time.monotonic() - began
         self._troubled = bool(reasons)
+        if specs:
+            self._client.answered(yes=bool(found))
         return found, reasons | self._silent(layout)
 
     def close(self) -> None:
         """End the suspects' thread."""
         self._suspects.close()
 
-    def _client(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = client.new_consumer(self._conf)
-        self._consumer.poll(0)  # serves log lines
-        return self._consumer
-
     def _refresh(self, layout: Layout) -> None:
         """Read metadata: by itself, librdkafka may not look again for minutes after an error of ListOffsets."""
         self._refreshed = time.monotonic()
         try:
             for topic in sorted({tp.topic for tp in layout.leaders}):
-                self._client().list_topics(topic, timeout=PROBE_S)
+                self._client.get().list_topics(topic, timeout=PROBE_S)
         except KafkaException as error:
             client.log.debug("no metadata: %s", client.text_of(error))
 
@@ -199,7 +225,7 @@ class Asker:
             if node in silent:
                 continue
             try:
-                more, why = ask(self._client(), dict.fromkeys(partitions, LATEST), max(2 * self._usual_s, ALONE_S))
+                more, why = ask(self._client.get(), dict.fromkeys(partitions, LATEST), max(2 * self._usual_s, ALONE_S))
             except NoAnswer:
                 self._suspects.add(node, layout)
                 continue
@@ -221,15 +247,18 @@ class Asker:
 class Suspects:
     """Silent leaders, asked again and again by a thread of their own until they answer."""
 
-    def __init__(self, conf: Mapping[str, str], woken: Callable[[], None]) -> None:
-        self._conf = conf
+    def __init__(
+        self, conf: Mapping[str, str], woken: Callable[[], None], give_up: Callable[[CohortError], None]
+    ) -> None:
+        self._client = _Client(conf)
         self._woken = woken
         self._changed = threading.Condition()
         self._silent: dict[int, TopicPartition] = {}  # with one partition each to ask for
         self._told: set[int] = set()
         self._addresses: dict[int, str] = {}
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._thread = Supervised("cohort-suspects", self._wait, self._probe, give_up)
+        self._due = 0.0
+        self._started = self._closed = False
 
     def keep(self, layout: Layout) -> frozenset[int]:
         """Who is silent; whoever leads nothing any more is forgotten."""
@@ -244,34 +273,37 @@ class Suspects:
             self._silent[node] = layout.by_leader()[node][0]
             self._addresses[node] = layout.address(node)
             self._changed.notify_all()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._probe, name="cohort-suspects", daemon=True)
+            if not self._started:
+                self._started = True
                 self._thread.start()
 
     def close(self) -> None:
         """End the thread."""
         with self._changed:
             self._closed = True
+            self._thread.close()
             self._changed.notify_all()
 
+    def _wait(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, max(self._due - time.monotonic(), 0.0))
+            self._changed.wait_for(lambda: self._closed or self._silent)
+            return not self._closed
+
     def _probe(self) -> None:
-        consumer = client.new_consumer(self._conf)
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._silent)
-                if self._closed:
-                    return
-                silent = dict(self._silent)
-            consumer.poll(0)
-            for node, tp in silent.items():
-                if self._answers(consumer, tp):
-                    self._clear(node)
-                elif node not in self._told:  # told at the second silence: a busy machine is late once now and then
-                    self._told.add(node)
-                    where = f"broker {node} ({self._addresses[node]})"
-                    client.log.warning("%s does not answer; its partitions are left out until it does", where)
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed, PROBE_GAP_S)
+        consumer = self._client.get()
+        with self._changed:
+            silent = dict(self._silent)
+        for node, tp in silent.items():
+            answers = self._answers(consumer, tp)
+            self._client.answered(yes=answers)
+            if answers:
+                self._clear(node)
+            elif node not in self._told:  # told at the second silence: a busy machine is late once now and then
+                self._told.add(node)
+                where = f"broker {node} ({self._addresses[node]})"
+                client.log.warning("%s does not answer; its partitions are left out until it does", where)
+        self._due = time.monotonic() + PROBE_GAP_S
 
     def _answers(self, consumer: Consumer, tp: TopicPartition) -> bool:
         try:

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.rebalances import LISTENER_EVENTS
+from sparkcohort.runtime.shell.supervised import Supervised
 
 log = logging.getLogger("sparkcohort.listener")
 
@@ -103,7 +104,11 @@ class Listening:
         self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stuck = False
-        threading.Thread(target=self._run, name="cohort-listener", daemon=True).start()
+        self._listener: Any = None
+        self._created = False
+        self._call: _Call
+        self._thread = Supervised("cohort-listener", self._wait, self._work, self._give_up, stuck_s=None)
+        self._thread.start()
 
     # --- from the agent -----------------------------------------------------------------------------
 
@@ -123,7 +128,10 @@ class Listening:
         else:
             call.timer = threading.Timer(self._patience_ms / 1000, self._overrun, args=(call, self._patience_ms))
             call.timer.daemon = True
-            call.timer.start()
+            try:
+                call.timer.start()
+            except RuntimeError:  # no thread to be had: nobody would end the wait
+                self._overrun(call, 0)
         self._calls.put(call)
 
     def close(self, partitions: Iterable[TopicPartition], patience_s: float, *, lost: bool) -> None:
@@ -158,15 +166,25 @@ class Listening:
 
     # --- the listener's thread ------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        listener = self._timed(_Call(_CREATED, (), _nothing), self._create)
-        while True:
-            call = self._calls.get()
-            method = _called(listener, call.event) if call.partitions else None
-            if method is None:
-                self._acknowledge(call, stuck=False)
-            else:
-                self._timed(call, partial(method, call.partitions))
+    def _wait(self) -> bool:
+        if self._created:
+            self._call = self._calls.get()
+        return True
+
+    def _work(self) -> None:
+        if not self._created:
+            self._created = True
+            self._listener = self._timed(_Call(_CREATED, (), _nothing), self._create)
+            return
+        call = self._call
+        method = _called(self._listener, call.event) if call.partitions else None
+        if method is None:
+            self._acknowledge(call, stuck=False)
+        else:
+            self._timed(call, partial(method, call.partitions))
+
+    def _give_up(self, error: CohortError) -> None:
+        log.error("listener %s is not called any more: %s", self._name, error)
 
     def _create(self) -> Any:
         found = find(self._name)

@@ -19,11 +19,13 @@ from sparkcohort.runtime.shell import client
 from sparkcohort.runtime.shell.discovery import Discovery, Layout
 from sparkcohort.runtime.shell.list_offsets import FIRST_S, Asker, ask_apart
 from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.shell.supervised import Supervised, look
 
 MIN_GAP_S = 0.02  # between two requests to one broker, however often answers are asked for
 LOOK_UP_S = 5.0
 LOST_LOOK_S = 1.0  # metadata age allowed while some partition is unreachable
 LEADERLESS = "no leader is available"
+UNANSWERED = "its leader has not answered yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,10 @@ class LogEnds:
         self._changed = threading.Condition(lock)
         self._looking = threading.Condition(lock)  # the metadata thread sleeps apart: answers come often
         self._ended = threading.Event()
-        self._asker = Asker(options.kafka, self._wake)
+        self._asker = Asker(options.kafka, self._wake, self._fail)
+        self._looking_on = Supervised("cohort-metadata", self._wait_for_look, self._look, self._fail)
+        self._asking = Supervised("cohort-log-ends", self._wait_for_question, self._answer, self._fail)
+        self._looked, self._seen, self._untold, self._doubted = 0.0, 0, False, False
         self._asked = 0  # number of the newest request for answers
         self._layout = Layout({})
         self._served = 0  # and of the newest one answered
@@ -75,8 +80,9 @@ class LogEnds:
         Raises ``CohortError`` within ``kafka.default.api.timeout.ms``: wrong address, missing topic, no permission.
         """
         self._apply(self._discovery.first())
-        threading.Thread(target=self._watch, name="cohort-metadata", daemon=True).start()
-        threading.Thread(target=self._serve, name="cohort-log-ends", daemon=True).start()
+        self._looked = time.monotonic()
+        self._looking_on.start()
+        self._asking.start()
         self.refresh(min(FIRST_S + 1.0, self._api_timeout_s))
 
     def close(self) -> None:
@@ -84,6 +90,8 @@ class LogEnds:
         with self._changed:
             self._closed = True
             self._ended.set()
+            self._looking_on.close()
+            self._asking.close()
             self._asker.close()
             self._changed.notify_all()
             self._looking.notify_all()
@@ -97,6 +105,7 @@ class LogEnds:
 
         Raises ``CohortError`` once the topics may not be read any more.
         """
+        look()
         deadline = time.monotonic() + timeout_s
         with self._changed:
             self._asked += 1
@@ -134,6 +143,12 @@ class LogEnds:
             for topic, count in self.topics().items()
         }
 
+    def doubt(self) -> None:
+        """Somebody has heard that what is known of the topics is out of date: the metadata are to be looked at soon."""
+        with self._changed:
+            self._doubted = True
+            self._looking.notify_all()
+
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` (from the metadata thread, outside any lock) whenever the set of partitions has changed."""
         self._listener = listener
@@ -154,9 +169,8 @@ class LogEnds:
         unreachable = {tp: why for tp, why in self._reasons.items() if tp in known}
         unreachable |= dict.fromkeys(self._layout.leaderless(), LEADERLESS)
         ends = {tp: end for tp, end in self._ends.items() if tp in known}
-        unreachable |= {
-            tp: "its leader has not answered yet" for tp in known if tp not in ends and tp not in unreachable
-        }
+        why = f"nobody could be asked yet: {self._asking.trouble}" if self._asking.trouble else UNANSWERED
+        unreachable |= {tp: why for tp in known if tp not in ends and tp not in unreachable}
         return Snapshot(ends, unreachable, known, now, now - self._well if unreachable else 0.0)
 
     def _apply(self, layout: Layout) -> bool:
@@ -167,25 +181,27 @@ class LogEnds:
             self._ends = {tp: end for tp, end in self._ends.items() if tp in layout.leaders}
             return changed
 
-    def _watch(self) -> None:
-        """The metadata thread: looks again every maximum age, sooner while something is wrong and somebody asks."""
-        looked, seen = time.monotonic(), 0
-        while self._wait_for_look(looked, seen):
-            looked, seen = time.monotonic(), self._asked
-            try:
-                layout = self._discovery.again()
-            except CohortError as error:
-                self._fail(error)
-                return
-            if layout is not None and self._apply(layout) and self._listener is not None:
-                self._listener()
+    def _look(self) -> None:
+        """The metadata thread's work."""
+        looked, seen, self._doubted = time.monotonic(), self._asked, False
+        try:
+            layout = self._discovery.again()
+        except CohortError as error:  # no permission any more
+            self._fail(error)
+            return
+        if layout is not None and self._apply(layout):
+            self._untold = True
+        if self._untold and self._listener is not None:
+            self._listener()
+        self._looked, self._seen, self._untold = looked, seen, False
 
-    def _wait_for_look(self, looked: float, seen: int) -> bool:
+    def _wait_for_look(self) -> bool:
+        """Every maximum age, sooner while something is wrong and somebody asks."""
         with self._changed:
-            while not self._closed:
-                urgent = self._asked > seen and bool(self._reasons or self._layout.leaderless())
-                urgent |= self._discovery.in_doubt
-                due = looked + (min(LOST_LOOK_S, self._max_age_s) if urgent else self._max_age_s)
+            while not self._closed and self._failure is None:
+                urgent = self._asked > self._seen and bool(self._reasons or self._layout.leaderless())
+                urgent |= self._discovery.in_doubt or self._doubted
+                due = self._looked + (min(LOST_LOOK_S, self._max_age_s) if urgent else self._max_age_s)
                 left = due - time.monotonic()
                 if left <= 0:
                     return True
@@ -203,19 +219,19 @@ class LogEnds:
             self._asked += 1
             self._changed.notify_all()
 
-    def _serve(self) -> None:
-        """The asking thread: waits until somebody asks, keeps the gap, asks everybody once, publishes."""
-        while True:
-            with self._changed:
-                while not self._closed and self._served >= self._asked:
-                    self._changed.wait()
-                if self._closed:
-                    return
-            self._keep_gap()
-            with self._changed:
-                asked, layout = self._asked, self._layout
-            self._began = time.monotonic()
-            self._publish(asked, *self._asker.ends(layout))
+    def _wait_for_question(self) -> bool:
+        with self._changed:
+            while not self._closed and self._served >= self._asked:
+                self._changed.wait()
+            return not self._closed
+
+    def _answer(self) -> None:
+        """The asking thread's work: keep the gap, ask everybody once, publish."""
+        self._keep_gap()
+        with self._changed:
+            asked, layout = self._asked, self._layout
+        self._began = time.monotonic()
+        self._publish(asked, *self._asker.ends(layout))
 
     def _keep_gap(self) -> None:
         """Wait until the last round is long enough ago: longer where a round is dear (thousands of partitions)."""

@@ -35,11 +35,13 @@ from sparkcohort.runtime.shell.rebalances import (
     REFUSALS,
     REFUSED_REQUESTS,
 )
+from sparkcohort.runtime.shell.supervised import Supervised
 from sparkcohort.runtime.table import GroupState
 
 log = logging.getLogger("sparkcohort.metrics")
 
-POLL_S: Final = 0.1  # how long ``close`` may take
+POLL_S: Final = 0.1  # how long a closed endpoint may not have heard of it
+CLOSE_S: Final = 1.0
 Status = Mapping[str, Any]
 Samples = list[tuple[tuple[str, ...], float]]
 
@@ -280,6 +282,7 @@ class _Quiet(WSGIRequestHandler):
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    timeout = POLL_S
     allow_reuse_port = False  # a second endpoint on the port is an error, not a lottery
 
     def server_bind(self) -> None:
@@ -287,6 +290,14 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
+
+    def get_request(self) -> tuple[Any, Any]:
+        """The next scrape; without a descriptor for it, not before others may have been given back."""
+        try:
+            return super().get_request()
+        except OSError:
+            threading.Event().wait(POLL_S)
+            raise
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
         """A scraper that hangs up is not worth a traceback."""
@@ -305,6 +316,7 @@ class MetricsEndpoint:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(StatusCollector(status))
         self._server: _Server | None = None
+        self._thread = Supervised("cohort-metrics", self._is_open, self._serve, _give_up, stuck_s=None)
 
     def start(self) -> None:
         """Bind the port and serve.  Raises OptionError naming ``metrics.port`` or ``metrics.address``."""
@@ -316,15 +328,29 @@ class MetricsEndpoint:
             raise _refused(self._address, self.port, error) from None
         self._server.set_app(make_wsgi_app(self._registry))
         self.port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, args=(POLL_S,), name="cohort-metrics", daemon=True).start()
+        self._thread.start()
         log.info("metrics of the group at http://%s/metrics", joined(self._address, self.port))
+
+    def _is_open(self) -> bool:
+        return self._server is not None
+
+    def _serve(self) -> None:
+        server = self._server
+        if server is not None:
+            server.handle_request()
 
     def close(self) -> None:
         """Stop serving and close the socket; harmless when not started."""
+        self._thread.close()
         server, self._server = self._server, None
         if server is not None:
-            server.shutdown()
+            self._thread.join(CLOSE_S)
             server.server_close()
+
+
+def _give_up(error: CohortError) -> None:
+    """A query goes on without its metrics."""
+    log.error("no more metrics: %s", error)
 
 
 def _refused(address: str, port: int, error: OSError) -> OptionError:

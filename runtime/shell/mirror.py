@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
@@ -18,6 +18,7 @@ from sparkcohort.runtime.shell.log_ends import LogEnds
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.reservation import GENERATION_BLOCK, pinned
 from sparkcohort.runtime.shell.start import initial_offsets
+from sparkcohort.runtime.shell.supervised import Supervised
 
 log = logging.getLogger("sparkcohort.mirror")
 
@@ -30,6 +31,10 @@ QUICK_S = 0.2
 FINAL_S = 30.0
 """How long the end of a bounded query waits for its last commit."""
 RETRY_S = 1.0
+GENERATION_MARGIN = GENERATION_BLOCK // 10
+"""With so many generations left another block is asked for."""
+LOOK_S = 1.0
+"""How often the generation is looked at, however long a batch takes."""
 
 
 class Mirror:
@@ -38,7 +43,7 @@ class Mirror:
     def __init__(self, options: SourceOptions, log_ends: LogEnds) -> None:
         self._options = options
         self._log_ends = log_ends
-        self._membership = GroupMembership(options, log_ends.topics)
+        self._membership = GroupMembership(options, log_ends.topics, log_ends.doubt)
         self._counters: Counter[str] = Counter()
         self._committed: dict[TopicPartition, int] = {}
         self._initial: Offsets | None = None
@@ -47,26 +52,37 @@ class Mirror:
         self._wanted: dict[TopicPartition, int] | None = None
         self._changed = threading.Condition()
         self._closed = False
+        self._used: Callable[[], int] = int
+        self._generation = 0
+        self._next_commit = self._next_reserve = 0.0
+        self._failure: CohortError | None = None
+        self._committing = Supervised("cohort-mirror", self._wait, self._work, self._fail)
 
     def open(self) -> None:
         """Join the real group.  Raises CohortError: no permission, group coordinator unreachable."""
         self._membership.start(self._options.api_timeout_ms / 1000)
-        threading.Thread(target=self._commit_in_background, name="cohort-mirror", daemon=True).start()
+        self._committing.start()
 
     def close(self) -> None:
         """Stop committing; the static member stays, so that a restarted driver takes over at once."""
+        self.end()
+        self._membership.close()
+
+    def end(self) -> None:
+        """As ``close``, without waiting for what is under way."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._membership.close()
+        self._committing.close()
+        self._membership.end()
 
     def failure(self) -> CohortError | None:
         """What ended this driver's place in the real group for good, if anything did."""
-        return self._membership.failure()
+        return self._membership.failure() or self._failure
 
     def counters(self) -> Mapping[str, int]:
-        """Commits and failed attempts so far."""
-        return dict(self._counters)
+        """Commits and failed attempts so far, and consumers of others that were found in the group."""
+        return {**self._counters, "strangers": self._membership.strangers()}
 
     def committed(self) -> Offsets:
         """What the real group has, as far as this run committed it."""
@@ -100,6 +116,10 @@ class Mirror:
             self._reserve(start, "")
         return self._membership.reservation.first_generation
 
+    def follow(self, generation: Callable[[], int]) -> None:
+        """Look at the group's generation from now on, so that there is always one left that is reserved."""
+        self._used = generation
+
     def _reserve(self, offsets: Offsets, pin: str) -> None:
         # The start of a run is what a checkpoint or an option says, also where the group has gone further: a reset.
         self._membership.reserve(offsets, START_S, pin=pin, reset=True)
@@ -112,10 +132,10 @@ class Mirror:
     def commit(self, start: Offsets, *, generation: int, final: bool) -> None:
         """Commit what Spark's commit log has, in the background; when ``final``, waits until Kafka has it.
 
-        The commit before it is waited for, a moment.  Raises CohortError when a final commit does not get through.
+        The commit before it is waited for, a moment.  Raises CohortError when a final commit does not get through, or when no
+        generation is left and no more can be reserved.
         """
-        if generation > self._membership.reservation.last_generation - GENERATION_BLOCK // 10:
-            self._reserve(self.committed() or start, "")
+        self._await_generations(generation)
         self.settle()
         with self._changed:
             if start == self._mirrored:
@@ -137,29 +157,84 @@ class Mirror:
             raise failure
         return done
 
-    def _commit_in_background(self) -> None:
-        while True:
+    def _await_generations(self, generation: int) -> None:
+        """Nothing goes on under a generation that a later run might use, too; long before, more are asked for."""
+        with self._changed:
+            self._generation = generation
+            self._changed.notify_all()
+            reserved = self._changed.wait_for(lambda: self._left() > 0 or self.failure() is not None, START_S)
+        if not reserved:
+            raise CohortError(
+                f"all generations reserved in group {self._options.group_id} are used, and no more could be reserved within "
+                f"{START_S:g} s: its coordinator does not answer. Start the query again when it does; nothing is lost"
+            )
+
+    def _left(self) -> int:
+        """How many generations are reserved and not used yet."""
+        reservation = self._membership.reservation
+        if reservation.own is None:
+            return GENERATION_BLOCK
+        return reservation.last_generation - max(self._generation, self._used())
+
+    # --- the thread ---------------------------------------------------------------------------------------
+
+    def _wait(self) -> bool:
+        with self._changed:
+            while not self._closed and self.failure() is None and not self._due():
+                self._changed.wait(LOOK_S)
+            return not self._closed and self.failure() is None
+
+    def _due(self) -> bool:
+        now = time.monotonic()
+        return (self._wanted is not None and now >= self._next_commit) or (
+            self._left() <= GENERATION_MARGIN and now >= self._next_reserve
+        )
+
+    def _work(self) -> None:
+        """Reserve what will be needed, commit what is wanted; what fails is tried again after a pause."""
+        if self._left() <= GENERATION_MARGIN and time.monotonic() >= self._next_reserve:
+            self._reserve_more()
+        with self._changed:
+            wanted = None if self._wanted is None else dict(self._wanted)
+        if wanted is None or time.monotonic() < self._next_commit:
+            return
+        self._next_commit = time.monotonic() + RETRY_S
+        try:
+            self._commit_now(self._changes(wanted), self._membership.reservation.metadata(), COMMIT_S)
+        except CohortError as error:
+            self._next_commit = time.monotonic() + RETRY_S
+            log.warning("commit to group %s failed, trying again: %s", self._options.group_id, error)
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._wanted is not None)
-                if self._closed:
-                    return
-                wanted = dict(self._wanted or {})
-            try:
-                self._commit_now(self._changes(wanted), self._membership.reservation.metadata(), COMMIT_S)
-            except CohortError as error:
-                log.warning("commit to group %s failed, trying again: %s", self._options.group_id, error)
-                with self._changed:
-                    self._changed.notify_all()
-                    self._changed.wait_for(lambda: self._closed, RETRY_S)
-                if self.failure() is not None:
-                    return
-                continue
-            with self._changed:
-                self._pinned = False
-                self._mirrored = wanted
-                if self._wanted == wanted:
-                    self._wanted = None
                 self._changed.notify_all()
+            return
+        with self._changed:
+            self._next_commit = 0.0
+            self._pinned = False
+            self._mirrored = wanted
+            if self._wanted == wanted:
+                self._wanted = None
+            self._changed.notify_all()
+
+    def _reserve_more(self) -> None:
+        try:
+            self._membership.reserve(
+                self.committed(), COMMIT_S, pin=self._options.initial_hash() if self._pinned else "", reset=True
+            )
+        except CohortError as error:
+            log.warning(
+                "group %s: %d generations left, no more could be reserved, trying again: %s",
+                self._options.group_id,
+                self._left(),
+                error,
+            )
+            self._next_reserve = time.monotonic() + RETRY_S
+        with self._changed:
+            self._changed.notify_all()
+
+    def _fail(self, error: CohortError) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
 
     def _changes(self, wanted: Offsets) -> Offsets:
         """What differs from the last commit; everything where a pin is to be replaced."""

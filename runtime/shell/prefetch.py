@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.isolation import Fetched
 from sparkcohort.runtime.measuring import Progress
 from sparkcohort.runtime.protocol import Range, TopicPartition
@@ -40,10 +41,12 @@ from sparkcohort.runtime.shell.drain import (
 )
 from sparkcohort.runtime.shell.drains import new_drain
 from sparkcohort.runtime.shell.fetch import of_another_log
+from sparkcohort.runtime.shell.supervised import Supervised
 
 POLL_S = 0.05
 RETRY_S = 1.0
 PATIENCE_S = 5.0
+CLOSE_S = 10.0
 NO_END = 2**63 - 1
 SHORT_S = 0.1  # shorter waits don't count: whoever takes faster than Kafka gives waits between any two fetches
 PACE_S = 0.04  # between fetches at the logs' ends, unless somebody waits for what they bring
@@ -97,8 +100,9 @@ class Prefetcher:
         include_headers: bool = False,
         buffer_bytes: int = 64 << 20,
         patience_s: float = PATIENCE_S,
+        give_up: Callable[[CohortError], None] | None = None,
     ) -> None:
-        """Create the client and start its thread; nothing is awaited."""
+        """Create the client and start its thread; nothing is awaited.  ``give_up`` hears of it when nothing can be fetched."""
         queue = max(buffer_bytes // 8, 64 << 10)
         self._buffer_bytes = buffer_bytes
         self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
@@ -119,7 +123,15 @@ class Prefetcher:
         # Two, since those who wait for records would wake each other without end by saying that they wait.
         self._arrived, self._asked = threading.Condition(self._lock), threading.Condition(self._lock)
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="cohort-prefetch", daemon=True)
+        self._prepared = False
+        self._thread = Supervised(
+            "cohort-prefetch",
+            lambda: not self._closed,
+            self._turn,
+            give_up or (lambda error: _log.error("%s", error)),
+            amend=self._begin_anew,
+            ended=self._drain.close,
+        )
         self._thread.start()
 
     # --- from the agent -------------------------------------------------------------------------
@@ -187,7 +199,8 @@ class Prefetcher:
             self._closed = True
             self._arrived.notify_all()
             self._asked.notify()
-        self._thread.join()
+        self._thread.close()
+        self._thread.join(CLOSE_S)
 
     # --- from the tasks -------------------------------------------------------------------------
 
@@ -316,21 +329,17 @@ class Prefetcher:
 
     # --- the thread -----------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        self._drain.prepare()
-        while not self._closed:
-            try:
-                self._turn()
-            except Exception:  # noqa: BLE001 - a cache: whatever happened, the tasks read directly, and it begins anew
-                _log.exception("prefetch: fetching starts again at every partition's position")
-                with self._lock:
-                    for buffer in self._buffers.values():
-                        buffer.live = False
-                    self._asked.wait_for(lambda: self._closed, RETRY_S)
-        self._drain.close()
+    def _begin_anew(self) -> None:
+        """A cache: whatever happened, the tasks read directly, and fetching starts again at every partition's position."""
+        with self._lock:
+            for buffer in self._buffers.values():
+                buffer.live = False
 
     def _turn(self) -> None:
         """Decide what to fetch, tell the client, and take in what one poll brings."""
+        if not self._prepared:
+            self._drain.prepare()
+            self._prepared = True
         if self._ends_asked:
             self._ends_asked, heard = False, {tp: self._drain.log_end(tp) for tp in self._assigned}
             self._ends = {**self._ends, **heard}

@@ -1,20 +1,14 @@
-"""The stream runner process itself: its end, its log, and the lock of an instance id within one application."""
+"""The stream runner process itself: its log, and the lock of an instance id within one application (its end: ``ending``)."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
-import os
-import select
-import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.executor import Executor, NoExecutor, find_executor
@@ -22,25 +16,10 @@ from sparkcohort.runtime.shell.executor import Executor, NoExecutor, find_execut
 log = logging.getLogger("sparkcohort.process")
 
 TAKE_LOCK_S = 5.0
-CLOSE_S = 4.0
-
-
-def prepare(close: Callable[[], None]) -> None:
-    """Make the process end well: ``close`` runs at SIGTERM (which is how Spark stops a query) and when the JVM is gone.
-
-    Spark never calls ``stop()`` of a Python stream reader at query stop; a SystemExit out of the signal handler makes
-    the runner do it.
-    """
-    _log_to_stderr()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _exit)
-    jvm = _jvm()
-    if jvm is not None:
-        threading.Thread(target=_watch, args=(jvm.pid, close), name="cohort-jvm", daemon=True).start()
 
 
 @cache
-def _jvm() -> Executor | None:
+def driver_jvm() -> Executor | None:
     """The driver's JVM; where it can't be found, one warning says what that costs."""
     try:
         return find_executor()
@@ -53,25 +32,7 @@ def _jvm() -> Executor | None:
         return None
 
 
-def _exit(signum: int, frame: Any) -> None:  # noqa: ARG001  a signal handler's signature
-    # What Arrow Flight or librdkafka still does in the background must not keep a stopped query's process alive.
-    deadline = threading.Timer(CLOSE_S, os._exit, args=(0,))
-    deadline.daemon = True
-    deadline.start()
-    sys.exit(0)
-
-
-def _watch(pid: int, close: Callable[[], None]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        select.select([os.pidfd_open(pid)], [], [])
-    deadline = threading.Timer(CLOSE_S, os._exit, args=(0,))
-    deadline.daemon = True
-    deadline.start()
-    close()
-    os._exit(0)
-
-
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
     """Where nobody has set logging up, let Cohort's own lines reach the driver's log in Spark's form."""
     ours = logging.getLogger("sparkcohort")
     if logging.getLogger().handlers or ours.handlers:
@@ -95,7 +56,7 @@ class InstanceLock:
 
     def take(self) -> None:
         """Take the lock; waits some seconds for the reader of a query that is just being stopped.  Raises CohortError."""
-        jvm = _jvm()
+        jvm = driver_jvm()
         if jvm is None:
             return
         named = hashlib.sha256(f"{self._group_id}\0{self._instance_id}".encode()).hexdigest()[:16]
@@ -120,6 +81,6 @@ class InstanceLock:
 
     def release(self) -> None:
         """Give the lock back."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        held, self._socket = self._socket, None
+        if held is not None:
+            held.close()

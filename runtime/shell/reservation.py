@@ -128,7 +128,7 @@ class Reservation:
         """The record of a later run, if there is one: then this run must stop for good."""
         found = latest(texts)
         mine = self.own or self._seen
-        if mine is None or found.run < mine.run:
+        if mine is None or found.run < mine.run or found.id == self._id:  # ours, perhaps without our having been told
             return None
         if self.own is None:
             return found if found.run > mine.run else None

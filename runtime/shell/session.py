@@ -20,6 +20,7 @@ from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import connection, process, status
 from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.data_loss import DataLoss
+from sparkcohort.runtime.shell.ending import Ender, Ending, Order
 from sparkcohort.runtime.shell.flight import GroupServer
 from sparkcohort.runtime.shell.isolating import Isolation
 from sparkcohort.runtime.shell.log_ends import LogEnds, Snapshot
@@ -29,6 +30,7 @@ from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.plans import Plans
 from sparkcohort.runtime.shell.run import Run
 from sparkcohort.runtime.shell.service import Service
+from sparkcohort.runtime.shell.supervised import look
 from sparkcohort.runtime.shell.tls import new_authority
 from sparkcohort.runtime.sizes import Sizes
 
@@ -52,11 +54,9 @@ class Session:
         self._loss = DataLoss(self._log_ends, fail=options.fail_on_data_loss)
         self._plans = Plans()
         self._isolation = Isolation()
+        self._ending = Ending()
         self._coordinator: Coordinator | None = None
-        self._server: GroupServer | None = None
         self._silent_agents: Callable[[], frozenset[str]] = frozenset
-        self._metrics: MetricsEndpoint | None = None
-        self._connection: Path | None = None
         self._run: Run | None = None
         self._announced: Offsets = {}
         self._snapshot: Snapshot | None = None
@@ -69,11 +69,18 @@ class Session:
 
         Raises CohortError: lock taken, topic missing, brokers unreachable, no permission.
         """
-        process.prepare(self.close)
+        process.log_to_stderr()
+        jvm = process.driver_jvm()
+        Ender(self._ending, None if jvm is None else jvm.pid).start()
         for warning in self._options.warnings:
             log.warning("%s", warning)
+        closing = self._ending.add
+        closing(Order.LOCK, self._lock.release)
         self._lock.take()
+        closing(Order.INSIDE, self._log_ends.close)
         self._log_ends.start()
+        closing(Order.COMMITS, self._mirror.end)
+        closing(Order.INSIDE, self._mirror.close)
         self._mirror.open()
 
     def initial(self) -> Offsets:
@@ -107,7 +114,10 @@ class Session:
         self._coordinator = Coordinator(
             settings, self._log_ends.topics, only, assignors=self._assignors, racks=self._log_ends.racks
         )
+        self._ending.add(Order.AGENTS, self._coordinator.stop)
         self._coordinator.start()
+        group = self._coordinator
+        self._mirror.follow(lambda: group.group.generation)
         self._log_ends.on_change(self._coordinator.topics_changed)
         self._coordinator.topics_changed()  # what changed since it started
         self._serve(self._coordinator, run_id)
@@ -117,9 +127,13 @@ class Session:
         service = Service(
             coordinator, self._plans, failure=self._mirror.failure, status=self._status, isolation=self._isolation
         )
+        port = options.coordinator_port
+        handlers = service.handlers()
         try:
-            self._server = GroupServer(
-                authority, service.handlers(), service.subscribe, service.unsubscribe, port=options.coordinator_port
+            server = self._ending.keep(
+                Order.PORTS,
+                lambda: GroupServer(authority, handlers, service.subscribe, service.unsubscribe, port=port),
+                lambda opened: opened.stop(STOP_S),
             )
         except OSError as error:
             raise CohortError(
@@ -127,46 +141,39 @@ class Session:
                 "coordinator.port a free port, or leave it out for any free one"
             ) from None
         self._silent_agents = service.silent
-        self._server.start()
         names = coordinator.settings.assignors
-        self._run = Run(run_id, options.coordinator_host, self._server.port, authority.client, names)
+        self._run = Run(run_id, options.coordinator_host, server.port, authority.client, names)
         if options.metrics_port is not None:
-            self._metrics = MetricsEndpoint(options.metrics_address, options.metrics_port, self._status)
-            self._metrics.start()
-        self._connection = connection.write(options.group_id, options.group_instance_id, self._run)
+            metrics = MetricsEndpoint(options.metrics_address, options.metrics_port, self._status)
+            self._ending.add(Order.PORTS, metrics.close)
+            metrics.start()
+        run = self._run
+        self._ending.keep(
+            Order.SECRETS,
+            lambda: connection.write(options.group_id, options.group_instance_id, run),
+            _remove,
+        )
         log.info(
             "group %s: coordinator run %s on port %d, instance id %s, first generation %d",
             options.group_id,
             run_id,
-            self._server.port,
+            server.port,
             options.group_instance_id,
             coordinator.settings.first_generation,
         )
 
     def close(self) -> None:
-        """End the run: agents are told to go, ports and files are closed; the real group keeps its static member."""
-        # First what the next reader of this group waits for: a query may be started again right after it was stopped.
-        self._mirror.close()
-        self._lock.release()
-        if self._connection is not None:
-            self._connection.unlink(missing_ok=True)
-        if self._coordinator is not None:
-            self._coordinator.stop()
-            self._coordinator = None
-        if self._server is not None:
-            self._server.stop(STOP_S)
-            self._server = None
-        if self._metrics is not None:
-            self._metrics.close()
-        self._log_ends.close()
+        """End the run: files are removed, agents told to go, ports closed; the real group keeps its static member."""
+        self._ending.run()
 
     # --- what the reader asks --------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise what ended the run for good: fenced, a stranger in the group, no permission any more."""
-        failure = self._mirror.failure()
-        if failure is not None:
-            raise failure
+        look()
+        for failure in (self._mirror.failure(), self._coordinator.failure if self._coordinator else None):
+            if failure is not None:
+                raise failure
 
     def mirror(self, start: Offsets, *, final: bool) -> None:
         """Commit ``start``, which Spark's commit log has, to the real group; ``final``, or ``mirrored``, waits for it."""
@@ -241,7 +248,7 @@ class Session:
         self._pause.wait(seconds)
 
     def _status(self) -> dict[str, Any]:
-        if self._coordinator is None:
+        if self._coordinator is None or self._ending.begun:
             return {}
         return status.build(
             self._coordinator,
@@ -260,6 +267,11 @@ class Session:
             return self._log_ends.refresh(STATUS_REFRESH_S)
         except CohortError:
             return self._log_ends.snapshot()
+
+
+def _remove(path: Path | None) -> None:
+    if path is not None:
+        path.unlink(missing_ok=True)
 
 
 def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:

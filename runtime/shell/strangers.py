@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -14,6 +15,7 @@ from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
 
 DESCRIBE_TIMEOUT_S = 3.0
+ASK_GAP_S, MOST_GAP_S = 1.0, 30.0  # partitions may also be missing because they are new
 PART_OF_SESSION = 0.9  # so that the query has ended when one session timeout is over
 EVERYBODY: frozenset[TopicPartition] = frozenset()
 
@@ -27,28 +29,75 @@ class Strangers:
         self._instance_id = instance_id
         self._limit_s = session_timeout_ms / 1000
         self._since: float | None = None
+        self._asked: Future[Any] | None = None
+        self._next_ask = 0.0
+        self._gap_s = ASK_GAP_S
+        self._named: set[str] = set()
+        self.found = 0
         self._admin: AdminClient | None = None
 
     def look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
         """The failure, once ``missing`` has been empty at no look for a session timeout and others hold some of it."""
         now = time.monotonic()
         if not missing:
-            self._since = None
-        elif self._since is None:
-            self._since = now
-        elif now - self._since >= PART_OF_SESSION * self._limit_s:
+            self._since = self._asked = None
+            self._next_ask, self._gap_s = 0.0, ASK_GAP_S
+            self._named.clear()
+            return None
+        self._since = now if self._since is None else self._since
+        self._hear(missing)
+        if self._asked is None and now >= self._next_ask:
+            self._next_ask, self._gap_s = now + self._gap_s, min(2 * self._gap_s, MOST_GAP_S)
+            self._asked = self._describe()
+        if now - self._since >= PART_OF_SESSION * self._limit_s:
             self._since = now
             holders = self.holders(missing)
             return self._failure(holders, missing) if holders else None
         return None
 
-    def holders(self, partitions: frozenset[TopicPartition]) -> list[str]:
-        """``client id (host)`` of each other member that has some of these partitions (``EVERYBODY``: of each)."""
+    @property
+    def asking(self) -> bool:
+        """Whether an answer is on its way."""
+        return self._asked is not None
+
+    def _describe(self) -> Future[Any] | None:
         try:
             if self._admin is None:
                 self._admin = client.new_admin(self._conf)
             asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=DESCRIBE_TIMEOUT_S)
-            members = asked[self._group_id].result(DESCRIBE_TIMEOUT_S).members
+        except KafkaException as error:
+            client.log.warning("group %s cannot be described: %s", self._group_id, error)
+            return None
+        found: Future[Any] = asked[self._group_id]
+        return found
+
+    def _hear(self, missing: frozenset[TopicPartition]) -> None:
+        """Warn of those who have some of ours, as soon as it is known, each once."""
+        if self._asked is None or not self._asked.done():
+            return
+        asked, self._asked = self._asked, None
+        new = [name for name in self._holding(asked, missing) if name not in self._named]
+        if not new:
+            return
+        self._named.update(new)
+        self.found += len(new)
+        client.log.warning(
+            "%s has joined group %s and holds partitions that this query reads, of %s: nothing is lost, but the query ends "
+            "if it is still there after %g s (session.timeout.ms); stop that consumer, or give this query a group.id of its own",
+            ", ".join(new),
+            self._group_id,
+            client.names_of(missing),
+            self._limit_s,
+        )
+
+    def holders(self, partitions: frozenset[TopicPartition]) -> list[str]:
+        """``client id (host)`` of each other member that has some of these partitions (``EVERYBODY``: of each)."""
+        asked = self._describe()
+        return self._holding(asked, partitions) if asked is not None else []
+
+    def _holding(self, asked: Future[Any], partitions: frozenset[TopicPartition]) -> list[str]:
+        try:
+            members = asked.result(DESCRIBE_TIMEOUT_S).members
         except (KafkaException, TimeoutError) as error:
             client.log.warning("group %s cannot be described: %s", self._group_id, error)
             return []

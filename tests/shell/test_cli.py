@@ -39,7 +39,6 @@ def a_run(run_id: str, status: Callable[[], dict[str, Any]]) -> Iterator[GroupSe
     server = GroupServer(
         authority, {"Status": lambda _: json.dumps(status()).encode()}, lambda _: events(), lambda _: None
     )
-    server.start()
     said = status()
     path = connection.write(said["group"], said["instance_id"], Run(run_id, None, server.port, authority.client))
     assert path is not None

@@ -67,7 +67,6 @@ def a_port(world: World) -> Iterator[int]:
     """A port of the coordinator that knows its status."""
     service = Service(world.coordinator, world.plans, failure=lambda: None, status=lambda: status_of(world))
     server = GroupServer(world.authority, service.handlers(), service.subscribe, service.unsubscribe)
-    server.start()
     yield server.port
     server.stop(5)
 

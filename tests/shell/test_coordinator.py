@@ -63,7 +63,6 @@ class World:
         self.server = GroupServer(
             self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
         )
-        self.server.start()
         self.link = Link("127.0.0.1", self.server.port, self.authority.client)
         wait_until(lambda: self.coordinator.group.state == "Stable", 5, "the driver to have joined")
 

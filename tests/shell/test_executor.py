@@ -108,7 +108,7 @@ def test_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_driver_without_a_jvm_above_is_told_so_once(caplog: pytest.LogCaptureFixture) -> None:
     """The lock can't hold there: one warning says so, and what to do."""
-    process._jvm.cache_clear()
+    process.driver_jvm.cache_clear()
     locks = [InstanceLock("billing", "cohort-1") for _ in range(2)]
     with caplog.at_level(logging.WARNING, "sparkcohort.process"):
         for lock in locks:

@@ -41,7 +41,6 @@ class Served:
             lambda _: self.unsubscribed.set(),
             host=host,
         )
-        self.server.start()
 
     def _beat(self, body: bytes) -> bytes:
         if body == b"hold":

@@ -55,7 +55,6 @@ class Port:
         self.server = GroupServer(
             self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
         )
-        self.server.start()
 
     def _step(self, group: groups.Group, event: p.Event, now_ms: int) -> groups.Decision:
         decision = self._decide(group, event, now_ms)

@@ -69,7 +69,6 @@ class Server:
         self.flight = GroupServer(
             self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
         )
-        self.flight.start()
         self.good = self.stream()
         self.asks()
 

@@ -14,7 +14,8 @@ from confluent_kafka import Consumer
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
-from sparkcohort.runtime.shell.kafka import Committed, GroupMembership, State
+from sparkcohort.runtime.shell.kafka import GroupMembership
+from sparkcohort.runtime.shell.membership import Committed, State
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.reservation import decode
 from tests.support.broker import Broker
@@ -103,7 +104,7 @@ def test_it_never_fetches(broker: Broker, topic: str) -> None:
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic) as membership:
         membership.start(20)
-        assert membership._jobs.insist(membership._consumer.assignment, 5, "assignment") == []
+        assert membership._jobs.insist(membership._client().assignment, 5, "assignment") == []
         assert len(membership.assigned()) == 4
 
 

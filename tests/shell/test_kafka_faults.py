@@ -17,8 +17,9 @@ import pytest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import kafka
-from sparkcohort.runtime.shell.kafka import GroupMembership, State
+from sparkcohort.runtime.shell.kafka import GroupMembership
 from sparkcohort.runtime.shell.live_cases import Asked, of_kafka
+from sparkcohort.runtime.shell.membership import State
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.owner import CommitDelayed
 from tests.support.broker import Broker

@@ -17,6 +17,7 @@ from sparkcohort.runtime.consumer_protocol import Subscription, decode_assignmen
 from sparkcohort.runtime.membership import ComputeAssignment
 from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
 from sparkcohort.runtime.shell import leading
+from sparkcohort.runtime.shell.supervised import Supervised
 from tests.support.own_assignors import MISBEHAVIOURS, TOPICS, Own, everything_to, first, raises
 
 TIMEOUT_MS, LIMIT_S = 60_000, 20.0
@@ -198,11 +199,11 @@ def test_a_round_that_was_overtaken_is_void(gate: Gate) -> None:
 def test_a_call_that_was_given_up_before_its_turn_holds_nobody_up() -> None:
     """The thread comes to it when its time is over: it passes over it, and says that it is there for the next."""
     desk = Desk(Own(raises(AssertionError("asked in vain"))))
-    desk.leading._thread = threading.current_thread()  # which is late
+    late = desk.leading._thread = Supervised("late", desk.leading._wait, desk.leading._work, desk.leading._give_up)
     desk.begin()
     desk.pass_ms(OVER_MS)
     desk.leading.close()
-    desk.leading._run()
+    late.run()
     desk.work()
     assert [why for _, _, why in desk.done] == [f"assignor own did not return within {OVER_MS} ms"]
     desk.leading._thread = None

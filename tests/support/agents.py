@@ -57,7 +57,6 @@ class World:
         self.server = GroupServer(
             self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
         )
-        self.server.start()
         self.plans.register("p", [Slot(None, tuple(Range(TOPIC, p, 0, 10) for p in range(PARTITIONS)))])
         self.executors: list[subprocess.Popen[bytes]] = []
         self.agents: set[int] = set()

@@ -126,3 +126,11 @@ def test_pinned_start() -> None:
     assert pinned(committed, "abcd") == {zero: 5, one: 0}
     assert pinned(committed, "other") == {}
     assert pinned({zero: (None, text)}, "abcd") == {}
+
+
+def test_a_record_of_its_own_supersedes_nobody() -> None:
+    """Also one that Kafka took without the run's having been told."""
+    reservation = Reservation("a")
+    reservation.observe([])
+    record = reservation.next([])
+    assert reservation.superseded([encode(record)]) is None

@@ -126,7 +126,6 @@ def _serve(setting: Setting, pipe: Connection) -> None:
     service = Service(coordinator, plans, failure=lambda: None, status=dict)
     coordinator.start()
     server = GroupServer(authority, service.handlers(), service.subscribe, service.unsubscribe, host=HOST)
-    server.start()
     pipe.send(Address(server.port, authority.client))
     while True:
         try:
