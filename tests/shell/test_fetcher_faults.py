@@ -31,6 +31,7 @@ from tests.support.waiting import wait_until
 
 NO_END = 2**63 - 1
 TP = TopicPartition("t", 0)
+YOUNG = {"topic_metadata_refresh_interval_ms": 100, "socket_timeout_ms": 60_000}
 DATA = encode(Batch(0, tuple(Record(n, value=b"v") for n in range(10))))
 
 
@@ -264,6 +265,38 @@ def test_memory_that_runs_out(mock_broker: MockCluster, topic: str, tmp_path: Pa
     done = subprocess.run(command, env=preloaded, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert done.stdout == "short of memory 5\n"
+
+
+def test_an_answer_of_an_earlier_position_is_nobodys() -> None:
+    """The leader moves while it owes an answer, and the new one is faster: what then comes of the old one is no more wanted."""
+    asked, may_answer = list[int](), threading.Event()
+
+    def script(number: int) -> bytes:
+        asked.append(number)
+        records = DATA if len(asked) <= 2 else b""
+        if len(asked) == 1:
+            may_answer.wait(30)
+        return fetched(number, partition(end=10, records=records))
+
+    def polled() -> bool:
+        seen.extend(drain.poll(0.05))
+        return True
+
+    with ScriptedBroker(script, nodes=2) as broker, draining(broker.bootstrap, **YOUNG) as drain:
+        seen = list[Event]()
+        wait_until(lambda: drain.poll(0.05) or asked, 10, "the first request", every_s=0)
+        broker.leader = 2
+        wait_until(lambda: polled() and seen, 10, "the new leader's records", every_s=0)
+        assert len(asked) > 1
+        before = broker.counts[FETCH]
+        assert drain._fetcher is not None
+        old = drain._fetcher._links[1]
+        assert old.asked is not None
+        may_answer.set()
+        wait_until(lambda: polled() and old.asked is None, 10, "the old leader's answer", every_s=0)
+        wait_until(lambda: polled() and broker.counts[FETCH] > before, 10, "another request", every_s=0)
+    assert [event.batch.num_rows for event in seen if isinstance(event, Records) and event.batch is not None] == [10]
+    assert [event for event in seen if isinstance(event, PartitionError)] == []
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, -1, 0, 1])

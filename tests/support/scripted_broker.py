@@ -42,7 +42,7 @@ class ScriptedBroker:
     def __init__(self, script: Script, *, leader: int = 1, nodes: int = 1, said: bytes | None = None) -> None:
         """Listen; ``said`` is what it says for the length of any answer to Fetch."""
         self.counts: Counter[int | str] = Counter()
-        self._script, self._leader, self._nodes, self._said = script, leader, nodes, said
+        self._script, self.leader, self._nodes, self._said = script, leader, nodes, said
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._port: int = self._listener.getsockname()[1]
         self.bootstrap = f"127.0.0.1:{self._port}"
@@ -83,7 +83,7 @@ class ScriptedBroker:
         nodes = b"".join(
             struct.pack(">i", node + 1) + host + struct.pack(">i", self._port) + b"\0\0" for node in range(self._nodes)
         )
-        led = struct.pack(">hiii", 0, 0, self._leader, 1) + b"\1\1\1\0"
+        led = struct.pack(">hiii", 0, 0, self.leader, 1) + b"\1\1\1\0"
         topic = struct.pack(">h", 0) + b"\2t" + TOPIC_ID + b"\0\2" + led + struct.pack(">ix", 0)
         head = struct.pack(">ixi", number, 0) + varint(self._nodes + 1) + nodes + b"\0" + struct.pack(">i", 1)
         return head + b"\2" + topic + b"\0"
