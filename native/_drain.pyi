@@ -8,6 +8,8 @@ END_OF_LOG: int
 ERROR: int
 BAD_TIMESTAMP: int
 BAD_HEADER: int
+TOO_LARGE: int
+UNPACKING: int
 
 class Error(Exception):
     """librdkafka refused or failed: its error code and its words, as ``args``."""
@@ -46,7 +48,12 @@ class Client:
         ERROR          of the fetch, or -1      librdkafka's code    its words
         BAD_TIMESTAMP  of the record            the milliseconds     None
         BAD_HEADER     of the record            0                    None
+        TOO_LARGE      of the record            its bytes            None
+        UNPACKING      as before                0                    None
         =============  =======================  ===================  =================================
+
+        The last two come from a ``Part`` alone: a record, or what can only be unpacked as one, is larger than allowed;
+        much has been unpacked, and no record that is wanted was in it yet.
 
         The others are (librdkafka's code, its words) and (syslog's level, line).
         """
@@ -69,12 +76,20 @@ class Client:
 class Decoder:
     """What the parts of all Fetch responses share; for one thread at a time, else RuntimeError.
 
-    ``take`` as for ``Client``; ``decompress`` is called with a codec's number and the bytes of a batch's records, and
-    returns these decompressed (any buffer), or None if that can't be done.
+    ``take`` as for ``Client``; ``unpack`` is called with a codec's number, the bytes of a batch's records, and
+    ``largest``.  It returns these decompressed (any buffer), or what has a ``readinto`` that gives them piece by piece,
+    less than asked for only at their end, or a number of bytes that could only be unpacked as one and are too many;
+    both may raise OSError or ValueError where that can't be done.  ``largest`` is what a record may have, ``window``
+    how many bytes a piece has, unless a record has more.
     """
 
     def __init__(
-        self, include_headers: bool, take: Callable[[int], Any], decompress: Callable[[int, memoryview], Any]
+        self,
+        include_headers: bool,
+        take: Callable[[int], Any],
+        unpack: Callable[[int, memoryview, int], Any],
+        largest: int,
+        window: int,
     ) -> None: ...
     def part(
         self,

@@ -22,7 +22,9 @@ enum {
   FRAME = 12 /* offset and length */
 };
 enum { CODEC_BITS = 7, LOG_APPEND_TIME = 8, TRANSACTIONAL = 16, CONTROL = 32, ABORT_MARKER = 0 };
-enum { MICROSECONDS = 1000, ROW_BYTES = 40, DONE_WITH = -1 };
+enum { MICROSECONDS = 1000, DONE_WITH = -1 };
+enum { ROW_BYTES = 40, HEADER_BYTES = 9 }; /* in the columns, beside the bytes themselves: numbers, places, bits */
+enum { LONGEST_NUMBER = 10, HEAD_OF_RECORD = 3 * LONGEST_NUMBER + 1 }; /* up to its offset */
 
 static uint64_t big(const uint8_t *at, int bytes) {
   uint64_t number = 0;
@@ -105,6 +107,9 @@ static inline bool read_bytes(const uint8_t **at, const uint8_t *end, const uint
 
 /* --- batches -------------------------------------------------------------------------------- */
 
+static const char UNREADABLE[] = "the headers of a record can't be read";
+static const char CONTRADICTION[] = "a record's lengths contradict each other";
+
 static batches_state damaged(batches_fault *fault, const char *why) {
   fault->why = why;
   return BATCHES_DAMAGED;
@@ -172,11 +177,15 @@ static batches_state begin_batch(batches *all, batches_fault *fault) {
   return BATCHES_GOING;
 }
 
-void batches_decompressed(batches *all, const void *records, size_t length) {
+void batches_unpacked(batches *all, const void *records, size_t length, bool more) {
   static const uint8_t none;
-  all->now.record = records ? records : &none; /* it is not over: its records are missing */
-  all->now.end = all->now.record + length;
-  all->now.by = CODEC_NONE;
+  batch *now = &all->now;
+  size_t passed = now->unread < length ? now->unread : length;
+  now->record = records ? (const uint8_t *)records + passed : &none; /* it is not over: its records are missing */
+  now->end = now->record + (length - passed);
+  now->unread -= passed;
+  now->more = more;
+  now->by = CODEC_NONE;
 }
 
 /* --- records -------------------------------------------------------------------------------- */
@@ -204,12 +213,57 @@ static inline bool read_record(const batch *now, record *one) {
   return now->timestamp_type || !__builtin_add_overflow(now->first_timestamp, time, &one->milliseconds);
 }
 
+/* What to do about a record that isn't there whole while more follows: BATCHES_GOING if it isn't wanted. */
+static batches_state miss_record(batches *all, batches_fault *fault) {
+  batch *now = &all->now;
+  const uint8_t *at = now->record;
+  int64_t length, time, offset;
+  size_t there = (size_t)(now->end - at);
+  if (now->unread) {
+    now->wanted = 1;
+    return BATCHES_HUNGRY;
+  }
+  bool whole_head = there >= HEAD_OF_RECORD;
+  bool known = read_long(&at, now->end, &length);
+  if (known && (length < 1 || length <= now->end - at)) return damaged(fault, CONTRADICTION);
+  const uint8_t *begin = at;
+  if (!known || at++ >= now->end || !read_long(&at, now->end, &time) || !read_long(&at, now->end, &offset)) {
+    now->wanted = HEAD_OF_RECORD;
+    return whole_head ? damaged(fault, CONTRADICTION) : BATCHES_HUNGRY;
+  }
+  if (offset < 0 || offset >= now->next - now->base) return damaged(fault, CONTRADICTION);
+  if (now->base + offset < all->position) {
+    now->unread = (size_t)(length - (now->end - begin));
+    now->record = now->end;
+    now->left--;
+    return BATCHES_GOING;
+  }
+  if (now->base + offset >= all->stop) {
+    now->left = 0;
+    return BATCHES_GOING;
+  }
+  if (length > all->largest) {
+    all->position = now->base + offset;
+    fault->size = length;
+    return BATCHES_TOO_LARGE;
+  }
+  now->wanted = (size_t)(begin - now->record) + (size_t)length;
+  return BATCHES_HUNGRY;
+}
+
+/* What a record takes in the columns; -1 if it can't have so many headers. */
+static inline int64_t cost_of(const record *one, bool with_headers) {
+  int64_t cost = (int64_t)(one->key_length + one->value_length) + ROW_BYTES, bytes = one->end - one->rest;
+  if (!with_headers || !one->headers) return cost;
+  return one->headers > bytes / 2 ? -1 : cost + bytes + one->headers * HEADER_BYTES;
+}
+
 static batches_state append_headers(headers_column *into, const record *one, batches_fault *fault) {
   const uint8_t *at = one->rest, *name, *value;
   size_t name_length, value_length;
   for (int64_t i = 0; i < one->headers; i++) {
     if (!read_bytes(&at, one->end, &name, &name_length) || !name || !read_bytes(&at, one->end, &value, &value_length))
-      return damaged(fault, "the headers of a record can't be read");
+      return damaged(fault, UNREADABLE);
     if (!is_utf8(name, name_length)) return BATCHES_HEADER;
     if (bytes_overflow(&into->keys, name_length) || bytes_overflow(&into->values, value_length)) return BATCHES_TOO_LARGE;
     if (!bytes_append(&into->keys, name, name_length) || !bytes_append(&into->values, value, value_length))
@@ -242,20 +296,29 @@ static inline batches_state append(columns *rows, const record *one, int32_t tim
 static batches_state take_records(batches *all, columns *rows, int64_t most, int64_t *bytes, batches_fault *fault) {
   batch *now = &all->now;
   record one;
-  for (; now->left > 0; now->left--, now->record = one.end) {
-    if (rows->rows && (rows->rows >= most || *bytes <= 0)) return BATCHES_FULL;
-    if (!read_record(now, &one)) return damaged(fault, "a record's lengths contradict each other");
-    if (one.offset < all->position) continue; /* the batch began before what was asked for */
-    if (one.offset >= all->stop) break;
-    int64_t held = rows->headers.keys.used + rows->headers.values.used;
-    batches_state state = append(rows, &one, now->timestamp_type, fault);
-    if (state != BATCHES_GOING) {
-      all->position = one.offset;
-      return state;
+  while (now->left > 0) {
+    if (now->unread || !read_record(now, &one)) {
+      batches_state state = now->more ? miss_record(all, fault) : damaged(fault, CONTRADICTION);
+      if (state != BATCHES_GOING) return state;
+      continue;
     }
-    all->position = one.offset + 1;
-    *bytes -= (int64_t)(one.key_length + one.value_length) + ROW_BYTES;
-    *bytes -= (int64_t)(rows->headers.keys.used + rows->headers.values.used) - held;
+    if (one.offset >= all->stop) break;
+    if (one.offset >= all->position) { /* else the batch began before what was asked for */
+      int64_t cost = cost_of(&one, rows->with_headers);
+      if (rows->rows && (rows->rows >= most || *bytes < cost)) return BATCHES_FULL;
+      batches_state state = cost > all->largest ? BATCHES_TOO_LARGE
+                            : cost < 0          ? damaged(fault, UNREADABLE)
+                                                : append(rows, &one, now->timestamp_type, fault);
+      fault->size = cost;
+      if (state != BATCHES_GOING) {
+        all->position = one.offset;
+        return state;
+      }
+      all->position = one.offset + 1;
+      *bytes -= cost;
+    }
+    now->left--;
+    now->record = one.end;
   }
   now->record = NULL;
   if (all->position < now->next) all->position = now->next;

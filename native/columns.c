@@ -7,6 +7,7 @@
 
 /* Small: blocks that are given back leave holes, and of a trickle every record has blocks of its own. */
 enum { FIRST_ROWS = 8, FIRST_BYTES = 64 };
+enum { MOST_EXPECTED = 8 << 20 };
 
 /* --- a name for every row ------------------------------------------------------------------- */
 
@@ -139,11 +140,14 @@ int64_t columns_bytes(const columns *all) {
   return held + lists + bytes_held(&all->headers.keys) + bytes_held(&all->headers.values);
 }
 
+/* A little more: to grow costs more than to give back.  What was out of the ordinary is nothing to go by. */
+static size_t expected(size_t used) { return used < MOST_EXPECTED ? used + used / 8 : 0; }
+
 columns columns_next(const columns *all) {
   return (columns){.with_headers = all->with_headers,
-                   .usual = all->rows + all->rows / 8, /* to grow costs more than to give back */
-                   .key.usual = all->key.used + all->key.used / 8,
-                   .value.usual = all->value.used + all->value.used / 8};
+                   .usual = (int64_t)expected((size_t)all->rows),
+                   .key.usual = expected(all->key.used),
+                   .value.usual = expected(all->value.used)};
 }
 
 void columns_free(columns *all) {

@@ -2,6 +2,7 @@
 #include "decoder.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "batches.h"
 #include "crc32c.h"
@@ -9,10 +10,15 @@
 
 static PyTypeObject *part_type;
 
+enum { IN_VAIN = 32 << 20 }; /* bytes unpacked without a row before somebody else gets a turn */
+
 typedef struct {
   PyObject_HEAD
-  PyObject *take, *decompress;
-  spans topics; /* by name alone */
+  PyObject *take, *unpack;
+  long long largest;
+  size_t window;  /* how much is unpacked at once, if no record needs more */
+  uint8_t *spare; /* a window that no part has */
+  spans topics;   /* by name alone */
   columns rows; /* empty between calls */
   int busy;     /* a part is being read, without the interpreter's lock */
 } Decoder;
@@ -20,7 +26,12 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   Decoder *decoder;
-  Py_buffer data, plain; /* the response, and the records of its batch that was decompressed last */
+  Py_buffer data, plain; /* the response, and the records of its batch that was decompressed last, if at one go ... */
+  PyObject *stream;      /* ... else where they come from, piece by piece, into the window */
+  uint8_t *window;
+  size_t room, unpacked; /* the latter by this call */
+  char why[WORDS]; /* a batch can't be decompressed; "" while it can */
+  int64_t too_large; /* bytes that would have to be unpacked at one go */
   topic *of;
   int partition;
   batches left;
@@ -29,30 +40,39 @@ typedef struct {
 /* --- the decoder ------------------------------------------------------------------------------ */
 
 static int decoder_init(Decoder *self, PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"include_headers", "take", "decompress", NULL};
-  PyObject *take, *decompress;
+  static char *names[] = {"include_headers", "take", "unpack", "largest", "window", NULL};
+  PyObject *take, *unpack;
   int with_headers;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "pOO", names, &with_headers, &take, &decompress)) return -1;
+  long long largest;
+  Py_ssize_t window;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "pOOLn", names, &with_headers, &take, &unpack, &largest, &window))
+    return -1;
+  if (largest < 0 || window < 1) {
+    PyErr_SetString(PyExc_ValueError, "nothing fits");
+    return -1;
+  }
   if (self->take) {
     PyErr_SetString(PyExc_RuntimeError, "made twice");
     return -1;
   }
   self->take = Py_NewRef(take);
-  self->decompress = Py_NewRef(decompress);
+  self->unpack = Py_NewRef(unpack);
+  self->largest = largest;
+  self->window = (size_t)window;
   self->rows.with_headers = with_headers;
   return 0;
 }
 
 static int decoder_traverse(Decoder *self, visitproc visit, void *arg) {
   Py_VISIT(self->take);
-  Py_VISIT(self->decompress);
+  Py_VISIT(self->unpack);
   Py_VISIT(Py_TYPE((PyObject *)self));
   return 0;
 }
 
 static int decoder_clear(Decoder *self) {
   Py_CLEAR(self->take);
-  Py_CLEAR(self->decompress);
+  Py_CLEAR(self->unpack);
   return 0;
 }
 
@@ -67,6 +87,7 @@ static void decoder_dealloc(Decoder *self) {
   decoder_clear(self);
   spans_free(&self->topics);
   columns_free(&self->rows);
+  free(self->spare);
   free_object((PyObject *)self);
 }
 
@@ -133,12 +154,25 @@ static PyObject *decoder_part(Decoder *self, PyObject *arguments) {
   part->left.position = position;
   part->left.stop = stop;
   part->left.high_watermark = high_watermark;
+  part->left.largest = self->largest;
   return (PyObject *)part;
 }
 
-static void part_dealloc(Part *self) {
-  if (self->data.obj) PyBuffer_Release(&self->data);
+/* Let go of what a batch was unpacked by; a window of the usual size is kept for the next part. */
+static void drop_unpacked(Part *self) {
   if (self->plain.obj) PyBuffer_Release(&self->plain);
+  Py_CLEAR(self->stream);
+  if (self->room == self->decoder->window && !self->decoder->spare)
+    self->decoder->spare = self->window;
+  else
+    free(self->window);
+  self->window = NULL;
+  self->room = 0;
+}
+
+static void part_dealloc(Part *self) {
+  drop_unpacked(self);
+  if (self->data.obj) PyBuffer_Release(&self->data);
   free(self->left.transactions);
   Py_XDECREF((PyObject *)self->decoder);
   free_object((PyObject *)self);
@@ -151,17 +185,84 @@ static PyObject *part_ahead(Part *self, PyObject *nothing) {
   return Py_BuildValue("Li", (long long)ahead, (int)epoch);
 }
 
-/* Let Python decompress the records of the batch: 1, 0 if it can't be done, -1 with an exception. */
-static int decompress(Part *self) {
+/* What Python raised of a batch's bytes, in words; anything else goes through. */
+static int cannot_unpack(Part *self) {
+  if (!PyErr_ExceptionMatches(PyExc_OSError) && !PyErr_ExceptionMatches(PyExc_ValueError)) return -1;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *words = value ? PyObject_Str(value) : NULL;
+  const char *text = words ? PyUnicode_AsUTF8AndSize(words, NULL) : NULL;
+  PyOS_snprintf(self->why, sizeof self->why, "a batch can't be decompressed: %.400s", text ? text : "?");
+  PyErr_Clear();
+  Py_XDECREF(words);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return 0;
+}
+
+static bool make_window(Part *self, size_t room) {
+  if (room <= self->room) return true;
+  if (room == self->decoder->window && self->decoder->spare) {
+    self->window = self->decoder->spare;
+    self->decoder->spare = NULL;
+  } else {
+    uint8_t *moved = realloc(self->window, room);
+    if (!moved) return false;
+    self->window = moved;
+  }
+  self->room = room;
+  return true;
+}
+
+/* Let Python write the next piece behind what is left of the last one: 1, 0 if it can't be done, -1 with an exception. */
+static int next_piece(Part *self) {
   const batch *now = &self->left.now;
-  if (self->plain.obj) PyBuffer_Release(&self->plain);
+  bool first = !self->window;
+  size_t left = first ? 0 : (size_t)(now->end - now->record);
+  size_t usual = self->decoder->window, room = now->wanted > usual ? now->wanted : usual;
+  if (left) memmove(self->window, now->record, left);
+  bool made = make_window(self, room);
+  if (!first) batches_unpacked(&self->left, self->window, left, true); /* also where no piece follows */
+  if (!made) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  size_t asked = self->room - left;
+  PyObject *view = PyMemoryView_FromMemory((char *)self->window + left, (Py_ssize_t)asked, PyBUF_WRITE);
+  PyObject *got = view ? PyObject_CallMethod(self->stream, "readinto", "O", view) : NULL;
+  Py_XDECREF(view);
+  size_t size = got ? PyLong_AsSize_t(got) : 0;
+  Py_XDECREF(got);
+  if (PyErr_Occurred()) return cannot_unpack(self);
+  if (size > asked) size = asked;
+  batches_unpacked(&self->left, self->window, left + size, size == asked);
+  self->unpacked += size;
+  return 1;
+}
+
+/* Begin to unpack the records of the batch; as above. */
+static int unpack(Part *self) {
+  const batch *now = &self->left.now;
+  drop_unpacked(self);
   PyObject *packed = PyMemoryView_FromMemory((char *)now->record, now->end - now->record, PyBUF_READ);
-  PyObject *plain = packed ? PyObject_CallFunction(self->decoder->decompress, "iO", (int)now->by, packed) : NULL;
+  PyObject *found = packed ? PyObject_CallFunction(self->decoder->unpack, "iOL", (int)now->by, packed, self->decoder->largest)
+                           : NULL;
   Py_XDECREF(packed);
-  int found = !plain ? -1 : plain == Py_None ? 0 : PyObject_GetBuffer(plain, &self->plain, PyBUF_SIMPLE) < 0 ? -1 : 1;
-  Py_XDECREF(plain);
-  if (found > 0) batches_decompressed(&self->left, self->plain.buf, (size_t)self->plain.len);
-  return found;
+  if (!found) return cannot_unpack(self);
+  if (PyLong_Check(found)) {
+    self->too_large = PyLong_AsLongLong(found);
+    Py_DECREF(found);
+    return PyErr_Occurred() ? -1 : 0;
+  }
+  if (!PyObject_CheckBuffer(found)) {
+    self->stream = found;
+    return next_piece(self);
+  }
+  int gotten = PyObject_GetBuffer(found, &self->plain, PyBUF_SIMPLE) < 0 ? -1 : 1;
+  Py_DECREF(found);
+  if (gotten > 0) batches_unpacked(&self->left, self->plain.buf, (size_t)self->plain.len, false);
+  return gotten;
 }
 
 static PyObject *event_of(Part *self, event_kind kind, int64_t number, PyObject *what) {
@@ -194,9 +295,12 @@ static PyObject *fault_event(Part *self, batches_state state, const batches_faul
     case BATCHES_HEADER:
       return event_of(self, BAD_HEADER, 0, Py_NewRef(Py_None));
     case BATCHES_TOO_LARGE:
-      return event_of(self, ERROR, KAFKA_TOO_LARGE, PyUnicode_FromString("a record is larger than Arrow's columns"));
+      return event_of(self, TOO_LARGE, fault->size, Py_NewRef(Py_None));
     case BATCHES_COMPRESSED:
-      return event_of(self, ERROR, KAFKA_BAD_COMPRESSION, PyUnicode_FromString("a batch can't be decompressed"));
+    case BATCHES_HUNGRY:
+      if (self->too_large) return event_of(self, TOO_LARGE, self->too_large, Py_NewRef(Py_None));
+      if (!self->why[0]) return event_of(self, UNPACKING, 0, Py_NewRef(Py_None));
+      return event_of(self, ERROR, KAFKA_BAD_COMPRESSION, PyUnicode_DecodeUTF8(self->why, (Py_ssize_t)strlen(self->why), "replace"));
     case BATCHES_FORMAT:
       return event_of(self, ERROR, KAFKA_NOT_IMPLEMENTED, PyUnicode_FromString("records of an older format"));
     case BATCHES_DAMAGED:
@@ -204,6 +308,13 @@ static PyObject *fault_event(Part *self, batches_state state, const batches_faul
     default:
       return PyErr_NoMemory();
   }
+}
+
+/* Bring what the batch's reader asks for: 1, 0 if it won't come (in this call), -1 with an exception. */
+static int feed(Part *self, batches_state state) {
+  if (self->why[0] || self->too_large) return 0;
+  if (!self->decoder->rows.rows && self->unpacked >= IN_VAIN) return 0;
+  return state == BATCHES_COMPRESSED ? unpack(self) : next_piece(self);
 }
 
 static PyObject *part_take(Part *self, PyObject *arguments) {
@@ -219,12 +330,14 @@ static PyObject *part_take(Part *self, PyObject *arguments) {
   batches_fault fault = {0};
   batches_state state;
   int found = 1;
+  self->unpacked = 0;
   do {
     Py_BEGIN_ALLOW_THREADS
     state = batches_step(&self->left, rows, most, bytes, &fault);
     Py_END_ALLOW_THREADS
-    if (state == BATCHES_COMPRESSED) found = decompress(self);
-  } while (state == BATCHES_COMPRESSED && found > 0);
+    if (state != BATCHES_COMPRESSED && state != BATCHES_HUNGRY) break;
+    found = feed(self, state);
+  } while (found > 0);
   PyObject *answer = NULL;
   bool moved = rows->rows || self->left.position > before;
   if (found >= 0 && moved && state != BATCHES_MEMORY)

@@ -17,7 +17,7 @@ typedef struct {
   char words[WORDS];
 } failure;
 
-typedef enum { RECORDS, END_OF_LOG, ERROR, BAD_TIMESTAMP, BAD_HEADER } event_kind;
+typedef enum { RECORDS, END_OF_LOG, ERROR, BAD_TIMESTAMP, BAD_HEADER, TOO_LARGE, UNPACKING } event_kind;
 
 /* See _drain.pyi for what the numbers are.  `of` is NULL for an error without a partition; `rows` is of RECORDS. */
 typedef struct {

@@ -370,7 +370,9 @@ PyMODINIT_FUNC PyInit__drain(void) {
       PyModule_AddObjectRef(module, "Error", native_error) < 0 || PyModule_AddIntConstant(module, "RECORDS", RECORDS) < 0 ||
       PyModule_AddIntConstant(module, "END_OF_LOG", END_OF_LOG) < 0 || PyModule_AddIntConstant(module, "ERROR", ERROR) < 0 ||
       PyModule_AddIntConstant(module, "BAD_TIMESTAMP", BAD_TIMESTAMP) < 0 ||
-      PyModule_AddIntConstant(module, "BAD_HEADER", BAD_HEADER) < 0 || add_decoder(module) < 0)
+      PyModule_AddIntConstant(module, "BAD_HEADER", BAD_HEADER) < 0 ||
+      PyModule_AddIntConstant(module, "TOO_LARGE", TOO_LARGE) < 0 ||
+      PyModule_AddIntConstant(module, "UNPACKING", UNPACKING) < 0 || add_decoder(module) < 0)
     Py_CLEAR(module);
   Py_XDECREF(client);
   return module;

@@ -58,6 +58,7 @@ class Buffer:
     live: bool = False
     error: str = ""
     retry_at: float = 0.0
+    failures: int = 0  # at a record that can't be had
     records_out: int = 0
     bytes_out: int = 0
     records_in: int = 0
@@ -75,7 +76,7 @@ class Buffer:
         if chunk.batch is not None:
             self.records_in += chunk.batch.num_rows
             self.bytes_in += chunk.nbytes - CHUNK_OVERHEAD
-        self.position, self.error = chunk.next_offset, ""
+        self.position, self.error, self.failures = chunk.next_offset, "", 0
 
     def drop_head(self) -> int:
         """Give up the first chunk; returns its bytes."""

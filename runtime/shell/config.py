@@ -218,7 +218,13 @@ GROUP = (
         "a task that its agent leaves without an answer for so long reads Kafka itself",
         minimum=1,
     ),
-    Option("buffer.bytes", "integer", "67108864", "most bytes that a member prefetches", minimum=1_048_576),
+    Option(
+        "buffer.bytes",
+        "integer",
+        "67108864",
+        "most bytes that a member prefetches, as they are unpacked; a record of more than a quarter of it is read by its task",
+        minimum=1_048_576,
+    ),
     Option(
         "client.rack",
         "string",

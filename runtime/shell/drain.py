@@ -12,7 +12,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from confluent_kafka import KafkaError
@@ -23,6 +23,7 @@ from sparkcohort.runtime.shell.security_options import redact_text
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 4 << 20
+DEFAULT_MOST_RECEIVED = 100_000_000  # librdkafka's receive.message.max.bytes
 
 
 class _Detail(logging.LoggerAdapter[logging.Logger]):
@@ -73,6 +74,13 @@ _GROUP_ERRORS = frozenset(
 
 class MalformedRecordError(CohortError):
     """A record that Spark's row can't hold; the message names topic, partition and offset."""
+
+
+class Largest(NamedTuple):
+    """Bytes that a record may have, and what to do about a larger one."""
+
+    nbytes: int
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +197,17 @@ class Drain(ABC):
         """Take an error that came as a record without a partition."""
         if error.code() not in _GROUP_ERRORS:
             self._on_error(error)
+
+
+def partition_error(tp: TopicPartition, error: KafkaError, offset: int, conf: Mapping[str, Any]) -> PartitionError:
+    """librdkafka's error of a partition; of what it takes for damaged it says less than it knows."""
+    if error.code() == KafkaError._BAD_COMPRESSION:
+        most = settings_of(conf).get("receive.message.max.bytes", DEFAULT_MOST_RECEIVED)
+        hint = (
+            f"librdkafka unpacks no batch of zstd to more than kafka.receive.message.max.bytes, {most}: set it to more"
+        )
+        error = KafkaError(error.code(), f"{error.str()} ({hint}, if that may be it)")
+    return PartitionError(tp, error, offset)
 
 
 def settings_of(conf: Mapping[str, Any]) -> dict[str, Any]:

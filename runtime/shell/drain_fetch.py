@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell.drain import BATCH_BYTES, BATCH_RECORDS, UNHURRIED, Drain, Event, settings_of
+from sparkcohort.runtime.shell.drain import BATCH_BYTES, BATCH_RECORDS, UNHURRIED, Drain, Event, Largest, settings_of
 from sparkcohort.runtime.shell.drain_native import NativeDrain
 from sparkcohort.runtime.shell.fetch_metadata import bootstrap_nodes, bootstrap_of
 from sparkcohort.runtime.shell.fetcher import Fetcher
@@ -34,11 +34,17 @@ class FetchDrain(Drain):
     """See ``Drain``; ``conf`` are librdkafka settings in which ``possible`` has found nothing that needs librdkafka."""
 
     def __init__(
-        self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES, unhurried: bool = False
+        self,
+        conf: Mapping[str, Any],
+        *,
+        include_headers: bool,
+        batch_bytes: int = BATCH_BYTES,
+        unhurried: bool = False,
+        largest: Largest | None = None,
     ) -> None:
         """Read the settings; no connection is awaited.  Raises TransportError, ValueError for unusable values.
 
-        ``unhurried``: what librdkafka may have to go on with is held back by settings.
+        ``unhurried``: what librdkafka may have to go on with is held back by settings; ``largest``: see ``Fetcher``.
         """
         super().__init__(conf)
         self._unhurried = UNHURRIED if unhurried else {}
@@ -46,7 +52,11 @@ class FetchDrain(Drain):
         self._closed = False
         self._librdkafka: NativeDrain | None = None
         self._fetcher: Fetcher | None = Fetcher(
-            settings_of(conf), include_headers=include_headers, batch_bytes=batch_bytes, on_error=self._on_error
+            settings_of(conf),
+            include_headers=include_headers,
+            batch_bytes=batch_bytes,
+            on_error=self._on_error,
+            largest=largest,
         )
 
     def share(self) -> float:

@@ -29,6 +29,7 @@ from sparkcohort.runtime.shell.drain import (
     PartitionError,
     Records,
     header_error,
+    partition_error,
     settings_of,
     timestamp_error,
 )
@@ -118,8 +119,11 @@ class NativeDrain(Drain):
         for found in events:
             if found[2] < 0:
                 self._on_nowhere(KafkaError(found[4], found[5]))
-            else:
-                yield event_of(found)
+                continue
+            event = event_of(found)
+            if isinstance(event, PartitionError) and isinstance(event.error, KafkaError):
+                event = partition_error(event.tp, event.error, event.offset, self._conf)
+            yield event
 
 
 def event_of(found: Found) -> Event:

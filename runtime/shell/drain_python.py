@@ -31,6 +31,7 @@ from sparkcohort.runtime.shell.drain import (
     PartitionError,
     Records,
     header_error,
+    partition_error,
     settings_of,
     timestamp_error,
 )
@@ -133,7 +134,8 @@ class PythonDrain(Drain):
         else:
             offset = message.offset()
             self._broken = True
-            yield PartitionError(TopicPartition(topic, partition), error, -1 if offset is None else max(offset, -1))
+            offset = -1 if offset is None else max(offset, -1)
+            yield partition_error(TopicPartition(topic, partition), error, offset, self._conf)
 
     def _runs(self, messages: Sequence[Message]) -> Iterator[Records | PartitionError]:
         partitions = list(map(Message.partition, messages))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from sparkcohort.runtime.shell.drain import BATCH_BYTES, UNHURRIED, Drain
+from sparkcohort.runtime.shell.drain import BATCH_BYTES, UNHURRIED, Drain, Largest
 
 SWITCH = "COHORT_NATIVE"
 IN_PYTHON, BY_LIBRDKAFKA = "0", "librdkafka"
@@ -22,25 +22,33 @@ _log = logging.getLogger("sparkcohort.drain")
 
 
 def new_drain(
-    conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES, unhurried: bool = False
+    conf: Mapping[str, Any],
+    *,
+    include_headers: bool,
+    batch_bytes: int = BATCH_BYTES,
+    unhurried: bool = False,
+    largest: Largest | None = None,
 ) -> Drain:
     """A drain for these librdkafka settings; raises KafkaException for those that librdkafka refuses.
 
     ``unhurried``: nobody waits for the next record, as a rule; those that can be paced call for ``Drain.pace``.
+    ``largest``: larger records are an error; librdkafka has them unpacked before it can be asked.
     """
     # A callback is Python's: only confluent-kafka's own client can call it.
     plain = all(isinstance(value, str | int | float) for value in conf.values())
     chosen = os.environ.get(SWITCH)
     kind = native() if plain and chosen != IN_PYTHON else None
     if kind is not None and chosen != BY_LIBRDKAFKA:
-        fetching = _fetching(conf, include_headers, batch_bytes, unhurried=unhurried)
+        fetching = _fetching(conf, include_headers, batch_bytes, unhurried=unhurried, largest=largest)
         if fetching is not None:
             return fetching
     held_back = {**UNHURRIED, **conf} if unhurried else conf
     return (kind or _in_python())(held_back, include_headers=include_headers, batch_bytes=batch_bytes)
 
 
-def _fetching(conf: Mapping[str, Any], include_headers: bool, batch_bytes: int, *, unhurried: bool) -> Drain | None:
+def _fetching(
+    conf: Mapping[str, Any], include_headers: bool, batch_bytes: int, *, unhurried: bool, largest: Largest | None
+) -> Drain | None:
     """The drain that does without librdkafka; None where the settings are beyond it, of which one line tells."""
     from sparkcohort.runtime.shell import drain_fetch, transport  # noqa: PLC0415  they rest on the native code
 
@@ -48,7 +56,7 @@ def _fetching(conf: Mapping[str, Any], include_headers: bool, batch_bytes: int, 
         why = drain_fetch.possible(conf)
         if not why:
             return drain_fetch.FetchDrain(
-                conf, include_headers=include_headers, batch_bytes=batch_bytes, unhurried=unhurried
+                conf, include_headers=include_headers, batch_bytes=batch_bytes, unhurried=unhurried, largest=largest
             )
     except (transport.TransportError, ValueError) as error:
         why = str(error)

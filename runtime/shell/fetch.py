@@ -35,6 +35,7 @@ POLL_S = 0.1
 ASK_S = 5.0  # how long one question about a log's range may take
 RECHECK_S = 1.0  # Spark's driver, too, asks three times, a second apart, before it believes that a log got shorter
 CHECKS = 3
+MOST_WORDS = 500  # about where all partitions of a task stand
 REFUSED_MS = 5_000  # a wrong password doesn't get better with time
 
 _log = logging.getLogger("sparkcohort.fetch")
@@ -109,6 +110,7 @@ class RangeReader:
         self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
         self._on_data_loss = on_data_loss
         self._past: set[TopicPartition] = set()  # assigned anew since the last poll
+        self._short = 0  # of memory, times in a row
         self._idle_s = 0.0  # time spent waiting in vain; a slow caller's time is not in it
 
     def read(self, ranges: Sequence[Range]) -> Iterator[Piece]:
@@ -151,7 +153,7 @@ class RangeReader:
         before = time.monotonic()
         self._past.clear()
         # Not more than what is missing: a small range of a big log must not cost ten thousand records.
-        events = self._drain.poll(POLL_S, progress.missing)
+        events = self._poll(progress)
         if not events:
             self._idle_s += time.monotonic() - before
         for event in events:
@@ -167,6 +169,23 @@ class RangeReader:
                 self._check_time(reading)
             elif reading.check_at <= time.monotonic():
                 yield from self._check_gone(progress, reading) if reading.gone else self._check_end(progress, reading)
+
+    def _poll(self, progress: _Progress) -> list[Event]:
+        """What is there; where memory runs out, all that is on its way is thrown away, to begin with anew."""
+        try:
+            return self._drain.poll(POLL_S, progress.missing)
+        except MemoryError as error:
+            self._short += 1
+            if self._short >= CHECKS:
+                where = "; ".join(f"{_where(each)} at offset {each.position}" for each in progress.active.values())
+                raise FetchError(
+                    f"no memory for what is read of {where[:MOST_WORDS]} ({str(error) or 'librdkafka'}): give the executors "
+                    "more (spark.executor.memoryOverhead; spark.executor.pyspark.memory, if it is set)"
+                ) from error
+            for reading in progress.active.values():
+                self._assign(reading.wanted, reading.position)
+            time.sleep(POLL_S)
+            return []
 
     def _suspect(self, progress: _Progress) -> None:
         """The client tells of partitions that don't exist without saying which: ask about those that haven't begun."""
@@ -201,7 +220,7 @@ class RangeReader:
         progress.missing -= position - reading.position
         reading.position = position
         reading.idle_mark, reading.checks, reading.check_at = self._idle_s, 0, 0.0
-        reading.failures, reading.corrupt = 0, ""
+        reading.failures, reading.corrupt, self._short = 0, "", 0
         if reading.position == reading.wanted.end:
             self._drain.unassign([tp])
             del progress.active[tp]

@@ -1,7 +1,7 @@
 """Kafka's compressed record batches, by Arrow's codecs.
 
 Snappy comes in the frames of Java's library (xerial), each block with its own length; the others are streams whose length
-nobody has written down.
+nobody has written down.  A few bytes may stand for many (zstd: 1 for 32,000), so a batch is unpacked piece by piece.
 """
 
 from __future__ import annotations
@@ -15,37 +15,62 @@ import pyarrow as pa
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 _STREAMS = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
 _XERIAL = b"\x82SNAPPY\x00"
-MOST_RATIO = 64  # no element of snappy's, of two bytes at least, stands for more bytes than this
+MOST_RATIO = 64 / 3  # a copy of 64 bytes is three, and no other element of snappy's stands for more
+AT_ONCE = 1 << 20  # most bytes of snappy's that are unpacked without a stream
 _XERIAL_HEADER = 16  # the magic bytes and two versions
 _LENGTH = struct.Struct(">i")
 
 
-def decompress(codec: int, packed: memoryview) -> Any:
-    """The records of a batch, as any buffer; None when they can't be decompressed."""
-    try:
-        if codec == SNAPPY:
-            return _snappy(packed)
-        stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(packed)), _STREAMS[codec])
-        plain: pa.Buffer = stream.read_buffer()
-    except (OSError, ValueError, KeyError, struct.error):
-        return None
-    return plain
+def unpack(codec: int, packed: memoryview, largest: int, at_once: int = AT_ONCE) -> Any:
+    """The records of a batch, as ``_drain.Decoder`` wants them; raises OSError, ValueError."""
+    if codec == SNAPPY:
+        return _snappy(packed, largest, at_once)
+    return pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(packed)), _STREAMS[codec])
 
 
-def _snappy(packed: memoryview) -> Any:
-    codec = pa.Codec("snappy")
+def _snappy(packed: memoryview, largest: int, at_once: int) -> Any:
     blocks = list(_blocks(packed)) if packed[: len(_XERIAL)] == _XERIAL else [packed]
-    plain: list[pa.Buffer] = [codec.decompress(block, _plain_length(block)) for block in blocks]
-    return plain[0] if len(plain) == 1 else b"".join(plain)
+    lengths = [_plain_length(block) for block in blocks]
+    if sum(lengths) > at_once:
+        return max(lengths) if max(lengths) > largest else _Stream(blocks, lengths)
+    codec = pa.Codec("snappy")
+    if len(blocks) == 1:
+        return codec.decompress(blocks[0], lengths[0])
+    return b"".join(map(codec.decompress, blocks, lengths))
+
+
+class _Stream:
+    """Snappy's blocks one after the other: each can only be unpacked as a whole."""
+
+    def __init__(self, blocks: list[memoryview], lengths: list[int]) -> None:
+        self._left = zip(blocks, lengths, strict=True)
+        self._codec = pa.Codec("snappy")
+        self._plain = memoryview(b"")
+
+    def readinto(self, into: memoryview) -> int:
+        """Write the next bytes; less than there is room for only at the end.  Raises OSError."""
+        at = 0
+        while at < len(into):
+            if not self._plain:
+                block = next(self._left, None)
+                if block is None:
+                    break
+                self._plain = memoryview(self._codec.decompress(*block)).cast("B")
+            part = self._plain[: len(into) - at]
+            into[at : at + len(part)] = part
+            at, self._plain = at + len(part), self._plain[len(part) :]
+        return at
 
 
 def _blocks(packed: memoryview) -> Iterator[memoryview]:
     at = _XERIAL_HEADER
     while at < len(packed):
+        if len(packed) - at < _LENGTH.size:
+            raise ValueError("snappy's blocks are cut short")
         (length,) = _LENGTH.unpack_from(packed, at)
         at += _LENGTH.size
         if not 0 < length <= len(packed) - at:
-            raise ValueError(length)
+            raise ValueError(f"a block of snappy has {length} bytes")
         yield packed[at : at + length]
         at += length
 
@@ -57,4 +82,4 @@ def _plain_length(block: memoryview) -> int:
         length |= (byte & 0x7F) << 7 * index
         if byte < 0x80 and length <= MOST_RATIO * len(block):
             return length
-    raise ValueError("no length")
+    raise ValueError("a block of snappy says no length that it can have")

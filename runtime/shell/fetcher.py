@@ -32,18 +32,18 @@ from sparkcohort.runtime.fetch_wire import (
     fetch_request,
 )
 from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell import arrow
 from sparkcohort.runtime.shell.drain import (
     BATCH_RECORDS,
     CLIENT_LOG,
+    DEFAULT_MOST_RECEIVED,
     EndOfLog,
     Event,
+    Largest,
     PartitionError,
     Records,
 )
-from sparkcohort.runtime.shell.drain_native import event_of, record_batch
 from sparkcohort.runtime.shell.fetch_cluster import BACKOFF_S, Cluster, backoff
-from sparkcohort.runtime.shell.fetch_codecs import decompress
+from sparkcohort.runtime.shell.fetch_decode import Later, PartDecoder
 from sparkcohort.runtime.shell.fetch_jobs import Jobs
 from sparkcohort.runtime.shell.fetch_link import BrokerLink, FrameReader
 from sparkcohort.runtime.shell.fetch_metadata import MetadataClient, bootstrap_nodes, bootstrap_of, connect_to
@@ -62,6 +62,8 @@ WAKE_S = 0.05  # how long a wait takes at most: what is due by the clock no sock
 RENEWAL_S = 0.5  # so long before its login ends a connection is made anew
 REPLICA_S = 300.0  # how long the nearest replica is fetched from before the leader is asked again (KIP-392)
 
+RECEIVE_MORE = "set kafka.receive.message.max.bytes to more, and give the executors memory for it"
+
 OnError = Callable[[KafkaError], None]
 Link = BrokerLink[tuple[Partition, int]]
 
@@ -72,19 +74,30 @@ class Fetcher:
     ``given_up`` says why nothing more comes from here, once that is so; ``on_error`` takes errors of no partition.
     """
 
-    def __init__(self, said: Mapping[str, Any], *, include_headers: bool, batch_bytes: int, on_error: OnError) -> None:
-        """``said``: all settings, librdkafka's.  Raises TransportError, ValueError for values that can't be used."""
+    def __init__(
+        self,
+        said: Mapping[str, Any],
+        *,
+        include_headers: bool,
+        batch_bytes: int,
+        on_error: OnError,
+        largest: Largest | None = None,
+    ) -> None:
+        """``said``: all settings, librdkafka's.  Raises TransportError, ValueError for values that can't be used.
+
+        ``largest`` bounds a record further than ``receive.message.max.bytes`` does.
+        """
         self._batch_bytes, self._on_error = batch_bytes, on_error
         self._settings = Settings.of(said)
         self._committed = str(said["isolation.level"]) == "read_committed"
         self._rack = str(said.get("client.rack", ""))
         self._max_wait_ms, self._min_bytes = int(said["fetch.wait.max.ms"]), int(said.get("fetch.min.bytes", 1))
         self._max_bytes, self._partition_bytes = int(said["fetch.max.bytes"]), int(said["max.partition.fetch.bytes"])
-        self._largest = max(int(said.get("receive.message.max.bytes", 100_000_000)), self._max_bytes + 512)
+        self._largest = max(int(said.get("receive.message.max.bytes", DEFAULT_MOST_RECEIVED)), self._max_bytes + 512)
         self._timeout_s = (int(said.get("socket.timeout.ms", 60_000)) + self._max_wait_ms) / 1000
         age_ms = int(said.get("topic.metadata.refresh.interval.ms", 300_000))
-        take = partial(record_batch, arrow.schema(include_headers))
-        self._decoder = _drain.Decoder(include_headers, take, decompress)
+        largest = min(Largest(self._largest, RECEIVE_MORE), largest or Largest(self._largest, RECEIVE_MORE))
+        self._decoder = PartDecoder(largest, include_headers=include_headers)
         self._assigned: dict[TopicPartition, Partition] = {}
         self._ready: deque[tuple[Partition, _drain.Part | Event]] = deque()
         self._links: dict[int, Link] = {}
@@ -166,13 +179,18 @@ class Fetcher:
                 self._ready.popleft()
                 continue
             try:
-                event = what if not isinstance(what, _drain.Part) else self._decode(of, what, records, nbytes)
+                event = what if not isinstance(what, _drain.Part) else self._decoder.take(of, what, records, nbytes)
             except Exception:
                 self.assign({of.tp: (of.taken, of.end)})  # the part is no more what it was
                 if not events:
                     raise
                 break  # what is there has been taken; whatever it was comes again, or doesn't
-            if self.given_up:
+            if isinstance(event, Later):
+                # Others first; but a partition's own parts stay in their order.
+                self._ready = deque(sorted(self._ready, key=lambda each: each[0] is of))
+                break
+            if isinstance(event, PartitionError) and event.code == KafkaError._NOT_IMPLEMENTED:
+                self._give_up(f"{of.tp.topic}-{of.tp.partition} has records of an older format at offset {of.taken}")
                 break
             if event is None or event is what:
                 self._ready.popleft()
@@ -184,21 +202,6 @@ class Fetcher:
             if isinstance(event, Records) and event.batch is not None:
                 records, nbytes = records - event.batch.num_rows, nbytes - event.nbytes
         return events
-
-    def _decode(self, of: Partition, part: _drain.Part, records: int, nbytes: int) -> Event | None:
-        """The next run of records, None after the last; a fault ends the partition."""
-        found = part.take(records, nbytes)
-        if found is None:
-            return None
-        event = event_of(found)
-        if isinstance(event, Records):
-            of.taken = event.next_offset
-            if event.batch is not None:
-                of.record_bytes = max(1, event.nbytes // event.batch.num_rows)
-        elif isinstance(event, PartitionError) and event.code == KafkaError._NOT_IMPLEMENTED:
-            self._give_up(f"{of.tp.topic}-{of.tp.partition} has records of an older format at offset {of.taken}")
-            return None
-        return event
 
     def _fail(self, of: Partition, code: int, words: str | None = None) -> None:
         """An error that is for the caller to solve; what came before it is handed out first."""
@@ -477,10 +480,7 @@ class Fetcher:
             of.replica, of.replica_until, of.anew = found.preferred_replica, now + REPLICA_S, True
             self._changed = True
         if found.end > found.start:
-            part = self._decoder.part(
-                frame, found.start, found.end, of.tp.topic, of.tp.partition, of.position, of.end,
-                found.high_watermark, found.aborted if self._committed else None,
-            )  # fmt: skip
+            part = self._decoder.part(frame, of, found, committed=self._committed)
             before = of.position
             of.position, epoch = part.ahead()
             if of.position == before:  # a batch that never ends, or one of another format

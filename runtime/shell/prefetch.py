@@ -36,6 +36,8 @@ from sparkcohort.runtime.shell.drain import (
     BATCH_BYTES,
     EndOfLog,
     Event,
+    Largest,
+    MalformedRecordError,
     PartitionError,
     Records,
 )
@@ -50,6 +52,9 @@ CLOSE_S = 10.0
 NO_END = 2**63 - 1
 SHORT_S = 0.1  # shorter waits don't count: whoever takes faster than Kafka gives waits between any two fetches
 PACE_S = 0.04  # between fetches at the logs' ends, unless somebody waits for what they bring
+LEAST_LARGEST = 2 << 20  # a record as large as brokers take by default is fetched ahead by the smallest buffer
+REMEDY = "that is a quarter of buffer.bytes; the tasks read it directly"
+MOST_RETRY_S = 60.0
 
 _log = logging.getLogger("sparkcohort.prefetch")
 
@@ -112,6 +117,7 @@ class Prefetcher:
             include_headers=include_headers,
             batch_bytes=self._batch_bytes,
             unhurried=True,
+            largest=Largest(max(buffer_bytes // 4, LEAST_LARGEST), REMEDY),
         )
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
@@ -266,7 +272,7 @@ class Prefetcher:
         buffer.chunks.clear()
         buffer.left = buffer.position
         buffer.base = buffer.position = buffer.served = to
-        buffer.nbytes, buffer.live, buffer.error, buffer.retry_at = 0, False, "", 0.0
+        buffer.nbytes, buffer.live, buffer.error, buffer.retry_at, buffer.failures = 0, False, "", 0.0, 0
 
     def _next(self, readers: list[Reader], patience_s: float) -> Served:
         """The next step: what is buffered, up to a batch; blocks until there is something or nothing will be.
@@ -409,7 +415,12 @@ class Prefetcher:
                     _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, error)
                 if of_another_log(error):
                     self._move(buffer, buffer.floor)  # what is buffered may not be what Kafka has at these offsets
-                buffer.error, buffer.live, buffer.retry_at = str(error), False, time.monotonic() + RETRY_S
+                buffer.error, buffer.live = str(error), False
+                buffer.retry_at = time.monotonic() + min(RETRY_S * 2**buffer.failures, MOST_RETRY_S)
+                if isinstance(
+                    error, MalformedRecordError
+                ):  # it stays what it is: the tasks get past it, or nobody does
+                    buffer.failures = min(buffer.failures + 1, 10)
 
     @property
     def _budget(self) -> int:

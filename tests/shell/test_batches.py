@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,22 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.native import _drain
-from sparkcohort.runtime.shell import arrow
-from sparkcohort.runtime.shell.drain_native import record_batch
-from sparkcohort.runtime.shell.fetch_codecs import SNAPPY, decompress
+from sparkcohort.runtime.shell.fetch_codecs import SNAPPY, unpack
+from sparkcohort.runtime.shell.fetch_decode import WINDOW
 from tests.support import segments
+from tests.support.parts import LARGEST, NO_END, ODD_NAMES, Read, aborted_in, decoder, decompress, in_pieces, logs
 from tests.support.record_batches import (
     ABORT,
     CHECKED_FROM,
     CODECS,
     COMMIT,
-    CONTROL,
     HEAD,
-    LOG_APPEND_TIME,
     TRANSACTIONAL,
     Batch,
     Record,
-    Row,
     encode,
     encoded,
     framed,
@@ -42,115 +36,6 @@ from tests.support.record_batches import (
     varint,
     whole,
 )
-
-NO_END = 2**63 - 1
-KINDS = {_drain.ERROR: "error", _drain.BAD_TIMESTAMP: "timestamp", _drain.BAD_HEADER: "header"}
-Aborted = Sequence[tuple[int, int]] | None
-
-
-def decoder(*, headers: bool = True) -> _drain.Decoder:
-    """As the fetcher makes one."""
-    return _drain.Decoder(headers, partial(record_batch, arrow.schema(headers)), decompress)
-
-
-class Read:
-    """What a part gives, taken in small steps."""
-
-    def __init__(
-        self,
-        data: bytes,
-        position: int = 0,
-        end: int = NO_END,
-        *,
-        aborted: Aborted = None,
-        high_watermark: int = -1,
-        limit: int = 1_000,
-        nbytes: int = 1 << 20,
-        by: _drain.Decoder | None = None,
-    ) -> None:
-        """Take all events up to the end or the first fault, which has to come again."""
-        self.rows: list[Row] = []
-        self.position, self.fault, self.number = position, "", 0
-        arguments = (b"--" + data + b"-", 2, 2 + len(data), "t", 7, position, end, high_watermark, aborted)
-        part = (by or decoder()).part(*arguments)
-        self.ahead = part.ahead()
-        while (event := part.take(limit, nbytes)) is not None:
-            kind, topic, partition, offset, self.number, what = event
-            assert (topic, partition) == ("t", 7)
-            if kind != _drain.RECORDS:
-                self.fault, self.words, self.position = KINDS[kind], what, offset
-                again = part.take(limit, nbytes)
-                assert again is not None
-                assert again[0] == kind
-                return
-            assert offset > self.position
-            self.position = offset
-            if what is not None:
-                self._note(what, limit)
-
-    def _note(self, batch: pa.RecordBatch, limit: int) -> None:
-        batch.validate(full=True)
-        assert 0 < batch.num_rows <= limit
-        assert set(batch.column("topic").to_pylist()) == {"t"}
-        assert set(batch.column("partition").to_pylist()) == {7}
-        with_headers = "headers" in batch.schema.names
-        columns = [batch.column(name).to_pylist() for name in ("offset", "key", "value")]
-        columns += [batch.column("timestamp").cast(pa.int64()).to_pylist(), batch.column("timestampType").to_pylist()]
-        pairs: list[Any] = batch.column("headers").to_pylist() if with_headers else [None] * batch.num_rows
-        columns.append([each and [(pair["key"], pair["value"]) for pair in each] for each in pairs])
-        self.rows += list(zip(*columns, strict=True))
-
-
-# --- any log --------------------------------------------------------------------------------------
-
-BYTES = st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"", b"x" * 127, b"y" * 128, b"z" * 9_000]))
-NAMES = st.one_of(st.text(max_size=4).map(str.encode), st.sampled_from([b"", "ü€𝄞".encode()]))
-ODD_NAMES = st.one_of(NAMES, NAMES, NAMES, st.sampled_from([b"\xff", b"\xc0\x80", b"\xed\xa0\x80"]))
-TIMES = st.one_of(st.integers(-50, 50), st.sampled_from([-(2**40), 2**40, 2**54, -(2**60)]))
-
-
-@st.composite
-def logs(draw: st.DrawFn, names: st.SearchStrategy[bytes] = NAMES, times: Any = TIMES) -> list[Batch]:
-    """Batches in order: plain ones, transactions of two producers that end in either way, gaps, empty frames."""
-    record = st.tuples(st.integers(0, 2), times, BYTES, BYTES, st.lists(st.tuples(names, BYTES), max_size=3).map(tuple))
-    log: list[Batch] = []
-    at, open_for = draw(st.sampled_from([0, 5, 2**31, 2**62])), set()
-    for _ in range(draw(st.integers(1, 6))):
-        producer = draw(st.sampled_from([-1, -1, 11, 12]))
-        if producer in open_for and draw(st.booleans()):
-            open_for.discard(producer)
-            log.append(marker(at, producer, draw(st.sampled_from([ABORT, COMMIT]))))
-        else:
-            offset, records = -1, []
-            for gap, *rest in draw(st.lists(record, max_size=6)):
-                offset += gap + 1
-                records.append(Record(offset, *rest))
-            attributes = draw(st.sampled_from([0, 0, LOG_APPEND_TIME])) | (TRANSACTIONAL if producer > 0 else 0)
-            if producer > 0:
-                open_for.add(producer)
-            more: dict[str, Any] = {
-                "codec": draw(st.integers(0, 4)),
-                "xerial": draw(st.booleans()),
-                "producer": producer,
-            }
-            last = max(offset, 0) + draw(st.integers(0, 3))
-            log.append(Batch(at, tuple(records), last, attributes=attributes, **more))
-        at = log[-1].next + draw(st.sampled_from([0, 0, 4]))
-    return log
-
-
-def aborted_in(log: Sequence[Batch]) -> list[tuple[int, int]]:
-    """The aborted transactions as a broker lists them: in the order of their ends."""
-    began: dict[int, int] = {}
-    found = []
-    for batch in log:
-        if not batch.attributes & CONTROL:
-            began.setdefault(batch.producer, batch.base)
-        elif (first := began.pop(batch.producer, None)) is not None and batch.records[0].key == struct.pack(
-            ">hh", 0, ABORT
-        ):
-            found.append((batch.producer, first))
-    return found
 
 
 @settings(max_examples=120)
@@ -163,6 +48,7 @@ def aborted_in(log: Sequence[Batch]) -> list[tuple[int, int]]:
     headers=st.booleans(),
     limit=st.sampled_from([1, 2, 1_000]),
     nbytes=st.sampled_from([1, 300, 1 << 20]),
+    window=st.sampled_from([1, 33, 150, 5_000, WINDOW]),
 )
 def test_the_rows_are_those_of_a_plain_reader(
     log: list[Batch],
@@ -173,8 +59,9 @@ def test_the_rows_are_those_of_a_plain_reader(
     headers: bool,
     limit: int,
     nbytes: int,
+    window: int,
 ) -> None:
-    """Any position, end, limits, last batch cut short, and isolation: the same rows, the same end, the same fault."""
+    """Any position, end, limits, last batch cut short, isolation, pieces: the same rows, the same end, the same fault."""
     position = min(log[0].base + int(place * (log[-1].next - log[0].base)), log[-1].next - 1)
     first = next(index for index, batch in enumerate(log) if batch.next > position)
     data = b"".join(map(encode, log[first:]))
@@ -184,7 +71,7 @@ def test_the_rows_are_those_of_a_plain_reader(
     rows, after, fault = plain_rows(data, position, end, aborted=aborted, headers=headers, decompress=decompress)
     found = Read(
         data, position, end, aborted=aborted, high_watermark=log[-1].next, limit=limit, nbytes=nbytes,
-        by=decoder(headers=headers),
+        by=decoder(headers=headers, window=window, by=in_pieces),
     )  # fmt: skip
     assert found.rows == rows
     assert (found.position, found.fault) == (after, fault)
@@ -305,7 +192,7 @@ def test_a_message_of_the_older_format_alone() -> None:
 def test_records_that_are_missing_are_not_passed_over() -> None:
     """A batch that decompresses to nothing has no records, but says that it has."""
     for nothing in (pa.py_buffer(b""), b"", memoryview(b""), pa.allocate_buffer(0)):
-        by = _drain.Decoder(False, partial(record_batch, arrow.schema(False)), lambda *_, n=nothing: n)
+        by = decoder(headers=False, by=lambda *_, n=nothing: n)
         assert Read(encode(THREE[1]) + encode(THREE[2]), 5, by=by).fault == "error"
 
 
@@ -322,9 +209,12 @@ def test_a_hidden_batch_is_not_decompressed() -> None:
     changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=5),
     headers=st.booleans(),
     repair=st.booleans(),
+    window=st.sampled_from([1, 40, WINDOW]),
     position=st.sampled_from([0, 3, 2**62]),
 )
-def test_no_bytes_do_harm(log: list[Batch], changes: list[Any], headers: bool, repair: bool, position: int) -> None:
+def test_no_bytes_do_harm(
+    log: list[Batch], changes: list[Any], headers: bool, repair: bool, window: int, position: int
+) -> None:
     """Changed bytes anywhere, also under a checksum made right again: rows that Arrow finds whole, or an error."""
     data = bytearray(b"".join(map(encode, log)))
     for place, byte in changes:
@@ -332,7 +222,8 @@ def test_no_bytes_do_harm(log: list[Batch], changes: list[Any], headers: bool, r
     if repair:
         head = bytes(data)
         data = bytearray(b"".join(summed(each) for each in whole(head) if len(each) >= HEAD.size))
-    Read(bytes(data), position, by=decoder(headers=headers), aborted=aborted_in(log))
+    by = decoder(headers=headers, window=window, by=in_pieces)
+    Read(bytes(data), position, by=by, aborted=aborted_in(log))
 
 
 @given(data=st.binary(max_size=200), codec=st.integers(0, 7))
@@ -390,8 +281,8 @@ def test_what_python_raises_goes_through() -> None:
     def fail(*_: Any) -> Any:
         raise LookupError("mine")
 
-    take = partial(record_batch, arrow.schema(True))
-    for by, batch in ((_drain.Decoder(True, fail, decompress), THREE[0]), (_drain.Decoder(True, take, fail), THREE[1])):
+    failing = _drain.Decoder(True, fail, unpack, LARGEST, WINDOW)
+    for by, batch in ((failing, THREE[0]), (decoder(by=fail), THREE[1])):
         data = encode(batch)
         for _ in range(2):
             with pytest.raises(LookupError, match="mine"):

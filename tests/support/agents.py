@@ -156,11 +156,13 @@ def sockets(executor: Executor) -> list[str]:
     return [line for line in Path("/proc/net/unix").read_text().splitlines() if address in line]
 
 
-def pulled(world: World, executor: Executor, wanted: Range) -> list[tuple[int, pa.RecordBatch | None]]:
+def pulled(
+    world: World, executor: Executor, wanted: Range, plan_seq: int = 2
+) -> list[tuple[int, pa.RecordBatch | None]]:
     """What the agent hands over of a range, nothing where it hasn't got it."""
     client = LocalClient(executor.address("run"), world.authority.client.token, 10)
     try:
-        return list(one_by(client.read, wanted, wanted.start, 2))
+        return list(one_by(client.read, wanted, wanted.start, plan_seq))
     except Missed:
         return []
     finally:

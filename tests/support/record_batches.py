@@ -120,19 +120,19 @@ def encode(batch: Batch) -> bytes:
     return framed(batch, compressed(batch.codec, payload, xerial=batch.xerial))
 
 
-def framed(batch: Batch, payload: bytes) -> bytes:
+def framed(batch: Batch, payload: bytes, checksum: Callable[[bytes], int] = crc32c) -> bytes:
     """A batch around these bytes instead of its records."""
     count = len(batch.records) if batch.count is None else batch.count
     head = HEAD.pack(
         batch.base, HEAD.size - 12 + len(payload), batch.epoch, 2, 0, batch.attributes | batch.codec, batch.last_delta,
         batch.first_timestamp, batch.max_timestamp, batch.producer, 0, 0, count,
     )  # fmt: skip
-    return summed(head + payload)
+    return summed(head + payload, checksum)
 
 
-def summed(data: bytes) -> bytes:
+def summed(data: bytes, checksum: Callable[[bytes], int] = crc32c) -> bytes:
     """A batch with the checksum that it ought to have."""
-    return data[:17] + struct.pack(">I", crc32c(data[CHECKED_FROM:])) + data[CHECKED_FROM:]
+    return data[:17] + struct.pack(">I", checksum(data[CHECKED_FROM:])) + data[CHECKED_FROM:]
 
 
 # --- read -----------------------------------------------------------------------------------------
