@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from sparkcohort.runtime.claims import Slot
+from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes
 from sparkcohort.streaming.limits import UNLIMITED, Limits, share
@@ -60,14 +61,35 @@ def next_end(
     return {tp: reset.get(tp, at + shares[tp]) for tp, at in begin.items()}
 
 
-def ranges_between(start: Offsets, end: Offsets, beginnings: Offsets) -> tuple[Range, ...]:
+class StartBehindEnd(CohortError):
+    """Partitions of a batch start behind their end, and no loss that was accepted explains it."""
+
+
+def ranges_between(
+    start: Offsets, end: Offsets, beginnings: Offsets, reset: Offsets | None = None
+) -> tuple[Range, ...]:
     """The ranges of a batch, sorted, empty ones left out.
 
     A partition that only ``end`` has is new: it is read from its beginning (Spark's rule, and so also for a
-    checkpoint that ``format("kafka")`` left); raises KeyError when ``beginnings`` doesn't have it.
+    checkpoint that ``format("kafka")`` left); raises KeyError when ``beginnings`` doesn't have it.  ``reset``: where to
+    begin instead of ``start`` after a loss that was accepted.  Raises StartBehindEnd for any other range that would go
+    backwards: what there is to read isn't known then, and nothing may be skipped.
     """
-    firsts = {tp: start[tp] if tp in start else beginnings[tp] for tp in end}
+    firsts = {**{tp: start[tp] if tp in start else beginnings[tp] for tp in end}, **(reset or {})}
+    backwards = [(tp, firsts[tp], last) for tp, last in sorted(end.items()) if firsts[tp] > last]
+    if backwards:
+        raise _backwards(backwards)
     return tuple(Range(*tp, firsts[tp], last) for tp, last in sorted(end.items()) if last > firsts[tp])
+
+
+def _backwards(ranges: Sequence[tuple[TopicPartition, int, int]]) -> StartBehindEnd:
+    named = ", ".join(f"{tp.topic}-{tp.partition} from {first} to {last}" for tp, first, last in ranges[:10])
+    more = f" and {len(ranges) - 10} more" if len(ranges) > 10 else ""
+    return StartBehindEnd(
+        f"the planned batch goes backwards: {named}{more}. Its start and its end come from two different plans (a checkpoint "
+        "that was changed by hand, or that another query uses, too), or a topic was made anew. Nothing was read. Give the "
+        "query its own checkpointLocation again, or a new one, and say by startingOffsets where it is to start"
+    )
 
 
 def new_partitions(start: Offsets, end: Offsets) -> frozenset[TopicPartition]:

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from sparkcohort.runtime.errors import UNREACHABLE, CohortError
-from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.limits import UNLIMITED, Limits
@@ -48,6 +48,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._session: Session | None = None
+        self._told: Offsets | None = None  # where batch 0 starts, until its end is planned, too
+        self._asked_end = self._replayed = False
         self._available_now = False
         self._frozen: Offsets | None = None
         self._last_progress: float | None = None
@@ -95,13 +97,22 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  PySpark's name
-        """Where a query without a checkpoint starts: the same answer until the first batch is committed."""
-        return to_json_value(self._driver.initial())
+        """Where a query without a checkpoint starts: the same answer until the first batch is committed.
+
+        Asked again when batch 0 is replayed: then the batch itself says whether the answer counts (``Session.replayed``).
+        """
+        start = self._driver.initial()
+        if not self._asked_end:
+            self._told = start
+        return to_json_value(start)
 
     @message_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """The end of the next batch, or ``start`` itself when there is none; ``start`` is in the commit log by now."""
         begin, session = self._known.read(start), self._driver
+        self._asked_end = True
+        if self._replayed:
+            self._told = None
         session.begin(begin)
         session.check()
         once = isinstance(limit, ReadAllAvailable) and not self._available_now
@@ -109,7 +120,9 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             end = self._next_end(session, begin, limits, once)
         finally:  # while Spark writes the end into its own log, Python has nothing else to do
-            session.mirror(begin, final=self._available_now)
+            self._mirror(session, begin, final=self._available_now)
+        if begin == self._told:
+            session.plan(begin, end)
         session.announce(end)
         if end == begin:
             session.mirrored()  # nobody is in a hurry, and whoever stops an idle query finds all of it committed
@@ -129,11 +142,14 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A plan of ranges ``[start, end)``, one input partition a slot.  Asked again, it makes another plan of the same ranges."""
         first, last = self._known.read(start), self._known.read(end)
         session = self._driver
+        if self._told is not None and not self._asked_end:
+            first = session.replayed(last)  # no batch is new whose end nobody asked for
+            self._replayed = True
+        else:
+            self._told = None
         session.begin(first)
-        new = planner.new_partitions(first, last)
-        ranges = planner.ranges_between(first, last, session.beginnings_of_new(new) if new else {})
         slots = planner.make_slots(
-            ranges,
+            self._ranges(session, first, last),
             session.owners(),
             session.cores(),
             sizes=session.sizes(),
@@ -143,6 +159,13 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         run, plan_id, avoid = session.run(), session.register(slots), session.silent_agents()
         return [SlotPartition(run, plan_id, index, avoid) for index in range(len(slots))]
+
+    def _ranges(self, session: Session, start: Offsets, end: Offsets) -> tuple[Range, ...]:
+        new = planner.new_partitions(start, end)
+        beginnings = session.beginnings_of_new(new) if new else {}
+        # What has aged out since it was planned the session has told of.
+        entering = {tp: min(at, end[tp]) for tp, at in beginnings.items()}
+        return planner.ranges_between(start, end, entering, session.explained(start, end))
 
     def read(self, partition: SlotPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """The rows of one slot, on an executor."""
@@ -186,8 +209,12 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if time.monotonic() > deadline:
                 option = "unreachable.partitions=fail" if mode == "fail" else "unreachable.timeout.ms"
                 raise _unreachable(held, snapshot, f"{timeout_s:g} s have passed ({option})")
-            session.mirror(start, final=False)
+            self._mirror(session, start, final=False)
             session.pause(HELD_POLL_S)
+
+    def _mirror(self, session: Session, start: Offsets, *, final: bool) -> None:
+        if start != self._told:  # where batch 0 starts is in no commit log
+            session.mirror(start, final=final)
 
     def _held(self, start: Offsets, snapshot: Snapshot) -> frozenset[TopicPartition]:
         """Partitions whose broker does not answer and which still have something to give to a bounded query."""

@@ -40,6 +40,13 @@ class DataLoss:
             self._lost("PARTITIONS_DELETED", f"Partitions {names_of(gone)} have been deleted.")
         return gone
 
+    def left_out(self, partitions: Collection[TopicPartition]) -> None:
+        """A batch that is replayed ends without these, which it starts with.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
+        self._lost(
+            "PARTITIONS_DELETED",
+            f"Partitions {names_of(partitions)} were taken for deleted when this batch was planned.",
+        )
+
     def shortened(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> dict[TopicPartition, int]:
         """Partitions whose log ends before ``start``, with the offset to go on from: the beginning of what is there now.
 

@@ -143,15 +143,23 @@ class GroupMembership:
         )
 
     def reserve(
-        self, starts: Mapping[TopicPartition, int], timeout_s: float = 30.0, *, pin: str = "", reset: bool = False
+        self,
+        starts: Mapping[TopicPartition, int],
+        timeout_s: float = 30.0,
+        *,
+        pin: str = "",
+        plan: str = "",
+        reset: bool = False,
     ) -> Reservation:
         """Commit this run's number and a (further) block of generations, with all of ``starts``.
 
-        ``starts`` are offsets for what has none committed yet (or, with ``reset``, for all); ``pin`` marks them as the
-        start of batch 0.  Call it as soon as start offsets are known, and when ``reservation.last_generation`` is near.
+        ``starts`` are offsets for what has none committed yet (or, with ``reset``, for all); ``pin`` and ``plan`` mark them
+        as the start of batch 0.  Call it as soon as start offsets are known, and when ``reservation.last_generation`` is near.
         """
         return self._jobs.insist(
-            lambda: self._reserve(starts, pin, reset=reset), timeout_s, f"reservation in group {self._options.group_id}"
+            lambda: self._reserve(starts, pin, plan, reset=reset),
+            timeout_s,
+            f"reservation in group {self._options.group_id}",
         )
 
     def close(self) -> None:
@@ -453,11 +461,11 @@ class GroupMembership:
                 raise self._retry_or_fail(KafkaException(answer.error))
         return taken
 
-    def _reserve(self, starts: Mapping[TopicPartition, int], pin: str, *, reset: bool) -> Reservation:
+    def _reserve(self, starts: Mapping[TopicPartition, int], pin: str, plan: str, *, reset: bool) -> Reservation:
         if self._state is not State.MEMBER:
             raise Again(f"the membership is {self._state.value}")
         known = self._read(tuple({*starts, *self._expected()}))
-        record = self.reservation.next([committed.metadata for committed in known.values()], pin)
+        record = self.reservation.next([committed.metadata for committed in known.values()], pin, plan)
         text = encode(record)
         self._commit(
             {tp: (start if reset else committed_or(known.get(tp), start), text) for tp, start in starts.items()},

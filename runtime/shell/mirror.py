@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.first_batch import FirstBatch
 from sparkcohort.runtime.shell.kafka import GroupMembership
 from sparkcohort.runtime.shell.log_ends import LogEnds
 from sparkcohort.runtime.shell.options import SourceOptions
-from sparkcohort.runtime.shell.reservation import GENERATION_BLOCK, pinned
-from sparkcohort.runtime.shell.start import initial_offsets
+from sparkcohort.runtime.shell.reservation import GENERATION_BLOCK
 from sparkcohort.runtime.shell.supervised import Supervised
 
 log = logging.getLogger("sparkcohort.mirror")
@@ -42,15 +42,14 @@ class Mirror:
 
     def __init__(self, options: SourceOptions, log_ends: LogEnds) -> None:
         self._options = options
-        self._log_ends = log_ends
         self._membership = GroupMembership(options, log_ends.topics, log_ends.doubt)
         self._counters: Counter[str] = Counter()
         self._committed: dict[TopicPartition, int] = {}
-        self._initial: Offsets | None = None
+        self._first = FirstBatch(options, log_ends, self._membership)
         self._mirrored: Offsets = {}
-        self._pinned = False
         self._wanted: dict[TopicPartition, int] | None = None
         self._changed = threading.Condition()
+        self._reserving = threading.Lock()  # one writer of what stands beside a pin
         self._closed = False
         self._used: Callable[[], int] = int
         self._generation = 0
@@ -92,40 +91,37 @@ class Mirror:
     # --- start ----------------------------------------------------------------------------------------
 
     def initial(self) -> Offsets:
-        """Where a new query starts; pinned in the group until the first batch is committed.  Spark asks twice for batch 0."""
-        if self._initial is not None:
-            return self._initial
-        partitions = self._log_ends.snapshot().partitions
-        pin = self._options.initial_hash()
-        known = self._membership.committed(partitions)
-        committed = {tp: (found.offset, found.metadata) for tp, found in known.items() if found.offset is not None}
-        start = pinned(committed, pin)
-        # A pin beside real commits is one that a first batch has replaced in part: it no longer speaks for the start.
-        if not start or len(start) < len(committed):
-            start = initial_offsets(
-                self._options, self._log_ends, lambda _: {tp: at for tp, (at, _) in committed.items()}
-            )
-        self._reserve(start, pin)
-        self._pinned = True
-        self._initial = start
-        return start
+        """Where a new query starts: the same until the first batch is committed.  Spark asks twice for batch 0."""
+        return self._first.start()
+
+    def replayed(self, end: Offsets) -> Offsets:
+        """Where the first batch starts, which an earlier process planned to ``end``.  Raises CohortError if not this group."""
+        return self._first.replayed(end)
+
+    def plan(self, start: Offsets, end: Offsets, entering: Offsets) -> None:
+        """Pin what is planned of the first batch; ``entering``: beginnings of what only ``end`` has."""
+        with self._reserving:
+            taken = self._first.plan(start, end, entering, START_S)
+            with self._changed:
+                self._committed.update(taken)
 
     def begin(self, start: Offsets) -> int:
-        """Reserve this run's number and generations, if that has not been done with the pin; returns the first generation."""
+        """Reserve this run's number and generations, if that has not been done; returns the first generation."""
         if self._membership.reservation.own is None:
-            self._reserve(start, "")
+            self._reserve(start, *self._first.marks(start))
+            with self._changed:
+                self._mirrored = dict(start)
         return self._membership.reservation.first_generation
 
     def follow(self, generation: Callable[[], int]) -> None:
         """Look at the group's generation from now on, so that there is always one left that is reserved."""
         self._used = generation
 
-    def _reserve(self, offsets: Offsets, pin: str) -> None:
+    def _reserve(self, offsets: Offsets, pin: str, plan: str) -> None:
         # The start of a run is what a checkpoint or an option says, also where the group has gone further: a reset.
-        self._membership.reserve(offsets, START_S, pin=pin, reset=True)
+        self._membership.reserve(offsets, START_S, pin=pin, plan=plan, reset=True)
         with self._changed:
             self._committed.update(offsets)
-            self._mirrored = dict(offsets)
 
     # --- every batch ------------------------------------------------------------------------------------
 
@@ -138,7 +134,7 @@ class Mirror:
         self._await_generations(generation)
         self.settle()
         with self._changed:
-            if start == self._mirrored:
+            if start == self._mirrored and not self._first.pinned:
                 return
             self._wanted = dict(start)
             self._changed.notify_all()
@@ -209,7 +205,7 @@ class Mirror:
             return
         with self._changed:
             self._next_commit = 0.0
-            self._pinned = False
+            self._first.over()
             self._mirrored = wanted
             if self._wanted == wanted:
                 self._wanted = None
@@ -217,9 +213,9 @@ class Mirror:
 
     def _reserve_more(self) -> None:
         try:
-            self._membership.reserve(
-                self.committed(), COMMIT_S, pin=self._options.initial_hash() if self._pinned else "", reset=True
-            )
+            with self._reserving:
+                pin, plan = self._first.current()
+                self._membership.reserve(self.committed(), COMMIT_S, pin=pin, plan=plan, reset=True)
         except CohortError as error:
             log.warning(
                 "group %s: %d generations left, no more could be reserved, trying again: %s",
@@ -238,7 +234,7 @@ class Mirror:
 
     def _changes(self, wanted: Offsets) -> Offsets:
         """What differs from the last commit; everything where a pin is to be replaced."""
-        if self._pinned:
+        if self._first.pinned:
             return wanted
         return {tp: offset for tp, offset in wanted.items() if self._committed.get(tp) != offset}
 

@@ -1,7 +1,7 @@
 """Run numbers, blocks of generations and the pinned start, kept in the metadata text of Kafka's committed offsets.
 
 Every commit of a run carries its record as compact JSON, as ``{"cohort":1,"run":7,"gen":7000,"id":"5f2c81aa"}``, plus
-``"pin"`` while the start of batch 0 is pinned: at most 80 bytes of Kafka's offset.metadata.max.bytes (4,096).
+``"pin"`` and ``"plan"`` while batch 0 is not committed: at most 150 bytes of Kafka's offset.metadata.max.bytes (4,096).
 The record with the highest run number speaks for the group.
 
 - **Run numbers** tell a newer driver from an older one, which Kafka's static membership alone cannot: a driver frozen
@@ -9,10 +9,12 @@ The record with the highest run number speaks for the group.
   than its own stops for good.
 - **Generations** are reserved in blocks of 1,000, so that they go up over a restart of the driver (law I4).
 - **The pin** names what the start of batch 0 was computed from; the committed offsets next to it are that start.
+- **The plan** names the end that was planned from there, over all partitions.  Spark replays a batch by its end alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Mapping
@@ -27,12 +29,13 @@ MAX_BYTES = 4096  # Kafka: offset.metadata.max.bytes
 
 @dataclass(frozen=True, slots=True, order=True)
 class Record:
-    """What one run wrote; ``generation`` is the last one reserved, ``pin`` a hash or empty; orders by run number."""
+    """What one run wrote; ``generation`` is the last one reserved, ``pin`` and ``plan`` hashes or empty; orders by run number."""
 
     run: int = 0
     generation: int = 0
     id: str = ""
     pin: str = ""
+    plan: str = ""
 
 
 NOTHING = Record()
@@ -41,8 +44,7 @@ NOTHING = Record()
 def encode(record: Record) -> str:
     """The record as metadata text.  Raises ValueError where Kafka would refuse its size."""
     value: dict[str, object] = {"cohort": FORMAT, "run": record.run, "gen": record.generation, "id": record.id}
-    if record.pin:
-        value["pin"] = record.pin
+    value |= {name: text for name, text in (("pin", record.pin), ("plan", record.plan)) if text}
     text = json.dumps(value, separators=(",", ":"))
     if len(text.encode()) >= MAX_BYTES:
         raise ValueError(f"commit metadata of {len(text)} characters; Kafka takes less than {MAX_BYTES} bytes")
@@ -60,7 +62,7 @@ def decode(text: str) -> Record:
     run, generation = value.get("run"), value.get("gen")
     if type(run) is not int or type(generation) is not int or run < 0 or generation < 0:
         return NOTHING
-    return Record(run, generation, str(value.get("id", "")), str(value.get("pin", "")))
+    return Record(run, generation, *(str(value.get(name, "")) for name in ("id", "pin", "plan")))
 
 
 def latest(texts: Iterable[str]) -> Record:
@@ -76,6 +78,21 @@ def pinned(committed: Mapping[TopicPartition, tuple[int | None, str]], pin: str)
         tp: offset
         for tp, (offset, text) in sorted(committed.items())
         if offset is not None and pin and decode(text).pin == pin
+    }
+
+
+def plan_of(end: Mapping[TopicPartition, int]) -> str:
+    """16 hex digits that name the end of a batch: all its partitions with their offsets."""
+    value = [[*tp, offset] for tp, offset in sorted(end.items())]
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def planned(committed: Mapping[TopicPartition, tuple[int | None, str]], plan: str) -> dict[TopicPartition, int]:
+    """The start from which an end of this name was planned, whatever it was computed from; empty when nobody did."""
+    return {
+        tp: offset
+        for tp, (offset, text) in sorted(committed.items())
+        if offset is not None and plan and decode(text).plan == plan
     }
 
 
@@ -96,19 +113,20 @@ class Reservation:
         """Remember who was there before this run: read before joining, and once more right after the first join."""
         self._seen = latest(texts)
 
-    def next(self, texts: Iterable[str], pin: str = "") -> Record:
+    def next(self, texts: Iterable[str], pin: str = "", plan: str = "") -> Record:
         """The record to commit next: the first run number and block, or this run's further block."""
         found = latest(texts)
         if self.own is not None:
-            return replace(self.own, generation=max(self.own.generation, found.generation) + GENERATION_BLOCK, pin=pin)
+            generation = max(self.own.generation, found.generation) + GENERATION_BLOCK
+            return replace(self.own, generation=generation, pin=pin, plan=plan)
         seen = self._seen or NOTHING
         return Record(
-            max(found.run, seen.run) + 1, max(found.generation, seen.generation) + GENERATION_BLOCK, self._id, pin
+            max(found.run, seen.run) + 1, max(found.generation, seen.generation) + GENERATION_BLOCK, self._id, pin, plan
         )
 
     def confirm(self, record: Record) -> None:
         """Kafka has the record."""
-        self.own = replace(record, pin="")
+        self.own = replace(record, pin="", plan="")
 
     @property
     def first_generation(self) -> int:
@@ -120,9 +138,9 @@ class Reservation:
         """The last generation reserved; reserve another block before it is passed."""
         return self.own.generation if self.own is not None else 0
 
-    def metadata(self, pin: str = "") -> str:
+    def metadata(self, pin: str = "", plan: str = "") -> str:
         """The text that every commit of this run carries."""
-        return encode(replace(self.own or Record(id=self._id), pin=pin))
+        return encode(replace(self.own or Record(id=self._id), pin=pin, plan=plan))
 
     def superseded(self, texts: Iterable[str]) -> Record | None:
         """The record of a later run, if there is one: then this run must stop for good."""

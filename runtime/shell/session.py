@@ -39,6 +39,7 @@ log = logging.getLogger("sparkcohort.session")
 Offsets = Mapping[TopicPartition, int]
 STOP_S = 1.0
 STATUS_REFRESH_S = 0.2
+REFRESH_S = 1.0
 
 
 class Session:
@@ -60,6 +61,7 @@ class Session:
         self._run: Run | None = None
         self._announced: Offsets = {}
         self._snapshot: Snapshot | None = None
+        self._accepted: tuple[frozenset[TopicPartition], Offsets] = frozenset(), {}
         self._pause = threading.Event()
 
     # --- life ----------------------------------------------------------------------------------------
@@ -84,8 +86,22 @@ class Session:
         self._mirror.open()
 
     def initial(self) -> Offsets:
-        """Where a new query starts, pinned in the real group."""
+        """Where a query starts that has no batch yet; nothing is changed."""
         return self._mirror.initial()
+
+    def replayed(self, end: Offsets) -> Offsets:
+        """Where the first batch starts, which an earlier process planned to ``end``.
+
+        Raises CohortError: this group did not plan it, or (DriverDataLoss) partitions of it are gone.
+        """
+        start = self._mirror.replayed(end)
+        self._loss.deleted(end, self._log_ends.snapshot())
+        return start
+
+    def plan(self, start: Offsets, end: Offsets) -> None:
+        """Have the real group remember, before Spark does, from where to where the first batch goes."""
+        new = end.keys() - start.keys()
+        self._mirror.plan(start, end, self.beginnings_of_new(new) if new else {})
 
     def begin(self, start: Offsets) -> None:
         """Start the coordinator run, once; ``start`` is where the first batch of this run begins."""
@@ -198,7 +214,25 @@ class Session:
         """Partitions of ``start`` that are gone, and those to go on from elsewhere.  Raises DriverDataLoss, or warns."""
         gone = self._loss.deleted(start, snapshot)
         self._loss.forget(gone)
-        return gone, self._loss.shortened(start, snapshot)
+        self._accepted = gone, self._loss.shortened(start, snapshot)
+        return self._accepted
+
+    def explained(self, start: Offsets, end: Offsets) -> Offsets:
+        """Where to read from, instead of ``start``, whose planned end lies before it: what its log begins with now.
+
+        That is so after a loss which was accepted: in this process by ``losses``, or by whoever planned the batch before a
+        restart, if the log still shows it.  Raises DriverDataLoss, or warns, where it has not been told of a loss, partitions
+        that the plan leaves out included.  What is neither known nor seen is left out of the answer.
+        """
+        gone, reset = self._accepted
+        left_out = start.keys() - end.keys() - gone
+        if left_out:
+            self._loss.left_out(left_out)
+        back = {tp: start[tp] for tp, at in end.items() if at < start.get(tp, at)}
+        told = {tp: reset[tp] for tp in back if reset.get(tp) == end[tp]}
+        unknown = {tp: at for tp, at in back.items() if tp not in told}
+        seen = self._loss.shortened(unknown, self.refresh(REFRESH_S)) if unknown else {}
+        return {**told, **{tp: min(at, end[tp]) for tp, at in seen.items()}}
 
     def beginnings_of_new(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Where partitions begin that were not there before.  Raises DriverDataLoss when records are gone already."""

@@ -44,6 +44,22 @@ def initial_offsets(
     return _resolve(options, log_ends, wanted)
 
 
+def lapsed(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
+    """Pinned offsets that lie before the beginning of their log, with a word on each.
+
+    What cannot be asked now is believed.
+    """
+    snapshot = log_ends.snapshot()
+    asked = [tp for tp in pins if tp in snapshot.partitions and tp not in snapshot.unreachable]
+    try:
+        beginnings = log_ends.beginnings(asked) if asked else {}
+    except CohortError as error:
+        if error.error != UNREACHABLE:
+            raise
+        return {}
+    return {tp: f"its log begins at {at} by now" for tp, at in beginnings.items() if at > pins[tp]}
+
+
 def _named(start: Start, partitions: Iterable[TopicPartition], default: int | None = None) -> dict[TopicPartition, int]:
     """What a start says of each partition; those it leaves out get ``default``, or stay out."""
     if isinstance(start, Mapping):

@@ -22,6 +22,11 @@ class Failing(Stream):
 
     at: int
 
+    @property
+    def checkpoint(self) -> Path:
+        """Where the query keeps its logs."""
+        return self._checkpoint
+
     def _keep(self, batch: DataFrame, batch_id: int) -> None:
         if batch_id == self.at:
             raise RuntimeError(f"batch {batch_id} fails as it is told")
@@ -59,3 +64,46 @@ def test_there_and_back(spark: SparkSession, broker: Broker, topic: str, checkpo
         assert taken == {number: failed[number] for number in taken}
     assert len(over.rows) == 2 * 800 + 2 * 1_200
     delivery.check(over.delivered(), delivery.held(broker.bootstrap, [topic])).assert_exact()
+
+
+def fail_first(run: Failing) -> dict[str, int]:
+    """Run a query until it fails in batch 0; returns the end that was planned."""
+    run.at = 0
+    assert "fails as it is told" in run.failure()
+    return logged(run.checkpoint, 0)
+
+
+def test_the_first_batch_is_finished_by_who_planned_it(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
+) -> None:
+    """Where Spark's source started it keeps in the checkpoint, which no Python source sees: refused, as often as tried."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 60, partitions=2)
+    at_20 = options(broker, topic, startingOffsets=json.dumps({topic: {"0": 20, "1": 20}}))
+    assert fail_first(Failing(spark, at_20, checkpoint, form="kafka")) == {"0": 30, "1": 30}
+    produce(broker.bootstrap, topic, 20, partitions=2, first=30)
+    source = options(broker, topic, startingOffsets="latest")
+    for _ in range(2):
+        assert "does not know where it starts" in Stream(spark, source, checkpoint).failure()
+        assert not broker.admin.committed(topic)
+    done = Stream(spark, at_20, checkpoint, form="kafka").finish()
+    assert done.spans()[0] == {0: (20, 29), 1: (20, 29)}
+    produce(broker.bootstrap, topic, 20, partitions=2, first=40)
+    over = Stream(spark, source, checkpoint, batches=done.batches).finish()
+    assert sorted((row.partition, row.offset) for row in over.rows) == [(p, at) for p in (0, 1) for at in range(20, 50)]
+
+
+def test_back_with_a_first_batch_that_is_planned(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
+) -> None:
+    """Where Cohort started is what its group has committed: as the README says, Spark's source has to be told."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 60, partitions=2)
+    at_20 = options(broker, topic, startingOffsets=json.dumps({topic: {"0": 20, "1": 20}}))
+    assert fail_first(Failing(spark, at_20, checkpoint)) == {"0": 30, "1": 30}
+    produce(broker.bootstrap, topic, 20, partitions=2, first=30)
+    committed = {str(number): offset for (_, number), offset in broker.admin.committed(topic).items()}
+    told = options(broker, topic, startingOffsets=json.dumps({topic: committed}))
+    back = Stream(spark, told, checkpoint, form="kafka").finish()
+    assert back.spans()[0] == {0: (20, 29), 1: (20, 29)}
+    assert sorted((row.partition, row.offset) for row in back.rows) == [(p, at) for p in (0, 1) for at in range(20, 40)]

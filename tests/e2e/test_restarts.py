@@ -64,7 +64,7 @@ def test_killed_at_every_place_of_the_cycle(broker: Broker, topic: str, tmp_path
         return [found[topic, number] for number in range(PARTITIONS)]
 
     more()
-    run(tmp_path / "pinned", arguments, "local[1]", "initialOffset 0")
+    run(tmp_path / "pinned", arguments, "local[1]", "pinned 0")
     assert logged(checkpoint, "offsets") == set()
     assert committed() == [60] * PARTITIONS
     more()

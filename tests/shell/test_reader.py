@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell import options
-from sparkcohort.streaming.reader import NO_LIMIT, CohortStreamReader
 from tests.support.broker import Broker
+from tests.support.calls import ALL, called
 from tests.support.produce import produce
 from tests.support.waiting import wait_until
-
-ALL = ReadMaxRows(NO_LIMIT)
-
-
-class Calls:
-    """Spark's stream runner: one thread, not the main one, which would take over its signals."""
-
-    def __init__(self, reader: CohortStreamReader, thread: ThreadPoolExecutor) -> None:
-        """Nothing is called yet."""
-        self.reader, self._thread = reader, thread
-
-    def __call__(self, name: str, *arguments: Any) -> Any:
-        """What the reader answers; raises what it raises."""
-        return self._thread.submit(getattr(self.reader, name), *arguments).result(60)
-
-
-@contextmanager
-def called(broker: Broker, topic: str) -> Iterator[Calls]:
-    """A reader of the topic in the group of the topic's name."""
-    said = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic}
-    with ThreadPoolExecutor(1) as thread:
-        calls = Calls(CohortStreamReader(options.parse({**said, "startingOffsets": "earliest"})), thread)
-        try:
-            yield calls
-        finally:
-            calls("stop")
 
 
 def committed(broker: Broker, topic: str) -> int:

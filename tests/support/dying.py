@@ -1,7 +1,7 @@
 """``format("dying")``: ``format("cohort")`` in a driver that is SIGKILLed at a chosen place of Spark's cycle.
 
 The environment variable ``COHORT_TEST_DIES`` names the place and how many times it is passed before: ``"partitions 0"``.
-Places: ``initialOffset`` (pinned, nothing logged), ``planned`` (an end is chosen, not in the offset log), ``partitions``
+Places: ``pinned`` (an end is chosen, maybe the start itself), ``planned`` (one behind the start, not in the offset log), ``partitions``
 (in the offset log, nothing read), ``sink`` (written, not in the commit log), ``latestOffset`` (in the commit log, Kafka
 not told).
 """
@@ -49,16 +49,11 @@ def _of_the_driver(process: psutil.Process) -> bool:
 class DyingReader(CohortStreamReader):
     """Passes every call on, or dies."""
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  PySpark's name
-        """Die after it."""
-        found = super().initialOffset()
-        die_at("initialOffset")
-        return found
-
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """Die before it, or after it when it found something."""
         die_at("latestOffset")
         end = super().latestOffset(start, limit)
+        die_at("pinned")
         if end != start:
             die_at("planned")
         return end

@@ -16,6 +16,8 @@ from sparkcohort.runtime.shell.reservation import (
     encode,
     latest,
     pinned,
+    plan_of,
+    planned,
 )
 
 RECORDS = st.builds(
@@ -24,6 +26,7 @@ RECORDS = st.builds(
     generation=st.integers(0, 2**31),
     id=st.text(max_size=20),
     pin=st.text(max_size=20),
+    plan=st.text(max_size=20),
 )
 
 
@@ -134,3 +137,24 @@ def test_a_record_of_its_own_supersedes_nobody() -> None:
     reservation.observe([])
     record = reservation.next([])
     assert reservation.superseded([encode(record)]) is None
+
+
+ENDS = st.dictionaries(st.builds(TopicPartition, st.sampled_from("tu"), st.integers(0, 3)), st.integers(0, 3))
+
+
+@given(ENDS, ENDS)
+def test_a_plan_is_named_by_all_of_its_end(end: dict[TopicPartition, int], other: dict[TopicPartition, int]) -> None:
+    """In whatever order; a partition more or less, or another offset of one, is another plan."""
+    assert plan_of(end) == plan_of(dict(reversed(end.items())))
+    assert (plan_of(end) == plan_of(other)) == (end == other)
+
+
+def test_planned_start() -> None:
+    """The committed offsets beside an end's name are where it was planned from, whatever the options were."""
+    zero, one, end = TopicPartition("t", 0), TopicPartition("t", 1), {TopicPartition("t", 0): 9}
+    text = encode(Record(1, 1000, "a", pin="abcd", plan=plan_of(end)))
+    committed = {zero: (5, text), one: (7, encode(Record(1, 1000, "a", pin="abcd")))}
+    assert planned(committed, plan_of(end)) == {zero: 5}
+    assert (
+        planned(committed, plan_of({})) == planned(committed, "") == planned({zero: (None, text)}, plan_of(end)) == {}
+    )

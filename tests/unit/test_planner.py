@@ -15,7 +15,7 @@ from sparkcohort.runtime.sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes, after
 from sparkcohort.streaming import packing, planner
 from sparkcohort.streaming.limits import Limits
 from sparkcohort.streaming.packing import cut
-from sparkcohort.streaming.planner import hold_back, make_slots, next_end, ranges_between
+from sparkcohort.streaming.planner import StartBehindEnd, hold_back, make_slots, next_end, ranges_between
 
 TPS = st.builds(TopicPartition, st.sampled_from("tu"), st.integers(0, 9))
 SMALL = st.integers(0, 20)
@@ -81,7 +81,24 @@ def test_a_log_that_ends_before_the_start_does_not_pull_back() -> None:
     assert next_end(start, log_ends, ()) == {tp(0): 50, tp(1): 5}
     end = next_end(start, log_ends, (), reset={tp(0): 3})
     assert end == {tp(0): 3, tp(1): 5}
-    assert ranges_between(start, end, {}) == (Range("t", 1, 0, 5),)
+    assert ranges_between(start, end, {}, reset={tp(0): 3}) == (Range("t", 1, 0, 5),)
+
+
+@given(BACKLOGS, BACKLOGS, BACKLOGS)
+def test_no_range_goes_backwards(
+    start: dict[TopicPartition, int], end: dict[TopicPartition, int], reset: dict[TopicPartition, int]
+) -> None:
+    """Whatever is planned is read to its end, from where it starts; what can't be is refused, by name, never skipped."""
+    reset = {p: at for p, at in reset.items() if p in end}
+    begin = {p: reset.get(p, start.get(p, 0)) for p in end}
+    behind = [p for p in end if begin[p] > end[p]]
+    beginnings = dict.fromkeys(end.keys() - start.keys(), 0)
+    if behind:
+        with pytest.raises(StartBehindEnd, match=f"{min(behind).topic}-{min(behind).partition} from "):
+            ranges_between(start, end, beginnings, reset)
+    else:
+        ranges = ranges_between(start, end, beginnings, reset)
+        assert {r.tp: (r.start, r.end) for r in ranges} == {p: (begin[p], end[p]) for p in end if begin[p] < end[p]}
 
 
 def test_new_partitions_enter_at_their_beginning_and_deleted_ones_go() -> None:
