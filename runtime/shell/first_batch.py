@@ -65,8 +65,8 @@ class FirstBatch:
         start = {**mine, **{tp: computed[tp] for tp in old}} if mine else computed
         for tp, why in sorted(old.items()):
             log.warning(
-                "group %s: %s-%d was to start at %d, where a first batch that never ended began, but %s; it starts at %d, "
-                "as startingOffsets says",
+                "group %s: the first batch, which was never committed, was to start at %s-%d at %d, but %s: it starts at %d, "
+                "as the options say",
                 *(self._options.group_id, *tp, pins[tp], why, start[tp]),
             )
         return dict(sorted(start.items()))

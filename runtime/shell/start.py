@@ -45,11 +45,11 @@ def initial_offsets(
 
 
 def lapsed(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
-    """Pinned offsets that lie before the beginning of their log, with a word on each.
+    """Pinned offsets at which nothing can start any more, since they are outside their log, with a word on each.
 
     What cannot be asked now is believed.
     """
-    snapshot = log_ends.snapshot()
+    snapshot = log_ends.refresh(PATIENCE_S) if pins else log_ends.snapshot()
     asked = [tp for tp in pins if tp in snapshot.partitions and tp not in snapshot.unreachable]
     try:
         beginnings = log_ends.beginnings(asked) if asked else {}
@@ -57,7 +57,9 @@ def lapsed(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
         if error.error != UNREACHABLE:
             raise
         return {}
-    return {tp: f"its log begins at {at} by now" for tp, at in beginnings.items() if at > pins[tp]}
+    young = {tp: f"its log begins at {at} by now" for tp, at in beginnings.items() if at > pins[tp]}
+    short = {tp: snapshot.ends[tp] for tp in asked if tp in snapshot.ends and snapshot.ends[tp] < pins[tp]}
+    return young | {tp: f"its log ends at {at} by now" for tp, at in short.items()}
 
 
 def _named(start: Start, partitions: Iterable[TopicPartition], default: int | None = None) -> dict[TopicPartition, int]:

@@ -150,6 +150,55 @@ def test_what_is_planned_is_committed_when_it_changes(
         assert len(commits) == 3
 
 
+@pytest.mark.parametrize("starting", ["earliest", "committed"])
+def test_a_start_that_has_aged_out(broker: Broker, topic: str, starting: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A new query starts as its options say, whoever pinned what; a batch that was planned is not cut short for it."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 40, partitions=2)
+    with called(broker, topic) as call:
+        end = call("latestOffset", call("initialOffset"), ALL)
+    broker.admin.delete_records(topic, {1: 5})
+    with called(broker, topic, startingOffsets=starting) as call:
+        told = call("initialOffset")
+        assert told == {topic: {"0": 0, "1": 5}}
+        assert f"{topic}-1 at 0, but its log begins at 5 by now: it starts at 5" in caplog.text
+        assert call.ranges(told, end) == {0: (0, 20), 1: (0, 20)}  # to be read, and failOnDataLoss decides
+    with called(broker, topic, startingOffsets=starting) as call:
+        told = call("initialOffset")
+        assert call.ranges(told, call("latestOffset", told, ALL)) == {0: (0, 20), 1: (5, 20)}
+
+
+def test_a_start_behind_the_log(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A log that was cut since has no such place: the other partition's pin goes on to count."""
+    broker.admin.create_topic(topic, 2)
+    with called(broker, topic, startingOffsets="latest") as call:
+        call("latestOffset", call("initialOffset"), ALL)
+        session = call.reader._session
+        assert session is not None
+        member, pin = session._mirror._membership, call.reader._options.initial_hash()
+        text = member.reservation.metadata(pin)
+        member.commit({TopicPartition(topic, 0): (0, text), TopicPartition(topic, 1): (100, text)}, reset=True)
+    produce(broker.bootstrap, topic, 40, partitions=2)
+    with called(broker, topic, startingOffsets="latest") as call:
+        assert call("initialOffset") == {topic: {"0": 0, "1": 20}}
+        assert "its log ends at 20 by now" in caplog.text
+
+
+def test_the_pin_can_be_cleared(broker: Broker, topic: str) -> None:
+    """By Kafka's own tool, once the driver's session is over: the next new query starts as its options say."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 10)
+    with called(broker, topic, startingOffsets="latest", session__timeout__ms="6000") as call:
+        call("latestOffset", call("initialOffset"), ALL)
+    produce(broker.bootstrap, topic, 10, first=10)
+    with called(broker, topic, startingOffsets="latest", session__timeout__ms="6000") as call:
+        assert call("initialOffset") == {topic: {"0": 10}}
+    wait_until(lambda: not broker.admin.members(topic), 30, "the end of the driver's session")
+    consumer_groups.run(broker.bootstrap, "--delete-offsets", "--group", topic, "--topic", topic)
+    with called(broker, topic, startingOffsets="latest") as call:
+        assert call("initialOffset") == {topic: {"0": 20}}
+
+
 def test_offsets_deleted_in_between(broker: Broker, topic: str) -> None:
     """Without the group's offsets nobody knows where the batch started."""
     broker.admin.create_topic(topic, 1)
