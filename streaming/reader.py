@@ -50,6 +50,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._session: Session | None = None
         self._told: Offsets | None = None  # where batch 0 starts, until its end is planned, too
         self._asked_end = self._replayed = False
+        self._late: bool | None = None  # whether Spark's logs may be behind, once it is known
+        self._ran = False
         self._available_now = False
         self._frozen: Offsets | None = None
         self._last_progress: float | None = None
@@ -108,7 +110,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
-        """The end of the next batch, or ``start`` itself when there is none; ``start`` is in the commit log by now."""
+        """The end of the next batch, or ``start`` itself when there is none."""
         begin, session = self._known.read(start), self._driver
         self._asked_end = True
         if self._replayed:
@@ -147,6 +149,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._replayed = True
         else:
             self._told = None
+        self._ran = True
         session.begin(first)
         slots = planner.make_slots(
             self._ranges(session, first, last),
@@ -175,7 +178,9 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise told(error)  # noqa: B904  its cause is set
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: what is committed arrives with the next ``latestOffset``, also after the last batch."""
+        """Spark's logs have the batch that ended at ``end``: told late, with a batch after it, but true under every mode."""
+        if self._late:
+            self._driver.mirror(self._known.read(end), final=False)
 
     def stop(self) -> None:
         """End the run: agents go, ports close."""
@@ -213,8 +218,17 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             session.pause(HELD_POLL_S)
 
     def _mirror(self, session: Session, start: Offsets, *, final: bool) -> None:
-        if start != self._told:  # where batch 0 starts is in no commit log
+        """Commit ``start`` if that is certain to be in Spark's commit log; if not, it comes with ``commit``."""
+        if start != self._told and not self._may_be_late():
             session.mirror(start, final=final)
+
+    def _may_be_late(self) -> bool:
+        """Whether Spark's logs may be behind what it asks: not with the checkpoint's own offsets, nor in a bounded query."""
+        if self._available_now or not self._ran:
+            return False
+        if self._late is None:
+            self._late = self._driver.may_be_async()
+        return self._late
 
     def _held(self, start: Offsets, snapshot: Snapshot) -> frozenset[TopicPartition]:
         """Partitions whose broker does not answer and which still have something to give to a bounded query."""

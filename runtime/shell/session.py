@@ -17,7 +17,7 @@ from sparkcohort.assignors import Assignor
 from sparkcohort.runtime.claims import Slot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell import connection, process, status
+from sparkcohort.runtime.shell import async_progress, connection, process, status
 from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.data_loss import DataLoss
 from sparkcohort.runtime.shell.ending import Ender, Ending, Order
@@ -196,6 +196,17 @@ class Session:
         self.check()
         assert self._coordinator is not None  # noqa: S101  begin comes first
         self._mirror.commit(start, generation=self._coordinator.group.generation, final=final)
+
+    def may_be_async(self) -> bool:
+        """Whether Spark's logs may be written behind the query's back: then only Spark's ``commit`` follows them."""
+        late = async_progress.may_be_async()
+        if late:
+            log.info(
+                "group %s: a query of this application tracks its progress asynchronously (asyncProgressTrackingEnabled): "
+                "the group follows when Spark says that its logs have a batch, one batch later or more",
+                self._options.group_id,
+            )
+        return late
 
     def mirrored(self) -> None:
         """Wait a moment for the real group to have what was committed."""

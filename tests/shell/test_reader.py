@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell import async_progress
 from tests.support.broker import Broker
 from tests.support.calls import ALL, called
 from tests.support.produce import produce
@@ -54,3 +57,45 @@ def test_a_batch_is_committed_though_the_next_one_fails(
         with pytest.raises(Exception, match="no end"):
             call("latestOffset", end, ALL)
         wait_until(lambda: committed(broker, topic) == 10, 10, "the commit")
+
+
+THREAD = """
+import subprocess, sys, threading
+def run():
+    with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as file:
+        file.write(sys.argv[1])
+    print(subprocess.run([sys.executable, "-c", sys.argv[2]], capture_output=True, text=True, check=True).stdout, end="")
+threading.Thread(target=run).start()
+"""
+ASKS = "from sparkcohort.runtime.shell.async_progress import may_be_async; print(may_be_async())"
+
+
+@pytest.mark.parametrize(("thread", "late"), [("async-log-write", "True"), ("stream execution", "False")])
+def test_logs_written_in_the_background_are_seen(thread: str, late: str) -> None:
+    """By the thread that Spark has for it, in whichever process above."""
+    command = [sys.executable, "-c", THREAD, thread, ASKS]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == late
+
+
+def test_what_no_log_has_yet_is_not_committed(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With asynchronous progress Spark asks on from batches that no log has; ``commit`` comes when they have them."""
+    monkeypatch.setattr(async_progress, "may_be_async", lambda: True)
+    broker.admin.create_topic(topic, 1)
+    ends = []
+    with called(broker, topic) as call:
+        start = call("initialOffset")
+        for _ in range(3):
+            produce(broker.bootstrap, topic, 10)
+            ends.append(call("latestOffset", start, ALL))
+            call("partitions", start, ends[-1])
+            start = ends[-1]
+        assert call("latestOffset", start, ALL) == start
+        assert committed(broker, topic) == 0
+        call("commit", ends[1])
+        wait_until(lambda: committed(broker, topic) == 20, 10, "the commit")
+        assert call("latestOffset", start, ALL) == start
+        assert committed(broker, topic) == 20
+    with called(broker, topic) as call:  # a checkpoint's offsets are in its logs
+        call("latestOffset", ends[1], ALL)
+        call("latestOffset", start, ALL)
+        wait_until(lambda: committed(broker, topic) == 30, 10, "the commit")
