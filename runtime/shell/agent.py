@@ -37,6 +37,7 @@ from sparkcohort.runtime.protocol import (
 )
 from sparkcohort.runtime.shell import heap
 from sparkcohort.runtime.shell.calls import Calls
+from sparkcohort.runtime.shell.doorkeeper import raise_limit
 from sparkcohort.runtime.shell.executor import Executor
 from sparkcohort.runtime.shell.flight import CoordinatorRefused, CoordinatorUnreachable, Link
 from sparkcohort.runtime.shell.gone import until_gone
@@ -463,6 +464,7 @@ def main() -> None:
     """Run the agent whose configuration arrives on standard input."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     heap.keep()
+    raise_limit()
     config = from_json(json.load(sys.stdin))
     agent = Agent(config)
     signal.signal(signal.SIGTERM, lambda *_: agent.leave())

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import re
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -13,39 +10,15 @@ from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.client_log import log
+from sparkcohort.runtime.shell.client_pace import paced
 from sparkcohort.runtime.shell.security_options import redact_text
+from sparkcohort.runtime.text import printable
 
-log = logging.getLogger("sparkcohort.kafka")
-REPEAT_S = 30.0
-
-
-class Calm(logging.Filter):
-    """Drops a line that differs only in numbers from one of the last 30 seconds.
-
-    librdkafka's errors are no more than warnings: it tries again by itself, and what ends a query is raised.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line goes on."""
-        if record.levelno > logging.WARNING:
-            record.levelno, record.levelname = logging.WARNING, "WARNING"
-        shape = re.sub(r"\d+", "0", record.getMessage().partition("[thrd:")[2])
-        now = time.monotonic()
-        if shape and now - self._last.get(shape, -REPEAT_S) < REPEAT_S:
-            return False
-        self._last = {key: at for key, at in self._last.items() if now - at < REPEAT_S} | {shape: now}
-        return True
-
-
-log.addFilter(Calm())
+__all__ = ["code_of", "error_of", "log", "names_of", "new_admin", "new_consumer", "text_of"]
 
 # The driver moves no records: the smallest queues, and quick reconnects so that a broker that comes back is seen.
 _QUICK = {
-    "reconnect.backoff.ms": "50",
     "reconnect.backoff.max.ms": "1000",
     "log.connection.close": "false",
     "metadata.recovery.rebootstrap.trigger.ms": "10000",  # not five minutes, where all brokers have been away
@@ -79,6 +52,7 @@ _CONSUMER_ONLY = frozenset(
 )
 
 Errors = Callable[[KafkaError], None]
+MOST_NAME = 260  # a topic's name has 249 characters at most
 
 
 def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more: Any) -> Consumer:
@@ -91,16 +65,15 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
-        return Consumer(settings, logger=log)
+        return Consumer(paced(settings), logger=log)
     except KafkaException as error:
         raise CohortError(f"the Kafka client cannot be made: {redact_text(text_of(error), conf)}") from None
 
 
 def new_admin(conf: Mapping[str, str]) -> AdminClient:
     """An administrator with the same settings, less those of consumers."""
-    return AdminClient(
-        {**_QUICK, **{name: value for name, value in conf.items() if name not in _CONSUMER_ONLY}}, logger=log
-    )
+    settings = {**_QUICK, **{name: value for name, value in conf.items() if name not in _CONSUMER_ONLY}}
+    return AdminClient(paced(settings), logger=log)
 
 
 def error_of(error: KafkaException) -> KafkaError | None:
@@ -118,11 +91,11 @@ def code_of(error: KafkaException) -> int:
 def text_of(error: KafkaException | KafkaError) -> str:
     """The error in librdkafka's words."""
     inner = error_of(error) if isinstance(error, KafkaException) else error
-    return f"{inner.name()}: {inner.str()}" if inner is not None else str(error)
+    return printable(f"{inner.name()}: {inner.str()}" if inner is not None else str(error))
 
 
 def names_of(partitions: Iterable[TopicPartition], limit: int = 10) -> str:
     """``t-0, t-1 and 3 more``."""
     ordered = sorted(partitions)
     more = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
-    return ", ".join(f"{tp.topic}-{tp.partition}" for tp in ordered[:limit]) + more
+    return ", ".join(printable(f"{tp.topic}-{tp.partition}", MOST_NAME) for tp in ordered[:limit]) + more

@@ -7,7 +7,6 @@ one it is, ``drains`` decides.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -19,22 +18,14 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.client_pace import paced
 from sparkcohort.runtime.shell.security_options import redact_text
+from sparkcohort.runtime.text import printable
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 4 << 20
 DEFAULT_MOST_RECEIVED = 100_000_000  # librdkafka's receive.message.max.bytes
 
-
-class _Detail(logging.LoggerAdapter[logging.Logger]):
-    """What the client logs while it tries again is detail to us: what becomes an error is raised, with its reason."""
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log at INFO at most."""
-        self.logger.log(min(level, logging.INFO), msg, *args, **kwargs)
-
-
-CLIENT_LOG = _Detail(logging.getLogger("sparkcohort.kafka"))
 
 # What the semantics of a range read rest upon: no option of the user's may change these.
 _FORCED: Mapping[str, Any] = {
@@ -190,7 +181,7 @@ class Drain(ABC):
     def _on_error(self, error: KafkaError) -> None:
         """Take an error of the client as a whole."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:  # it hides why they are
-            self.last_error = redact_text(f"{error.name()}: {error.str()}", self._conf)
+            self.last_error = printable(redact_text(f"{error.name()}: {error.str()}", self._conf))
         self.complaints.add(error.code())
 
     def _on_nowhere(self, error: KafkaError) -> None:
@@ -214,7 +205,7 @@ def settings_of(conf: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a drain's client: the user's, between our defaults and what is forced."""
     # A name that nobody else uses: the consumer never joins, so no permission on a group is needed either.
     group = {"group.id": f"cohort-fetch-{uuid.uuid4().hex}"}
-    return {**_DEFAULTS, **_without_aliases(conf), **_FORCED, **group}
+    return {**paced({**_DEFAULTS, **_without_aliases(conf)}), **_FORCED, **group}
 
 
 def timestamp_error(tp: TopicPartition, offset: int, milliseconds: int) -> MalformedRecordError:

@@ -1,23 +1,40 @@
-"""The fetching drain: our own ``Fetcher`` as long as it can do what is asked for, librdkafka's drain from then on.
+"""The fetching drain: our own ``Fetcher`` where it can do what is asked for, librdkafka's drain while it can't.
 
-librdkafka makes an object of every record, at three quarters of what a member costs.  But it has every login, every
-format and every answer to what goes wrong: settings, brokers and records that the fetcher doesn't know are its business,
-and all partitions go on there, from where they stand.  Questions about logs are put to it, too.
+librdkafka makes an object of every record, at three quarters of what a member costs.  But it has every login and every
+format: settings, brokers and records that the fetcher doesn't know are its business, and all partitions go on there, from
+where they stand.  Brokers are made newer and old records age out, so after a while the fetcher is tried again.  Questions
+about logs are put to librdkafka, too; nothing is while there is a broker that the fetcher doesn't trust: librdkafka would
+take a login by SCRAM that is cheap to guess.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from confluent_kafka import KafkaError, KafkaException
+
 from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell.drain import BATCH_BYTES, BATCH_RECORDS, UNHURRIED, Drain, Event, Largest, settings_of
+from sparkcohort.runtime.shell.drain import (
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    UNHURRIED,
+    Drain,
+    Event,
+    Largest,
+    PartitionError,
+    Records,
+    settings_of,
+)
 from sparkcohort.runtime.shell.drain_native import NativeDrain
 from sparkcohort.runtime.shell.fetch_metadata import bootstrap_nodes, bootstrap_of
 from sparkcohort.runtime.shell.fetcher import Fetcher
-from sparkcohort.runtime.shell.transport import unsupported
+from sparkcohort.runtime.shell.transport import TransportError, unsupported
+
+RETURN_S, MOST_RETURN_S = 300.0, 3600.0  # after so long the fetcher is tried again; doubled each time that was in vain
 
 T = TypeVar("T")
 
@@ -51,12 +68,21 @@ class FetchDrain(Drain):
         self._include_headers, self._batch_bytes, self._process = include_headers, batch_bytes, os.getpid()
         self._closed = False
         self._librdkafka: NativeDrain | None = None
-        self._fetcher: Fetcher | None = Fetcher(
-            settings_of(conf),
-            include_headers=include_headers,
-            batch_bytes=batch_bytes,
+        self._largest = largest
+        self._left: dict[
+            TopicPartition, tuple[int, int]
+        ] = {}  # the spans that librdkafka fetches, from where they stand
+        self._return_at, self._return_s = float("inf"), RETURN_S
+        self._warned = ""
+        self._fetcher: Fetcher | None = self._new_fetcher()
+
+    def _new_fetcher(self) -> Fetcher:
+        return Fetcher(
+            settings_of(self._conf),
+            include_headers=self._include_headers,
+            batch_bytes=self._batch_bytes,
             on_error=self._on_error,
-            largest=largest,
+            largest=self._largest,
         )
 
     def share(self) -> float:
@@ -76,11 +102,16 @@ class FetchDrain(Drain):
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching; see ``Drain``."""
+        if self._fetcher is None:
+            self._left.update(spans)
         (self._fetcher or self._client()).assign(spans)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching; see ``Drain``."""
-        (self._fetcher or self._client()).unassign(partitions)
+        gone = tuple(partitions)
+        for tp in gone:
+            self._left.pop(tp, None)
+        (self._fetcher or self._client()).unassign(gone)
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
         """What is there; see ``Drain``."""
@@ -88,14 +119,18 @@ class FetchDrain(Drain):
             raise RuntimeError("the drain is closed")
         if os.getpid() != self._process:  # two would read from one connection
             raise RuntimeError("the drain is that of the process which forked this one")
+        if self._fetcher is None and time.monotonic() >= self._return_at:
+            self._return()
         if self._fetcher is not None:
             events = self._fetcher.poll(timeout_s, records)
+            self._warn(self._fetcher.distrusted())
             if self._fetcher.given_up and not events:  # else it may fail, with records in hand
                 self._hand_over(self._fetcher)
             return events
         client = self._client()
         events = client.poll(timeout_s, records)
         self.last_error = client.last_error or self.last_error
+        self._follow(events)
         return events
 
     def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
@@ -119,6 +154,9 @@ class FetchDrain(Drain):
             self._librdkafka.close()
 
     def _ask(self, question: Callable[[NativeDrain], T]) -> T:
+        distrusted = self._fetcher.distrusted() if self._fetcher is not None else ""
+        if distrusted:
+            raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, distrusted))
         client = self._client()
         try:
             return question(client)
@@ -135,8 +173,40 @@ class FetchDrain(Drain):
             self._librdkafka = made
         return self._librdkafka
 
+    def _warn(self, distrusted: str) -> None:
+        if distrusted and distrusted != self._warned:
+            self._warned = distrusted
+            _log.warning("nothing is fetched from a broker that is not trusted: %s", distrusted)
+
     def _hand_over(self, fetcher: Fetcher) -> None:
-        _log.info("records are fetched by librdkafka: %s", fetcher.given_up)
-        self._client().assign(fetcher.left())
+        _log.info("records are fetched by librdkafka for %g minutes: %s", self._return_s / 60, fetcher.given_up)
+        self._left = fetcher.left()
+        self._client().assign(self._left)
         fetcher.close()
         self._fetcher = None
+        self._return_at = time.monotonic() + self._return_s
+        self._return_s = min(2 * self._return_s, MOST_RETURN_S)
+
+    def _return(self) -> None:
+        """Try the fetcher again; all partitions go on there, from where they stand."""
+        try:
+            self._fetcher = self._new_fetcher()
+        except (TransportError, ValueError) as error:  # a certificate's file that isn't there any more
+            _log.info("records are fetched by librdkafka: %s", error)
+            self._return_at = time.monotonic() + self._return_s
+            return
+        _log.info("whether records can be fetched without librdkafka is tried again")
+        client, self._librdkafka = self._client(), None
+        client.close()
+        self._fetcher.assign(self._left)
+        self._left = {}
+
+    def _follow(self, events: Iterable[Event]) -> None:
+        """Know where each partition stands, to go on from there."""
+        for event in events:
+            if isinstance(event, PartitionError):
+                self._left.pop(event.tp, None)
+            elif event.tp in self._left:
+                stands, end = self._left[event.tp]
+                to = event.next_offset if isinstance(event, Records) else event.offset
+                self._left[event.tp] = max(stands, to), end

@@ -20,10 +20,10 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import arrow
+from sparkcohort.runtime.shell.client_log import CLIENT_LOG
 from sparkcohort.runtime.shell.drain import (
     BATCH_BYTES,
     BATCH_RECORDS,
-    CLIENT_LOG,
     Drain,
     EndOfLog,
     Event,

@@ -19,12 +19,12 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell import arrow
+from sparkcohort.runtime.shell.client import new_admin
 from sparkcohort.runtime.shell.drain import EndOfLog, Event, MalformedRecordError, PartitionError, Records
 from sparkcohort.runtime.shell.drains import new_drain
 
@@ -242,6 +242,8 @@ class RangeReader:
             raise FetchError(
                 f"no permission to read topic {reading.wanted.topic}: grant READ on it to this user", error.name()
             )
+        elif code == KafkaError._AUTHENTICATION:  # it is us who refuse, and nothing that the broker says will help
+            raise FetchError(f"{_where(reading)} can't be read: {error.str()}", "SASL_AUTHENTICATION_FAILED")
         else:
             self._restart(reading)
 
@@ -339,7 +341,7 @@ class RangeReader:
             return False
         wanted = reading.wanted
         asked = {KafkaPartition(wanted.topic, wanted.partition): OffsetSpec.latest()}
-        admin = AdminClient(self._conf)
+        admin = new_admin(self._conf)
         try:
             answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_S)
             return all(answer.result(ASK_S).offset >= wanted.end for answer in answers.values())

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from sparkcohort.runtime.fetch_wire import Metadata, Node, Topic
+from sparkcohort.runtime.shell.fetch_backoff import backoff
 from sparkcohort.runtime.shell.fetch_jobs import Jobs
 from sparkcohort.runtime.shell.fetch_metadata import MetadataClient
-
-BACKOFF_S = 0.1  # between two questions for metadata, two attempts to connect, and after an error of a partition
-MOST_BACKOFF_S = 1.0
-
-
-def backoff(failures: int) -> float:
-    """For how many seconds to wait after so many failures in a row."""
-    return min(BACKOFF_S * float(1 << min(max(failures - 1, 0), 8)), MOST_BACKOFF_S)
+from sparkcohort.runtime.shell.transport import Distrusted
 
 
 class Cluster:
@@ -24,12 +18,14 @@ class Cluster:
         """``age_s``: after how long to ask although nothing is missing; inf: never."""
         self.nodes: Mapping[int, Node] = {}
         self.topics: Mapping[str, Topic] = {}
+        self.distrusted = ""  # why those who could be asked are not to be trusted, if that is so
         self._asker, self._age_s = asker, age_s
         self._asking, self._ask_at, self._in_vain, self._asked_at = False, 0.0, 0, float("-inf")
+        self._well = True  # the last question was answered
 
     def is_due(self, lost: bool, now: float) -> bool:
         """Whether to ask now; ``lost``: something is missing, for which the question is repeated ever more slowly."""
-        if not lost:
+        if not lost and self._well:
             self._in_vain = 0
         return not self._asking and now >= self._ask_at and (lost or now - self._asked_at >= self._age_s)
 
@@ -49,10 +45,16 @@ class Cluster:
         """Take in what was found, or that nobody answered."""
         self._asking = False
         self._in_vain += 1
-        self._ask_at = now + backoff(self._in_vain)
+        self._well = isinstance(result, Metadata)
+        self._ask_at = now + backoff(self._in_vain, result if isinstance(result, Exception) else None)
+        self.distrusted = str(result) if isinstance(result, Distrusted) else ""
         if isinstance(result, Metadata):
             self._asked_at = now
             self.nodes, self.topics = result.nodes, {**self.topics, **result.topics}
+
+    def refusal(self, now: float) -> str:
+        """Why nobody is to be asked now, where that is because we don't trust who would answer."""
+        return self.distrusted if now < self._ask_at and not self._asking else ""
 
     def forget(self, topic: str) -> None:
         """What is assigned next is not to rest upon what is known of this topic."""

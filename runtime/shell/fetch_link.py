@@ -12,11 +12,16 @@ from typing import Generic, TypeVar
 
 from sparkcohort.runtime.fetch_session import FetchSession, Key
 from sparkcohort.runtime.fetch_wire import FETCH, FETCH_VERSION, Node, framed
-from sparkcohort.runtime.shell.transport import Transport, TransportError
+from sparkcohort.runtime.shell.fetch_backoff import backoff
+from sparkcohort.runtime.shell.transport import Distrusted, Transport, TransportError
 
 P = TypeVar("P")
 _LENGTH = struct.Struct(">i")
 FIRST_BUFFER = 64 << 10
+RENEWAL_S = 0.5  # so long before its login ends a connection is made anew ...
+LEAST_LOGIN_S = 1.0  # ... and no sooner than so long after it was made, however short a login holds
+LEAST_WAIT_S, MOST_WAIT_S = 0.02, 0.1  # between two requests of which the first has brought nothing
+MOST_THROTTLE_S = 60.0  # Kafka's quotas come to seconds; a wrong number is not to silence a broker for weeks
 
 
 class FrameReader:
@@ -81,6 +86,9 @@ class BrokerLink(Generic[P]):
         self.transport: Transport | None = None
         self.connecting = False
         self.failures = 0
+        self.distrusted = ""  # why no request goes there, since its last connection was refused by us
+        self._connected_at = self._asked_at = 0.0
+        self._renew_at = float("inf")
         self.not_before = 0.0  # the clock's; a broker that throttles, or can't be reached, is left alone
         self.asked: dict[Key, P] | None = None
         self.base: dict[Key, P] = {}  # what was asked last, which is what is asked next but for those ...
@@ -93,13 +101,46 @@ class BrokerLink(Generic[P]):
         self._client_id = client_id
         self._ids = itertools.count(1)
 
+    def connected(self, transport: Transport, now: float) -> None:
+        """The broker has let us in, maybe for a time."""
+        self.transport, self.distrusted, self._connected_at = transport, "", now
+        left_s = transport.session_ends - now
+        self._renew_at = transport.session_ends - min(RENEWAL_S, left_s / 2)
+
+    def renew(self, now: float) -> bool:
+        """End a connection whose login ends soon, to be made anew; whether that is so."""
+        if self.transport is None or now < self._renew_at:
+            return False
+        self.disconnect()
+        self.not_before = max(self.not_before, self._connected_at + LEAST_LOGIN_S)
+        return True
+
+    def lose(self, error: Exception, now: float) -> None:
+        """There is no connection, or none any more; the next attempt comes ever later."""
+        self.disconnect()
+        self.failures += 1
+        self.not_before = now + backoff(self.failures, error)
+        self.distrusted = str(error) if isinstance(error, Distrusted) else ""
+
+    def answered(self, throttle_ms: int, error: int, now: float) -> dict[Key, P]:
+        """A whole answer has come, and is taken in next; returns what was asked for."""
+        asked, self.asked, self.has_more = self.asked or {}, None, False
+        self.failures = self.failures + 1 if error else 0
+        self.not_before = now + min(max(throttle_ms / 1000, backoff(self.failures) if error else 0.0), MOST_THROTTLE_S)
+        return asked
+
+    def rest(self, max_wait_s: float) -> None:
+        """Keep to the pace of a broker that waits for data, where an answer without any came at once."""
+        pace_s = min(max(max_wait_s, LEAST_WAIT_S), MOST_WAIT_S)
+        self.not_before = max(self.not_before, self._asked_at + pace_s)
+
     def send(self, body: bytes, asked: dict[Key, P], now: float) -> None:
         """Ask for records; raises TransportError."""
         if self.transport is None:
             raise TransportError("not connected")
         self.correlation_id = next(self._ids) & 0x7FFFFFFF
         self.asked = self.base = asked
-        self.moved, self.heard_at = {}, now
+        self.moved, self.heard_at, self._asked_at = {}, now, now
         self.transport.send(framed(FETCH, FETCH_VERSION, self.correlation_id, self._client_id, body))
         self.sent = self.transport.flush()
 

@@ -21,11 +21,21 @@ from sparkcohort.runtime.fetch_wire import (
 )
 from sparkcohort.runtime.shell.addresses import bare, joined
 from sparkcohort.runtime.shell.fetch_link import FrameReader
-from sparkcohort.runtime.shell.transport import Refused, Settings, Transport, TransportError, connect
+from sparkcohort.runtime.shell.transport import (
+    Beyond,
+    Distrusted,
+    Refused,
+    Settings,
+    Transport,
+    TransportError,
+    connect,
+)
 
 ANSWER_S = 5.0
 LARGEST = 64 << 20
 DEFAULT_PORT = 9092
+MOST_REFUSALS = 2  # of one question: another broker may know of a new password already, all others needn't be asked
+_TELLING = (TransportError, Beyond, Refused, Distrusted)  # of what several brokers say the last of these is told
 
 
 def bootstrap_of(said: Mapping[str, Any]) -> str:
@@ -51,14 +61,18 @@ def bootstrap_nodes(servers: str) -> list[Node]:
 
 
 def connect_to(node: Node, settings: Settings, timeout_s: float) -> Transport:
-    """A connection to a broker that speaks what is needed; raises TransportError, Refused if it doesn't."""
+    """A connection to a broker that speaks what is needed; raises TransportError, Beyond if it doesn't."""
     transport = connect(node.host, node.port, settings, timeout_s)
     for api, version in NEEDED.items():
         least, most = transport.versions.get(api, (0, -1))
         if not least <= version <= most:
             transport.close()
-            raise Refused(f"{joined(node.host, node.port)} doesn't speak version {version} of Kafka's request {api}")
+            raise Beyond(f"{joined(node.host, node.port)} doesn't speak version {version} of Kafka's request {api}")
     return transport
+
+
+def _weight(error: TransportError) -> int:
+    return _TELLING.index(type(error))
 
 
 class MetadataClient:
@@ -73,7 +87,7 @@ class MetadataClient:
         self._last_id = 0
 
     def ask(self, topics: Collection[str], known: Collection[Node], silent: Collection[Node] = ()) -> Metadata:
-        """The cluster and these topics; raises TransportError when no broker answers, Refused when one refuses us.
+        """The cluster and these topics; raises TransportError when no broker answers: a kind of it, if it tells more.
 
         Those who are ``silent`` are asked last: each may cost seconds.
         """
@@ -87,17 +101,17 @@ class MetadataClient:
         others = list({*known, *self._bootstrap})
         random.shuffle(others)  # so that not every client of a cluster asks the same broker
         others.sort(key=lambda node: 2 if node in silent else node not in known)
-        failed = TransportError("there is no broker to ask")
+        failures: list[TransportError] = []
         for node in others:
             try:
                 self._transport, self._node = connect_to(node, self._settings, self._timeout_s), node
                 return self._exchange(self._transport, topics)
-            except Refused:
-                raise
             except TransportError as error:
-                failed = error
                 self.close()
-        raise failed
+                failures.append(error)
+                if sum(isinstance(each, Refused) for each in failures) >= MOST_REFUSALS:
+                    break
+        raise max(failures, key=_weight, default=TransportError("there is no broker to ask"))
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,8 +1,9 @@
 """Kafka's Fetch responses by sockets of our own, decoded in C straight into Arrow's buffers.
 
 One thread does it all, in ``poll``: it asks each broker for what its partitions lack, and reads an answer while the next
-one is on its way.  Nothing is made per record, and little per request.  What this can't do (logins, brokers and records
-that it doesn't know) it gives up, all of it, for ``drain_fetch`` to hand to librdkafka.
+one is on its way.  Nothing is made per record, and little per request.  What this can't do (brokers and records that it
+doesn't know) it gives up, all of it, for ``drain_fetch`` to hand to librdkafka.  A broker that refuses us is tried again,
+ever more slowly; one that we refuse fails its partitions.
 
 Sources: KIP-227 (sessions), KIP-320 and KIP-595 (epochs and divergence), KIP-392 (nearest replica), KIP-516 (topic ids),
 KIP-219 (throttling), KIP-74 (limits); Kafka's ``FetchCollector``.
@@ -29,12 +30,11 @@ from sparkcohort.runtime.fetch_wire import (
     Topic,
     WireError,
     fetch_answer,
-    fetch_request,
 )
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.client_log import CLIENT_LOG
 from sparkcohort.runtime.shell.drain import (
     BATCH_RECORDS,
-    CLIENT_LOG,
     DEFAULT_MOST_RECEIVED,
     EndOfLog,
     Event,
@@ -42,7 +42,8 @@ from sparkcohort.runtime.shell.drain import (
     PartitionError,
     Records,
 )
-from sparkcohort.runtime.shell.fetch_cluster import BACKOFF_S, Cluster, backoff
+from sparkcohort.runtime.shell.fetch_backoff import BACKOFF_S
+from sparkcohort.runtime.shell.fetch_cluster import Cluster
 from sparkcohort.runtime.shell.fetch_decode import Later, PartDecoder
 from sparkcohort.runtime.shell.fetch_jobs import Jobs
 from sparkcohort.runtime.shell.fetch_link import BrokerLink, FrameReader
@@ -53,13 +54,12 @@ from sparkcohort.runtime.shell.fetch_partition import (
     SESSION_LOST,
     TRANSIENT,
     Partition,
-    by_topic,
     turn,
 )
-from sparkcohort.runtime.shell.transport import Refused, Settings, Transport, TransportError
+from sparkcohort.runtime.shell.fetch_wants import Wants
+from sparkcohort.runtime.shell.transport import Beyond, Refused, Settings, Transport, TransportError
 
 WAKE_S = 0.05  # how long a wait takes at most: what is due by the clock no socket tells
-RENEWAL_S = 0.5  # so long before its login ends a connection is made anew
 REPLICA_S = 300.0  # how long the nearest replica is fetched from before the leader is asked again (KIP-392)
 
 RECEIVE_MORE = "set kafka.receive.message.max.bytes to more, and give the executors memory for it"
@@ -89,12 +89,10 @@ class Fetcher:
         """
         self._batch_bytes, self._on_error = batch_bytes, on_error
         self._settings = Settings.of(said)
-        self._committed = str(said["isolation.level"]) == "read_committed"
-        self._rack = str(said.get("client.rack", ""))
-        self._max_wait_ms, self._min_bytes = int(said["fetch.wait.max.ms"]), int(said.get("fetch.min.bytes", 1))
+        self._wants = Wants.of(said)
         self._max_bytes, self._partition_bytes = int(said["fetch.max.bytes"]), int(said["max.partition.fetch.bytes"])
         self._largest = max(int(said.get("receive.message.max.bytes", DEFAULT_MOST_RECEIVED)), self._max_bytes + 512)
-        self._timeout_s = (int(said.get("socket.timeout.ms", 60_000)) + self._max_wait_ms) / 1000
+        self._timeout_s = (int(said.get("socket.timeout.ms", 60_000)) + self._wants.max_wait_ms) / 1000
         age_ms = int(said.get("topic.metadata.refresh.interval.ms", 300_000))
         largest = min(Largest(self._largest, RECEIVE_MORE), largest or Largest(self._largest, RECEIVE_MORE))
         self._decoder = PartDecoder(largest, include_headers=include_headers)
@@ -151,6 +149,10 @@ class Fetcher:
         """The log's end as last heard; see ``Drain``."""
         found = self._assigned.get(tp)
         return found.log_end if found is not None else None
+
+    def distrusted(self) -> str:
+        """Why some broker is not let in by us, if that is so."""
+        return next((link.distrusted for link in self._links.values() if link.distrusted), self._cluster.distrusted)
 
     def left(self) -> dict[TopicPartition, tuple[int, int]]:
         """The spans of what is assigned, from where nothing has been handed out yet."""
@@ -232,7 +234,10 @@ class Fetcher:
             if of.replica >= 0 and of.replica not in self._cluster.nodes:  # the leader may name it again
                 lost, of.replica, of.not_before = True, -1, now + BACKOFF_S
             pending = pending or of.replica >= 0 or of.not_before > now
-            if of.node not in self._cluster.nodes:
+            distrusted = self._distrusted(of, now)
+            if distrusted:
+                self._fail(of, KafkaError._AUTHENTICATION, distrusted)
+            elif of.node not in self._cluster.nodes:
                 lost = True
             elif of.position < of.end:
                 by_node.setdefault(of.node, []).append(of)
@@ -299,24 +304,12 @@ class Fetcher:
             if now - link.heard_at > self._timeout_s and not link.readable():
                 self._lose(link, TransportError(f"no answer within {self._timeout_s:g} s (socket.timeout.ms)"), now)
             return False
-        if link.transport is not None and now >= link.transport.session_ends - RENEWAL_S:
-            link.disconnect()
-            self._changed = True
+        self._changed = link.renew(now) or self._changed
         return True
 
     def _send(self, link: Link, request: Request, asked: dict[Key, tuple[Partition, int]], now: float) -> bool:
-        body = fetch_request(
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=self._min_bytes,
-            max_bytes=link.max_bytes,
-            committed=self._committed,
-            session=request.session,
-            wanted=by_topic(request.wanted),
-            forgotten=by_topic(dict.fromkeys(sorted(request.forgotten))),
-            rack=self._rack,
-        )
         try:
-            link.send(body, asked, now)
+            link.send(self._wants.body(request, link.max_bytes), asked, now)
         except TransportError as error:
             self._lose(link, error, now)
             return False
@@ -334,28 +327,34 @@ class Fetcher:
         elif self._links.get(link.node_id) is not link:
             result.close()
         else:
-            link.transport = result
+            link.connected(result, time.monotonic())
 
     def _lose(self, link: Link, error: Exception, now: float) -> None:
         """The broker can't be reached (any more): somebody else may lead by now."""
-        link.disconnect()
+        link.lose(error, now)
         self._changed = True
-        link.failures += 1
-        link.not_before = now + backoff(link.failures)
         for of in self._assigned.values():
-            if of.node == link.node_id:
+            if of.node == link.node_id and not link.distrusted:
                 of.leader = of.replica = -1
                 of.anew = True
         self._complain(error)
 
     def _complain(self, error: Exception) -> None:
-        if isinstance(error, Refused):
-            self._give_up(str(error))
-        elif isinstance(error, TransportError):
-            CLIENT_LOG.info("%s", error)
-            self._on_error(KafkaError(KafkaError._TRANSPORT, str(error)))
-        else:
+        if not isinstance(error, TransportError):
             raise error
+        if isinstance(error, Beyond):
+            self._give_up(str(error))
+            return
+        CLIENT_LOG.info("%s", error)
+        refused = isinstance(error, Refused)
+        self._on_error(KafkaError(KafkaError._AUTHENTICATION if refused else KafkaError._TRANSPORT, str(error)))
+
+    def _distrusted(self, of: Partition, now: float) -> str:
+        """Why the broker to fetch from, or any that could tell which it is, is not let in by us; "" while it is tried."""
+        link = self._links.get(of.node)
+        if link is None:
+            return "" if of.node in self._cluster.nodes else self._cluster.refusal(now)
+        return link.distrusted if now < link.not_before else ""
 
     # --- metadata -------------------------------------------------------------------------------
 
@@ -423,8 +422,7 @@ class Fetcher:
         except (TransportError, WireError) as error:
             self._lose(link, error if isinstance(error, TransportError) else TransportError(str(error)), now)
             return
-        asked, link.asked, link.failures, link.has_more = link.asked or {}, None, 0, False
-        link.not_before = now + answer.throttle_ms / 1000
+        asked = link.answered(answer.throttle_ms, 0 if answer.error in SESSION_LOST else answer.error, now)
         if answer.error:
             link.session.lost()
             self._changed = True
@@ -432,12 +430,13 @@ class Fetcher:
             pass  # a full request begins another
         elif answer.error:
             self._on_error(KafkaError(answer.error))
-            link.not_before = max(link.not_before, now + BACKOFF_S)
             for of, _ in asked.values():
                 of.leader, of.anew = -1, True
         else:
             link.session.answered(answer.session_id)
             self._take_in(link, answer, asked, frame, now)
+        if not link.moved:
+            link.rest(self._wants.max_wait_ms / 1000)
         self._attend(now)  # the next answer is on its way while this one is read
 
     def _take_in(
@@ -474,13 +473,13 @@ class Fetcher:
             self._fail(of, code)
 
     def _on_records(self, of: Partition, found: Fetched, frame: memoryview, now: float) -> None:
-        end = found.last_stable_offset if self._committed else found.high_watermark
+        end = found.last_stable_offset if self._wants.committed else found.high_watermark
         of.log_end = end if end >= 0 else of.log_end
         if found.preferred_replica >= 0:
             of.replica, of.replica_until, of.anew = found.preferred_replica, now + REPLICA_S, True
             self._changed = True
         if found.end > found.start:
-            part = self._decoder.part(frame, of, found, committed=self._committed)
+            part = self._decoder.part(frame, of, found, committed=self._wants.committed)
             before = of.position
             of.position, epoch = part.ahead()
             if of.position == before:  # a batch that never ends, or one of another format

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from sparkcohort.runtime.shell.addresses import joined
+from sparkcohort.runtime.shell.doorkeeper import Doorkeeper
 from sparkcohort.runtime.shell.tls import SERVER_NAME, Credentials, RunAuthority
 
 EVENTS: Final = "Events"
@@ -87,9 +88,12 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         self._handlers = handlers
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
+        self._door = Doorkeeper(self.port)
+        self._door.start()  # whoever has no business here is not kept
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         """Answer one action: a single result, or for ``Events`` a stream of them (Flight calls this)."""
+        self._door.let_in(context.peer())
         body = action.body.to_pybytes()
         if action.type == EVENTS:
             return self._events(context, body)
@@ -97,6 +101,7 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002  Flight's signature
         """Answer the requests of one open stream, one after another; one that fails ends it (Flight calls this)."""
+        self._door.let_in(context.peer())
         for chunk in reader:
             if chunk.app_metadata is None:
                 raise flight.FlightServerError("a stream of requests carries no data")
@@ -125,6 +130,7 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
 
     def stop(self, timeout_s: float) -> None:
         """Stop serving; gives up waiting for calls under way after ``timeout_s``."""
+        self._door.close()
         stopper = threading.Thread(target=self.shutdown, name="cohort-flight-stop", daemon=True)
         try:
             stopper.start()

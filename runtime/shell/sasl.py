@@ -1,7 +1,7 @@
 """What a client says to log in: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677), without any input or output.
 
 An exchange is a generator of our messages that is sent the server's.  It raises ``LoginRefused`` when the server is not
-the one that knows the password; who we are, it is told once, and no error ever quotes it.
+the one that knows the password (``Unproven``); who we are, it is told once, and no error ever quotes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 1 << 20  # RFC 7677's least; the most 
 
 
 class LoginRefused(Exception):
-    """The server refused, or did not prove that it knows the password; the message has no secret."""
+    """The server refused; the message has no secret."""
+
+
+class Unproven(LoginRefused):
+    """It is we who refuse: the server did not prove that it knows the password, or wants ours cheap to guess."""
 
 
 def exchange(mechanism: str, username: str, password: str) -> Exchange:
@@ -52,7 +56,7 @@ def scram(digest: str, username: str, password: str, nonce: str) -> Exchange:
         raise LoginRefused(f"the server said {final[b'e'].decode(errors='replace')}")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
     if not hmac.compare_digest(expected, _binary(final.get(b"v", b""))):
-        raise LoginRefused("the server's signature is wrong: it does not know this user's password")
+        raise Unproven("the server's signature is wrong: it does not know this user's password")
 
 
 def _challenge(challenge: dict[bytes, bytes], nonce: str) -> tuple[bytes, bytes, int]:
@@ -62,12 +66,13 @@ def _challenge(challenge: dict[bytes, bytes], nonce: str) -> tuple[bytes, bytes,
     whole = challenge.get(b"r", b"")
     salt = _binary(challenge.get(b"s", b""))
     if b"m" in challenge or not salt or len(whole) <= len(nonce) or not whole.startswith(nonce.encode()):
-        raise LoginRefused("the server's challenge does not belong to this login")
+        raise Unproven("the server's challenge does not belong to this login")
     count = challenge.get(b"i", b"")
     iterations = int(count) if count.isdigit() and len(count) < 10 else 0
     if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
-        raise LoginRefused(
-            f"the server asks for {iterations} iterations of the hash, not {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
+        raise Unproven(
+            f"the server asks for {iterations} iterations of the hash, not {LEAST_ITERATIONS} to {MOST_ITERATIONS} (they "
+            "are set with the user's password, by kafka-configs)"
         )
     return whole, salt, iterations
 

@@ -18,9 +18,16 @@ from typing import Any, TypeAlias
 
 from sparkcohort.runtime.shell import sasl
 from sparkcohort.runtime.shell.addresses import bare, joined
-from sparkcohort.runtime.shell.transport_options import Refused, Settings, TransportError, unsupported
+from sparkcohort.runtime.shell.transport_options import (
+    Beyond,
+    Distrusted,
+    Refused,
+    Settings,
+    TransportError,
+    unsupported,
+)
 
-__all__ = ["Refused", "Settings", "Transport", "TransportError", "connect", "unsupported"]
+__all__ = ["Beyond", "Distrusted", "Refused", "Settings", "Transport", "TransportError", "connect", "unsupported"]
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = 33, 34, 35
@@ -121,7 +128,8 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
     """Connect and log in, within ``timeout_s`` (or ``socket.connection.setup.timeout.ms``, if that is less).
 
     All addresses of the name are tried in turn, each with an equal share of the time that is left.  Blocks; resolving
-    the name takes as long as the system likes.  Raises Refused for what another try won't change, else TransportError.
+    the name takes as long as the system likes.  Raises Refused for what another try won't change soon, Distrusted where the
+    broker is not whom we trust, Beyond where it needs librdkafka, else TransportError.
     """
     deadline = time.monotonic() + min(timeout_s, settings.setup_timeout_s)
     where = joined(host, port)
@@ -132,7 +140,7 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
         share = now + (deadline - now) / (len(addresses) - number)
         try:
             return _Setup(host, where, settings, share, family).run(address)
-        except Refused:
+        except (Refused, Beyond):
             raise
         except TransportError as error:
             failures.append(str(error))
@@ -255,6 +263,8 @@ class _Setup:
             raise TransportError(
                 f"{self._where} closed the connection during the TLS handshake; {_PLAINTEXT}"
             ) from None
+        except ssl.SSLCertVerificationError as error:
+            raise Distrusted(f"{self._where} {_tls_words(error)}") from None
         except ssl.SSLError as error:
             raise Refused(f"{self._where} {_tls_words(error)}") from None
         except (OSError, ValueError) as error:
@@ -281,7 +291,9 @@ class _Setup:
         """Log in; the monotonic time until which it holds, inf for ever."""
         mechanism = self._settings.mechanism
         if versions.get(SASL_HANDSHAKE, (0, 0))[1] < 1 or versions.get(SASL_AUTHENTICATE, (9, 9))[0] > 1:
-            raise TransportError(f"{self._where} is too old for a login by SaslAuthenticate: Kafka 1.0 has it")
+            old = f"{self._where} is too old for a login by SaslAuthenticate: Kafka 1.0 has it"
+            # librdkafka would log in there without SCRAM's least number of iterations, whoever it is that says so.
+            raise Beyond(old) if mechanism == "PLAIN" else Distrusted(old)
         answer = self._ask(SASL_HANDSHAKE, 1, _string(mechanism))
         (error,) = answer.take(">h")
         if error:
@@ -296,6 +308,8 @@ class _Setup:
                 message = login.send(data)
         except StopIteration:
             return time.monotonic() + lifetime / 1000 if lifetime else float("inf")
+        except sasl.Unproven as unproven:
+            raise Distrusted(self._no_login(str(unproven), by_us=True)) from None
         except sasl.LoginRefused as refused:
             raise Refused(self._no_login(str(refused))) from None
 
@@ -309,9 +323,12 @@ class _Setup:
         data = answer.data()
         return data, answer.take(">q")[0] if version else 0
 
-    def _no_login(self, reason: str) -> str:
+    def _no_login(self, reason: str, *, by_us: bool = False) -> str:
         user, mechanism = self._settings.username, self._settings.mechanism
-        said = self._settings.redacted(f"{self._where} refused the login of {user} by {mechanism}: {reason}")
+        what = "is not the one to take" if by_us else "refused"
+        said = self._settings.redacted(f"{self._where} {what} the login of {user} by {mechanism}: {reason}")
+        if by_us:
+            return f"{said}; see the broker, and who may be between it and us"
         return f"{said}; see kafka.sasl.jaas.config (or kafka.sasl.username, kafka.sasl.password)"
 
     def _ask(self, key: int, version: int, body: bytes) -> _Answer:

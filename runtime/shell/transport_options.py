@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sparkcohort.runtime.shell.security_options import redact_text
+from sparkcohort.runtime.text import printable
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -172,11 +173,28 @@ _OF_OTHER_MECHANISMS = ("sasl.kerberos.", "sasl.oauthbearer.")
 
 
 class TransportError(Exception):
-    """No connection, or none any more: the message names the broker or the option, and the remedy; never a secret."""
+    """No connection, or none any more: the message names the broker or the option, and the remedy; never a secret.
+
+    It is one printable line, whatever a broker has said.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class Refused(TransportError):
-    """The TLS handshake or the login was refused: trying again won't help soon."""
+    """The broker doesn't let us in (now): it may later, when a password has reached all brokers, say; not at once."""
+
+
+class Distrusted(Refused):
+    """We don't let the broker in: no certificate that we trust, or it can't or won't prove that it knows the password.
+
+    A less careful client is no answer to that.
+    """
+
+
+class Beyond(TransportError):
+    """The broker is well and needs a client that knows more than this one: librdkafka."""
 
 
 def unsupported(conf: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from confluent_kafka import ElectionType, KafkaError
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
+from sparkcohort.runtime.shell import drain_fetch
 from sparkcohort.runtime.shell.drain import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.drain_fetch import FetchDrain
 from sparkcohort.runtime.shell.fetch_link import BrokerLink
@@ -366,7 +367,7 @@ def test_the_nearest_replica(cluster: Cluster, topic: str) -> None:
 
 
 def test_handing_over_in_the_middle(cluster: Cluster, topic: str) -> None:
-    """librdkafka goes on with each partition where it stands, what was fetched and not taken included."""
+    """librdkafka goes on with each partition where it stands, what was fetched and not taken included; so does the way back."""
     cluster.admin.create_topic(topic, 3)
     produce(cluster.bootstrap, topic, 9_000, partitions=3)
     parts = [TopicPartition(topic, number) for number in range(3)]
@@ -379,6 +380,11 @@ def test_handing_over_in_the_middle(cluster: Cluster, topic: str) -> None:
     reader.fetcher._give_up("a test wants it")
     reader.read_to(dict.fromkeys(parts, 3_000))
     assert reader.drain._fetcher is None
+    reader.drain._return_at = 0  # as it is after minutes
+    produce(cluster.bootstrap, topic, 900, partitions=3, first=3_000)
+    reader.read_to(dict.fromkeys(parts, 3_300))
+    assert (reader.drain._fetcher is not None, reader.drain._librdkafka) == (True, None)
+    assert reader.drain._return_s > drain_fetch.RETURN_S
     reader.drain.close()
     with pytest.raises(RuntimeError, match="closed"):
         reader.drain.poll(0)

@@ -33,7 +33,9 @@ class SilentProxy:
 
     def was_asked(self) -> bool:
         """Whether anybody has connected."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        waiting = select.poll()  # unlike select, it takes any descriptor
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(0))
 
     def __enter__(self) -> Self:
         """For use in a block."""

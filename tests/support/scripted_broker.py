@@ -5,6 +5,10 @@ Usage::
     with ScriptedBroker(lambda asked: fetched(asked, partition(error=6))) as broker:
         FetchDrain({"bootstrap.servers": broker.bootstrap}, ...)    # topic "t", partition 0, led by broker 1
     broker.counts                                                   # requests by api key, and "connections"
+    broker.speaks[FETCH] = 12                                       # from the next connection on
+
+    ScriptedBroker(script, host=b"elsewhere", port=70_000)         # where it says that the leader is
+    ScriptedBroker(script, logins=Logins({"bob": "secret"}))        # wants a login, see ``scripted_login``
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from sparkcohort.runtime.fetch_wire import FETCH, METADATA, NEEDED, varint
+from tests.support.scripted_login import SASL_AUTHENTICATE, SASL_HANDSHAKE, Logins
 
 API_VERSIONS = 18
 TOPIC, TOPIC_ID = "t", bytes(range(1, 17))
@@ -39,8 +44,20 @@ def fetched(number: int, share: bytes, error: int = 0) -> bytes:
 class ScriptedBroker:
     """Listens on a port of its own; ``leader`` is who leads the partition, ``nodes`` are all known at this port."""
 
-    def __init__(self, script: Script, *, leader: int = 1, nodes: int = 1, said: bytes | None = None) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        leader: int = 1,
+        nodes: int = 1,
+        said: bytes | None = None,
+        host: bytes = b"127.0.0.1",
+        port: int | None = None,
+        logins: Logins | None = None,
+    ) -> None:
         """Listen; ``said`` is what it says for the length of any answer to Fetch."""
+        self.speaks = dict(NEEDED) | (dict.fromkeys((SASL_HANDSHAKE, SASL_AUTHENTICATE), 1) if logins else {})
+        self._host, self._shown_port, self._logins = host, port, logins
         self.counts: Counter[int | str] = Counter()
         self._script, self.leader, self._nodes, self._said = script, leader, nodes, said
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -61,8 +78,16 @@ class ScriptedBroker:
         with suppress(OSError), client, client.makefile("rb") as stream:
             while head := stream.read(12):
                 size, api, _, number = struct.unpack(">ihhi", head)
-                stream.read(size - 8)
+                rest = stream.read(size - 8)
                 self.counts[api] += 1
+                if self._logins is not None and api in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+                    (named,) = struct.unpack(">h", rest[:2])
+                    words, refused = self._logins.answer(api, rest[2 + max(named, 0) :])
+                    client.sendall(struct.pack(">ii", len(words) + 4, number) + words)
+                    if refused:
+                        client.shutdown(socket.SHUT_RDWR)
+                        return
+                    continue
                 answer = self._answer(api, number)
                 if answer is None:
                     client.shutdown(socket.SHUT_RDWR)
@@ -72,16 +97,17 @@ class ScriptedBroker:
 
     def _answer(self, api: int, number: int) -> bytes | None:
         if api == API_VERSIONS:
-            entries = b"".join(struct.pack(">hhhx", key, 0, version) for key, version in NEEDED.items())
-            return struct.pack(">ih", number, 0) + varint(len(NEEDED) + 1) + entries + struct.pack(">ix", 0)
+            entries = b"".join(struct.pack(">hhhx", key, 0, version) for key, version in self.speaks.items())
+            return struct.pack(">ih", number, 0) + varint(len(self.speaks) + 1) + entries + struct.pack(">ix", 0)
         if api == METADATA:
             return self._metadata(number)
         return self._script(number) if api == FETCH else None
 
     def _metadata(self, number: int) -> bytes:
-        host = b"\x0a127.0.0.1"
+        host = varint(len(self._host) + 1) + self._host
+        port = self._port if self._shown_port is None else self._shown_port
         nodes = b"".join(
-            struct.pack(">i", node + 1) + host + struct.pack(">i", self._port) + b"\0\0" for node in range(self._nodes)
+            struct.pack(">i", node + 1) + host + struct.pack(">i", port) + b"\0\0" for node in range(self._nodes)
         )
         led = struct.pack(">hiii", 0, 0, self.leader, 1) + b"\1\1\1\0"
         topic = struct.pack(">h", 0) + b"\2t" + TOPIC_ID + b"\0\2" + led + struct.pack(">ix", 0)
