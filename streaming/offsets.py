@@ -8,6 +8,12 @@ topics in order of their names, partitions in order of their numbers.
 {'a': {'0': 1}, 'b': {'9': 8, '10': 7}}
 >>> from_json_value(to_json_value(at)) == at
 True
+
+An offset means something in one log only, and a topic deleted and made anew has another under the same name.  So a
+source offset tells which topic it is of, by its id, as a topic without partitions whose name no topic can have:
+``{"orders":{"0":123},"orders@lj7XrdGBSHu-2_Ybcic80w":{}}``.  Spark's own source reads that as ``{"orders":{"0":123}}``
+(``JsonUtils.partitionOffsets``), so a checkpoint goes back to ``format("kafka")`` all the same.  The commits of the
+group are no place for it: Kafka deletes them with the topic.
 """
 
 from __future__ import annotations
@@ -19,14 +25,35 @@ from sparkcohort.runtime.offsets_json import read
 from sparkcohort.runtime.protocol import TopicPartition
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
+Ids: TypeAlias = Mapping[str, str]
+"""The topics' ids, by name, as Kafka's tools show them; what isn't known is left out."""
+
+OF_ID = "@"  # between a topic's name, where it can't be, and its id
 
 
-def to_json_value(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Write offsets as the value whose JSON text Spark keeps and compares; key order is fixed."""
+def to_json_value(offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[str, int]]:
+    """Write offsets as the value whose JSON text Spark keeps and compares; key order is fixed.
+
+    >>> to_json_value({TopicPartition("t", 0): 7}, {"t": "lj7XrdGBSHu-2_Ybcic80w", "other": "of no partition"})
+    {'t': {'0': 7}, 't@lj7XrdGBSHu-2_Ybcic80w': {}}
+    """
     value: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         value.setdefault(topic, {})[str(partition)] = offset
-    return value
+    named = [f"{topic}{OF_ID}{ids[topic]}" for topic in value if topic in ids] if ids else []
+    return value | {name: {} for name in named}
+
+
+def ids_in(value: object) -> dict[str, str]:
+    """The ids of the topics that an offset is of, as far as it tells: one of ``format("kafka")`` does not.
+
+    >>> ids_in({"t": {"0": 7}, "t@lj7XrdGBSHu-2_Ybcic80w": {}, "u": {"0": 1}})
+    {'t': 'lj7XrdGBSHu-2_Ybcic80w'}
+    """
+    if not isinstance(value, dict):
+        return {}
+    named = [str(name).partition(OF_ID) for name, partitions in value.items() if partitions == {}]
+    return {topic: topic_id for topic, _, topic_id in named if topic in value and topic_id}
 
 
 def from_json_value(value: object, source: str = "source offset") -> dict[TopicPartition, int]:
@@ -44,22 +71,28 @@ class KnownOffsets:
     """
 
     def __init__(self) -> None:
-        self._last: list[tuple[object, Offsets]] = []
+        self._last: list[tuple[object, Offsets, Ids]] = []
 
     def read(self, value: object) -> Offsets:
         """As ``from_json_value``; what is returned may be returned again, and must not be changed."""
-        for known, offsets in self._last:
-            if known == value:
-                return offsets
-        offsets = from_json_value(value)
-        self._remember(value, offsets)
-        return offsets
+        return self._found(value)[1]
 
-    def write(self, offsets: Offsets) -> dict[str, dict[str, int]]:
+    def ids(self, value: object) -> Ids:
+        """As ``ids_in``; what is returned must not be changed."""
+        return self._found(value)[2]
+
+    def write(self, offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[str, int]]:
         """As ``to_json_value``; neither the offsets nor the value may be changed afterwards."""
-        value = to_json_value(offsets)
-        self._remember(value, offsets)
+        value = to_json_value(offsets, ids)
+        self._remember(value, offsets, ids_in(value))
         return value
 
-    def _remember(self, value: object, offsets: Offsets) -> None:
-        self._last = [(value, offsets), *self._last[:1]]  # the batch's end and its start
+    def _found(self, value: object) -> tuple[object, Offsets, Ids]:
+        for found in self._last:
+            if found[0] == value:
+                return found
+        return self._remember(value, from_json_value(value), ids_in(value))
+
+    def _remember(self, value: object, offsets: Offsets, ids: Ids) -> tuple[object, Offsets, Ids]:
+        self._last = [(value, offsets, ids), *self._last[:1]]  # the batch's end and its start
+        return self._last[0]

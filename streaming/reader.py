@@ -21,13 +21,14 @@ from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.limits import UNLIMITED, Limits
-from sparkcohort.streaming.offsets import KnownOffsets, Offsets, to_json_value
+from sparkcohort.streaming.offsets import Ids, KnownOffsets, Offsets, to_json_value
 from sparkcohort.streaming.pipe import hurry
 from sparkcohort.streaming.shipped import shipped
 from sparkcohort.streaming.task import SlotPartition, packed, read_slot
 from sparkcohort.streaming.telling import message_first, told
 
 if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.data_loss import Losses
     from sparkcohort.runtime.shell.log_ends import Snapshot
     from sparkcohort.runtime.shell.session import Session
 
@@ -59,6 +60,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._turns: dict[TopicPartition, int] = {}
         self._batches = 0
         self._known = KnownOffsets()
+        self._first_ids: Ids = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors get the options and nothing else: the reader is pickled with every read function."""
@@ -103,15 +105,17 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Asked again when batch 0 is replayed: then the batch itself says whether the answer counts (``Session.replayed``).
         """
-        start = self._driver.initial()
+        session = self._driver
+        start = session.initial()
         if not self._asked_end:
             self._told = start
-        return to_json_value(start)
+        self._first_ids = self._first_ids or session.topic_ids()
+        return to_json_value(start, self._first_ids)
 
     @message_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """The end of the next batch, or ``start`` itself when there is none."""
-        begin, session = self._known.read(start), self._driver
+        begin, ids, session = self._known.read(start), self._known.ids(start), self._driver
         self._asked_end = True
         if self._replayed:
             self._told = None
@@ -120,20 +124,20 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         once = isinstance(limit, ReadAllAvailable) and not self._available_now
         limits = self._limits(limit)
         try:
-            end = self._next_end(session, begin, limits, once)
+            end, ids_now = self._next_end(session, begin, ids, limits, once)
         finally:  # while Spark writes the end into its own log, Python has nothing else to do
             self._mirror(session, begin, final=self._available_now)
         if begin == self._told:
             session.plan(begin, end)
         session.announce(end)
-        if end == begin:
+        if end == begin and all(ids_now.get(topic) == known for topic, known in ids.items()):
             session.mirrored()  # nobody is in a hurry, and whoever stops an idle query finds all of it committed
             return start
         self._last_progress = time.monotonic()
         if limits:
             self._batches += 1
             self._turns |= {tp: self._batches for tp, at in end.items() if at > begin.get(tp, at)}
-        return self._known.write(end)
+        return self._known.write(end, ids_now)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  PySpark's name
         """The ends of the logs, for the progress event."""
@@ -143,7 +147,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SlotPartition]:
         """A plan of ranges ``[start, end)``, one input partition a slot.  Asked again, it makes another plan of the same ranges."""
         first, last = self._known.read(start), self._known.read(end)
-        session = self._driver
+        session, ids = self._driver, self._known.ids(end)
         if self._told is not None and not self._asked_end:
             first = session.replayed(last)  # no batch is new whose end nobody asked for
             self._replayed = True
@@ -152,7 +156,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ran = True
         session.begin(first)
         slots = planner.make_slots(
-            self._ranges(session, first, last),
+            self._ranges(session, first, last, {} if self._told is not None else self._known.ids(start), ids),
             session.owners(),
             session.cores(),
             sizes=session.sizes(),
@@ -160,11 +164,20 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_records=self._options.max_records_per_partition,
             scout=session.lag_remains(last),
         )
-        run, plan_id, avoid = session.run(), session.register(slots), session.silent_agents()
+        run, plan_id, avoid = (
+            session.run(),
+            session.register(slots, {**session.topic_ids(), **ids}),
+            session.silent_agents(),
+        )
         return [SlotPartition(run, plan_id, index, avoid) for index in range(len(slots))]
 
-    def _ranges(self, session: Session, start: Offsets, end: Offsets) -> tuple[Range, ...]:
+    def _ranges(self, session: Session, start: Offsets, end: Offsets, ids: Ids, ids_now: Ids) -> tuple[Range, ...]:
         new = planner.new_partitions(start, end)
+        # A topic made anew: what was left of the old one can't be read, and the new one begins with the next batch.
+        anew = {topic for topic, topic_id in ids_now.items() if ids.get(topic, topic_id) != topic_id}
+        if anew:
+            start = {tp: at for tp, at in start.items() if tp.topic not in anew}
+            end = {tp: at for tp, at in end.items() if tp in new or tp.topic not in anew}
         beginnings = session.beginnings_of_new(new) if new else {}
         # What has aged out since it was planned the session has told of.
         entering = {tp: min(at, end[tp]) for tp, at in beginnings.items()}
@@ -196,22 +209,22 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offsets = limit.max_rows if limit.max_rows < NO_LIMIT else None
         return Limits(offsets, self._options.max_bytes_per_trigger, self._options.max_offsets_by_topic)
 
-    def _next_end(self, session: Session, start: Offsets, limits: Limits, once: bool) -> Offsets:
+    def _next_end(self, session: Session, start: Offsets, ids: Ids, limits: Limits, once: bool) -> tuple[Offsets, Ids]:
         bounded, mode = self._available_now or once, self._options.unreachable_partitions
         timeout_s = FAIL_AFTER_S if mode == "fail" else self._options.unreachable_timeout_ms / 1000
         deadline = time.monotonic() + timeout_s
         while True:
             snapshot = session.refresh(REFRESH_S)
+            losses = session.losses(start, ids, snapshot)
             held = self._held(start, snapshot)
-            waiting = held and (bounded or mode != "hold")
-            if self._available_now and self._frozen is None and not held:
+            waiting = (held and (bounded or mode != "hold")) or (losses.doubted and bounded)
+            if self._available_now and self._frozen is None and not waiting:
                 self._frozen = dict(snapshot.ends)
-                waiting = False
             if not waiting or (self._available_now and self._frozen is not None):
-                end = self._advance(session, start, snapshot, held, limits, bounded)
+                end = self._advance(session, start, snapshot, held, losses, limits, bounded)
                 if end != start or not waiting:
-                    return end
-            if time.monotonic() > deadline:
+                    return end, losses.ids
+            if held and time.monotonic() > deadline:
                 option = "unreachable.partitions=fail" if mode == "fail" else "unreachable.timeout.ms"
                 raise _unreachable(held, snapshot, f"{timeout_s:g} s have passed ({option})")
             self._mirror(session, start, final=False)
@@ -242,28 +255,29 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start: Offsets,
         snapshot: Snapshot,
         held: frozenset[TopicPartition],
+        losses: Losses,
         limits: Limits,
         bounded: bool,
     ) -> Offsets:
-        gone, reset = session.losses(start, snapshot)
         self._reported = to_json_value(snapshot.ends)
         ends = snapshot.ends if bounded else session.isolated(snapshot.ends)
         if self._frozen is not None:
             ends = {tp: min(end, self._frozen[tp]) for tp, end in ends.items() if tp in self._frozen}
-        new = [tp for tp in ends if tp not in start and tp not in snapshot.unreachable]
+        unsure = {tp.topic for tp in losses.doubted}
+        new = [tp for tp in ends if tp not in start and tp not in snapshot.unreachable and tp.topic not in unsure]
         beginnings = _where_reachable(session, new)
-        if not bounded and self._holds_back({**start, **beginnings}, ends):
+        if not bounded and not losses.reset and self._holds_back({**start, **beginnings}, ends):
             return start
         return planner.next_end(
             start,
             ends,
-            held,
+            held | losses.doubted,
             limits,
             sizes=session.sizes() if limits.nbytes is not None else None,
             turns=self._turns,
             beginnings=beginnings,
-            reset=reset,
-            gone=gone,
+            reset=losses.reset,
+            gone=losses.gone,
         )
 
     def _holds_back(self, start: Offsets, ends: Offsets) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.doubt import Doubts, suspects
+from sparkcohort.runtime.errors import UNREACHABLE, CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.client import names_of
 from sparkcohort.runtime.shell.log_ends import LogEnds, Snapshot
 
 log = logging.getLogger("sparkcohort.data_loss")
 
-CONFIRMATIONS = 3
-"""How often an end below the known offset is asked again before it is believed: a new leader may lag (KAFKA-7703)."""
 REMEDY = (
     "Some data may have been lost: it was aged out by Kafka, or the topic was deleted or created anew, before it was "
     "processed. To go on without it set the option failOnDataLoss to false."
@@ -24,20 +24,65 @@ class DriverDataLoss(CohortError):
     """Data that was to be read is gone and ``failOnDataLoss`` is true; ``error`` is Spark's condition name."""
 
 
-class DataLoss:
-    """Decides between failing and warning; remembers where new partitions began."""
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What has become of the partitions that are read.
 
-    def __init__(self, log_ends: LogEnds, *, fail: bool, confirm_s: float = 1.0) -> None:
+    ``gone``: they are no more.  ``reset``: where to go on instead.  ``doubted``: maybe lost, not to be read until that is
+    known.  ``ids``: of the topics that what is planned next is of, as far as known.
+    """
+
+    gone: frozenset[TopicPartition] = frozenset()
+    reset: Mapping[TopicPartition, int] = field(default_factory=dict)
+    doubted: frozenset[TopicPartition] = frozenset()
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+
+class DataLoss:
+    """Decides between failing and warning; remembers which topics are read, where new partitions began, what is doubted."""
+
+    def __init__(self, log_ends: LogEnds, *, fail: bool) -> None:
         self._log_ends = log_ends
         self._fail = fail
-        self._confirm_s = confirm_s
+        self._ids: dict[str, str] = {}
+        self._anew: Doubts[str] = Doubts()
+        self._shorter: Doubts[TopicPartition] = Doubts()
         self._beginnings: dict[TopicPartition, int] = {}
+
+    def look(
+        self, start: Mapping[TopicPartition, int], ids: Mapping[str, str], snapshot: Snapshot, now: float
+    ) -> Losses:
+        """What is lost of what comes after ``start``, whose offsets are of the topics with these ``ids`` (as far as told).
+
+        Raises DriverDataLoss: PARTITIONS_DELETED; PARTITION_OFFSET_CHANGED for a topic made anew or a log that ends before its
+        offset, once that has been said for as long as a broker may be behind.
+        """
+        told = {**snapshot.ids, **self._ids, **ids}
+        known = {topic: told[topic] for topic in {tp.topic for tp in start} if topic in told}
+        found = suspects(
+            start,
+            known,
+            partitions=snapshot.partitions,
+            ids_now=snapshot.ids,
+            ends=snapshot.ends,
+            silent=snapshot.unreachable,
+        )
+        self._deleted(found.gone)
+        self._anew = self._anew.after(found.anew, snapshot.look, now)
+        self._shorter = self._shorter.after(found.shorter, snapshot.answer, now)
+        if found.anew or found.shorter:
+            self._log_ends.doubt()
+        doubted = {tp for tp in start if tp.topic in found.anew} - found.gone if found.anew else set()
+        reset = self._reset(start, known, snapshot, now)
+        self._ids |= known | {tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in found.anew}
+        return Losses(
+            found.gone, reset, frozenset(doubted | found.shorter) - reset.keys(), {**snapshot.ids, **self._ids}
+        )
 
     def deleted(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> frozenset[TopicPartition]:
         """Partitions of ``start`` that are no more.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
         gone = frozenset(start) - snapshot.partitions
-        if gone:
-            self._lost("PARTITIONS_DELETED", f"Partitions {names_of(gone)} have been deleted.")
+        self._deleted(gone)
         return gone
 
     def left_out(self, partitions: Collection[TopicPartition]) -> None:
@@ -46,30 +91,6 @@ class DataLoss:
             "PARTITIONS_DELETED",
             f"Partitions {names_of(partitions)} were taken for deleted when this batch was planned.",
         )
-
-    def shortened(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> dict[TopicPartition, int]:
-        """Partitions whose log ends before ``start``, with the offset to go on from: the beginning of what is there now.
-
-        Raises DriverDataLoss (PARTITION_OFFSET_CHANGED).
-        """
-        suspects = _shorter(start, snapshot.ends)
-        for _ in range(CONFIRMATIONS):
-            if not suspects:
-                return {}
-            again = self._log_ends.refresh(self._confirm_s)
-            answered = {tp: end for tp, end in again.ends.items() if tp in suspects and tp not in again.unreachable}
-            if len(answered) < len(suspects):
-                return {}  # nobody to confirm it: the partition is held, not lost
-            suspects = _shorter({tp: start[tp] for tp in suspects}, answered)
-        if not suspects:
-            return {}
-        for tp, end in sorted(suspects.items()):
-            self._lost(
-                "PARTITION_OFFSET_CHANGED",
-                f"Partition {names_of([tp])} offset was changed from {start[tp]} to {end}: the topic was created anew "
-                "or truncated, or the start offset is beyond what there is.",
-            )
-        return self._log_ends.beginnings(suspects)
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions begin that were not there when the query started: the same answer at every call.
@@ -91,13 +112,45 @@ class DataLoss:
         """A deleted partition that comes back begins anew."""
         for tp in partitions:
             self._beginnings.pop(tp, None)
+            self._ids.pop(tp.topic, None)
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _deleted(self, gone: frozenset[TopicPartition]) -> None:
+        if gone:
+            self._lost("PARTITIONS_DELETED", f"Partitions {names_of(gone)} have been deleted.")
+            self.forget(gone)
+
+    def _reset(
+        self, start: Mapping[TopicPartition, int], known: Mapping[str, str], snapshot: Snapshot, now: float
+    ) -> dict[TopicPartition, int]:
+        """Where what is believed to be lost begins now; nothing yet where nobody can tell."""
+        topics, partitions = self._anew.believed(now), self._shorter.believed(now)
+        if not topics and not partitions:
+            return {}
+        for topic in sorted(topics):
+            self._lost(
+                "PARTITION_OFFSET_CHANGED",
+                f"Topic {topic} was deleted and created anew: its id was {known[topic]} and is {snapshot.ids[topic]} now. "
+                f"The offsets of {names_of(tp for tp in start if tp.topic == topic)} are those of the old one.",
+            )
+        for tp in sorted(partitions):
+            self._lost(
+                "PARTITION_OFFSET_CHANGED",
+                f"Partition {names_of([tp])} offset was changed from {start[tp]} to {snapshot.ends[tp]}: its log was "
+                "truncated, or the start offset is beyond what there is.",
+            )
+        lost = partitions | {tp for tp in start if tp.topic in topics and tp in snapshot.partitions}
+        self.forget(lost)
+        try:
+            return self._log_ends.beginnings(lost)
+        except CohortError as error:
+            if error.error != UNREACHABLE:
+                raise
+            return {}
 
     def _lost(self, condition: str, reason: str) -> None:
         name = f"KAFKA_DATA_LOSS.{condition}"
         if self._fail:
             raise DriverDataLoss(f"[{name}] {reason} {REMEDY}", name)
         log.warning("[%s] %s Going on, as failOnDataLoss is false.", name, reason)
-
-
-def _shorter(start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    return {tp: ends[tp] for tp, offset in start.items() if tp in ends and ends[tp] < offset}

@@ -22,6 +22,7 @@ from sparkcohort.runtime.shell import client, kafka_errors
 from sparkcohort.runtime.shell.addresses import joined
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.racks import NodeRacks
+from sparkcohort.runtime.shell.topic_ids import TopicIds
 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 LOOK_TIMEOUT_S = 5.0
@@ -30,11 +31,12 @@ NEW_TOPIC_S = 3.0  # a topic made a moment ago may not be known to the broker th
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Partitions with their leader's node id (-1: none), the nodes' addresses, and the racks of the replicas."""
+    """Partitions with their leader's node id (-1: none), the nodes' addresses, the racks of the replicas, the topics' ids."""
 
     leaders: Mapping[TopicPartition, int]
     nodes: Mapping[int, str] = field(default_factory=dict)
     racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     def by_leader(self) -> dict[int, tuple[TopicPartition, ...]]:
         """The partitions of each leader there is, in order."""
@@ -66,6 +68,7 @@ class Discovery:
         self._lacking: frozenset[TopicPartition] = frozenset()
         self._layout = Layout({})
         self._racks = NodeRacks(options.kafka) if options.client_rack or options.client_rack_env else None
+        self._ids = TopicIds(options.kafka)
         self.in_doubt = False
         self.consumer: Consumer
 
@@ -106,7 +109,7 @@ class Discovery:
         kept = {tp: before.leaders[tp] for tp in spared}
         homes = {tp: before.racks[tp] for tp in spared if tp in before.racks}
         # A broker that is down is not in the metadata, its address still helps.
-        self._layout = Layout({**kept, **now.leaders}, {**before.nodes, **now.nodes}, {**homes, **now.racks})
+        self._layout = Layout({**kept, **now.leaders}, {**before.nodes, **now.nodes}, {**homes, **now.racks}, now.ids)
         return self._layout
 
     # --- inside ------------------------------------------------------------------------------------
@@ -158,7 +161,9 @@ class Discovery:
             self._last_error = client.text_of(error)
             return None, frozenset()
         racks = self._racks.of(replicas) if self._racks else {}
-        return Layout(self._wanted(leaders), nodes, racks), frozenset(missing) | self._unknown(leaders, missing)
+        wanted = self._wanted(leaders)
+        ids = self._ids.of({tp.topic for tp in wanted})
+        return Layout(wanted, nodes, racks, ids), frozenset(missing) | self._unknown(leaders, missing)
 
     def _matching(self, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
         pattern = re.compile(self._subscription.pattern)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparkcohort.runtime.errors import UNREACHABLE, CohortError
 from sparkcohort.runtime.offsets_json import EARLIEST
@@ -34,6 +34,7 @@ class Snapshot:
 
     A partition in ``unreachable`` may have an (old) end in ``ends``.  ``at`` is the time.monotonic() of the snapshot,
     ``unreachable_s`` for how long something has been unreachable: a busy broker is so for a fraction of a second.
+    ``ids`` are the topics' as far as known, ``answer`` and ``look`` the numbers of the answers about ends and topics.
     """
 
     ends: Mapping[TopicPartition, int]
@@ -41,6 +42,9 @@ class Snapshot:
     partitions: frozenset[TopicPartition]
     at: float
     unreachable_s: float = 0.0
+    ids: Mapping[str, str] = field(default_factory=dict)
+    answer: int = 0
+    look: int = 0
 
 
 class LogEnds:
@@ -65,6 +69,8 @@ class LogEnds:
         self._asked = 0  # number of the newest request for answers
         self._layout = Layout({})
         self._served = 0  # and of the newest one answered
+        self._looks = 0
+        self._doubted = False
         self._began = 0.0
         self._well = time.monotonic()  # when nothing was unreachable last
         self._reasons: dict[TopicPartition, str] = {}
@@ -171,13 +177,15 @@ class LogEnds:
         ends = {tp: end for tp, end in self._ends.items() if tp in known}
         why = f"nobody could be asked yet: {self._asking.trouble}" if self._asking.trouble else UNANSWERED
         unreachable |= {tp: why for tp in known if tp not in ends and tp not in unreachable}
-        return Snapshot(ends, unreachable, known, now, now - self._well if unreachable else 0.0)
+        lost_s = now - self._well if unreachable else 0.0
+        return Snapshot(ends, unreachable, known, now, lost_s, self._layout.ids, self._served, self._looks)
 
     def _apply(self, layout: Layout) -> bool:
         """Take over new metadata; True when partitions came or went."""
         with self._changed:
             changed = layout.leaders.keys() != self._layout.leaders.keys()
             self._layout = layout
+            self._looks += 1
             self._ends = {tp: end for tp, end in self._ends.items() if tp in layout.leaders}
             return changed
 

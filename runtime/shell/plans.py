@@ -27,11 +27,12 @@ class PlanGone(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a task got: its slot, the plan's number (rising with every plan) and each partition's planned start."""
+    """What a task got: its slot, the plan's number (rising with every plan), each partition's planned start, topics' ids."""
 
     slot: Slot
     sequence: int
     floors: Mapping[TopicPartition, int]
+    ids: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ class _Registered:
     plan: Plan
     sequence: int
     floors: dict[TopicPartition, int]
+    ids: Mapping[str, str]
     delivered: set[Range] = field(default_factory=set)
 
 
@@ -67,8 +69,8 @@ class Plans:
         self._seen: dict[TopicPartition, Seen] = {}
         self.audit = Audit()
 
-    def register(self, plan_id: str, slots: Sequence[Slot]) -> None:
-        """Make the slots claimable under ``plan_id``; the oldest plans are forgotten."""
+    def register(self, plan_id: str, slots: Sequence[Slot], ids: Mapping[str, str] | None = None) -> None:
+        """Make the slots claimable under ``plan_id``, offsets in topics of these ids; the oldest plans are forgotten."""
         floors: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
         for item in (item for slot in slots for item in slot.ranges):
@@ -77,7 +79,7 @@ class Plans:
         with self._lock:
             self.audit.plans += 1
             self.audit.slots += len(slots)
-            self._plans[plan_id] = _Registered(new_plan(plan_id, slots), self.audit.plans, floors)
+            self._plans[plan_id] = _Registered(new_plan(plan_id, slots), self.audit.plans, floors, ids or {})
             self._planned.update(ends)
             while len(self._plans) > KEPT_PLANS:
                 self._plans.popitem(last=False)
@@ -93,7 +95,9 @@ class Plans:
                     "write or cache it inside foreachBatch"
                 )
             registered.plan, slot = claim(registered.plan, index, member)
-            return Claimed(slot, registered.sequence, {item.tp: registered.floors[item.tp] for item in slot.ranges})
+            floors = {item.tp: registered.floors[item.tp] for item in slot.ranges}
+            ids = {topic: registered.ids[topic] for topic in {tp.topic for tp in floors} if topic in registered.ids}
+            return Claimed(slot, registered.sequence, floors, ids)
 
     def report(
         self,

@@ -53,12 +53,15 @@ class Service:
         failure: Callable[[], CohortError | None],
         status: Callable[[], dict[str, Any]],
         isolation: Isolation | None = None,
+        anew: Callable[[], None] = lambda: None,
     ) -> None:
+        """``anew`` is called when a task has found that a topic was deleted and made anew."""
         self._coordinator = coordinator
         self._plans = plans
         self._failure = failure
         self._status = status
         self._isolation = isolation or Isolation()
+        self._anew = anew
         self._suspects: suspects.Suspects = {}
         self._suspecting = threading.Lock()
         self._alone: set[str] = set()
@@ -128,6 +131,7 @@ class Service:
                 "ranges": claimed.slot.ranges,
                 "floors": [claimed.floors[item.tp] for item in claimed.slot.ranges],
                 "sequence": claimed.sequence,
+                "ids": claimed.ids,
                 "agent": own and member is not None and not self._suspected(member),
             }
         )
@@ -158,6 +162,8 @@ class Service:
         ranges = [_range(*item) for item in said["ranges"]]
         agent, direct = _counts(*said["agent"]), _counts(*said["direct"])
         self._plans.report(str(said["plan"]), ranges, agent=agent, direct=direct, sizes=_sizes(said, len(ranges)))
+        if said.get("anew"):
+            self._anew()
         member = self._member_at(said["address"])
         if said["timed_out"]:
             self._plans.agent_timed_out()

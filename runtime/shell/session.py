@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import async_progress, connection, process, status
 from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.data_loss import DataLoss
+from sparkcohort.runtime.shell.data_loss import DataLoss, Losses
 from sparkcohort.runtime.shell.ending import Ender, Ending, Order
 from sparkcohort.runtime.shell.flight import GroupServer
 from sparkcohort.runtime.shell.isolating import Isolation
@@ -61,7 +62,7 @@ class Session:
         self._run: Run | None = None
         self._announced: Offsets = {}
         self._snapshot: Snapshot | None = None
-        self._accepted: tuple[frozenset[TopicPartition], Offsets] = frozenset(), {}
+        self._accepted = Losses()
         self._pause = threading.Event()
 
     # --- life ----------------------------------------------------------------------------------------
@@ -141,7 +142,12 @@ class Session:
     def _serve(self, coordinator: Coordinator, run_id: str) -> None:
         options, authority = self._options, new_authority()
         service = Service(
-            coordinator, self._plans, failure=self._mirror.failure, status=self._status, isolation=self._isolation
+            coordinator,
+            self._plans,
+            failure=self._mirror.failure,
+            status=self._status,
+            isolation=self._isolation,
+            anew=self._log_ends.doubt,
         )
         port = options.coordinator_port
         handlers = service.handlers()
@@ -221,12 +227,14 @@ class Session:
         """The log ends as far as a batch may go without waiting for a slow leader."""
         return self._isolation.limited(ends)
 
-    def losses(self, start: Offsets, snapshot: Snapshot) -> tuple[frozenset[TopicPartition], Offsets]:
-        """Partitions of ``start`` that are gone, and those to go on from elsewhere.  Raises DriverDataLoss, or warns."""
-        gone = self._loss.deleted(start, snapshot)
-        self._loss.forget(gone)
-        self._accepted = gone, self._loss.shortened(start, snapshot)
+    def losses(self, start: Offsets, ids: Mapping[str, str], snapshot: Snapshot) -> Losses:
+        """What has been lost of what comes after ``start``, in the topics of these ids.  Raises DriverDataLoss, or warns."""
+        self._accepted = self._loss.look(start, ids, snapshot, time.monotonic())
         return self._accepted
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """The topics' ids now, as far as known."""
+        return self._log_ends.snapshot().ids
 
     def explained(self, start: Offsets, end: Offsets) -> Offsets:
         """Where to read from, instead of ``start``, whose planned end lies before it: what its log begins with now.
@@ -235,15 +243,24 @@ class Session:
         restart, if the log still shows it.  Raises DriverDataLoss, or warns, where it has not been told of a loss, partitions
         that the plan leaves out included.  What is neither known nor seen is left out of the answer.
         """
-        gone, reset = self._accepted
+        gone, reset = self._accepted.gone, self._accepted.reset
         left_out = start.keys() - end.keys() - gone
         if left_out:
             self._loss.left_out(left_out)
         back = {tp: start[tp] for tp, at in end.items() if at < start.get(tp, at)}
         told = {tp: reset[tp] for tp in back if reset.get(tp) == end[tp]}
         unknown = {tp: at for tp, at in back.items() if tp not in told}
-        seen = self._loss.shortened(unknown, self.refresh(REFRESH_S)) if unknown else {}
+        seen = self._seen(unknown) if unknown else {}
         return {**told, **{tp: min(at, end[tp]) for tp, at in seen.items()}}
+
+    def _seen(self, start: Offsets) -> Offsets:
+        """Where to go on from what is lost, waited for until nothing of it is doubted.  Raises DriverDataLoss."""
+        deadline = time.monotonic() + self._options.unreachable_timeout_ms / 1000
+        while True:
+            losses = self._loss.look(start, {}, self.refresh(REFRESH_S), time.monotonic())
+            if not losses.doubted or time.monotonic() > deadline:
+                return losses.reset
+            self.pause(REFRESH_S)
 
     def beginnings_of_new(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Where partitions begin that were not there before.  Raises DriverDataLoss when records are gone already."""
@@ -273,10 +290,10 @@ class Session:
         """How large records have been so far."""
         return self._plans.sizes()
 
-    def register(self, slots: Sequence[Slot]) -> str:
-        """Make the slots claimable; returns the plan's id."""
+    def register(self, slots: Sequence[Slot], ids: Mapping[str, str]) -> str:
+        """Make the slots claimable, offsets in topics of these ids; returns the plan's id."""
         plan_id = secrets.token_hex(8)
-        self._plans.register(plan_id, slots)
+        self._plans.register(plan_id, slots, ids)
         return plan_id
 
     def silent_agents(self) -> frozenset[str]:

@@ -41,7 +41,8 @@ def logged(checkpoint: Path, log: str) -> set[str]:
 
 def end_of(checkpoint: Path, batch_id: int) -> list[int]:
     """The end of a batch in the offset log."""
-    (ends,) = json.loads((checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1]).values()
+    value = json.loads((checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1])
+    (ends,) = filter(None, value.values())
     return [ends[str(number)] for number in range(PARTITIONS)]
 
 

@@ -35,6 +35,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, int]) -> list[tup
     """How many partitions each look finds, and whether there is doubt."""
     client: Any = Scripted(answers[0], *answers)
     monkeypatch.setattr("sparkcohort.runtime.shell.client.new_consumer", lambda *_: client)
+    monkeypatch.setattr("sparkcohort.runtime.shell.topic_ids.TopicIds.of", lambda *_: {})
     options = {"kafka.bootstrap.servers": "b:9092", "subscribePattern": "t", "group.id": "g"}
     discovery = Discovery(parse(options))
     found = [(len(discovery.first().leaders), discovery.in_doubt)]

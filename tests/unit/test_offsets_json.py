@@ -15,7 +15,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.offsets_json import EARLIEST, LATEST, MalformedOffsets
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.streaming import offsets as module
-from sparkcohort.streaming.offsets import KnownOffsets, from_json_value, to_json_value
+from sparkcohort.streaming.offsets import KnownOffsets, from_json_value, ids_in, to_json_value
 
 TPS = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 2**31 - 1))
 OFFSETS = st.dictionaries(TPS, st.integers(0, 2**63 - 1), max_size=8)
@@ -96,7 +96,24 @@ def test_earliest_and_latest_are_for_options_only() -> None:
 
 def test_the_examples_in_the_docs_are_true() -> None:
     """Doctests."""
-    assert [doctest.testmod(each) for each in (module, offsets_json)] == [(0, 6), (0, 1)]
+    assert [doctest.testmod(each) for each in (module, offsets_json)] == [(0, 8), (0, 1)]
+
+
+@given(OFFSETS, st.dictionaries(st.sampled_from("abc"), st.just("lj7XrdGBSHu-2_Ybcic80w")))
+def test_an_offset_tells_of_which_topic_it_is(offsets: dict[TopicPartition, int], ids: dict[str, str]) -> None:
+    """The id of every topic that it has offsets of, as far as known; the offsets are read as without."""
+    known = KnownOffsets()
+    value = json.loads(json.dumps(known.write(offsets, ids)))
+    told = {topic: topic_id for topic, topic_id in ids.items() if topic in {tp.topic for tp in offsets}}
+    assert known.ids(value) == ids_in(value) == told
+    assert from_json_value(value) == offsets
+    assert {topic: at for topic, at in value.items() if at} == to_json_value(offsets)
+
+
+@pytest.mark.parametrize("value", [None, 7, "t@x", [], {"@": {}}, {"t@": {}}, {"@x": {}}, {"t@x": {}}, {"t": {"0": 1}}])
+def test_what_tells_of_no_topic(value: object) -> None:
+    """Whatever else is there, or half of it."""
+    assert ids_in(value) == {}
 
 
 @given(OFFSETS, OFFSETS)
