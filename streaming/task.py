@@ -72,6 +72,7 @@ class _Tally:
     agent: list[int] = field(default_factory=lambda: [0, 0])
     direct: list[int] = field(default_factory=lambda: [0, 0])
     timed_out: bool = False
+    anew: set[str] = field(default_factory=set)  # topics made anew under the plan
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
 
     def count(self, path: list[int], batch: pa.RecordBatch, among: Sequence[TopicPartition]) -> None:
@@ -96,7 +97,7 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
         if claimed["agent"] and ranges:
             left = yield from desk.from_agent(claimed, ranges, tally)
         if left:
-            yield from _directly(desk.options, left, tally)
+            yield from _directly(desk.options, left, claimed["ids"], tally)
         if ranges:
             desk.report(ranges, tally)
     finally:
@@ -138,7 +139,7 @@ class _Desk:
         """Yield what the agent has; returns what is left to be read directly."""
         stands = [item.start for item in ranges]
         try:
-            for step in self._agent.read(ranges, claimed["floors"], claimed["sequence"]):
+            for step in self._agent.read(ranges, claimed["floors"], claimed["sequence"], claimed["ids"]):
                 if step.batch is not None and step.batch.num_rows:
                     tally.count(tally.agent, step.batch, [ranges[index].tp for index, _ in step.positions])
                     yield step.batch
@@ -159,6 +160,7 @@ class _Desk:
             "direct": tally.direct,
             "sizes": [tally.sizes.get(item.tp, 0) for item in ranges],  # a slot has one range of a partition at most
             "timed_out": tally.timed_out,
+            "anew": sorted(tally.anew),
         }
         try:
             if self._relays:
@@ -283,7 +285,9 @@ def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executo
     return why
 
 
-def _directly(options: SourceOptions, ranges: list[Range], tally: _Tally) -> Iterator[pa.RecordBatch]:
+def _directly(
+    options: SourceOptions, ranges: list[Range], ids: dict[str, str], tally: _Tally
+) -> Iterator[pa.RecordBatch]:
     reader = RangeReader(
         options.kafka,
         include_headers=options.include_headers,
@@ -292,9 +296,10 @@ def _directly(options: SourceOptions, ranges: list[Range], tally: _Tally) -> Ite
         on_data_loss=log.warning,
     )
     try:
-        for tp, _, batch in reader.read(ranges):
+        for tp, _, batch in reader.read(ranges, ids):
             if batch is not None and batch.num_rows:
                 tally.count(tally.direct, batch, [tp])
                 yield batch
+        tally.anew |= reader.replaced
     finally:
         reader.close()

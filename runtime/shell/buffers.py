@@ -38,7 +38,13 @@ class Reader:
     buffer: Buffer
     at: int
     end: int
+    topic_id: str = ""  # of the topic that it is planned of, if that is known
     waiting: bool = False
+
+    @property
+    def strange(self) -> bool:
+        """Whether what is buffered, or comes next, is of another topic of that name: deleted, and made anew."""
+        return "" not in (self.topic_id, self.buffer.topic_id) and self.topic_id != self.buffer.topic_id
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +56,7 @@ class Buffer:
     position: int
     floor: int
     plan_seq: int = -1
+    topic_id: str = ""  # of the topic that the records are of, as far as the client tells
     served: int = 0  # the highest offset handed out
     left: int = -1  # where fetching stood before it was moved: an error from there is of the past
     chunks: list[Chunk] = field(default_factory=list)

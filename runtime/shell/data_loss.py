@@ -74,7 +74,10 @@ class DataLoss:
             self._log_ends.doubt()
         doubted = {tp for tp in start if tp.topic in found.anew} - found.gone if found.anew else set()
         reset = self._reset(start, known, snapshot, now)
-        self._ids |= known | {tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in found.anew}
+        left = known if not found.gone else known.keys() & {tp.topic for tp in start if tp not in found.gone}
+        self._ids |= {topic: known[topic] for topic in left} | {
+            tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in found.anew
+        }
         return Losses(
             found.gone, reset, frozenset(doubted | found.shorter) - reset.keys(), {**snapshot.ids, **self._ids}
         )

@@ -170,6 +170,13 @@ class Drain(ABC):
         Beside a poll of another thread it would never return: each waits for a lock that the other has.
         """
 
+    tells_ids = False
+    """Whether ``topic_id`` tells, now."""
+
+    def topic_id(self, tp: TopicPartition) -> str:  # noqa: ARG002  librdkafka shows none
+        """The id of the topic whose records an assigned partition gives; "" if the client doesn't tell."""
+        return ""
+
     @abstractmethod
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """Ask the cluster whether the partition exists; raises KafkaException when nobody answers."""

@@ -139,7 +139,20 @@ class FetchDrain(Drain):
 
     def log_end(self, tp: TopicPartition) -> int | None:
         """The log's end as last heard; see ``Drain``."""
-        return (self._fetcher or self._client()).log_end(tp)
+        if self._fetcher is None:
+            return self._client().log_end(tp)
+        found = self._fetcher.partition(tp)
+        return found.log_end if found is not None else None
+
+    @property
+    def tells_ids(self) -> bool:  # type: ignore[override]
+        """As long as nothing had to be handed over; see ``Drain``."""
+        return self._fetcher is not None
+
+    def topic_id(self, tp: TopicPartition) -> str:
+        """The topic's id; see ``Drain``."""
+        found = self._fetcher.partition(tp) if self._fetcher is not None else None
+        return found.topic_name if found is not None else ""
 
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """Whether there is such a partition; see ``Drain``."""

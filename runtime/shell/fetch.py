@@ -21,20 +21,22 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from sparkcohort.runtime.doubt import Doubts
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell import arrow
 from sparkcohort.runtime.shell.client import new_admin
 from sparkcohort.runtime.shell.drain import EndOfLog, Event, MalformedRecordError, PartitionError, Records
 from sparkcohort.runtime.shell.drains import new_drain
+from sparkcohort.runtime.shell.topic_ids import TopicIds
 
 T = TypeVar("T")
 Piece: TypeAlias = tuple[TopicPartition, int, pa.RecordBatch | None]
 
 POLL_S = 0.1
 ASK_S = 5.0  # how long one question about a log's range may take
-RECHECK_S = 1.0  # Spark's driver, too, asks three times, a second apart, before it believes that a log got shorter
-CHECKS = 3
+RECHECK_S = 1.0  # as Spark's driver asks before it believes that a log got shorter
+CHECKS = 3  # how often in a row data may be corrupt, or memory short
 MOST_WORDS = 500  # about where all partitions of a task stand
 REFUSED_MS = 5_000  # a wrong password doesn't get better with time
 
@@ -70,7 +72,11 @@ class _Reading:
     position: int
     idle_mark: float  # the reader's idle clock at the last progress
     gone: bool = False  # the client says that there is no such partition
-    checks: int = 0  # questions in a row whose answer was a loss: the log ends before the range does, or isn't there
+    stopped: bool = False  # the client fetches no more until it is assigned again
+    asked: int = 0
+    doubts: Doubts[TopicPartition] = field(
+        default_factory=Doubts
+    )  # that the log ends before the range does, or isn't there
     check_at: float = 0.0  # when to ask next; 0: no need
     failures: int = 0  # errors in a row without progress
     error: str = ""
@@ -109,23 +115,35 @@ class RangeReader:
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
         self._on_data_loss = on_data_loss
+        self._topics = TopicIds(conf)
+        self._ids: Mapping[str, str] = {}
+        self._anew: set[str] = set()  # topics that had another id when this read began
+        self._untold: set[str] = set()  # topics of which the client doesn't tell whose records it gives
+        self.replaced: set[str] = set()  # topics that were deleted and made anew, for whoever wants to tell of it
         self._past: set[TopicPartition] = set()  # assigned anew since the last poll
         self._short = 0  # of memory, times in a row
         self._idle_s = 0.0  # time spent waiting in vain; a slow caller's time is not in it
 
-    def read(self, ranges: Sequence[Range]) -> Iterator[Piece]:
+    def read(self, ranges: Sequence[Range], ids: Mapping[str, str] | None = None) -> Iterator[Piece]:
         """Yield (partition, next offset, batch or None), in order per partition, partitions interleaved.
 
+        ``ids``: the topics that the ranges are of, as far as known: records of another one of that name are a loss.
         The last piece of each non-empty range has the range's end as its next offset; a batch of None only moves the
         position.  Raises DataLossError, FetchError (no progress, no such topic, no permission, corrupt data),
         MalformedRecordError.
         """
         progress = _Progress(_queues(ranges))
+        self._ids, self._untold = ids or {}, set()
         try:
+            self._anew = self._made_anew() if self._ids and not self._drain.tells_ids else set()
             for tp in list(progress.waiting):
                 self._next_range(progress, tp)
             while progress.active:
                 yield from self._round(progress)
+            if self._untold and not self._made_anew().isdisjoint(self._untold - self.replaced):
+                raise FetchError(
+                    f"{', '.join(sorted(self._untold))}: deleted and created anew while it was read", "UNKNOWN_TOPIC_ID"
+                )
         finally:
             self._drain.unassign(progress.active)
 
@@ -140,7 +158,10 @@ class RangeReader:
             wanted = queue.popleft()
             progress.active[tp] = _Reading(wanted, wanted.start, self._idle_s)
             progress.missing += wanted.end - wanted.start
-            self._assign(wanted, wanted.start)
+            if tp.topic in self._anew:
+                self._doubt(progress.active[tp])
+            else:
+                self._assign(wanted, wanted.start)
 
     def _assign(self, wanted: Range, position: int) -> None:
         """Fetch from ``position``; what this round's poll brought of the partition belongs to its past."""
@@ -183,7 +204,8 @@ class RangeReader:
                     "more (spark.executor.memoryOverhead; spark.executor.pyspark.memory, if it is set)"
                 ) from error
             for reading in progress.active.values():
-                self._assign(reading.wanted, reading.position)
+                if not reading.gone:
+                    self._assign(reading.wanted, reading.position)
             time.sleep(POLL_S)
             return []
 
@@ -198,14 +220,24 @@ class RangeReader:
         self._drain.complaints.clear()
 
     def _take(self, progress: _Progress, reading: _Reading, event: Event) -> Iterator[Piece]:
+        wanted_id = self._ids.get(event.tp.topic, "")
+        if wanted_id and not isinstance(event, PartitionError):
+            topic_id = self._drain.topic_id(event.tp)
+            if not topic_id:
+                self._untold.add(event.tp.topic)
+            elif topic_id != wanted_id:
+                self._drain.unassign([event.tp])
+                self._past.add(event.tp)
+                self._doubt(reading)
+                return
         match event:
             case Records(next_offset=next_offset, batch=batch):
                 yield from self._advance(progress, reading, next_offset, batch)
             case EndOfLog(offset=offset):
-                if offset >= reading.wanted.end:
+                if offset > reading.position:
                     yield from self._advance(progress, reading, offset, None)
-                elif not reading.check_at:
-                    reading.check_at = time.monotonic()
+                if offset < reading.wanted.end:
+                    reading.check_at = reading.check_at or time.monotonic()
             case PartitionError(error=KafkaError() as error):
                 yield from self._recover(progress, reading, error)
             case PartitionError(error=MalformedRecordError() as malformed):
@@ -219,8 +251,8 @@ class RangeReader:
         position = min(max(next_offset, reading.position), reading.wanted.end)
         progress.missing -= position - reading.position
         reading.position = position
-        reading.idle_mark, reading.checks, reading.check_at = self._idle_s, 0, 0.0
-        reading.failures, reading.corrupt, self._short = 0, "", 0
+        reading.idle_mark, reading.failures, reading.corrupt, self._short = self._idle_s, 0, "", 0
+        self._calm(reading)
         if reading.position == reading.wanted.end:
             self._drain.unassign([tp])
             del progress.active[tp]
@@ -231,13 +263,13 @@ class RangeReader:
     def _recover(self, progress: _Progress, reading: _Reading, error: KafkaError) -> Iterator[Piece]:
         """Answer a partition's error: go on where records are, or raise what is for the user to solve."""
         reading.error, code = f"{error.name()}: {error.str()}", error.code()
-        reading.failures += 1
+        reading.failures, reading.stopped = reading.failures + 1, True
         if code in _CORRUPT:
             reading.corrupt = error.str()
         if code in _POSITION_LOST:
             yield from self._relocate(progress, reading)
         elif code in _NO_SUCH_PARTITION:
-            reading.gone, reading.check_at = True, reading.check_at or time.monotonic()
+            self._doubt(reading)
         elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise FetchError(
                 f"no permission to read topic {reading.wanted.topic}: grant READ on it to this user", error.name()
@@ -264,6 +296,7 @@ class RangeReader:
             time.sleep(POLL_S)
             self._idle_s += POLL_S
         self._check_time(reading)
+        reading.stopped = False
         self._assign(reading.wanted, reading.position)
 
     def _check_end(self, progress: _Progress, reading: _Reading) -> Iterator[Piece]:
@@ -272,14 +305,14 @@ class RangeReader:
         reading.check_at = time.monotonic() + RECHECK_S
         if found is None:
             self._check_time(reading)
-        elif found[1] >= reading.wanted.end:
-            reading.checks, reading.check_at = 0, 0.0
+        elif found[1] > reading.position:  # read as far as it goes: the leader has caught up, or the log has grown
+            self._calm(reading)
+            if reading.stopped:
+                self._restart(reading)
         elif self._open_transaction(reading):
             reading.error = f"a transaction is open at offset {found[1]}, and isolation.level is read_committed"
             self._check_time(reading)
-        elif reading.checks < CHECKS - 1:
-            reading.checks += 1
-        else:
+        elif self._is_believed(reading):
             yield from self._lose(progress, reading, reading.wanted.end, f"the log ends at {found[1]}")
 
     def _relocate(self, progress: _Progress, reading: _Reading) -> Iterator[Piece]:
@@ -296,14 +329,22 @@ class RangeReader:
     def _check_gone(self, progress: _Progress, reading: _Reading) -> Iterator[Piece]:
         """The client knows no such partition: metadata can be stale for a moment, so ask the cluster."""
         reading.check_at = time.monotonic() + RECHECK_S
-        exists = self._ask(reading, self._drain.exists)
-        if exists is None:
+        exists, wanted_id = self._ask(reading, self._drain.exists), self._ids.get(reading.wanted.topic, "")
+        topic_id = self._ask(reading, self._topic_id) if exists and wanted_id else ""
+        if exists is None or topic_id is None:
             self._check_time(reading)
-        elif exists:
-            reading.gone, reading.checks, reading.check_at = False, 0, 0.0
+            return
+        exists = exists and bool(topic_id or not wanted_id)
+        if exists and topic_id == wanted_id:
+            reading.gone = False
+            self._calm(reading)
             self._restart(reading)
-        elif reading.checks < CHECKS - 1:
-            reading.checks += 1
+        elif not self._is_believed(reading):
+            return
+        elif exists:
+            self.replaced.add(reading.wanted.topic)
+            why = f"the topic was deleted and created anew: its id was {wanted_id} and is {topic_id} now"
+            yield from self._lose(progress, reading, reading.wanted.end, why)
         elif self._fail_on_data_loss:
             raise FetchError(
                 f"{_where(reading)} can't be read: the cluster has no such partition (any more); create the topic, "
@@ -334,6 +375,35 @@ class RangeReader:
             reading.error = _said(failed)
             self._idle_s += time.monotonic() - before
             return None
+
+    def _topic_id(self, tp: TopicPartition, timeout_s: float) -> str:
+        """The id of the topic that has the partition now; "" if nobody knows it.  Raises KafkaException."""
+        return self._topics.ask([tp.topic], timeout_s).get(tp.topic, "")
+
+    def _made_anew(self) -> set[str]:
+        """Topics that seem to have another id now; raises FetchError when nobody answers."""
+        try:
+            now = self._topics.ask(sorted(self._ids), ASK_S)
+        except (KafkaException, TimeoutError) as failed:
+            raise FetchError(f"no answer about the topics {', '.join(sorted(self._ids))}: {failed}") from None
+        return {topic for topic, known in self._ids.items() if now.get(topic, known) != known}
+
+    @staticmethod
+    def _is_believed(reading: _Reading) -> bool:
+        """Whether one more answer that speaks of a loss makes it one."""
+        reading.asked, now = reading.asked + 1, time.monotonic()
+        reading.doubts = reading.doubts.after({reading.wanted.tp}, reading.asked, now)
+        return bool(reading.doubts.believed(now))
+
+    @staticmethod
+    def _calm(reading: _Reading) -> None:
+        """There is no need to ask."""
+        reading.doubts, reading.check_at = Doubts(), 0.0
+
+    @staticmethod
+    def _doubt(reading: _Reading) -> None:
+        """Its topic may be gone, or another one by now: ask."""
+        reading.gone, reading.check_at = True, reading.check_at or time.monotonic()
 
     def _open_transaction(self, reading: _Reading) -> bool:
         """Whether the records up to the range's end exist but wait for a transaction; True when nobody answers."""

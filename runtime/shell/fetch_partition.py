@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -59,6 +60,11 @@ class Partition:
     anew: bool = True  # its state is to be told, whatever the broker told before
     record_bytes: int = 1024
     turn: float = 0.0  # when it last had something: a broker without sessions begins with the first that is named
+
+    @property
+    def topic_name(self) -> str:
+        """The topic's id as Kafka's tools show it; "" while it isn't known."""
+        return "" if self.topic_id == NO_ID else urlsafe_b64encode(self.topic_id).decode().rstrip("=")
 
     @property
     def key(self) -> tuple[bytes, int]:

@@ -145,10 +145,9 @@ class Fetcher:
         self._woken = True
         self._jobs.wake()
 
-    def log_end(self, tp: TopicPartition) -> int | None:
-        """The log's end as last heard; see ``Drain``."""
-        found = self._assigned.get(tp)
-        return found.log_end if found is not None else None
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        """What is assigned, if it is."""
+        return self._assigned.get(tp)
 
     def distrusted(self) -> str:
         """Why some broker is not let in by us, if that is so."""

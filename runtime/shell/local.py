@@ -71,6 +71,7 @@ class _Request(NamedTuple):
     ranges: Sequence[Range] = ()
     floors: Sequence[int] = ()
     plan_seq: int = 0
+    ids: Mapping[str, str] | None = None
     patience_s: float | None = None
     action: str = ""
     body: str = ""
@@ -81,7 +82,12 @@ class Source(Protocol):
     """What the server serves from; see ``prefetch.Prefetcher``."""
 
     def serve(
-        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, patience_s: float | None = None
+        self,
+        ranges: Sequence[Range],
+        floors: Sequence[int],
+        plan_seq: int,
+        patience_s: float | None = None,
+        ids: Mapping[str, str] | None = None,
     ) -> Iterator[Served]:
         """Yield steps until every range is at its end or missed."""
 
@@ -177,7 +183,9 @@ class LocalServer:
             if request.action != "Claim" or not _follow(claimed := json.loads(answer)):
                 return
             ranges = [Range(*wanted) for wanted in claimed["ranges"]]
-            request = request._replace(ranges=ranges, floors=claimed["floors"], plan_seq=claimed["sequence"])
+            request = request._replace(
+                ranges=ranges, floors=claimed["floors"], plan_seq=claimed["sequence"], ids=claimed["ids"]
+            )
         if not request.ranges:
             _send(connection, _INFO, json.dumps(dict(self._info())).encode())
             return
@@ -192,7 +200,8 @@ class LocalServer:
         """Send the steps; returns the ranges that came to their ends."""
         stands = [wanted.start for wanted in request.ranges]
         sender = _Sender(connection, lender)
-        for step in self._prefetcher.serve(request.ranges, request.floors, request.plan_seq, request.patience_s):
+        asked = request.ranges, request.floors, request.plan_seq, request.patience_s, request.ids
+        for step in self._prefetcher.serve(*asked):
             sender.send(step)
             for index, at in step.positions:
                 stands[index] = at
@@ -278,13 +287,21 @@ class LocalClient:
         except OSError as error:
             raise self._silent(error) from error
 
-    def read(self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int) -> Iterator[Served]:
+    def read(
+        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, ids: Mapping[str, str] | None = None
+    ) -> Iterator[Served]:
         """Yield steps until every range is at its end or missed, then acknowledge; raises AgentTimeout.
 
-        ``floors``: for each range, where the plan begins to read its partition.
+        ``floors``: for each range, where the plan begins to read its partition; ``ids``: of the topics planned.
         """
         finished, following, self._following = False, self._following, False
-        request = {"ranges": ranges, "floors": floors, "plan_seq": plan_seq, "patience_s": self._timeout_s / 2}
+        request = {
+            "ranges": ranges,
+            "floors": floors,
+            "plan_seq": plan_seq,
+            "ids": ids,
+            "patience_s": self._timeout_s / 2,
+        }
         try:
             connection = self._connection if following else None
             connection = connection or self._ask(request)
@@ -398,6 +415,8 @@ def _read_request(connection: socket.socket) -> _Request | None:
         raise _Nonsense("a request that can't be read") from error
     if len(request.ranges) != len(request.floors):
         raise _Nonsense("ranges and floors of different number")
+    if not isinstance(request.ids, dict | None):
+        raise _Nonsense("ids that are none")
     if request.action and (request.action not in RELAYED or not isinstance(request.body, str)):
         raise _Nonsense("nothing that is relayed")
     return request

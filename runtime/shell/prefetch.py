@@ -211,16 +211,21 @@ class Prefetcher:
     # --- from the tasks -------------------------------------------------------------------------
 
     def serve(
-        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, patience_s: float | None = None
+        self,
+        ranges: Sequence[Range],
+        floors: Sequence[int],
+        plan_seq: int,
+        patience_s: float | None = None,
+        ids: Mapping[str, str] | None = None,
     ) -> Iterator[Served]:
         """Yield steps until every range is at its end or missed, waiting for Kafka only when nothing is buffered.
 
-        ``floors`` are the offsets of the ranges' partitions below which plan ``plan_seq`` (growing) reads nothing;
-        ``patience_s`` shortens the prefetcher's own.
+        ``floors`` are the offsets of the ranges' partitions below which plan ``plan_seq`` (growing) reads nothing, ``ids``
+        those of the topics that it reads; ``patience_s`` shortens the prefetcher's own.
         """
         patience_s = min(self._patience_s, self._patience_s if patience_s is None else patience_s)
         with self._lock:
-            readers, missed = self._begin(ranges, floors, plan_seq)
+            readers, missed = self._begin(ranges, floors, plan_seq, ids or {})
         try:
             if missed:
                 yield Served([], None, missed)
@@ -234,7 +239,7 @@ class Prefetcher:
                 self._asked.notify()
 
     def _begin(
-        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int
+        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, ids: Mapping[str, str]
     ) -> tuple[list[Reader], list[tuple[int, str]]]:
         """Bring the buffers in line with the plan; one reader for each range whose start can be served, and the rest."""
         readers: list[Reader] = []
@@ -244,23 +249,24 @@ class Prefetcher:
             if buffer is None:
                 missed.append((index, "not owned"))
                 continue
-            self._follow(buffer, floor, plan_seq)
+            self._follow(buffer, floor, plan_seq, ids.get(wanted.topic, ""))
             if wanted.start < buffer.base:
                 missed.append((index, "no longer buffered"))
             elif wanted.start < wanted.end:
-                reader = Reader(index, buffer, wanted.start, wanted.end)
+                reader = Reader(index, buffer, wanted.start, wanted.end, ids.get(wanted.topic, ""))
                 buffer.readers.append(reader)
                 readers.append(reader)
         self._arrived.notify_all()  # the plan may have given up what an older one's reader waits for
         self._asked.notify()
         return readers, missed
 
-    def _follow(self, buffer: Buffer, floor: int, plan_seq: int) -> None:
+    def _follow(self, buffer: Buffer, floor: int, plan_seq: int, topic_id: str) -> None:
         """Give up what no plan will ask for again."""
         if plan_seq <= buffer.plan_seq:
             return
         # A floor that goes down: the offsets start anew (topic recreated), what is buffered is another log's.
-        if floor > buffer.position or floor < buffer.floor:
+        anew = "" not in (topic_id, buffer.topic_id) and topic_id != buffer.topic_id
+        if anew or floor > buffer.position or floor < buffer.floor:
             self._move(buffer, floor)
         buffer.plan_seq, buffer.floor = plan_seq, floor
         while buffer.chunks and buffer.chunks[0].next_offset <= floor:
@@ -273,6 +279,7 @@ class Prefetcher:
         buffer.left = buffer.position
         buffer.base = buffer.position = buffer.served = to
         buffer.nbytes, buffer.live, buffer.error, buffer.retry_at, buffer.failures = 0, False, "", 0.0, 0
+        buffer.topic_id = ""
 
     def _next(self, readers: list[Reader], patience_s: float) -> Served:
         """The next step: what is buffered, up to a batch; blocks until there is something or nothing will be.
@@ -283,7 +290,7 @@ class Prefetcher:
         load = Load(self._batch_bytes)
         positions: list[tuple[int, int]] = []
         for reader in sorted(readers, key=lambda each: -each.buffer.nbytes):  # evenly, so that nobody runs dry
-            if reader.at >= reader.buffer.position or reader.at < reader.buffer.base:
+            if reader.at >= reader.buffer.position or reader.at < reader.buffer.base or reader.strange:
                 continue
             if load.full:
                 break
@@ -327,6 +334,8 @@ class Prefetcher:
             return "revoked"
         if reader.at < buffer.base:
             return "evicted"
+        if reader.strange:
+            return "of another topic of that name"
         if reader.at >= buffer.position and buffer.error:
             return buffer.error
         if reader.at > buffer.position and buffer.nbytes >= self._share():
@@ -402,6 +411,11 @@ class Prefetcher:
         buffer = self._buffers.get(event.tp)
         if buffer is None or not buffer.live:
             return  # of a past assignment
+        topic_id = self._drain.topic_id(event.tp)
+        if "" not in (topic_id, buffer.topic_id) and topic_id != buffer.topic_id:
+            self._move(buffer, buffer.floor)  # assigned again after the topic was made anew
+            return
+        buffer.topic_id = topic_id or buffer.topic_id
         match event:
             case Records(next_offset=next_offset, batch=batch, nbytes=nbytes):
                 buffer.append(Chunk(buffer.position, next_offset, batch, nbytes + CHUNK_OVERHEAD))

@@ -27,6 +27,10 @@ class Watched:
         self.log_ends, self.loss = log_ends, DataLoss(log_ends, fail=fail)
         self.ids = dict(log_ends.snapshot().ids)
 
+    def is_another(self) -> bool:
+        """Whether the topic is known to be another one."""
+        return bool(self.log_ends.snapshot().ids) and self.log_ends.snapshot().ids != self.ids
+
     def look(self, start: dict[TopicPartition, int], now: float) -> Losses:
         """The decision at this time, upon answers of now."""
         return self.loss.look(start, self.ids, self.log_ends.refresh(2), now)
@@ -69,7 +73,7 @@ def test_a_topic_made_anew_is_lost_whatever_its_length(broker: Broker, topic: st
     with watched(broker, topic) as of:
         assert of.look(start, 0.0) == Losses(ids=of.ids)
         make_anew(broker, topic, length)
-        wait_until(lambda: of.log_ends.snapshot().ids != of.ids, 20, "the new id")
+        wait_until(of.is_another, 20, "the new id")
         losses = of.look(start, 1.0)
         assert (set(losses.doubted), dict(losses.reset)) == (set(start), {})
         with pytest.raises(DriverDataLoss, match="was deleted and created anew") as caught:
@@ -87,7 +91,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning(broker: Broker, topic: str
     with watched(broker, topic, fail=False) as of:
         of.look(start, 0.0)
         make_anew(broker, topic, 160)
-        wait_until(lambda: of.log_ends.snapshot().ids != of.ids, 20, "the new id")
+        wait_until(of.is_another, 20, "the new id")
         of.look(start, 1.0)
         losses = of.believed(start, 1.0)
         assert losses == Losses(reset=dict.fromkeys(start, 0), ids=of.log_ends.snapshot().ids)

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -38,7 +38,12 @@ class Numbers:
     """Serves ten rows a step, with a gap where an offset divides by seven, and misses partition 9 at offset 25."""
 
     def serve(
-        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, patience_s: float | None = None
+        self,
+        ranges: Sequence[Range],
+        floors: Sequence[int],
+        plan_seq: int,
+        patience_s: float | None = None,
+        ids: Mapping[str, str] | None = None,
     ) -> Iterator[Served]:
         """The steps of a request, its ranges one after the other."""
         for index, (wanted, floor) in enumerate(zip(ranges, floors, strict=True)):

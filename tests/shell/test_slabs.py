@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -123,7 +123,12 @@ class Large:
     """Serves batches of ``ROWS`` offsets, a few rows in between."""
 
     def serve(
-        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, patience_s: float | None = None
+        self,
+        ranges: Sequence[Range],
+        floors: Sequence[int],
+        plan_seq: int,
+        patience_s: float | None = None,
+        ids: Mapping[str, str] | None = None,
     ) -> Iterator[Served]:
         """The steps of a request for one range."""
         (wanted,) = ranges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 import pyarrow as pa
@@ -41,7 +41,12 @@ class Dying:
         self.may_die = threading.Event()
 
     def serve(
-        self, _ranges: Sequence[Range], _floors: Sequence[int], _plan_seq: int, _patience_s: float | None = None
+        self,
+        _ranges: Sequence[Range],
+        _floors: Sequence[int],
+        _plan_seq: int,
+        _patience_s: float | None = None,
+        _ids: Mapping[str, str] | None = None,
     ) -> Iterator[Served]:
         """The steps, then nothing more."""
         yield from self._steps
@@ -68,7 +73,7 @@ def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
     desk, tally, rows = _Desk(options, SlotPartition(run, "plan", 0)), _Tally(), list[tuple[int, int]]()
     desk._agent = LocalClient(name, TOKEN, 30)
     try:
-        with closing(desk.from_agent({"floors": [100, 5, 0], "sequence": 1}, RANGES, tally)) as pieces:
+        with closing(desk.from_agent({"floors": [100, 5, 0], "sequence": 1, "ids": {}}, RANGES, tally)) as pieces:
             for _ in range(min(steps, 2)):
                 batch = next(pieces)
                 rows += zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)

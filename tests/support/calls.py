@@ -25,6 +25,11 @@ from tests.support.broker import Cluster
 ALL = ReadMaxRows(NO_LIMIT)
 
 
+def bare(offset: dict[str, Any]) -> dict[str, Any]:
+    """An offset without the topics' ids, as Spark's own source has it."""
+    return {topic: partitions for topic, partitions in offset.items() if partitions}
+
+
 class Calls:
     """Spark's stream runner: one thread, not the main one, which would take over its signals."""
 
