@@ -42,7 +42,7 @@ REFUSED_MS = 5_000  # a wrong password doesn't get better with time
 
 _log = logging.getLogger("sparkcohort.fetch")
 
-_POSITION_LOST = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE))
+_POSITION_LOST = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE))
 _NO_SUCH_PARTITION = frozenset(
     (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -268,6 +268,12 @@ class RangeReader:
             reading.corrupt = error.str()
         if code in _POSITION_LOST:
             yield from self._relocate(progress, reading)
+        elif code == KafkaError._LOG_TRUNCATION:  # KIP-320; whoever reads the range again reads one log only
+            raise FetchError(
+                f"{_where(reading)}: the log was cut before offset {reading.position} while it was read, as after an unclean "
+                "leader election; what was read of it is void, and is to be read again",
+                error.name(),
+            )
         elif code in _NO_SUCH_PARTITION:
             self._doubt(reading)
         elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -441,7 +447,8 @@ class RangeReader:
 
 def of_another_log(error: KafkaError | MalformedRecordError) -> bool:
     """Whether the log may have other records now at the offsets it had: truncated, or deleted and made anew."""
-    return isinstance(error, KafkaError) and error.code() in _POSITION_LOST | _NO_SUCH_PARTITION
+    codes = _POSITION_LOST | _NO_SUCH_PARTITION | {KafkaError._LOG_TRUNCATION}
+    return isinstance(error, KafkaError) and error.code() in codes
 
 
 def trim(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch | None:
