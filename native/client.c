@@ -97,7 +97,8 @@ bool drain_is_foreign(const drain *all) { return all->process != getpid(); }
 
 void drain_free(drain *all) {
   if (drain_is_foreign(all)) return; /* and lost: whatever lock its threads held is held for ever */
-  spent_clear(&all->back); /* while there is a client to give them back to */
+  drain_forget(all, true); /* while there is a client to give them back to */
+  spent_clear(&all->back);
   if (all->client) {
     kafka.consumer_close(all->client);
     if (all->broken) nanosleep(&(struct timespec){.tv_nsec = SETTLE_MS * 1000000L}, NULL);

@@ -163,22 +163,37 @@ static void take(drain *all, const kafka_message *message) {
 
 /* --- the queue ------------------------------------------------------------------------------ */
 
-/* How many messages to ask for: what is taken from the queue must be copied, whatever its size. */
+/* How many messages to ask for: about what may be copied. */
 static size_t next_chunk(const drain *all, int64_t records, int64_t bytes) {
   int64_t fit = (bytes - all->taken) / all->mean_bytes;
   if (fit > records) fit = records;
   return fit < 1 ? 1 : fit > CHUNK ? CHUNK : (size_t)fit;
 }
 
-/* A timed call waits until it has all it was asked for: wait for one message, then take what came with it. */
-static size_t wait_for_one(drain *all, int timeout_ms) {
-  ssize_t got = timeout_ms > 0 ? kafka.consume_batch_queue(all->queue, timeout_ms, all->chunk, 1) : 0;
-  return got > 0 ? (size_t)got : 0;
+static size_t take_chunk(drain *all, int timeout_ms, size_t wanted) {
+  ssize_t got = kafka.consume_batch_queue(all->queue, timeout_ms, all->chunk, wanted);
+  all->at = 0;
+  all->there = got > 0 ? (size_t)got : 0;
+  return all->there;
 }
 
-static size_t take_chunk(drain *all, size_t wanted) {
-  ssize_t got = kafka.consume_batch_queue(all->queue, 0, all->chunk, wanted);
-  return got > 0 ? (size_t)got : 0;
+/* A timed call waits until it has all it was asked for: wait for one message, then take what came with it. */
+static size_t wait_for_one(drain *all, int timeout_ms) { return timeout_ms > 0 ? take_chunk(all, timeout_ms, 1) : 0; }
+
+void drain_forget(drain *all, bool all_of_it) {
+  size_t kept = 0;
+  for (size_t i = all->at; i < all->there; i++) {
+    kafka_message *message = all->chunk[i];
+    bool of_partition = message->topic && message->partition >= 0;
+    bool gone = all_of_it ||
+                (of_partition && !spans_find(&all->assigned, kafka.topic_name(message->topic), message->partition));
+    if (gone)
+      kafka.message_destroy(message);
+    else
+      all->chunk[kept++] = message;
+  }
+  all->at = 0;
+  all->there = kept;
 }
 
 static void learn_mean(drain *all, int64_t bytes, size_t records) {
@@ -186,37 +201,46 @@ static void learn_mean(drain *all, int64_t bytes, size_t records) {
   all->mean_bytes = mean > all->mean_bytes ? mean : 1 + (3 * all->mean_bytes + mean) / 4; /* up at once, down slowly */
 }
 
+/* Copy what there is of the chunk, as far as the limits allow; returns how many. */
+static size_t take_some(drain *all, int64_t records, int64_t bytes) {
+  int64_t before = all->taken;
+  size_t from = all->at;
+  do
+    take(all, all->chunk[all->at++]);
+  while (all->at < all->there && --records > 0 && all->taken < bytes);
+  size_t got = all->at - from;
+  spent_give(&all->back, all->chunk + from, got, SPENT_POLLS * bytes);
+  learn_mean(all, all->taken - before, got);
+  return got;
+}
+
 bool drain_poll(drain *all, int timeout_ms, int64_t records, int64_t bytes) {
   all->taken = 0;
   all->out_of_memory = false;
-  size_t got = take_chunk(all, next_chunk(all, records, bytes));
-  if (!got) got = wait_for_one(all, timeout_ms);
-  if (!got) spent_clear(&all->back);
-  while (got) {
-    int64_t before = all->taken;
-    for (size_t i = 0; i < got; i++) take(all, all->chunk[i]);
-    spent_give(&all->back, all->chunk, got, SPENT_POLLS * bytes);
-    learn_mean(all, all->taken - before, got);
-    records -= (int64_t)got;
+  bool any = all->at < all->there || take_chunk(all, 0, next_chunk(all, records, bytes)) || wait_for_one(all, timeout_ms);
+  if (!any) spent_clear(&all->back);
+  while (all->at < all->there) {
+    records -= (int64_t)take_some(all, records, bytes);
     if (records <= 0 || all->taken >= bytes || all->out_of_memory) break;
-    got = take_chunk(all, next_chunk(all, records, bytes));
+    take_chunk(all, 0, next_chunk(all, records, bytes));
   }
   end_run(all);
-  if (all->out_of_memory) lose_run(all);
+  if (all->out_of_memory) {
+    lose_run(all);
+    drain_forget(all, true);
+  }
   return !all->out_of_memory;
 }
 
 int64_t drain_count(drain *all, int timeout_ms, int64_t records) {
   int64_t counted = 0;
-  size_t got = take_chunk(all, CHUNK);
-  if (!got) got = wait_for_one(all, timeout_ms);
-  while (got) {
-    for (size_t i = 0; i < got; i++) {
-      counted += !all->chunk[i]->err;
-      kafka.message_destroy(all->chunk[i]);
-    }
+  drain_forget(all, true);
+  if (!take_chunk(all, 0, CHUNK)) wait_for_one(all, timeout_ms);
+  while (all->there) {
+    for (size_t i = 0; i < all->there; i++) counted += !all->chunk[i]->err;
+    drain_forget(all, true);
     if (counted >= records) break;
-    got = take_chunk(all, CHUNK);
+    take_chunk(all, 0, CHUNK);
   }
   return counted;
 }

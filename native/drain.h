@@ -65,6 +65,7 @@ typedef struct {
   notes errors, lines;
   spent back;
   kafka_message *chunk[CHUNK];
+  size_t at, there; /* of the chunk, what has not been taken yet: the next poll begins with it */
 } drain;
 
 /* A client with these settings (`count` pairs of name and value); NULL with the reason. */
@@ -84,6 +85,9 @@ bool drain_unassign(drain *, const rd_kafka_topic_partition_list_t *, failure *w
 /* Fill `events`, which drain_clear() empties.  False when memory has run out: positions are lost then. */
 bool drain_poll(drain *, int timeout_ms, int64_t records, int64_t bytes);
 void drain_clear(drain *);
+
+/* Give back what is left of the last chunk: all of it, or that of partitions which are not assigned any more. */
+void drain_forget(drain *, bool all_of_it);
 
 /* Take records and give them back uncopied; returns how many. */
 int64_t drain_count(drain *, int timeout_ms, int64_t records);

@@ -202,6 +202,7 @@ static PyObject *client_unassign(Client *self, PyObject *said) {
   Py_END_ALLOW_THREADS
   kafka.topic_partition_list_destroy(list);
   for (Py_ssize_t i = 0; i < count; i++) spans_remove(&self->drain->assigned, all[i].name, all[i].partition);
+  drain_forget(self->drain, false);
   free(all);
   leave(self);
   return done ? Py_NewRef(Py_None) : raise_failure(&why);

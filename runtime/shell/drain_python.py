@@ -36,6 +36,7 @@ from sparkcohort.runtime.shell.drain import (
     timestamp_error,
 )
 
+CHUNK, FIRST_CHUNK, ROW_BYTES = 256, 64, 40
 SETTLE_S = 0.1  # see SETTLE_MS in native/client.c; confluent-kafka waits with Python's lock in hand
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 _OFFSET_OF: Callable[[Message], Any] = Message.offset  # typed as optional, though only an error has none
@@ -52,7 +53,7 @@ class PythonDrain(Drain):
         self._topics: dict[str, pa.Array] = {}
         self._ends: dict[TopicPartition, int] = {}  # of each assigned partition
         self._batch_bytes = batch_bytes
-        self._mean_size = batch_bytes / BATCH_RECORDS
+        self._mean_size = batch_bytes / FIRST_CHUNK  # until some are known
         self._broken = False  # a partition was
         self._consumer = Consumer({**settings_of(conf), "error_cb": self._on_error}, logger=CLIENT_LOG)
 
@@ -76,14 +77,28 @@ class PythonDrain(Drain):
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
         """What is there; see ``Drain``."""
-        limit = max(1, min(records, BATCH_RECORDS, int(self._batch_bytes / self._mean_size)))
-        messages = self._consumer.consume(limit, 0)
+        limit = max(1, min(records, BATCH_RECORDS))
+        messages = self._take(limit)
         if not messages and timeout_s > 0:
             # A timed consume waits until it has all it was asked for: wait for one record, then take what came with it.
             messages = self._consumer.consume(1, timeout_s)
             if messages and limit > 1:
-                messages += self._consumer.consume(limit - 1, 0)
+                messages += self._take(limit - 1)
         return list(self._events(messages)) if messages else []
+
+    def _take(self, limit: int) -> list[Message]:
+        """What is there, some at a time: as long as it isn't known how large the next ones are, few."""
+        messages: list[Message] = []
+        left = float(self._batch_bytes)
+        while len(messages) < limit and left > 0:
+            wanted = max(1, min(CHUNK, limit - len(messages), int(left / self._mean_size)))
+            more = self._consumer.consume(wanted, 0)
+            messages += more
+            if len(more) < wanted:
+                break
+            size = sum(map(len, more)) + ROW_BYTES * wanted
+            left, self._mean_size = left - size, max(self._mean_size, size / wanted)
+        return messages
 
     def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """The log's first offset and end; see ``Drain``."""

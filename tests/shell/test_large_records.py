@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
-from sparkcohort.runtime.shell.drain import MalformedRecordError
+from sparkcohort.runtime.shell.drain import BATCH_BYTES, MalformedRecordError, Records
+from sparkcohort.runtime.shell.drain_native import NativeDrain
 from sparkcohort.runtime.shell.executor import Executor
 from sparkcohort.runtime.shell.fetch import FetchError, RangeReader
 from sparkcohort.runtime.shell.local import LocalClient
@@ -145,6 +146,22 @@ def test_a_record_beyond_every_bound(mock_broker: MockCluster, topic: str) -> No
     assert sum(map(len, direct({**conf, "receive.message.max.bytes": 40 * MIB}, [Range(topic, 1, 0, 3)]).values())) == 3
 
 
+def test_the_ends_of_heavy_batches(mock_broker: MockCluster, topic: str) -> None:
+    """Whoever wants their last records passes over the others, in turns with those who want something else."""
+    mock_broker.create_topic(topic, 3)
+    for partition in (0, 1):
+        write(mock_broker.bootstrap, topic, [MIB] * 80 + [10], partition)
+    write(mock_broker.bootstrap, topic, [10] * 50, 2)
+    ranges = [Range(topic, 0, 78, 81), Range(topic, 1, 0, 2), Range(topic, 1, 79, 81), Range(topic, 2, 10, 50)]
+    rows = direct({"bootstrap.servers": mock_broker.bootstrap}, ranges)
+    found = {tp.partition: [(row["offset"], len(row["value"])) for row in each] for tp, each in rows.items()}
+    assert found == {
+        0: [(78, MIB), (79, MIB), (80, 10)],
+        1: [(0, MIB), (1, MIB), (79, MIB), (80, 10)],
+        2: [(at, 10) for at in range(10, 50)],
+    }
+
+
 @pytest.mark.parametrize("drain", ["librdkafka", "python"])
 def test_librdkafka_stops_at_its_own_bound(mock_broker: MockCluster, topic: str, drain: str) -> None:
     """A batch of zstd that it won't unpack is for it a damaged one: the error says that it needn't be, and the option."""
@@ -222,3 +239,32 @@ def test_memory_that_has_run_out(
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert re.match(said, done.stdout)
+
+
+def test_what_librdkafka_has_is_copied_some_at_a_time(mock_broker: MockCluster, topic: str) -> None:
+    """Large records behind small ones: a poll has a batch's bytes and one record more; what it leaves is not lost, nor stale."""
+    mock_broker.create_topic(topic, 2)
+    write(mock_broker.bootstrap, topic, [10] * 2_000 + [MIB] * 40, 0)
+    write(mock_broker.bootstrap, topic, [10] * 2_000 + [MIB] * 40, 1)
+    drain = NativeDrain({"bootstrap.servers": mock_broker.bootstrap, "log_level": 0}, include_headers=False)
+    stands = dict.fromkeys((TopicPartition(topic, 0), TopicPartition(topic, 1)), 0)
+    drain.assign(dict.fromkeys(stands, (0, 2040)))
+    begun_anew = 0
+
+    def polled() -> bool:
+        nonlocal begun_anew
+        events = [event for event in drain.poll(0.1) if isinstance(event, Records)]
+        assert sum(event.nbytes for event in events) < BATCH_BYTES + MIB + 200_000
+        for event in events:
+            assert event.batch is not None
+            assert event.batch.column("offset").to_pylist() == list(range(stands[event.tp], event.next_offset))
+            stands[event.tp] = event.next_offset
+        if begun_anew < 3 and stands[TopicPartition(topic, 0)] > 2_005:
+            begun_anew += 1
+            drain.unassign([TopicPartition(topic, 0)])
+            drain.assign({TopicPartition(topic, 0): (0, 2_040)})
+            stands[TopicPartition(topic, 0)] = 0
+        return begun_anew == 3 and set(stands.values()) == {2_040}
+
+    wait_until(polled, 60, "all records", every_s=0)
+    drain.close()
