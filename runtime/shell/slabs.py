@@ -21,11 +21,11 @@ SLABS = 4
 
 And one more: PySpark keeps the first batch of a task until the task ends (``records_to_arrow_batches``)."""
 
-POOLED = 8
-"""Most slabs kept between connections: of two tasks that have just ended."""
+POOLED, POOLED_BYTES = 8, 48 << 20
+"""Most slabs kept between connections: of two tasks that have just ended; and their bytes, if these are large."""
 
 LEAST_BYTES = 64 << 10
-MOST_BYTES = 16 << 20
+MOST_BYTES = 8 << 20  # twice a batch's: of what single records make larger each task would hold four
 _STREAM_BYTES = 16 << 10  # the schema and the frames of a stream of one batch, generously
 _GRAIN = 1 << 20
 
@@ -78,7 +78,7 @@ class SlabPool:
         """Keep it, instead of the oldest one if there are enough."""
         with self._lock:
             self._slabs.append(slab)
-            while len(self._slabs) > self._most:
+            while len(self._slabs) > self._most or sum(each.size for each in self._slabs) > POOLED_BYTES:
                 self._slabs.pop(0).close()
 
     def close(self) -> None:

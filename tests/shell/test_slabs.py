@@ -15,7 +15,7 @@ import pytest
 from sparkcohort.runtime.protocol import Range
 from sparkcohort.runtime.shell.local import AHEAD, LocalClient, LocalServer
 from sparkcohort.runtime.shell.prefetch import Served
-from sparkcohort.runtime.shell.slabs import MOST_BYTES, SLABS, Borrower, Lender, Lent, SlabPool
+from sparkcohort.runtime.shell.slabs import MOST_BYTES, POOLED_BYTES, SLABS, Borrower, Lender, Lent, SlabPool
 from tests.support.waiting import wait_until
 
 ROWS = 20_000
@@ -74,6 +74,20 @@ def test_the_next_connection_gets_what_has_come_back(pool: SlabPool) -> None:
     assert kept.equals(batch_of(1))
     assert len(places) == 2
     second.close()
+
+
+def test_large_slabs_are_not_kept_by_their_number(pool: SlabPool) -> None:
+    """What single large records needed is given back when tasks end: a few of them are more than many of the usual size."""
+    batch = pa.record_batch({"value": pa.array([b"x" * (MOST_BYTES - 4_096)])})
+    lenders = [Lender(pool) for _ in range(8)]
+    for lender in lenders:
+        lent = lend(lender, batch)
+        lender.take_back(bytes([lent.slab]))
+    for lender in lenders:
+        lender.close()
+    sizes = [slab.size for slab in pool._slabs]
+    assert sum(sizes) <= POOLED_BYTES
+    assert len(sizes) >= 4
 
 
 def test_what_is_kept_stays_as_it_was(pool: SlabPool) -> None:
