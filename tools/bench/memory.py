@@ -18,12 +18,14 @@ from pyspark.sql import DataFrame
 from rich.table import Table
 
 from sparkcohort.runtime.shell.config import BY_KEY
+from tests.support.produce import FLUSH_TIMEOUT_S, producer
 from tools.bench import source
 from tools.bench.clients import Clients
 from tools.bench.figures import Bound, shown, spread
 from tools.bench.peers import COHORT, READY, Peer
+from tools.bench.results import BenchError
 from tools.bench.runs import Bench
-from tools.bench.topics import Shape, Sums
+from tools.bench.topics import Shape
 from tools.bench.world import Found, World, say
 
 MIB = 1 << 20
@@ -35,6 +37,8 @@ TOPIC_BYTES = 600_000_000
 FREE_BATCHES = 3  # of a query whose sink gets stuck then
 BATCHES = 6
 READY_STATE = "ready-made batches"
+HEAVY = 512  # records of a MiB of zeros, which one batch of some 30 KB holds
+HEAVY_NAME = "with a heavy batch"
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def peaks(samples: Sequence[Sample]) -> Found:
 
 
 def measure(world: World) -> Found:
-    """Small and large records on each master, at full rate and stuck; and the workers of ready-made batches."""
+    """Small and large records, and a heavy batch among them, at full rate and stuck; and the workers of ready-made batches."""
     found: Found = {}
     for master in world.plan.masters:
         with world.application(master) as bench:
@@ -105,20 +109,44 @@ def measure(world: World) -> Found:
                 written = source.fill(bench, topic, shape, records)
                 say(f"checking every byte: {shape.name}")
                 bench.check(COHORT, topic, written)
-                for state, seen in _states(bench, world, topic, shape, written).items():
-                    found[f"{master}, {shape.name}, {state}"] = seen
-                    most = ", ".join(f"one {who} {shown(seen[f'{who}_mib'], 1, 0)}" for who in ("agent", "worker"))
-                    say(f"{master}, {shape.name}, {state}: MiB of {most}")
+                found |= _measured(
+                    bench, world, topic, f"{master}, {shape.name}", records, READY if shape == SHAPES[0] else None
+                )
+                if shape == SHAPES[0]:
+                    _burden(bench, topic)
+                    name = f"{master}, {shape.name} {HEAVY_NAME}"
+                    found |= _measured(bench, world, topic, name, records + HEAVY, None)
                 bench.broker.admin.delete_topic(topic)
     return found
 
 
-def _states(bench: Bench, world: World, topic: str, shape: Shape, written: Sums) -> dict[str, Found]:
-    count, records = world.plan.rounds, sum(seen[0] for seen in written.values())
+def _burden(bench: Bench, topic: str) -> None:
+    """One batch more, in partition 0."""
+    client = producer(
+        bench.broker.bootstrap, compression_type="zstd", message_max_bytes=10**9, batch_size=2**31 - 1, linger_ms=5_000
+    )
+    for _ in range(HEAVY):
+        client.produce(topic, bytes(MIB), None, 0)
+    if client.flush(FLUSH_TIMEOUT_S):
+        raise BenchError(f"{topic}: the heavy batch can't be written")
+
+
+def _measured(bench: Bench, world: World, topic: str, name: str, records: int, ready: Peer | None) -> Found:
+    """Each state by its name, and a line about it."""
+    found: Found = {}
+    for state, seen in _states(bench, world, topic, records, ready).items():
+        found[f"{name}, {state}"] = seen
+        most = ", ".join(f"one {who} {shown(seen[f'{who}_mib'], 1, 0)}" for who in ("agent", "worker"))
+        say(f"{name}, {state}: MiB of {most}")
+    return found
+
+
+def _states(bench: Bench, world: World, topic: str, records: int, ready: Peer | None) -> dict[str, Found]:
+    count = world.plan.rounds
     states = {"full rate": [_full(bench, COHORT, topic, records) for _ in range(count)]}
     states["stuck sink"] = [_stuck(bench, topic, records, world.plan.stretch_s) for _ in range(count)]
-    if READY in world.plan.peers and shape == SHAPES[0]:
-        states[READY_STATE] = [_full(bench, READY, topic, records)]
+    if ready is not None and ready in world.plan.peers:
+        states[READY_STATE] = [_full(bench, ready, topic, records)]
     return {
         state: {name: spread([run[name] for run in runs]) for name in runs[0]} | {"runs": len(runs)}
         for state, runs in states.items()
