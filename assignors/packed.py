@@ -162,7 +162,7 @@ class Space:
                 topic, number = self._believable(block, topics)
             del block
             np.subtract(-1, topic, out=topic)
-            np.maximum(topic, -1, out=topic)
+            topic.clip(-1, len(self.topics), out=topic)  # a number below zero of no topic is none either
             places = self.base[topic]
             places += number
             places[number.view(np.uint64) >= counts[topic]] = NOBODY  # those below zero are the largest so

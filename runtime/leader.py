@@ -45,7 +45,7 @@ WHOLE: Final[Mapping[str, Sequence[int]]] = MappingProxyType({})
 
 
 class InvalidAssignment(ValueError):
-    """An assignor broke its contract, or a member's subscription can't be read."""
+    """An assignor broke its contract."""
 
 
 def assign(
@@ -77,8 +77,8 @@ class Plan(NamedTuple):
 
 
 def subscriptions(members: Sequence[JoinedMember], since: Since) -> dict[str, MemberSubscription]:
-    """What each member wants and holds.  Raises InvalidAssignment naming one that can't be read."""
-    return {joined.member_id: _subscription(joined, since) for joined in members}
+    """What each member wants and holds: one that can't be read wants nothing, and holds what it is known to have."""
+    return {joined.member_id: _subscription(joined, since.get(joined.member_id, {})) for joined in members}
 
 
 def plan(
@@ -205,7 +205,7 @@ def keep(members: Sequence[JoinedMember], since: Since = NOTHING_KNOWN) -> Assig
 
     For when ``assign`` raised.
     """
-    said = {m.member_id: _readable(m, since.get(m.member_id, {})) for m in members}
+    said = subscriptions(members, since)
     claimed: dict[str, set[int]] = {}
     for topic, number in (partition for member in said.values() for partition in member.owned):
         claimed.setdefault(topic, set()).add(number)
@@ -230,22 +230,11 @@ def _renumbered(
     return replace(said, owned=tuple(owned), since=since, loads=loads)
 
 
-def _subscription(joined: JoinedMember, since: Since) -> MemberSubscription:
+def _subscription(joined: JoinedMember, known: Mapping[TopicPartition, int]) -> MemberSubscription:
     try:
-        subscription = decode_subscription(joined.metadata)
-    except MalformedConsumerProtocol as error:
-        raise InvalidAssignment(f"member {joined.member_id}: {error}") from None
-    return _as_member(joined, subscription, since.get(joined.member_id, {}))
-
-
-def _readable(joined: JoinedMember, known: Mapping[TopicPartition, int]) -> MemberSubscription:
-    try:
-        return _as_member(joined, decode_subscription(joined.metadata), known)
+        said = decode_subscription(joined.metadata)
     except MalformedConsumerProtocol:
-        return MemberSubscription(())
-
-
-def _as_member(joined: JoinedMember, said: Subscription, known: Mapping[TopicPartition, int]) -> MemberSubscription:
+        said = Subscription()
     owned = tuple(sorted({*said.owned, *known}))
     # In the order of ``owned``, so that the two can be read side by side.
     since: dict[Partition, int] = {partition: known[partition] for partition in owned if partition in known}

@@ -32,7 +32,12 @@ class Judged(NamedTuple):
 
 def judge(group: Group, request: OffsetCommit) -> tuple[Judged, ...]:
     """Each partition of a member's commit, in the order asked: NONE, ILLEGAL_GENERATION, OFFSET_METADATA_TOO_LARGE."""
-    return tuple(_judge(group, request.member_id, position) for position in request.offsets)
+    judged: list[Judged] = []
+    refused = 0
+    for position in request.offsets:
+        judged.append(_judge(group, request.member_id, position, tells=refused < _WORDS))
+        refused += judged[-1].error is not ErrorCode.NONE
+    return tuple(judged)
 
 
 def judge_simple(group: Group, request: OffsetCommit) -> tuple[Judged, ...]:
@@ -66,10 +71,13 @@ def explain(judged: tuple[Judged, ...]) -> str:
     return "; ".join(words[:_WORDS]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _judge(group: Group, member_id: str, position: CommittedPosition) -> Judged:
+def _judge(group: Group, member_id: str, position: CommittedPosition, *, tells: bool) -> Judged:
+    """``tells``: somebody will read why; to find out who the owner is takes a look at every member."""
     tp = TopicPartition(position.topic, position.partition)
     since = group.owned.get(member_id, {}).get(tp)
     if since is None:
+        if not tells:
+            return Judged(tp, ErrorCode.ILLEGAL_GENERATION)
         owner = next((m for m, partitions in group.owned.items() if tp in partitions), "nobody")
         return Judged(tp, ErrorCode.ILLEGAL_GENERATION, f"owned by {owner}, not by {member_id}")
     if since != position.assignment_generation:

@@ -49,10 +49,7 @@ class Balancing:
         self._watch = imbalance.look(self._watch, self._relief(there, now_ms), now_ms)
 
     def _relief(self, group: departed.Round, now_ms: int) -> Relief | None:
-        try:
-            said = leader.subscriptions(group.members, group.since)
-        except leader.InvalidAssignment:  # the round that this member's metadata came with has told of it
-            return None
+        said = leader.subscriptions(group.members, group.since)
         said = self.balance(now_ms).loaded(said)
         return self._assignor.relief(*leader.shown(said, group.topics, only=group.only, racks=group.racks))
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, Load, Racks
-from sparkcohort.runtime import departed, leader, member, summary
+from sparkcohort.runtime import departed, door, leader, member, summary
 from sparkcohort.runtime import group as groups
-from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded, decode_subscription
+from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.door import MemberInfo
 from sparkcohort.runtime.errors import CohortError, ErrorCode
 from sparkcohort.runtime.protocol import (
     Action,
@@ -30,6 +31,7 @@ from sparkcohort.runtime.protocol import (
     JoinGroup,
     JoinGroupReply,
     LeaveGroup,
+    LeavingMember,
     PushRejoin,
     Rebalanced,
     Received,
@@ -41,7 +43,7 @@ from sparkcohort.runtime.protocol import (
     TopicPartition,
     Trigger,
 )
-from sparkcohort.runtime.shell import balancing
+from sparkcohort.runtime.shell import admission, balancing
 from sparkcohort.runtime.shell.clock import Clock
 from sparkcohort.runtime.shell.flight import EventQueue
 from sparkcohort.runtime.shell.history import History
@@ -70,19 +72,6 @@ class GroupSettings:
     assignors: tuple[str, ...]
     scheduled_rebalance_max_delay_ms: int = 0
     load_balance: tuple[float, int, int] = (1.2, 60_000, 5)  # threshold, after so long, moves (see ``balancing``)
-
-
-@dataclass(frozen=True, slots=True)
-class MemberInfo:
-    """What an agent said of itself when it joined."""
-
-    member_id: str
-    executor_id: str
-    host: str
-    cores: int
-    pid: int
-    address: str
-    rack: str | None = None
 
 
 class Coordinator:
@@ -124,8 +113,12 @@ class Coordinator:
         self.counters: Counter[tuple[str, str]] = Counter()
         self.moved = 0
         config = groups.GroupConfig(
-            group_id=settings.group_id, first_generation=settings.first_generation, member_id_salt=settings.run_id
+            group_id=settings.group_id,
+            first_generation=settings.first_generation,
+            member_id_salt=settings.run_id,
+            max_size=door.MOST_MEMBERS + 1,
         )
+        self._door = admission.Admission(settings.group_id, settings.assignors, settings.rebalance_timeout_ms)
         self.group = groups.new_group(config, ConsumerEmbedded())
         self._driver = member.new_member(self._driver_config())
         self.balancing = balancing.Balancing(*settings.load_balance) if balancing.NAME in settings.assignors else None
@@ -176,7 +169,7 @@ class Coordinator:
             if self._ended:
                 raise TimeoutError("the coordinator has ended")
             self._clock.advance(self._waits_ms)
-            self._do(partial(self._receive, request, waiter))
+            self._do(partial(self._let_in, request, waiter))
             if not waiter.answered:
                 waiter.park()
             if self._due_ms < self._wakes_at_ms:
@@ -193,7 +186,11 @@ class Coordinator:
     def subscribe(self, address: str) -> EventQueue:
         """A queue of what is pushed to the agent at this address; the first event tells the topics."""
         events: EventQueue = queue.SimpleQueue()
+        address = address[: door.MOST_NAME]
         with self._owning:  # no change of topics falls between these lines, and no join of this agent comes before them
+            for earlier in [queued for queued, listens in self._streams.items() if listens == address]:
+                self._streams.pop(earlier)  # an agent listens once: this one has come back before its stream was missed
+                earlier.put(None)
             self._streams[events] = address
             events.put(self._event("subscription"))
         return events
@@ -325,6 +322,21 @@ class Coordinator:
             self._step(Trigger(self.leading.reason(self._name)))
         self.leading.tick()
 
+    def _let_in(self, request: Request, waiter: Waiter) -> None:
+        """A request from outside: the group hears what the door lets through; who can't join isn't waited for either."""
+        try:
+            request = self._door.admit(request, self.group, self._known, self._clock.now_ms)
+        except door.Refusal as refusal:
+            self.counters[type(request).__name__, refusal.error.name] += 1
+            waiter.put(admission.refused(request, refusal))
+            if isinstance(request, JoinGroup) and request.member_id:
+                leaving = LeavingMember(
+                    request.member_id, request.group_instance_id, f"its join was refused: {refusal}"
+                )
+                self._receive(LeaveGroup((leaving,)), Waiter())
+            return
+        self._receive(request, waiter)
+
     def _receive(self, request: Request, waiter: Waiter | None) -> None:
         self._correlation += 1
         self._waiting[self._correlation] = request, waiter
@@ -348,12 +360,14 @@ class Coordinator:
                 self._push_rejoin(action)
             case Refused(request, error, member_id, partitions):
                 self.counters[request, error.name] += partitions
+                if not self._door.is_worth_a_line(action, self._clock.now_ms):
+                    return
                 lately = self.history.lately(member_id)
                 log.info(
                     "group %s: refused %s of %s: %s%s",
                     self.settings.group_id,
                     request,
-                    member_id,
+                    door.plain(member_id),
                     error.name,
                     f" (before that: {lately})" if lately else "",
                 )
@@ -451,11 +465,9 @@ class Coordinator:
     def _remember(self, request: JoinGroup, member_id: str) -> None:
         if request.client_id == "driver":
             return
-        try:
-            subscription = decode_subscription(request.protocols[0].metadata)
-            info = _info(request, member_id, json.loads(subscription.user_data or b"{}"), subscription.rack)
-        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-            info = _info(request, member_id, {}, None)
+        live = self.group.members
+        taken = {info.address for name, info in self._infos.items() if name != member_id and name in live}
+        info = self._door.named(request, member_id, taken)
         self._infos[member_id] = info
         self.history.named(member_id, info.executor_id, info.host)
         # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
@@ -475,19 +487,6 @@ class Coordinator:
         for _, waiter in self._waiting.values():
             if waiter is not None:
                 waiter.put(None)
-
-
-def _info(request: JoinGroup, member_id: str, said: Mapping[str, object], rack: str | None) -> MemberInfo:
-    """What a member's user data says of it; any error of the types if that is no agent's."""
-    return MemberInfo(
-        member_id=member_id,
-        executor_id=str(said.get("executor", "?")),
-        host=str(said.get("host", request.client_host)),
-        cores=int(str(said.get("cores", 1))),
-        pid=int(str(said.get("pid", 0))),
-        address=str(said.get("address", request.client_id)),
-        rack=rack,
-    )
 
 
 def _nothing() -> None:

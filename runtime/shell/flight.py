@@ -22,6 +22,7 @@ from pyarrow import flight
 from sparkcohort.runtime.shell.addresses import joined
 from sparkcohort.runtime.shell.doorkeeper import Doorkeeper
 from sparkcohort.runtime.shell.tls import SERVER_NAME, Credentials, RunAuthority
+from sparkcohort.runtime.shell.wire import MAX_BYTES, WireError
 
 EVENTS: Final = "Events"
 STREAMED: Final = frozenset({"Heartbeat", "OffsetCommit"})
@@ -97,7 +98,7 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         body = action.body.to_pybytes()
         if action.type == EVENTS:
             return self._events(context, body)
-        return iter([flight.Result(self._handler(action.type)(body))])
+        return iter([flight.Result(self._answer(action.type, body))])
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002  Flight's signature
         """Answer the requests of one open stream, one after another; one that fails ends it (Flight calls this)."""
@@ -106,13 +107,15 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
             if chunk.app_metadata is None:
                 raise flight.FlightServerError("a stream of requests carries no data")
             name, _, body = chunk.app_metadata.to_pybytes().partition(b"\0")
-            writer.write_metadata(pa.py_buffer(self._handler(name.decode(errors="replace"))(body)))
+            writer.write_metadata(pa.py_buffer(self._answer(name.decode(errors="replace"), body)))
 
-    def _handler(self, name: str) -> Handler:
+    def _answer(self, name: str, body: bytes) -> bytes:
         handler = self._handlers.get(name)
         if handler is None:
             raise flight.FlightServerError(f"no such request: {name[:64]!r}")
-        return handler
+        if len(body) > MAX_BYTES:
+            raise WireError(f"a request of {len(body)} bytes is over the limit of {MAX_BYTES}")
+        return handler(body)
 
     def _events(self, context: Any, body: bytes) -> Iterator[Any]:
         events = self._subscribe(body)

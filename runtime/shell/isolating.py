@@ -73,8 +73,8 @@ class Isolation:
 
 def _row(topic: str, partition: int, position: int, waited_ms: float) -> tuple[TopicPartition, Fetched]:
     fetched = Fetched(int(position), float(waited_ms))
-    if fetched.position < 0 or not 0 <= fetched.waited_ms < 1e9:
-        raise ValueError(f"{topic}-{partition} fetched up to {position}, waited for {waited_ms} ms")
+    if not 0 <= fetched.position < 2**63 or not 0 <= fetched.waited_ms < 1e9:
+        raise ValueError(f"{topic}-{partition} fetched up to {position}, waited for {waited_ms} ms"[:200])
     return TopicPartition(str(topic), int(partition)), fetched
 
 

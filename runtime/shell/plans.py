@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from sparkcohort.runtime.claims import Plan, Slot, claim, new_plan
@@ -41,7 +41,7 @@ class _Registered:
     sequence: int
     floors: dict[TopicPartition, int]
     ids: Mapping[str, str]
-    delivered: set[Range] = field(default_factory=set)
+    undelivered: set[Range]
 
 
 @dataclass(slots=True)
@@ -73,13 +73,14 @@ class Plans:
         """Make the slots claimable under ``plan_id``, offsets in topics of these ids; the oldest plans are forgotten."""
         floors: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
+        every = {item for slot in slots for item in slot.ranges}
         for item in (item for slot in slots for item in slot.ranges):
             floors[item.tp] = min(item.start, floors.get(item.tp, item.start))
             ends[item.tp] = max(item.end, ends.get(item.tp, item.end))
         with self._lock:
             self.audit.plans += 1
             self.audit.slots += len(slots)
-            self._plans[plan_id] = _Registered(new_plan(plan_id, slots), self.audit.plans, floors, ids or {})
+            self._plans[plan_id] = _Registered(new_plan(plan_id, slots), self.audit.plans, floors, ids or {}, every)
             self._planned.update(ends)
             while len(self._plans) > KEPT_PLANS:
                 self._plans.popitem(last=False)
@@ -112,8 +113,8 @@ class Plans:
         with self._lock:
             registered = self._plans.get(plan_id)
             for item, size in zip_longest(ranges, sizes):
-                if registered is not None and item not in registered.delivered:
-                    registered.delivered.add(item)
+                if registered is not None and item in registered.undelivered:
+                    registered.undelivered.remove(item)
                     self.audit.ranges_delivered += 1
                     if size is not None and item.end > item.start:
                         self._seen[item.tp] = after(self._seen.get(item.tp), item.end - item.start, size)

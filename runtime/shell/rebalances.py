@@ -43,6 +43,7 @@ REFUSALS: Final = tuple(error.name for error in ErrorCode if error not in SIGNAL
 """The errors with which they may be refused."""
 
 LISTENER_EVENTS: Final = ("created", "assigned", "revoked", "lost")
+MOST_MS: Final = 86_400_000
 LISTENER_OUTCOMES: Final = ("returned", "raised", "overran")
 """How a call of a user's rebalance listener ended; overran: the member went on without it (see ``listening``)."""
 
@@ -108,9 +109,9 @@ class ListenerTotals:
         self._calls: dict[tuple[str, str], tuple[int, int, int]] = {}
 
     def add(self, event: str, outcome: str, took_ms: int) -> None:
-        """Count one call.  Raises ValueError for what is no event or outcome, or a time below nought."""
-        if event not in LISTENER_EVENTS or outcome not in LISTENER_OUTCOMES or took_ms < 0:
-            raise ValueError(f"no call of a listener: {event!r:.40}, {outcome!r:.40}, {took_ms} ms")
+        """Count one call.  Raises ValueError for what is no event or outcome, or a time that can't be."""
+        if event not in LISTENER_EVENTS or outcome not in LISTENER_OUTCOMES or not 0 <= took_ms <= MOST_MS:
+            raise ValueError(f"no call of a listener: {event!r:.40}, {outcome!r:.40}, {took_ms!r:.20} ms")
         with self._lock:
             count, total_ms, most_ms = self._calls.get((event, outcome), (0, 0, 0))
             self._calls[event, outcome] = count + 1, total_ms + took_ms, max(most_ms, took_ms)

@@ -6,11 +6,13 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sparkcohort.assignors.weights import MOST
 from sparkcohort.runtime import measuring, suspects
 from sparkcohort.runtime.claims import UnknownSlot
+from sparkcohort.runtime.door import MemberInfo
 from sparkcohort.runtime.errors import CohortError, ErrorCode
 from sparkcohort.runtime.protocol import (
     DescribeGroup,
@@ -26,13 +28,16 @@ from sparkcohort.runtime.protocol import (
     SyncGroup,
 )
 from sparkcohort.runtime.shell import reports
-from sparkcohort.runtime.shell.coordinator import Coordinator, MemberInfo
+from sparkcohort.runtime.shell.coordinator import Coordinator
 from sparkcohort.runtime.shell.flight import EventQueue, Handler
 from sparkcohort.runtime.shell.isolating import Isolation
 from sparkcohort.runtime.shell.plans import PlanGone, Plans
 from sparkcohort.runtime.shell.wire import WireError, decode, encode
 
 log = logging.getLogger("sparkcohort.service")
+
+MOST_RECORD = 2**31
+"""Bytes of an offset: Kafka's sizes of messages have 32 bits; and room for the columns beside the value."""
 
 REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup, ListGroups)
 PARKED_MARGIN_S = 10.0
@@ -161,7 +166,10 @@ class Service:
         said = json.loads(body)
         ranges = [_range(*item) for item in said["ranges"]]
         agent, direct = _counts(*said["agent"]), _counts(*said["direct"])
-        self._plans.report(str(said["plan"]), ranges, agent=agent, direct=direct, sizes=_sizes(said, len(ranges)))
+        offsets = sum(item.end - item.start for item in ranges)
+        if agent[0] + direct[0] > offsets:
+            raise ValueError(f"{agent[0] + direct[0]} records of {offsets} offsets")
+        self._plans.report(str(said["plan"]), ranges, agent=agent, direct=direct, sizes=_sizes(said, ranges))
         if said.get("anew"):
             self._anew()
         member = self._member_at(said["address"])
@@ -228,18 +236,25 @@ def _printable(words: object) -> str:
 
 def _range(topic: str, partition: int, start: int, end: int) -> Range:
     """A range that a task reports; TypeError or ValueError if it is none, before anything is counted."""
-    return Range(str(topic), int(partition), int(start), int(end))
+    found = Range(str(topic), int(partition), int(start), int(end))
+    if not 0 <= found.start <= found.end < 2**63:
+        raise ValueError(f"offsets {start} to {end} of {topic}-{partition}"[:200])
+    return found
 
 
 def _counts(records: int, size: int) -> tuple[int, int]:
+    if not (0 <= records <= MOST and 0 <= size <= MOST):
+        raise ValueError("records or bytes that can't be")
     return int(records), int(size)
 
 
-def _sizes(said: Mapping[str, Any], ranges: int) -> list[int]:
+def _sizes(said: Mapping[str, Any], ranges: Sequence[Range]) -> list[int]:
     """The bytes of each range, as reported."""
     sizes = [int(size) for size in said["sizes"]]
-    if len(sizes) != ranges or min(sizes, default=0) < 0:
-        raise ValueError(f"{ranges} ranges, and sizes {sizes!r:.100}")
+    if len(sizes) != len(ranges) or not all(
+        0 <= size <= MOST_RECORD * (each.end - each.start) for size, each in zip(sizes, ranges, strict=True)
+    ):
+        raise ValueError(f"{len(ranges)} ranges, and sizes {sizes!r:.100}")
     return sizes
 
 

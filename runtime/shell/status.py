@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparkcohort.runtime import group as groups
+from sparkcohort.runtime.door import MemberInfo
 from sparkcohort.runtime.protocol import DescribeGroup, DescribeGroupReply, MemberDescription, TopicPartition
 from sparkcohort.runtime.shell import reports
-from sparkcohort.runtime.shell.coordinator import Coordinator, MemberInfo
+from sparkcohort.runtime.shell.coordinator import Coordinator
 from sparkcohort.runtime.shell.log_ends import Snapshot
 from sparkcohort.runtime.shell.plans import Plans
 from sparkcohort.runtime.state import Group

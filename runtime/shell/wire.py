@@ -23,6 +23,9 @@ REPEATED, REPEATED_BYTES = 4096, 256
 """How many short messages are remembered with their values, and how short (bytes): a member's heartbeats are the same
 from one rebalance to the next.  Values are frozen; what can't be decoded is not remembered."""
 
+MAX_TEXT = 0x7FFF
+"""The longest text, in characters: Kafka writes the length of one into 16 bits."""
+
 Decoder = Callable[[Any], Any]
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _SCALARS = frozenset({str, int, bool, float, type(None)})
@@ -134,6 +137,8 @@ def _integer(data: Any) -> int:
 def _text(data: Any) -> str:
     if type(data) is not str:
         raise TypeError(f"expected str, got {type(data).__name__}")
+    if len(data) > MAX_TEXT:
+        raise ValueError(f"a text of {len(data)} characters, {MAX_TEXT} are the most")
     data.encode()  # half a surrogate pair is JSON, but no text: UnicodeEncodeError
     return data
 

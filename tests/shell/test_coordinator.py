@@ -359,6 +359,45 @@ def test_tasks_tell_how_large_records_are(world: World) -> None:
     assert world.plans.sizes().mean(TopicPartition("t", 0)) == 90
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"agent": [11, 0]},
+        {"agent": [-1, 0]},
+        {"direct": [0, 10**30]},
+        {"direct": [0, float("nan")]},
+        {"ranges": [["t", 0, -5, 10]]},
+        {"ranges": [["t", 0, 0, 2**63]]},
+        {"ranges": [["t", 0, 10, 0]]},
+        {"sizes": [2**40]},
+    ],
+)
+def test_a_report_of_what_cannot_be_counts_for_nothing(world: World, said: dict[str, object]) -> None:
+    """More records than offsets, sizes that no message has: counters stay figures, and plans what they were."""
+    world.plans.register("p", [Slot(None, (Range("t", 0, 0, 10),))])
+    fair = {"plan": "p", "ranges": [["t", 0, 0, 10]], "agent": [0, 0], "direct": [0, 0], "address": "", "timed_out": 0}
+    with pytest.raises(CoordinatorRefused):
+        world.link.call("Delivered", json.dumps({**fair, "sizes": [900], **said}).encode(), 5)
+
+    audit = world.plans.audit
+    assert (audit.ranges_delivered, audit.records_from_agent, audit.bytes_direct) == (0, 0, 0)
+
+
+def test_an_agent_listens_once(world: World) -> None:
+    """Its second stream ends the first: one that is never closed costs nothing for long."""
+    first = world.link.events(b"a")
+    assert next(first)
+    second = Link("127.0.0.1", world.server.port, world.authority.client)
+    stream = second.events(b"a")
+    assert next(stream)
+
+    assert list(first) == []
+    world.coordinator.trigger("a look")
+    world.coordinator.stop()
+    assert [json.loads(event)["event"] for event in stream][-1] == "stop"
+    second.close()
+
+
 def test_a_fenced_driver_refuses_claims_by_name(world: World) -> None:
     """Once the real group has fenced this driver no task gets a slot."""
     world.plans.register("p", [Slot(None, ())])
@@ -410,7 +449,7 @@ def test_what_a_member_says_of_itself_costs_nobody_an_answer(world: World, said:
         asked = JoinGroup("", name, name, "h", 2_000, 2_000, "consumer", offered)
         replies.append(world.call(asked))
 
-    offered = (Protocol("cooperative-sticky", b""),)
+    offered = (Protocol("cooperative-sticky", encode_subscription(Subscription())),)
     world.call(JoinGroup("", None, "late", "h", 300, 300, "consumer", offered))  # its unused id holds the join phase up
     threads = [threading.Thread(target=enter, args=args) for args in (("odd", said), ("even", b"{}"))]
     for thread in threads:

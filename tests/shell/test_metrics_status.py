@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sparkcohort.runtime.claims import Slot
 from sparkcohort.runtime.consumer_protocol import Subscription, encode_subscription
 from sparkcohort.runtime.errors import ErrorCode
 from sparkcohort.runtime.protocol import (
@@ -148,7 +149,7 @@ def test_a_fenced_commit_is_counted(coordinator: Coordinator) -> None:
 def test_what_tasks_report_is_counted_by_path(coordinator: Coordinator) -> None:
     """Records and bytes through the agent and directly; a range read again is not a new one."""
     plans = Plans()
-    plans.register("p", ())
+    plans.register("p", [Slot(None, (Range("orders", 0, 0, 5),))])
     for _ in range(2):
         plans.report("p", [Range("orders", 0, 0, 5)], agent=(3, 300), direct=(2, 200))
     plans.agent_timed_out()

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.claims import Slot
+from sparkcohort.runtime.door import MemberInfo
 from sparkcohort.runtime.protocol import LeaveGroup, LeavingMember, Range, TopicPartition
 from sparkcohort.runtime.shell.agent import AgentConfig, to_json
-from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings, MemberInfo
+from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.executor import Executor, start_agent
 from sparkcohort.runtime.shell.flight import GroupServer
 from sparkcohort.runtime.shell.local import LocalClient

@@ -75,6 +75,24 @@ def test_a_member_without_topics_gets_nothing_and_changes_nothing(
 
 
 @EACH
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["t", "u", "gone", "zzz"]),
+            st.integers(-100, 100) | st.integers(-(2**63), 2**63 - 1) | st.sampled_from([2**63, -(2**64), 10**400]),
+        )
+    )
+)
+def test_a_claim_of_what_does_not_exist_is_none(assignor: Assignor, claims: list[tuple[str, int]]) -> None:
+    """Any number, negative ones of topics that aren't there among them: as if nobody had said it."""
+    topics = {"t": 3, "u": 2}
+    absurd = [claim for claim in claims if not 0 <= claim[1] < topics.get(claim[0], 0)]
+    honest = {name: MemberSubscription(("t", "u"), owned) for name, owned in (("a", (("t", 1),)), ("b", ()))}
+    lying = {**honest, "b": MemberSubscription(("t", "u"), tuple(absurd), 2**31)}
+    assert assignor.assign(topics, lying) == assignor.assign(topics, honest)
+
+
+@EACH
 def test_without_members_or_topics_there_is_nothing_to_give(assignor: Assignor) -> None:
     """Empty inputs give empty results (Kafka's sticky and roundrobin raise)."""
     assert assignor.assign({"t": 3}, {}) == {}

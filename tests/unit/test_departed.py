@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime import departed, leader
+from sparkcohort.runtime import departed
 from sparkcohort.runtime.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from sparkcohort.runtime.departed import BackOff, Failure, Grace, Memory, Round, Seen
 from sparkcohort.runtime.protocol import JoinedMember, TopicPartition
@@ -381,13 +381,6 @@ def test_racks_reach_the_assignor() -> None:
     given_out = dict(departed.lead(Memory(), this, 0, DELAY_MS)[0])
     numbers = {name: [tp.partition for tp in decode_assignment(mine).partitions] for name, mine in given_out.items()}
     assert numbers == {"in-x": [3], "in-y": [1]}
-
-
-def test_an_unreadable_member_is_named() -> None:
-    """As without a delay."""
-    bad = Round("range", [JoinedMember("m-1", None, b"\0")], {}, {}, {})
-    with pytest.raises(leader.InvalidAssignment, match=r"member m-1: not a ConsumerProtocol subscription"):
-        departed.lead(Memory(), bad, 0, DELAY_MS)
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(["come", "go", "wait", "grow"]), st.integers(1, 20)), max_size=15)

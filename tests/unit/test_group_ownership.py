@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkcohort.runtime import group as g
+from sparkcohort.runtime import offsets
 from sparkcohort.runtime import protocol as p
 from tests.support.group_desk import Desk, commit, emptied, join, leave, stable, sync, tp
 
@@ -120,6 +121,14 @@ def test_partitions_are_judged_one_by_one() -> None:
     )
     assert p.Refused("OffsetCommit", reply.partitions[1][1], "b-3", 3) in desk.actions
     assert desk.group.committed[tp("t2")].offset == 5
+
+
+def test_no_more_is_explained_than_is_told() -> None:
+    """Who owns what else was refused is not looked for: a commit of everything by nobody in particular is cheap."""
+    asked = p.OffsetCommit("b-3", None, 2, tuple(p.CommittedPosition("t", n, 5, 2) for n in range(100, 200)))
+    judged = offsets.judge(stable().group, asked)
+    assert [bool(each.why) for each in judged] == [True] * 3 + [False] * 97
+    assert offsets.explain(judged).endswith("t-102: owned by nobody, not by b-3; and 97 more")
 
 
 def test_an_accepted_commit_is_a_sign_of_life() -> None:

@@ -158,11 +158,18 @@ def test_members_that_an_assignor_leaves_out_get_an_empty_assignment(monkeypatch
     assert decoded(leader.assign("fixed", members, {"t": 1}, {})) == {"a": (("t", 0),), "b": ()}
 
 
-def test_an_unreadable_member_and_an_unknown_protocol_are_named() -> None:
-    """Errors say whose bytes are bad, and which assignor is not there."""
-    bad = leader.JoinedMember("m-1", None, b"\0")
-    with pytest.raises(leader.InvalidAssignment, match=r"member m-1: not a ConsumerProtocol subscription"):
-        leader.assign("range", [bad], {}, {})
+def test_an_unreadable_member_costs_nobody_anything() -> None:
+    """It gets nothing and keeps what it is known to have until it has given that up; the others get the rest."""
+    members = [leader.JoinedMember("m-1", None, b"\0"), joined("m-2", MemberSubscription(("t",)))]
+    known = {"m-1": {TopicPartition("t", 2): 4}}
+    assert decoded(leader.assign("range", members, {"t": 4}, known)) == {
+        "m-1": (),
+        "m-2": (("t", 0), ("t", 1), ("t", 3)),
+    }
+
+
+def test_an_unknown_protocol_is_named() -> None:
+    """The error says which assignor is not there."""
     with pytest.raises(UnknownAssignor, match="did you mean range"):
         leader.assign("rage", [], {}, {})
 

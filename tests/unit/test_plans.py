@@ -65,6 +65,16 @@ def test_ranges_read_again_are_counted_apart() -> None:
     assert (plans.audit.ranges_delivered, plans.audit.ranges_again, plans.audit.records_from_agent) == (1, 1, 20)
 
 
+def test_what_was_never_planned_is_not_delivered() -> None:
+    """Ranges that somebody makes up are not counted, and not remembered."""
+    plans = registered()
+    made_up = [Range("t", 0, 0, 9), Range("u", 7, 0, 2**60)]
+    plans.report("p", made_up, agent=[0, 0], direct=[0, 0], sizes=[1, 2**60])
+
+    assert (plans.audit.ranges_delivered, plans.audit.ranges_again) == (0, 2)
+    assert plans.sizes().seen == {}
+
+
 def test_sizes_are_learnt_from_the_first_report_of_a_range() -> None:
     """By range, per offset; what is read again and what belongs to no known plan says nothing new."""
     plans = registered()
