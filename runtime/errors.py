@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from sparkcohort.runtime.text import printable
+
 
 class ErrorCode(IntEnum):
     """The subset of Kafka's error codes that a group coordinator answers with."""
@@ -29,14 +31,26 @@ class ErrorCode(IntEnum):
 UNREACHABLE = "LEADER_NOT_AVAILABLE"  # Kafka's name for what ends by itself when a broker comes back
 
 
+MOST_MESSAGE = 10_000
+
+
+def named(error: str, message: str) -> str:
+    """``ERROR: message``; a message that begins with its error's name has it once.
+
+    >>> named("FENCED_INSTANCE_ID", "a newer driver reads it"), named("X", "[X] lost"), named("X", "X: lost")
+    ('FENCED_INSTANCE_ID: a newer driver reads it', '[X] lost', 'X: lost')
+    """
+    return message if not error or message.lstrip("[").startswith(error) else f"{error}: {message}"
+
+
 class CohortError(Exception):
     """An error meant for the user: one message naming the option or resource and what to do; never a secret.
 
-    ``error`` is Kafka's name of the error where it has one ("FENCED_INSTANCE_ID", "GROUP_AUTHORIZATION_FAILED"), else "".
+    It is one printable line, whoever is quoted in it.  ``error`` is Kafka's name of the error where it has one ("FENCED_INSTANCE_ID", "GROUP_AUTHORIZATION_FAILED"), else "".
     """
 
     def __init__(self, message: str, error: str = "") -> None:
-        super().__init__(message)
+        super().__init__(printable(message, MOST_MESSAGE))
         self.error = error
 
     def __reduce__(self) -> tuple[type[CohortError], tuple[str, str]]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from sparkcohort.runtime.text import printable
+
 T = TypeVar("T")
 
 METADATA, METADATA_VERSION = 3, 12
@@ -20,6 +22,7 @@ NEEDED: Mapping[int, int] = {METADATA: METADATA_VERSION, FETCH: FETCH_VERSION}
 
 NO_ID = bytes(16)
 _NO_TAGS = b"\x00"
+MOST_UNUSABLE, MOST_SHOWN = 3, 100
 _PARTITION = struct.Struct(">iiqiqi")
 _RESULT = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
@@ -35,6 +38,18 @@ class Node(NamedTuple):
 
     host: str
     port: int
+
+
+MOST_HOST = 255
+
+
+def address_error(host: str, port: int) -> str:
+    """Why nobody can be reached there, as a phrase; "" for what may be an address."""
+    if not 0 < port < 1 << 16:
+        return "which is no port"
+    if not 0 < len(host) <= MOST_HOST or not host.isprintable() or " " in host:
+        return "which is no host"
+    return ""
 
 
 class Leader(NamedTuple):
@@ -56,10 +71,14 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The cluster: brokers by their ids, and the topics that were asked for."""
+    """The cluster: brokers by their ids, and the topics that were asked for.
+
+    ``unusable`` says what is wrong with each broker that is left out.
+    """
 
     nodes: Mapping[int, Node]
     topics: Mapping[str, Topic]
+    unusable: Sequence[str] = ()
 
 
 class Wanted(NamedTuple):
@@ -229,10 +248,17 @@ def metadata_answer(frame: bytes | bytearray | memoryview, size: int, correlatio
     """Read a Metadata response; ``frame`` begins behind its length.  Raises WireError."""
     body = _body(frame, size, correlation_id)
     body.unpack(_INT)  # throttled: there are few of these requests
-    nodes = dict(body.array(_node))
+    told = dict(body.array(_node))
     body.text()  # the cluster's id
     body.unpack(_INT)  # the controller
-    return Metadata(nodes, dict(body.array(_topic)))
+    nodes = {node_id: node for node_id, node in told.items() if not address_error(*node)}
+    unusable = [_unusable(node_id, node) for node_id, node in told.items() if node_id not in nodes]
+    return Metadata(nodes, dict(body.array(_topic)), tuple(unusable[:MOST_UNUSABLE]))
+
+
+def _unusable(node_id: int, node: Node) -> str:
+    where = printable(f"{node.host}:{node.port}", MOST_SHOWN)
+    return f"broker {node_id} is said to be at {where}, {address_error(*node)}: see the brokers' advertised.listeners"
 
 
 def _node(body: _Bytes) -> tuple[int, Node]:

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
-from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import AgentConfig, to_json
 from sparkcohort.runtime.shell.buffers import WHOLE_BYTES, WHOLE_ROWS
@@ -197,7 +197,7 @@ class _Desk:
 def _accepted(reply: dict[str, Any]) -> dict[str, Any]:
     """The reply, unless it is a refusal."""
     if reply.get("error"):
-        raise CohortError(f"{reply['error']}: {reply['message']}")
+        raise CohortError(named(str(reply["error"]), str(reply["message"])), str(reply["error"]))
     return reply
 
 

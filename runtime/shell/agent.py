@@ -43,6 +43,7 @@ from sparkcohort.runtime.shell.flight import CoordinatorRefused, CoordinatorUnre
 from sparkcohort.runtime.shell.gone import until_gone
 from sparkcohort.runtime.shell.listening import Listening, patience_ms
 from sparkcohort.runtime.shell.local import LocalServer
+from sparkcohort.runtime.shell.log_lines import OneLine
 from sparkcohort.runtime.shell.prefetch import Prefetcher
 from sparkcohort.runtime.shell.supervised import Supervised
 from sparkcohort.runtime.shell.tls import Credentials
@@ -462,7 +463,9 @@ def _now_ms() -> int:
 
 def main() -> None:
     """Run the agent whose configuration arrives on standard input."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     heap.keep()
     raise_limit()
     config = from_json(json.load(sys.stdin))

@@ -162,7 +162,8 @@ def story(member: str, group_id: str | None, output: str) -> None:
     if found:
         if output != "json":
             for item in found:
-                click.echo(f"{item['member_id']} ({item['client_id'] or '-'} on {item['host'] or '-'})")
+                about = f"{item['member_id']} ({item['client_id'] or '-'} on {item['host'] or '-'})"
+                click.echo(views.printable(about))
         _print(views.joined([history.story(item) for item in found]), output)
     elif told:
         known = [f"{name} ({client or '-'})" for item in told for name, client in item["known"]]

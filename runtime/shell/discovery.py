@@ -23,9 +23,13 @@ from sparkcohort.runtime.shell.addresses import joined
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.racks import NodeRacks
 from sparkcohort.runtime.shell.topic_ids import TopicIds
+from sparkcohort.runtime.text import printable
 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # Kafka's rule: a broker that tells of other names is none
+MOST_HOST = 300
 LOOK_TIMEOUT_S = 5.0
+ASK_GAP_S = 0.05  # an error may come at once
 NEW_TOPIC_S = 3.0  # a topic made a moment ago may not be known to the broker that is asked
 
 
@@ -121,6 +125,7 @@ class Discovery:
                 self.consumer.list_topics(topic=self._probe(), timeout=max(min(deadline - time.monotonic(), 1.0), 0.05))
                 return
             except KafkaException as error:
+                threading.Event().wait(ASK_GAP_S)
                 self.consumer.poll(0)
                 if self._fatal is not None:
                     raise self._fatal from None
@@ -154,7 +159,9 @@ class Discovery:
                     if name
                     else self.consumer.list_topics(timeout=timeout_s)
                 )
-                nodes |= {node.id: joined(node.host, node.port) for node in found.brokers.values()}
+                nodes |= {
+                    node.id: printable(joined(node.host, node.port), MOST_HOST) for node in found.brokers.values()
+                }
                 for topic in found.topics.values() if name else self._matching(found.topics.values()):
                     self._add(topic, leaders, replicas, missing)
         except KafkaException as error:
@@ -167,7 +174,8 @@ class Discovery:
 
     def _matching(self, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
         pattern = re.compile(self._subscription.pattern)
-        return [topic for topic in topics if topic.topic not in INTERNAL and pattern.search(str(topic.topic))]
+        legal = [topic for topic in topics if LEGAL.fullmatch(str(topic.topic))]
+        return [topic for topic in legal if topic.topic not in INTERNAL and pattern.search(str(topic.topic))]
 
     def _add(
         self,

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.addresses import servers
 from sparkcohort.runtime.shell.drain import (
     BATCH_BYTES,
     BATCH_RECORDS,
@@ -30,7 +31,7 @@ from sparkcohort.runtime.shell.drain import (
     settings_of,
 )
 from sparkcohort.runtime.shell.drain_native import NativeDrain
-from sparkcohort.runtime.shell.fetch_metadata import bootstrap_nodes, bootstrap_of
+from sparkcohort.runtime.shell.fetch_metadata import bootstrap_of
 from sparkcohort.runtime.shell.fetcher import Fetcher
 from sparkcohort.runtime.shell.transport import TransportError, unsupported
 
@@ -44,7 +45,7 @@ _log = logging.getLogger("sparkcohort.drain")
 def possible(conf: Mapping[str, Any]) -> str:
     """Why these settings need librdkafka; "" when they don't."""
     said = settings_of(conf)
-    return unsupported(said) or ("" if bootstrap_nodes(bootstrap_of(said)) else "there is no bootstrap.servers")
+    return unsupported(said) or ("" if servers(bootstrap_of(said)) else "there is no bootstrap.servers")
 
 
 class FetchDrain(Drain):

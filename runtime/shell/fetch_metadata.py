@@ -19,7 +19,7 @@ from sparkcohort.runtime.fetch_wire import (
     metadata_answer,
     metadata_request,
 )
-from sparkcohort.runtime.shell.addresses import bare, joined
+from sparkcohort.runtime.shell.addresses import joined
 from sparkcohort.runtime.shell.fetch_link import FrameReader
 from sparkcohort.runtime.shell.transport import (
     Beyond,
@@ -33,7 +33,6 @@ from sparkcohort.runtime.shell.transport import (
 
 ANSWER_S = 5.0
 LARGEST = 64 << 20
-DEFAULT_PORT = 9092
 MOST_REFUSALS = 2  # of one question: another broker may know of a new password already, all others needn't be asked
 _TELLING = (TransportError, Beyond, Refused, Distrusted)  # of what several brokers say the last of these is told
 
@@ -41,23 +40,6 @@ _TELLING = (TransportError, Beyond, Refused, Distrusted)  # of what several brok
 def bootstrap_of(said: Mapping[str, Any]) -> str:
     """``bootstrap.servers``, by its name or its old one."""
     return str(said.get("bootstrap.servers") or said.get("metadata.broker.list") or "")
-
-
-def bootstrap_nodes(servers: str) -> list[Node]:
-    """The addresses of ``bootstrap.servers``: ``[PROTOCOL://]host[:port]``, separated by commas.
-
-    As librdkafka reads them: several colons without brackets are an IPv6 address without a port.
-    """
-    nodes = []
-    for server in servers.split(","):
-        address = server.strip().rpartition("://")[2]
-        if not address:
-            continue
-        host, colon, port = address.rpartition(":")
-        if not colon or address.endswith("]") or (":" in host and not host.endswith("]")):
-            host, port = address, ""
-        nodes.append(Node(bare(host), int(port or DEFAULT_PORT)))
-    return nodes
 
 
 def connect_to(node: Node, settings: Settings, timeout_s: float) -> Transport:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.fetch_session import Key
-from sparkcohort.runtime.fetch_wire import NO_ID, Wanted
+from sparkcohort.runtime.fetch_wire import NO_ID, Topic, Wanted
 from sparkcohort.runtime.protocol import TopicPartition
 
 T = TypeVar("T")
@@ -75,6 +75,20 @@ class Partition:
     def node(self) -> int:
         """The broker to fetch from; -1: not known."""
         return self.replica if self.replica >= 0 else self.leader
+
+    def take_leader(self, topic: Topic) -> int:
+        """Take over who leads it, as far as the metadata tell; 0, or the code of what is wrong."""
+        if topic.error:
+            return 0 if topic.error in TRANSIENT else topic.error
+        if self.topic_id not in (NO_ID, topic.topic_id):
+            return int(KafkaError.UNKNOWN_TOPIC_ID)
+        leader = topic.leaders.get(self.tp.partition)
+        if leader is None:
+            return int(KafkaError._UNKNOWN_PARTITION)
+        if leader.node < 0 or leader.epoch < self.leader_epoch:
+            return int(KafkaError.LEADER_NOT_AVAILABLE)
+        self.topic_id, self.leader, self.leader_epoch = topic.topic_id, leader.node, leader.epoch
+        return 0
 
     def is_in(self, asked: Mapping[Key, tuple[Partition, int]]) -> bool:
         """Whether a request that names these was for this very assignment."""

@@ -32,6 +32,7 @@ from sparkcohort.runtime.fetch_wire import (
     fetch_answer,
 )
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.addresses import servers
 from sparkcohort.runtime.shell.client_log import CLIENT_LOG
 from sparkcohort.runtime.shell.drain import (
     BATCH_RECORDS,
@@ -47,12 +48,11 @@ from sparkcohort.runtime.shell.fetch_cluster import Cluster
 from sparkcohort.runtime.shell.fetch_decode import Later, PartDecoder
 from sparkcohort.runtime.shell.fetch_jobs import Jobs
 from sparkcohort.runtime.shell.fetch_link import BrokerLink, FrameReader
-from sparkcohort.runtime.shell.fetch_metadata import MetadataClient, bootstrap_nodes, bootstrap_of, connect_to
+from sparkcohort.runtime.shell.fetch_metadata import MetadataClient, bootstrap_of, connect_to
 from sparkcohort.runtime.shell.fetch_partition import (
     LEAST_BYTES,
     MOVED,
     SESSION_LOST,
-    TRANSIENT,
     Partition,
     turn,
 )
@@ -99,7 +99,7 @@ class Fetcher:
         self._assigned: dict[TopicPartition, Partition] = {}
         self._ready: deque[tuple[Partition, _drain.Part | Event]] = deque()
         self._links: dict[int, Link] = {}
-        asker = MetadataClient(bootstrap_nodes(bootstrap_of(said)), self._settings)
+        asker = MetadataClient(servers(bootstrap_of(said)), self._settings)
         self._cluster = Cluster(asker, age_ms / 1000 if age_ms > 0 else float("inf"))
         self._jobs = Jobs()
         self.pace_s, self._woken, self.given_up = 0.0, False, ""  # see ``Drain``
@@ -363,6 +363,9 @@ class Fetcher:
         if isinstance(result, Exception):
             self._complain(result)
             return
+        for words in result.unusable:
+            CLIENT_LOG.info("%s", words)
+            self._on_error(KafkaError(KafkaError._RESOLVE, words))
         for of in list(self._assigned.values()):
             if not of.failed and of.tp.topic in result.topics:
                 self._resolve(of, result.topics[of.tp.topic])
@@ -371,26 +374,15 @@ class Fetcher:
 
     def _resolve(self, of: Partition, topic: Topic) -> None:
         """Find out who leads the partition, as far as the metadata tell."""
-        if topic.error:
-            if topic.error not in TRANSIENT:
-                self._forget(of, topic.error)
-        elif topic.topic_id == NO_ID:
+        if not topic.error and topic.topic_id == NO_ID:
             self._give_up("the cluster has no topic ids")
-        elif of.topic_id not in (NO_ID, topic.topic_id):
-            self._forget(of, KafkaError.UNKNOWN_TOPIC_ID)
-        else:
-            leader = topic.leaders.get(of.tp.partition)
-            if leader is None:
-                self._forget(of, KafkaError._UNKNOWN_PARTITION)
-            elif leader.node >= 0 and leader.epoch >= of.leader_epoch:
-                of.topic_id, of.leader, of.leader_epoch = topic.topic_id, leader.node, leader.epoch
-            else:
-                self._on_error(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-
-    def _forget(self, of: Partition, code: int) -> None:
-        """Fail a partition by metadata that the next assignment is not to rest upon."""
-        self._cluster.forget(of.tp.topic)
-        self._fail(of, code)
+            return
+        code = of.take_leader(topic)
+        if code == KafkaError.LEADER_NOT_AVAILABLE:
+            self._on_error(KafkaError(code))
+        elif code:
+            self._cluster.forget(of.tp.topic)  # the next assignment is not to rest upon it
+            self._fail(of, code)
 
     # --- receiving ------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ PAIR_S = 5e-9  # of a call's time, for each pair of its partitions
 EACH_S = 6e-6  # and for each partition, however many calls there are
 QUICKEST_S = 0.0005  # round trip
 UNKNOWN_S = 0.01  # the same, where nothing is known of it
+MIN_GAP_S = 0.02  # between two requests to one broker, however often answers are asked for
+ERROR_GAP_S = 0.1  # the same where some answered with an error: it costs them as much, and comes at once
 PROBE_S = 0.3
 PROBE_GAP_S = 0.1
 ANEW_S = 5.0  # a client that has had no answer since it was made gives way to another
@@ -177,7 +179,7 @@ class Asker:
         self._usual_s = self._trip_s = FIRST_S / PATIENCE
         self._suspects = Suspects(conf, woken, give_up)
         self.took_s = 0.0
-        self._troubled = False
+        self.troubled = False
         self._refreshed = 0.0
 
     def ends(self, layout: Layout) -> tuple[Answers, Reasons]:
@@ -185,7 +187,7 @@ class Asker:
         silent = self._suspects.keep(layout)
         specs = {tp: LATEST for tp, leader in layout.leaders.items() if leader >= 0 and leader not in silent}
         began = time.monotonic()
-        if self._troubled and began - self._refreshed > REFRESH_S:
+        if self.troubled and began - self._refreshed > REFRESH_S:
             self._refresh(layout)
         try:
             calls, timeout_s = calls_for(len(specs), self._trip_s), max(PATIENCE * self._usual_s, LEAST_S)
@@ -196,10 +198,14 @@ class Asker:
         except KafkaException:
             found, reasons = ask_apart(self._client.get(), specs, layout, LEAST_S)
         self.took_s = time.monotonic() - began
-        self._troubled = bool(reasons)
+        self.troubled = bool(reasons)
         if specs:
             self._client.answered(yes=bool(found))
         return found, reasons | self._silent(layout)
+
+    def gap_s(self) -> float:
+        """How long after the beginning of one round the next may begin: longer where a round is dear, or of no use."""
+        return ERROR_GAP_S if self.troubled else max(MIN_GAP_S, 2 * min(self.took_s, MIN_GAP_S))
 
     def close(self) -> None:
         """End the suspects' thread."""

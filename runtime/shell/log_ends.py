@@ -21,7 +21,6 @@ from sparkcohort.runtime.shell.list_offsets import FIRST_S, Asker, ask_apart
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.supervised import Supervised, look
 
-MIN_GAP_S = 0.02  # between two requests to one broker, however often answers are asked for
 LOOK_UP_S = 5.0
 LOST_LOOK_S = 1.0  # metadata age allowed while some partition is unreachable
 LEADERLESS = "no leader is available"
@@ -243,7 +242,7 @@ class LogEnds:
 
     def _keep_gap(self) -> None:
         """Wait until the last round is long enough ago: longer where a round is dear (thousands of partitions)."""
-        left = self._began + max(MIN_GAP_S, 2 * min(self._asker.took_s, MIN_GAP_S)) - time.monotonic()
+        left = self._began + self._asker.gap_s() - time.monotonic()
         if left > 0:
             self._pause(left)
 

@@ -13,7 +13,7 @@ from typing import Literal
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell import client_options, security_options
+from sparkcohort.runtime.shell import addresses, client_options, security_options
 from sparkcohort.runtime.shell.config import BY_KEY, KAFKA_ALIASES
 from sparkcohort.runtime.shell.option_values import Start, Values, json_object
 
@@ -192,6 +192,10 @@ def _bootstrap(given: Mapping[str, str]) -> str:
         raise OptionError(
             "option kafka.bootstrap.servers is missing: give the brokers to start from, host:port,host:port"
         )
+    try:
+        addresses.servers(servers)
+    except ValueError as error:
+        raise OptionError(f"option kafka.bootstrap.servers: {error}; give host:port,host:port") from None
     return servers
 
 

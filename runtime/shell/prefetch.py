@@ -44,6 +44,7 @@ from sparkcohort.runtime.shell.drain import (
 from sparkcohort.runtime.shell.drains import new_drain
 from sparkcohort.runtime.shell.fetch import of_another_log
 from sparkcohort.runtime.shell.supervised import Supervised
+from sparkcohort.runtime.text import printable
 
 POLL_S = 0.05
 RETRY_S = 1.0
@@ -425,11 +426,12 @@ class Prefetcher:
             case PartitionError(offset=offset) if offset == buffer.left >= 0 and offset != buffer.position:
                 return  # the client doesn't take back an error that was on its way
             case PartitionError(error=error):
-                if str(error) != buffer.error:
-                    _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, error)
+                said = printable(str(error))
+                if said != buffer.error:
+                    _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, said)
                 if of_another_log(error):
                     self._move(buffer, buffer.floor)  # what is buffered may not be what Kafka has at these offsets
-                buffer.error, buffer.live = str(error), False
+                buffer.error, buffer.live = said, False
                 buffer.retry_at = time.monotonic() + min(RETRY_S * 2**buffer.failures, MOST_RETRY_S)
                 if isinstance(
                     error, MalformedRecordError

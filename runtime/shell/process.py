@@ -12,6 +12,7 @@ from functools import cache
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.executor import Executor, NoExecutor, find_executor
+from sparkcohort.runtime.shell.log_lines import OneLine
 
 log = logging.getLogger("sparkcohort.process")
 
@@ -38,7 +39,7 @@ def log_to_stderr() -> None:
     if logging.getLogger().handlers or ours.handlers:
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%y/%m/%d %H:%M:%S"))
+    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s", "%y/%m/%d %H:%M:%S"))
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)
 

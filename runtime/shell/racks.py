@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
+from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.racks")
 
@@ -49,4 +50,7 @@ class NodeRacks:
         except (KafkaException, TimeoutError) as error:
             if not self._racks and not self._told:
                 self._told = True
-                log.warning("the brokers' racks are not known: %s; racks count for nothing until they are", error)
+                log.warning(
+                    "the brokers' racks are not known: %s; racks count for nothing until they are",
+                    printable(str(error)),
+                )

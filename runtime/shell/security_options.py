@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.text import printable
 
 REDACTED = "[redacted]"
 
@@ -61,7 +62,8 @@ def redact(conf: Mapping[str, str]) -> dict[str, str]:
 
 def redact_text(text: str, conf: Mapping[str, str]) -> str:
     """The same text without the secret values of ``conf``, should a library have quoted one."""
-    secrets = {str(value) for name, value in conf.items() if is_sensitive(name) and value}
+    said = [str(value) for name, value in conf.items() if is_sensitive(name) and value]
+    secrets = {*said, *(printable(value, 10 * len(value)) for value in said)}
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return text

@@ -13,9 +13,11 @@ from confluent_kafka.admin import AdminClient
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
+from sparkcohort.runtime.text import printable
 
 DESCRIBE_TIMEOUT_S = 3.0
 ASK_GAP_S, MOST_GAP_S = 1.0, 30.0  # partitions may also be missing because they are new
+MOST_NAME = 200  # characters; a client id is as long as its owner likes
 PART_OF_SESSION = 0.9  # so that the query has ended when one session timeout is over
 EVERYBODY: frozenset[TopicPartition] = frozenset()
 
@@ -117,7 +119,7 @@ class Strangers:
 
 
 def _name(member: Any) -> str:
-    return f"client {member.client_id} ({str(member.host).lstrip('/')})"
+    return printable(f"client {member.client_id} ({str(member.host).lstrip('/')})", MOST_NAME)
 
 
 def _held(member: Any) -> set[TopicPartition]:

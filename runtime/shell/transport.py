@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from sparkcohort.runtime.fetch_wire import address_error
 from sparkcohort.runtime.shell import sasl
 from sparkcohort.runtime.shell.addresses import bare, joined
 from sparkcohort.runtime.shell.transport_options import (
@@ -150,9 +151,14 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
 
 
 def _resolve(host: str, port: int, settings: Settings) -> list[tuple[int, Any]]:
+    wrong = address_error(bare(host), port)
+    if wrong:
+        raise TransportError(
+            f"{joined(host, port)}, {wrong}: see kafka.bootstrap.servers and the brokers' advertised.listeners"
+        )
     try:
         found = socket.getaddrinfo(bare(host), port, settings.family, socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise TransportError(
             f"the name of {joined(host, port)} can't be resolved ({reason}): see kafka.bootstrap.servers and the brokers' "

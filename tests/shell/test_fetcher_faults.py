@@ -96,6 +96,30 @@ def test_no_answer_makes_a_storm(script: Script, nodes: int) -> None:
     assert used < 0.5
 
 
+@pytest.mark.parametrize(
+    ("host", "port", "words"),
+    [
+        (b"evil\0name", None, r"evil\x00name"),
+        (b"two\nlines", None, r"two\nlines"),
+        (b"h" * 5_000, None, "which is no host"),
+        (b"127.0.0.1", 70_000, "127.0.0.1:70000, which is no port"),
+        (b"127.0.0.1", 0, "127.0.0.1:0, which is no port"),
+        (b"127.0.0.1", -5, "127.0.0.1:-5, which is no port"),
+    ],
+)
+def test_a_broker_whose_address_is_none(host: bytes, port: int | None, words: str) -> None:
+    """It is left out and named; nothing is raised, and the cluster isn't asked without a pace."""
+    script: Script = lambda number: fetched(number, partition())  # noqa: E731
+    with ScriptedBroker(script, host=host, port=port) as broker, draining(broker.bootstrap) as drain:
+        assert polled_for(drain, 0.6) == []
+        assert drain.complaints == {KafkaError._RESOLVE}
+        assert words in drain.last_error
+        assert drain.last_error.isprintable()
+        assert len(drain.last_error) < 300
+        assert 1 <= broker.counts[METADATA] <= 10
+        assert broker.counts["connections"] == 1
+
+
 def test_a_broker_that_hangs_up_is_left_ever_longer() -> None:
     """It accepts, knows its versions, and ends with the first request: a second between two attempts in the end."""
     with ScriptedBroker(lambda _: None) as broker, draining(broker.bootstrap) as drain:

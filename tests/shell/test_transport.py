@@ -324,6 +324,9 @@ def test_nobody_there() -> None:
         reach(port)
     with pytest.raises(TransportError, match="can't be resolved"):
         transport.connect("a" * 64, port, Settings.of({}), 1)
+    for host, number in (("a\0b", port), ("h", 70_000), ("h", -5)):
+        with pytest.raises(TransportError, match=r"which is no (host|port): see kafka"):
+            transport.connect(host, number, Settings.of({}), 1)
     with pytest.raises(TransportError, match="can't be resolved"):
         reach(port, broker__address__family="v6")
 
@@ -391,7 +394,7 @@ def _quoting(connected: socket.socket) -> None:
 
 @pytest.mark.parametrize(
     ("behave", "login", "words"),
-    [(_challenged, SHA_256, "signature is wrong"), (_quoting, ALICE, r"alice.\[redacted\]")],
+    [(_challenged, SHA_256, "signature is wrong"), (_quoting, ALICE, r"alice\\x00\[redacted\]")],
 )
 def test_a_broker_that_does_not_know_the_password(
     behave: Callable[[socket.socket], None], login: dict[str, Any], words: str

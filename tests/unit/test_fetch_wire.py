@@ -22,6 +22,7 @@ from sparkcohort.runtime.fetch_wire import (
     Topic,
     Wanted,
     WireError,
+    address_error,
     fetch_answer,
     fetch_request,
     framed,
@@ -111,6 +112,40 @@ def test_a_metadata_answer() -> None:
         {1: Node("h", 9092), 2: Node("h2", 9093)},
         {"t": Topic(0, ONE, {0: Leader(0, 1, 7), 1: Leader(5, -1, -1)}), "u": Topic(3, NO_ID, {})},
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "why"),
+    [
+        (b"evil\0name", 9092, "no host"),
+        (b"a b", 9092, "no host"),
+        (b"h\x1b[2J", 9092, "no host"),
+        ("h\u202e".encode(), 9092, "no host"),
+        (b"h" * 256, 9092, "no host"),
+        (b"", 9092, "no host"),
+        (b"h", 0, "no port"),
+        (b"h", -5, "no port"),
+        (b"h", 65536, "no port"),
+        (b"h" * 50_000, 70_000, "no port"),
+    ],
+)
+def test_a_broker_whose_address_is_none_is_left_out(host: bytes, port: int, why: str) -> None:
+    """And named, on one line; the others are there."""
+    named = varint(len(host) + 1) + host
+    data = METADATA.replace(b"\3h2" + int_(9093), named + int_(port))
+    told = metadata_answer(data, len(data), 9)
+    assert told.nodes == {1: Node("h", 9092)}
+    (words,) = told.unusable
+    assert words.startswith("broker 2 is said to be at ")
+    assert why in words
+    assert words.isprintable()
+    assert len(words) < 250
+
+
+@pytest.mark.parametrize("host", ["h", "kafka-1.example.org", "::1", "2001:db8::1", "bücher.example", "h" * 255])
+def test_addresses_that_may_be_some(host: str) -> None:
+    """Whether somebody is there, connecting shows."""
+    assert [address_error(host, port) for port in (1, 9092, 65535)] == ["", "", ""]
 
 
 FETCHED = b"".join(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException
 
-from sparkcohort.runtime.shell import transport, transport_options
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell import addresses, transport, transport_options
 from sparkcohort.runtime.shell.drain import settings_of
-from sparkcohort.runtime.shell.fetch_metadata import bootstrap_nodes
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.transport import Settings, TransportError, unsupported
 from tests.support.certificates import Authority
@@ -194,4 +194,18 @@ def test_the_version_that_brokers_are_told() -> None:
 )
 def test_brokers_to_start_from_as_librdkafka_reads_them(servers: str, nodes: list[tuple[str, int]]) -> None:
     """An IPv6 address has brackets beside a port, and none for a resolver."""
-    assert bootstrap_nodes(servers) == nodes
+    assert addresses.servers(servers) == nodes
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["h:70000", "h:0", "h:-5", "h:nine", "h:²", "h:99999999999999999999", ":9092", "b1:9092,a b:1", "h\0:1", "h" * 256],
+)
+def test_what_is_no_address_is_an_error_of_the_option(servers: str) -> None:
+    """It names what is wrong, on one line, before anybody connects anywhere."""
+    with pytest.raises(
+        OptionError, match=r"option kafka.bootstrap.servers: .*, which is no (port|host); give"
+    ) as caught:
+        parse(LEAST | {"kafka.bootstrap.servers": servers})
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 250
