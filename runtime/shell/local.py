@@ -18,21 +18,22 @@ for, if the agent has them.
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol import Range
 from sparkcohort.runtime.shell.acceptor import Acceptor
+from sparkcohort.runtime.shell.local_requests import Nonsense, Request, RequestReader, written
 from sparkcohort.runtime.shell.prefetch import Served
 from sparkcohort.runtime.shell.slabs import Borrower, Lender, Lent, SlabPool
 
@@ -42,12 +43,9 @@ _FRAME = struct.Struct("!BQ")  # kind, length of the body
 _STEP, _BATCH, _LENT, _END, _INFO = range(1, 6)
 _SLAB = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along; the step follows
 AHEAD = 2
-RELAYED = frozenset({"Claim", "Delivered"})
-"""What an agent says to the coordinator for a task."""
 RELAY_S = 5.0
-_LENGTH = struct.Struct("!I")
+TOLD_S = 60.0
 _TOGETHER = 64 << 10
-_REQUEST_LIMIT = 16 << 20
 _DELIVERED = b"\x01"
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
@@ -58,24 +56,6 @@ class AgentTimeout(Exception):
 
 class AlreadyRunning(OSError):
     """Another process holds the socket's name."""
-
-
-class _Nonsense(Exception):
-    """What came is not a request."""
-
-
-class _Request(NamedTuple):
-    """One request: ranges to serve, or something to say to the coordinator, or neither for the agent's description."""
-
-    token: str
-    ranges: Sequence[Range] = ()
-    floors: Sequence[int] = ()
-    plan_seq: int = 0
-    ids: Mapping[str, str] | None = None
-    patience_s: float | None = None
-    action: str = ""
-    body: str = ""
-    reply: bool = True
 
 
 class Source(Protocol):
@@ -127,6 +107,7 @@ class LocalServer:
         self._acceptor = Acceptor(self._listener, _is_ours, self._converse)
         self._connections: set[socket.socket] = set()
         self._closed = False
+        self._refused, self._told_at = 0, float("-inf")
         self._pool = SlabPool()
         self._lock = threading.Lock()
 
@@ -162,19 +143,29 @@ class LocalServer:
                 connection.shutdown(socket.SHUT_RDWR)
         try:
             with closing(connection), closing(Lender(self._pool)) as lender:
-                while (request := _read_request(connection)) is not None:
-                    if not hmac.compare_digest(request.token.encode(), self._token.encode()):
-                        return  # a stranger learns nothing, not even that the token was wrong
+                requests = RequestReader(connection, self._token)
+                while (request := requests.next()) is not None:
                     self._answer(connection, request, lender)
-        except (OSError, _Nonsense) as error:
+        except OSError as error:
             _log.debug("local connection ended: %s", error)
+        except Nonsense as error:  # whoever sent it hears nothing, not even that the token was wrong
+            self._refuse(error)
         except Exception:  # noqa: BLE001 - one connection's misfortune, whatever it is, is not the others'
             _log.exception("local connection ended")
         finally:
             with self._lock:
                 self._connections.discard(connection)
 
-    def _answer(self, connection: socket.socket, request: _Request, lender: Lender) -> None:
+    def _refuse(self, error: Nonsense) -> None:
+        """One line a minute, however many come."""
+        with self._lock:
+            self._refused += 1
+            if time.monotonic() - self._told_at < TOLD_S:
+                return
+            count, self._refused, self._told_at = self._refused, 0, time.monotonic()
+        _log.warning("%d connections to the agent's socket were ended, the last for its request: %s", count, error)
+
+    def _answer(self, connection: socket.socket, request: Request, lender: Lender) -> None:
         if request.action:
             # Without an answer the connection ends: the client goes to the coordinator by itself, and hears why.
             answer = self._relay(request.action, request.body.encode(), request.patience_s or RELAY_S)
@@ -196,7 +187,7 @@ class LocalServer:
             except Exception:  # noqa: BLE001 - the rows are delivered, whatever comes of telling so
                 _log.exception("after serving %s", served)
 
-    def _stream(self, connection: socket.socket, request: _Request, lender: Lender) -> list[Range]:
+    def _stream(self, connection: socket.socket, request: Request, lender: Lender) -> list[Range]:
         """Send the steps; returns the ranges that came to their ends."""
         stands = [wanted.start for wanted in request.ranges]
         sender = _Sender(connection, lender)
@@ -248,7 +239,7 @@ class _Sender:
         try:
             self._lender.take_back(bytes(_receive_exactly(self._connection, count)))
         except KeyError as error:
-            raise _Nonsense("a slab that isn't lent") from error
+            raise Nonsense("a slab that isn't lent") from error
 
 
 class LocalClient:
@@ -364,8 +355,7 @@ class LocalClient:
             self.close()  # what comes behind the claim is nobody's
         if self._connection is None:
             self._connection = self._connect()
-        body = json.dumps({**request, "token": self._token}).encode()
-        self._connection.sendall(_LENGTH.pack(len(body)) + body)
+        self._connection.sendall(written(request, self._token))
         return self._connection
 
     def _connect(self) -> socket.socket:
@@ -398,28 +388,6 @@ def _is_ours(connection: socket.socket) -> bool:
     """Whether the process at the other end is this user's, as the kernel knows it."""
     uid: int = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
     return uid == os.getuid()
-
-
-def _read_request(connection: socket.socket) -> _Request | None:
-    """The next request; None when the client has gone.  Raises _Nonsense."""
-    head = connection.recv(_LENGTH.size, socket.MSG_WAITALL)
-    if len(head) < _LENGTH.size:
-        return None
-    (length,) = _LENGTH.unpack(head)
-    if length > _REQUEST_LIMIT:
-        raise _Nonsense(f"a request of {length} bytes")
-    try:
-        said = json.loads(bytes(_receive_exactly(connection, length)))
-        request = _Request(**{**said, "ranges": [Range(*wanted) for wanted in said.get("ranges", ())]})
-    except (ValueError, TypeError, AttributeError) as error:
-        raise _Nonsense("a request that can't be read") from error
-    if len(request.ranges) != len(request.floors):
-        raise _Nonsense("ranges and floors of different number")
-    if not isinstance(request.ids, dict | None):
-        raise _Nonsense("ids that are none")
-    if request.action and (request.action not in RELAYED or not isinstance(request.body, str)):
-        raise _Nonsense("nothing that is relayed")
-    return request
 
 
 def _send(connection: socket.socket, kind: int, body: bytes | pa.Buffer = b"") -> None:

@@ -244,7 +244,7 @@ def test_the_rows_of_a_claim_come_without_being_asked_for(
 ) -> None:
     """One request for the slot and its rows; what is not read is nobody's, and what the agent doesn't have isn't sent."""
     wanted = Range("t", 0, 1, 40)
-    coordinator.slot = {"agent": True, "ranges": [wanted], "floors": [0], "sequence": 1}
+    coordinator.slot = {"agent": True, "ranges": [wanted], "floors": [0], "sequence": 1, "ids": {}}
     client, requests = connect(), list[Any]()
     ask = client._ask
 
