@@ -20,6 +20,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.supervised import Supervised
+
 log = logging.getLogger("sparkcohort.doorkeeper")
 
 LOOK_S: Final = 1.0
@@ -84,6 +87,7 @@ class Doorkeeper:
         self._known: dict[int, Address | None] = {}  # sockets by inode; None: none of this port's connections
         self._ended, self._told_at = 0, float("-inf")
         self._closed = threading.Event()
+        self._thread = Supervised("cohort-door", self._wait, self._keep, _give_up)
 
     def let_in(self, peer: str) -> None:
         """A request of this peer, as gRPC writes it, has been let in; from any thread."""
@@ -91,19 +95,19 @@ class Doorkeeper:
 
     def start(self) -> None:
         """Look, once a second, in a thread."""
-        threading.Thread(target=self._keep, name="cohort-door", daemon=True).start()
+        self._thread.start()
 
     def close(self) -> None:
         """Look no more."""
         self._closed.set()
+        self._thread.close()
+
+    def _wait(self) -> bool:
+        return not self._closed.wait(LOOK_S)
 
     def _keep(self) -> None:
-        while not self._closed.wait(LOOK_S):
-            try:
-                self._ended += self.look()
-            except OSError as error:
-                log.debug("the connections to port %d can't be looked at: %s", self._port, error)
-            self._tell(time.monotonic())
+        self._ended += self.look()
+        self._tell(time.monotonic())
 
     def _tell(self, now: float) -> None:
         """One line a minute, however many come."""
@@ -132,6 +136,11 @@ class Doorkeeper:
         ended = [inode for inode in going if _end(sockets[inode], self._port, connected[inode])]
         self._known.update(dict.fromkeys(ended))  # gRPC will close them, in its own time
         return len(ended)
+
+
+def _give_up(error: CohortError) -> None:
+    """Members are served all the same."""
+    log.error("strangers at the coordinator's port are not ended any more: %s", error)
 
 
 def _sockets() -> Iterator[tuple[int, int]]:

@@ -8,14 +8,11 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-import socketserver
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.metrics_core import (
@@ -28,6 +25,7 @@ from prometheus_client.registry import Collector
 
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.shell.addresses import joined
+from sparkcohort.runtime.shell.metrics_http import MetricsServer
 from sparkcohort.runtime.shell.rebalances import (
     LISTENER_EVENTS,
     LISTENER_OUTCOMES,
@@ -40,7 +38,6 @@ from sparkcohort.runtime.table import GroupState
 
 log = logging.getLogger("sparkcohort.metrics")
 
-POLL_S: Final = 0.1  # how long a closed endpoint may not have heard of it
 CLOSE_S: Final = 1.0
 Status = Mapping[str, Any]
 Samples = list[tuple[tuple[str, ...], float]]
@@ -275,35 +272,6 @@ def _histogram(spec: MetricSpec, group_id: str, totals: Mapping[str, Any]) -> Me
     return family
 
 
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  http.server's signature
-        """Scrapes are not worth a line."""
-
-
-class _Server(socketserver.ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-    timeout = POLL_S
-    allow_reuse_port = False  # a second endpoint on the port is an error, not a lottery
-
-    def server_bind(self) -> None:
-        """Bind without asking a name server for the address' name, as http.server would."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
-
-    def get_request(self) -> tuple[Any, Any]:
-        """The next scrape; without a descriptor for it, not before others may have been given back."""
-        try:
-            return super().get_request()
-        except OSError:
-            threading.Event().wait(POLL_S)
-            raise
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
-        """A scraper that hangs up is not worth a traceback."""
-        log.info("a scrape from %s broke off", client_address)
-
-
 class MetricsEndpoint:
     """Serves the metrics over HTTP on ``address:port`` from ``start`` to ``close``; nothing runs before.
 
@@ -315,15 +283,14 @@ class MetricsEndpoint:
         self.port = port
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(StatusCollector(status))
-        self._server: _Server | None = None
+        self._server: MetricsServer | None = None
         self._thread = Supervised("cohort-metrics", self._is_open, self._serve, _give_up, stuck_s=None)
 
     def start(self) -> None:
         """Bind the port and serve.  Raises OptionError naming ``metrics.port`` or ``metrics.address``."""
         try:
             family, *_, (host, *_rest) = socket.getaddrinfo(self._address, self.port, type=socket.SOCK_STREAM)[0]
-            server_class = type("_FamilyServer", (_Server,), {"address_family": family})
-            self._server = server_class((host, self.port), _Quiet)
+            self._server = MetricsServer((str(host), self.port), family)
         except OSError as error:
             raise _refused(self._address, self.port, error) from None
         self._server.set_app(make_wsgi_app(self._registry))
@@ -338,6 +305,7 @@ class MetricsEndpoint:
         server = self._server
         if server is not None:
             server.handle_request()
+            server.tend()
 
     def close(self) -> None:
         """Stop serving and close the socket; harmless when not started."""

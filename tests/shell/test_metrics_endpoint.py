@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import socket
+import threading
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell import metrics_http
 from sparkcohort.runtime.shell.metrics import METRICS, MetricsEndpoint
+from sparkcohort.runtime.shell.metrics_http import MOST
 from tests.support.status import a_status
+from tests.support.waiting import hold_for, wait_until
 
 
 @contextmanager
@@ -103,3 +108,65 @@ def test_close_gives_the_port_back() -> None:
     again = MetricsEndpoint("127.0.0.1", port, a_status)
     again.start()
     again.close()
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half", "no end"]
+)
+def test_slow_clients_hold_nobody_up(said: bytes) -> None:
+    """However many connect and don't come to an end: a scrape is answered, and their threads are few."""
+    before = threading.active_count()
+    with serving(a_status) as endpoint, ExitStack() as stack:
+        for _ in range(100):
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", endpoint.port), 10))
+            slow.sendall(said)
+        assert "cohort_up" in scrape(endpoint)
+        assert threading.active_count() - before <= MOST + 2
+    wait_until(lambda: threading.active_count() <= before, 10, "their threads to end")
+
+
+def test_who_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also who says a byte now and then, which no time-out of a single read finds."""
+    monkeypatch.setattr(metrics_http, "LIMIT_S", 0.5)
+    with serving(a_status) as endpoint, socket.create_connection(("127.0.0.1", endpoint.port), 10) as slow:
+        slow.setblocking(False)
+
+        def over() -> bool:
+            try:
+                slow.send(b"G")
+                return slow.recv(1) == b""
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+
+        wait_until(over, 10, "the end of a slow client", every_s=0.02)
+        assert "cohort_up" in scrape(endpoint)
+
+
+def test_scrapes_that_the_coordinator_keeps_waiting_are_few() -> None:
+    """What can't be ended is bounded, and a close does not wait for it."""
+    go, asked = threading.Event(), Counter[str]()
+
+    def status() -> dict[str, Any]:
+        asked["scrapes"] += 1
+        go.wait(30)
+        return a_status()
+
+    with serving(status) as endpoint, ExitStack() as stack:
+        for _ in range(3 * MOST):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", endpoint.port), 10))
+            with suppress(ConnectionError):  # one too many
+                client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        wait_until(lambda: asked["scrapes"], 10, "a scrape")
+        hold_for(lambda: asked["scrapes"] <= MOST, 0.5, "no more than there is room for")
+        go.set()
+        wait_until(lambda: answered(endpoint), 10, "room again")
+
+
+def answered(endpoint: MetricsEndpoint) -> bool:
+    """Whether a scrape is answered."""
+    try:
+        return "cohort_up" in scrape(endpoint)
+    except OSError:
+        return False
