@@ -127,17 +127,19 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end, ids_now = self._next_end(session, begin, ids, limits, once)
         finally:  # while Spark writes the end into its own log, Python has nothing else to do
             self._mirror(session, begin, final=self._available_now)
+        idle = end == begin and all(ids_now.get(topic) == known for topic, known in ids.items())
+        value = start if idle else self._known.write(end, ids_now)
         if begin == self._told:
-            session.plan(begin, end)
+            session.plan(begin, end, self._known.ids(value))
         session.announce(end)
-        if end == begin and all(ids_now.get(topic) == known for topic, known in ids.items()):
+        if idle:
             session.mirrored()  # nobody is in a hurry, and whoever stops an idle query finds all of it committed
             return start
         self._last_progress = time.monotonic()
         if limits:
             self._batches += 1
             self._turns |= {tp: self._batches for tp, at in end.items() if at > begin.get(tp, at)}
-        return self._known.write(end, ids_now)
+        return value
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  PySpark's name
         """The ends of the logs, for the progress event."""
@@ -149,7 +151,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = self._known.read(start), self._known.read(end)
         session, ids = self._driver, self._known.ids(end)
         if self._told is not None and not self._asked_end:
-            first = session.replayed(last)  # no batch is new whose end nobody asked for
+            first = session.replayed(last, ids)  # no batch is new whose end nobody asked for
             self._replayed = True
         else:
             self._told = None

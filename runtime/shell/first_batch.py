@@ -3,7 +3,8 @@
 Spark asks where batch 0 starts in the same words whether that batch is new or was planned by a process that has ended,
 and it hands over neither checkpoint nor query.  What follows tells: ``latestOffset``, or the batch itself with its end.
 So an answer alone writes nothing.  The start is pinned in the group's commit metadata, with a name of the end that is
-planned from it, before Spark learns of that end; and a batch 0 is replayed only if its end is the one pinned.  Any other
+planned from it, before Spark learns of that end; and a batch 0 is replayed only if its end is the one pinned, with the
+topics' ids that only our ends tell.  Any other
 was planned from a start that is known elsewhere: ``format("kafka")`` keeps it in the checkpoint, where no Python source
 can look.
 """
@@ -25,6 +26,7 @@ from sparkcohort.runtime.shell.start import initial_offsets, lapsed
 log = logging.getLogger("sparkcohort.first_batch")
 
 Offsets = Mapping[TopicPartition, int]
+Ids = Mapping[str, str]
 
 
 class FirstBatch:
@@ -36,7 +38,7 @@ class FirstBatch:
         self._log_ends = log_ends
         self._membership = membership
         self._start: Offsets | None = None
-        self._end: Offsets | None = None
+        self._end: tuple[Offsets, Ids] | None = None
         self._pin = options.initial_hash()
         self._plan = ""
         self.pinned = False
@@ -88,25 +90,27 @@ class FirstBatch:
         """A commit has replaced the pin."""
         self.pinned = False
 
-    def plan(self, start: Offsets, end: Offsets, entering: Offsets, timeout_s: float) -> Offsets:
+    def plan(self, start: Offsets, end: Offsets, ids: Ids, entering: Offsets, timeout_s: float) -> Offsets:
         """Have the group remember that batch 0 ends at ``end``, before Spark is told; returns what was committed.
 
-        ``entering`` has the beginnings of partitions that only ``end`` has.  Nothing to do when the group has it.  Raises CohortError when Kafka doesn't take it.
+        ``ids``: of the topics, as told with the end; ``entering``: the beginnings of partitions that only ``end`` has.
+        Nothing to do when the group has it.  Raises CohortError when Kafka doesn't take it.
         """
-        if end == self._end:
+        if (end, ids) == self._end:
             return {}
-        plan, text = plan_of(end), self._membership.reservation.metadata(self._pin, plan_of(end))
+        plan = plan_of(end, ids)
+        text = self._membership.reservation.metadata(self._pin, plan)
         starts = {tp: (start[tp] if tp in start else entering[tp], text) for tp in end}
         taken = self._membership.commit(starts, timeout_s, reset=True)
-        self._plan, self._end = plan, end
+        self._plan, self._end = plan, (end, ids)
         return taken
 
-    def replayed(self, end: Offsets) -> Offsets:
+    def replayed(self, end: Offsets, ids: Ids) -> Offsets:
         """Where a batch 0 starts that an earlier process planned to ``end``, if it was one of this group.
 
         Where partitions of it exist no more their end is their start.  Raises CohortError; changes nothing.
         """
-        plan = plan_of(end)
+        plan = plan_of(end, ids)
         if plan == self._plan and self._start is not None:
             return self._start
         there = end.keys() & self._log_ends.snapshot().partitions
@@ -116,7 +120,7 @@ class FirstBatch:
         if start.keys() != there or (end and not start):
             raise _unknown(self._options)
         self._pin = decode(next((known[tp].metadata for tp in start), "")).pin
-        self._start, self._end, self._plan = {**start, **gone}, end, plan
+        self._start, self._end, self._plan = {**start, **gone}, (end, ids), plan
         return self._start
 
 

@@ -94,14 +94,14 @@ class Mirror:
         """Where a new query starts: the same until the first batch is committed.  Spark asks twice for batch 0."""
         return self._first.start()
 
-    def replayed(self, end: Offsets) -> Offsets:
+    def replayed(self, end: Offsets, ids: Mapping[str, str]) -> Offsets:
         """Where the first batch starts, which an earlier process planned to ``end``.  Raises CohortError if not this group."""
-        return self._first.replayed(end)
+        return self._first.replayed(end, ids)
 
-    def plan(self, start: Offsets, end: Offsets, entering: Offsets) -> None:
+    def plan(self, start: Offsets, end: Offsets, ids: Mapping[str, str], entering: Offsets) -> None:
         """Pin what is planned of the first batch; ``entering``: beginnings of what only ``end`` has."""
         with self._reserving:
-            taken = self._first.plan(start, end, entering, START_S)
+            taken = self._first.plan(start, end, ids, entering, START_S)
             with self._changed:
                 self._committed.update(taken)
 

@@ -81,9 +81,12 @@ def pinned(committed: Mapping[TopicPartition, tuple[int | None, str]], pin: str)
     }
 
 
-def plan_of(end: Mapping[TopicPartition, int]) -> str:
-    """16 hex digits that name the end of a batch: all its partitions with their offsets."""
-    value = [[*tp, offset] for tp, offset in sorted(end.items())]
+def plan_of(end: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> str:
+    """16 hex digits that name the end of a batch: all its partitions with their offsets, and the topics' ids it tells.
+
+    An end that ``format("kafka")`` planned tells none.
+    """
+    value = [[[*tp, offset] for tp, offset in sorted(end.items())], sorted(ids.items())]
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 

@@ -90,19 +90,19 @@ class Session:
         """Where a query starts that has no batch yet; nothing is changed."""
         return self._mirror.initial()
 
-    def replayed(self, end: Offsets) -> Offsets:
+    def replayed(self, end: Offsets, ids: Mapping[str, str]) -> Offsets:
         """Where the first batch starts, which an earlier process planned to ``end``.
 
         Raises CohortError: this group did not plan it, or (DriverDataLoss) partitions of it are gone.
         """
-        start = self._mirror.replayed(end)
+        start = self._mirror.replayed(end, ids)
         self._loss.deleted(end, self._log_ends.snapshot())
         return start
 
-    def plan(self, start: Offsets, end: Offsets) -> None:
+    def plan(self, start: Offsets, end: Offsets, ids: Mapping[str, str]) -> None:
         """Have the real group remember, before Spark does, from where to where the first batch goes."""
         new = end.keys() - start.keys()
-        self._mirror.plan(start, end, self.beginnings_of_new(new) if new else {})
+        self._mirror.plan(start, end, ids, self.beginnings_of_new(new) if new else {})
 
     def begin(self, start: Offsets) -> None:
         """Start the coordinator run, once; ``start`` is where the first batch of this run begins."""

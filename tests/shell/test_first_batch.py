@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.kafka import GroupMembership
@@ -43,7 +44,7 @@ def test_it_is_replayed_as_it_was_planned(broker: Broker, topic: str) -> None:
     assert {(record.pin, record.plan) for record in found} == {("", "")}
 
 
-@pytest.mark.parametrize("before", ["nothing", "another end", "an older version", "commits"])
+@pytest.mark.parametrize("before", ["nothing", "another end", "the same end", "an older version", "commits"])
 def test_one_that_this_group_did_not_plan_is_refused(broker: Broker, topic: str, before: str) -> None:
     """As a checkpoint of ``format("kafka")`` has it, with the start where no Python source sees it; nothing changes."""
     broker.admin.create_topic(topic, 1)
@@ -65,6 +66,10 @@ def leave(broker: Broker, topic: str, what: str) -> None:
     """What an earlier query has left in the group."""
     if what == "commits":
         broker.admin.commit(topic, topic, {0: 20})
+        return
+    if what == "the same end":  # planned on another checkpoint, from another start
+        with called(broker, topic, startingOffsets=json.dumps({topic: {"0": 50}})) as call:
+            assert bare(call("latestOffset", call("initialOffset"), ReadMaxRows(10))) == {topic: {"0": 60}}
         return
     with called(broker, topic, startingOffsets="latest") as call:
         call("latestOffset", call("initialOffset"), ALL)

@@ -144,17 +144,21 @@ ENDS = st.dictionaries(st.builds(TopicPartition, st.sampled_from("tu"), st.integ
 
 @given(ENDS, ENDS)
 def test_a_plan_is_named_by_all_of_its_end(end: dict[TopicPartition, int], other: dict[TopicPartition, int]) -> None:
-    """In whatever order; a partition more or less, or another offset of one, is another plan."""
-    assert plan_of(end) == plan_of(dict(reversed(end.items())))
-    assert (plan_of(end) == plan_of(other)) == (end == other)
+    """In whatever order; a partition more or less, another offset of one, or other topics, is another plan."""
+    assert plan_of(end, {}) == plan_of(dict(reversed(end.items())), {})
+    assert (plan_of(end, {}) == plan_of(other, {})) == (end == other)
+    assert len({plan_of(end, {}), plan_of(end, {"t": "1"}), plan_of(end, {"t": "2"})}) == 3
 
 
 def test_planned_start() -> None:
     """The committed offsets beside an end's name are where it was planned from, whatever the options were."""
     zero, one, end = TopicPartition("t", 0), TopicPartition("t", 1), {TopicPartition("t", 0): 9}
-    text = encode(Record(1, 1000, "a", pin="abcd", plan=plan_of(end)))
+    text = encode(Record(1, 1000, "a", pin="abcd", plan=plan_of(end, {})))
     committed = {zero: (5, text), one: (7, encode(Record(1, 1000, "a", pin="abcd")))}
-    assert planned(committed, plan_of(end)) == {zero: 5}
+    assert planned(committed, plan_of(end, {})) == {zero: 5}
     assert (
-        planned(committed, plan_of({})) == planned(committed, "") == planned({zero: (None, text)}, plan_of(end)) == {}
+        planned(committed, plan_of({}, {}))
+        == planned(committed, "")
+        == planned({zero: (None, text)}, plan_of(end, {}))
+        == {}
     )
