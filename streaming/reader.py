@@ -116,6 +116,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  PySpark's name
         """The end of the next batch, or ``start`` itself when there is none."""
         begin, ids, session = self._known.read(start), self._known.ids(start), self._driver
+        session.stands_in(ids)
         self._asked_end = True
         if self._replayed:
             self._told = None
@@ -156,6 +157,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             self._told = None
         self._ran = True
+        session.stands_in(self._known.ids(start))
         session.begin(first)
         slots = planner.make_slots(
             self._ranges(session, first, last, {} if self._told is not None else self._known.ids(start), ids),

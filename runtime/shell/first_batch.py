@@ -75,7 +75,16 @@ class FirstBatch:
 
     def _known(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         found = self._membership.committed(partitions)
-        return {tp: committed for tp, committed in found.items() if committed.offset is not None}
+        known = {tp: committed for tp, committed in found.items() if committed.offset is not None}
+        ids = self._log_ends.snapshot().ids
+        told = {tp: decode(committed.metadata).topic for tp, committed in known.items()}
+        old = {tp for tp, topic_id in told.items() if topic_id and ids.get(tp.topic, topic_id) != topic_id}
+        for tp in sorted(old):
+            log.warning(
+                "group %s: what is committed for %s-%d is of a topic of that name that was deleted: it is no start",
+                *(self._options.group_id, *tp),
+            )
+        return {tp: committed for tp, committed in known.items() if tp not in old}
 
     def marks(self, start: Offsets) -> tuple[str, str]:
         """Pin and plan of what a run that goes on from ``start`` reserves: empty unless that is where batch 0 starts."""

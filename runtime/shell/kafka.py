@@ -26,7 +26,7 @@ from sparkcohort.runtime.shell import client, kafka_errors
 from sparkcohort.runtime.shell.membership import Committed, State, committed, committed_or, settings
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.owner import Again, CommitDelayed, Jobs
-from sparkcohort.runtime.shell.reservation import Reservation, encode
+from sparkcohort.runtime.shell.reservation import Reservation, encode, of_topic
 from sparkcohort.runtime.shell.strangers import Strangers
 from sparkcohort.runtime.shell.supervised import Supervised, look
 
@@ -69,6 +69,7 @@ class GroupMembership:
             options.kafka, options.group_id, options.group_instance_id, options.session_timeout_ms
         )
         self.reservation = Reservation()
+        self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
         self._changed = threading.Condition()
         self._jobs = Jobs(self._check, self._changed)
         self._state = State.JOINING
@@ -427,7 +428,11 @@ class GroupMembership:
             tp: (offset if reset else max(offset, self._last.get(tp, -1)), text)
             for tp, (offset, text) in offsets.items()
         }
-        sent = [Position(tp.topic, tp.partition, offset, text) for tp, (offset, text) in targets.items()]
+        ids = self.ids
+        named = {
+            each: of_topic(each[1], each[0]) for each in {(ids.get(tp.topic, ""), targets[tp][1]) for tp in targets}
+        }
+        sent = [Position(*tp, at, named[ids.get(tp.topic, ""), text]) for tp, (at, text) in targets.items()]
         try:
             answers = self._client().commit(offsets=sent, asynchronous=False)
         except KafkaException as error:

@@ -105,6 +105,10 @@ class Mirror:
             with self._changed:
                 self._committed.update(taken)
 
+    def stands_in(self, ids: Mapping[str, str]) -> None:
+        """Of which topics the offsets are that are committed from now on."""
+        self._membership.ids = ids
+
     def begin(self, start: Offsets) -> int:
         """Reserve this run's number and generations, if that has not been done; returns the first generation."""
         if self._membership.reservation.own is None:

@@ -1,7 +1,8 @@
 """Run numbers, blocks of generations and the pinned start, kept in the metadata text of Kafka's committed offsets.
 
 Every commit of a run carries its record as compact JSON, as ``{"cohort":1,"run":7,"gen":7000,"id":"5f2c81aa"}``, plus
-``"pin"`` and ``"plan"`` while batch 0 is not committed: at most 150 bytes of Kafka's offset.metadata.max.bytes (4,096).
+``"topic"``, and ``"pin"`` and ``"plan"`` while batch 0 is not committed: at most 200 bytes of Kafka's
+offset.metadata.max.bytes (4,096).
 The record with the highest run number speaks for the group.
 
 - **Run numbers** tell a newer driver from an older one, which Kafka's static membership alone cannot: a driver frozen
@@ -9,6 +10,8 @@ The record with the highest run number speaks for the group.
   than its own stops for good.
 - **Generations** are reserved in blocks of 1,000, so that they go up over a restart of the driver (law I4).
 - **The pin** names what the start of batch 0 was computed from; the committed offsets next to it are that start.
+- **The topic** is the id of the one that the offset is of.  Kafka deletes what is committed with its topic; but a driver
+  that has not heard of it yet commits to the new one of that name.
 - **The plan** names the end that was planned from there, over all partitions.  Spark replays a batch by its end alone.
 """
 
@@ -29,13 +32,14 @@ MAX_BYTES = 4096  # Kafka: offset.metadata.max.bytes
 
 @dataclass(frozen=True, slots=True, order=True)
 class Record:
-    """What one run wrote; ``generation`` is the last one reserved, ``pin`` and ``plan`` hashes or empty; orders by run number."""
+    """What one run wrote; ``generation`` is the last one reserved, the texts are empty or hashes; orders by run number."""
 
     run: int = 0
     generation: int = 0
     id: str = ""
     pin: str = ""
     plan: str = ""
+    topic: str = ""
 
 
 NOTHING = Record()
@@ -44,7 +48,9 @@ NOTHING = Record()
 def encode(record: Record) -> str:
     """The record as metadata text.  Raises ValueError where Kafka would refuse its size."""
     value: dict[str, object] = {"cohort": FORMAT, "run": record.run, "gen": record.generation, "id": record.id}
-    value |= {name: text for name, text in (("pin", record.pin), ("plan", record.plan)) if text}
+    value |= {
+        name: text for name, text in (("pin", record.pin), ("plan", record.plan), ("topic", record.topic)) if text
+    }
     text = json.dumps(value, separators=(",", ":"))
     if len(text.encode()) >= MAX_BYTES:
         raise ValueError(f"commit metadata of {len(text)} characters; Kafka takes less than {MAX_BYTES} bytes")
@@ -62,7 +68,12 @@ def decode(text: str) -> Record:
     run, generation = value.get("run"), value.get("gen")
     if type(run) is not int or type(generation) is not int or run < 0 or generation < 0:
         return NOTHING
-    return Record(run, generation, *(str(value.get(name, "")) for name in ("id", "pin", "plan")))
+    return Record(run, generation, *(str(value.get(name, "")) for name in ("id", "pin", "plan", "topic")))
+
+
+def of_topic(text: str, topic_id: str) -> str:
+    """A metadata text of ours, for an offset in the topic with this id; as it is where that isn't known."""
+    return encode(replace(decode(text), topic=topic_id)) if topic_id else text
 
 
 def latest(texts: Iterable[str]) -> Record:

@@ -104,6 +104,10 @@ class Session:
         new = end.keys() - start.keys()
         self._mirror.plan(start, end, ids, self.beginnings_of_new(new) if new else {})
 
+    def stands_in(self, ids: Mapping[str, str]) -> None:
+        """Of which topics the offsets are that Spark speaks of now, as far as it says."""
+        self._mirror.stands_in(ids)
+
     def begin(self, start: Offsets) -> None:
         """Start the coordinator run, once; ``start`` is where the first batch of this run begins."""
         if self._coordinator is not None:
