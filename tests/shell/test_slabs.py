@@ -81,7 +81,8 @@ def test_large_slabs_are_not_kept_by_their_number(pool: SlabPool) -> None:
     batch = pa.record_batch({"value": pa.array([b"x" * (MOST_BYTES - 4_096)])})
     lenders = [Lender(pool) for _ in range(8)]
     for lender in lenders:
-        lent = lend(lender, batch)
+        lent = lender.lend(batch)
+        assert lent is not None
         lender.take_back(bytes([lent.slab]))
     for lender in lenders:
         lender.close()
