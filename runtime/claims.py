@@ -29,12 +29,14 @@ class UnknownSlot(LookupError):
 class Slot:
     """What one task reads; ``member`` is who has the data at hand, None when nobody has (read directly).
 
-    ``cost`` is what reading it costs, in the same unit for all slots of a plan; 0: it goes by records.
+    ``cost`` is what reading it costs, in the same unit for all slots of a plan; 0: it goes by records.  ``avoid`` are the
+    members whose executors can't read some of it by themselves.
     """
 
     member: str | None
     ranges: tuple[Range, ...] = ()
     cost: int = 0
+    avoid: frozenset[str] = frozenset()
 
     @property
     def records(self) -> int:
@@ -66,7 +68,8 @@ def claim(plan: Plan, index: int, member: str | None) -> tuple[Plan, Slot]:
 
     ``member`` is the member of the executor on which the task runs, None when it has none.  The order of choice:
     a slot of its own, then one of nobody (with ranges, then the empty scout), then one of the member with most
-    left; the largest first, since what starts last ends last.  Raises UnknownSlot.
+    left; the largest first, since what starts last ends last.  A slot that its executor can't read is the last choice,
+    and the smallest first.  Raises UnknownSlot.
     """
     if not 0 <= index < len(plan.slots):
         raise UnknownSlot(f"plan {plan.plan_id} has {len(plan.slots)} slots, none with index {index}")
@@ -78,7 +81,13 @@ def claim(plan: Plan, index: int, member: str | None) -> tuple[Plan, Slot]:
 
 def _choose(plan: Plan, member: str | None) -> int:
     left: dict[str | None, list[tuple[int, int]]] = {}
-    for position in plan.unclaimed():
+    unclaimed = plan.unclaimed()
+    able = [position for position in unclaimed if member is None or member not in plan.slots[position].avoid]
+    if not able:
+        return min(
+            unclaimed, key=lambda position: (plan.slots[position].cost or plan.slots[position].records, position)
+        )
+    for position in able:
         slot = plan.slots[position]
         left.setdefault(slot.member, []).append(
             (-(slot.cost or slot.records), position)

@@ -75,7 +75,7 @@ class Memory:
 class Round:
     """One round as its leader meets it; ``settled`` is who had what when the last rebalance ended (see ``leader.assign``).
 
-    ``balance`` is what is known of loads, and what the round may do about them, if loads are looked at.
+    ``barred`` has what members can't fetch.  ``balance`` is what is known of loads, and what the round may do about them, if loads are looked at.
     """
 
     protocol_name: str
@@ -86,6 +86,7 @@ class Round:
     only: Mapping[str, Sequence[int]] = field(default_factory=dict)
     racks: Racks = field(default_factory=dict)
     balance: Balance | None = None
+    barred: leader.Barred = field(default_factory=dict)
 
 
 def lead(
@@ -99,15 +100,22 @@ def lead(
     said = leader.subscriptions(asked.members, asked.since)
     grace = depart(memory.grace, _seen(memory.grace, asked, said), now_ms, max_delay_ms)
     if grace.due_ms is not None:
-        return leader.stay(said, asked.topics, only=asked.only, withheld=grace.lost), Memory(
-            grace, failure=memory.failure
-        )
+        kept = leader.stay(said, asked.topics, only=asked.only, withheld=grace.lost, barred=asked.barred)
+        return kept, Memory(grace, failure=memory.failure)
     if asked.balance is not None:
         said, assignors = asked.balance.loaded(said), {**assignors, asked.balance.assignor.name: asked.balance.assignor}
-    plan = leader.plan(asked.protocol_name, said, asked.topics, only=asked.only, racks=asked.racks, assignors=assignors)
+    plan = leader.plan(
+        asked.protocol_name,
+        said,
+        asked.topics,
+        only=asked.only,
+        racks=asked.racks,
+        assignors=assignors,
+        barred=asked.barred,
+    )
     back_off = revoke(memory.back_off, now_ms, max_delay_ms, wanted=plan.revokes)
     if back_off.due_ms is not None:
-        return leader.stay(said, asked.topics, only=asked.only), Memory(grace, back_off)
+        return leader.stay(said, asked.topics, only=asked.only, barred=asked.barred), Memory(grace, back_off)
     return plan.assignments, Memory(grace, back_off)
 
 

@@ -26,6 +26,7 @@ from sparkcohort.assignors.base import NO_RACKS, Partition, Racks, subscribers
 from sparkcohort.assignors.base import Assignment as Given
 from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
 from sparkcohort.assignors.packed import NOBODY, Ints, Packed, distinct, give_to_least, pack
+from sparkcohort.runtime.barring import moved_off
 from sparkcohort.runtime.consumer_protocol import (
     AssignmentWriter,
     MalformedConsumerProtocol,
@@ -39,6 +40,8 @@ __all__ = ["InvalidAssignment", "JoinedMember", "Plan", "assign", "keep", "plan"
 Since: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
 Assignments: TypeAlias = tuple[tuple[str, bytes], ...]
 Said: TypeAlias = Mapping[str, MemberSubscription]
+Barred: TypeAlias = Mapping[str, Collection[Partition]]
+NOBODY_BARRED: Barred = MappingProxyType({})
 NOTHING_KNOWN: Since = MappingProxyType({})
 _BLOCK: Final = 1 << 14
 WHOLE: Final[Mapping[str, Sequence[int]]] = MappingProxyType({})
@@ -89,21 +92,34 @@ def plan(
     only: Mapping[str, Sequence[int]] | None = None,
     racks: Racks = NO_RACKS,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
+    barred: Barred = NOBODY_BARRED,
 ) -> Plan:
-    """Run the assignor, one of ``assignors`` by name (see ``assign``)."""
+    """Run the assignor, one of ``assignors`` by name (see ``assign``); nobody gets what it is ``barred`` from."""
     assignor = find(protocol_name, assignors)
     only = _existing(topics, only)
+    barred = _inward(barred, only)
     topics, members, seen = shown(said, topics, only=only, racks=racks)
     given = _given(assignor, protocol_name, topics, members, seen)
     ownership = _ownership(given, topics, members)
     packed = given if isinstance(given, Packed) and given.space is ownership.space else pack(ownership.space, given)
     if packed is None or not _is_sound(packed, ownership):
         raise InvalidAssignment(f"assignor {protocol_name}: {_problem(given, topics, members, ownership)}")
-    finished = hand_over(packed, ownership)
+    finished = hand_over(moved_off(packed, ownership, barred), ownership)
     revokes = bool(((ownership.member >= 0) & (finished.member != ownership.member)).any())
     layout = _layout(finished)
     del given, ownership, packed, finished  # large, and writing takes as much again
     return Plan(_encode(layout, only), revokes)
+
+
+def _inward(barred: Barred, only: Mapping[str, Sequence[int]]) -> Barred:
+    """What members are barred from in the assignor's numbers."""
+    if not barred or not only:
+        return barred
+    places = {(topic, number): at for topic, numbers in only.items() for at, number in enumerate(numbers)}
+    return {
+        member: [TopicPartition(tp[0], places.get((tp[0], tp[1]), tp[1])) for tp in partitions]
+        for member, partitions in barred.items()
+    }
 
 
 def _ownership(given: Given, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Ownership:
@@ -170,8 +186,12 @@ def stay(
     *,
     only: Mapping[str, Sequence[int]] | None = None,
     withheld: Collection[Partition] = (),
+    barred: Barred = NOBODY_BARRED,
 ) -> Assignments:
-    """The assignments in which nobody gives anything up; what is free goes to who has least, but for ``withheld``."""
+    """The assignments in which nobody gives anything up; what is free goes to who has least, but for ``withheld``.
+
+    Nobody gets what it is ``barred`` from.
+    """
     ownership, only = resolve(topics, said), _existing(topics, only)
     space, given = ownership.space, ownership.member.copy()
     read = np.ones(space.places, np.bool_)
@@ -188,7 +208,10 @@ def stay(
         places = first + np.flatnonzero(free[first : space.base[position + 1]])
         if len(places):
             given[places] = give_to_least(len(places), np.flatnonzero(space.wanted_by[:, position]), loads)
-    return _encode(_layout(Packed(space, given)))
+    kept = {
+        member: set(partitions) - set(said[member].owned) for member, partitions in barred.items() if member in said
+    }
+    return _encode(_layout(moved_off(Packed(space, given), ownership, kept)))
 
 
 def _existing(topics: Mapping[str, int], only: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:

@@ -112,6 +112,7 @@ class Coordinator:
         self.listener_totals = ListenerTotals()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.moved = 0
+        self.barred: Callable[[], leader.Barred] = dict  # what members can't fetch
         config = groups.GroupConfig(
             group_id=settings.group_id,
             first_generation=settings.first_generation,
@@ -420,7 +421,7 @@ class Coordinator:
         group, topics, racks = self.group, self._topics(), self._racks()
         since = {joined.member_id: groups.owned(group, joined.member_id) for joined in members}
         known = self.balancing.balance(self._clock.now_ms) if self.balancing and name == balancing.NAME else None
-        return departed.Round(name, members, topics, since, group.settled, self._only, racks, known)
+        return departed.Round(name, members, topics, since, group.settled, self._only, racks, known, self.barred())
 
     def _led(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
         if failure:

@@ -86,3 +86,21 @@ def test_the_dearest_comes_first_where_costs_are_known() -> None:
 def test_the_examples_in_the_docs_are_true() -> None:
     """Doctests."""
     assert doctest.testmod(claims).failed == 0
+
+
+def test_who_cannot_read_a_slot_takes_it_last_and_the_smallest_first() -> None:
+    """A task where some leader isn't reached reads what it can, else the empty ones; others don't care."""
+    slots = [
+        Slot(None, slot(None, 5).ranges, avoid=frozenset("a")),
+        Slot("b", slot("b", 3).ranges, avoid=frozenset("a")),
+        Slot("a", slot("a", 1).ranges),
+        Slot("b", slot("b", 9).ranges, avoid=frozenset("a")),
+        Slot(None),
+    ]
+    plan, got = new_plan("p", slots), []
+    for index in range(5):
+        plan, given_out = claim(plan, index, "a")
+        got.append(slots.index(given_out))
+    assert got == [2, 4, 1, 0, 3]
+    assert claim(new_plan("p", slots), 0, "c")[1] is slots[0]
+    assert claim(new_plan("p", slots), 0, None)[1] is slots[0]

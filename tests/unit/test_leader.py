@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -264,3 +265,69 @@ def test_what_no_longer_exists_withholds_nothing_else() -> None:
     members = {"a": MemberSubscription(("t",))}
     stays = decoded(leader.stay(members, {"t": 3}, withheld=[("gone", 0), ("t", 7), ("t", 1)]))
     assert stays == {"a": (("t", 0), ("t", 2))}
+
+
+def barred_from(*numbers: int) -> list[TopicPartition]:
+    """Partitions of topic t."""
+    return [TopicPartition("t", number) for number in numbers]
+
+
+def decided(name: str, members: groups.Members, barred: leader.Barred, **more: Any) -> dict[str, list[int]]:
+    """The partitions of topic t that a plan gives to each member."""
+    said = leader.subscriptions([joined(*item) for item in members.items()], known(members))
+    plan = leader.plan(name, said, {"t": 6}, barred=barred, **more)
+    return {member: [tp.partition for tp in mine] for member, mine in decoded(plan.assignments).items()}
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_nobody_gets_what_it_is_barred_from(name: str) -> None:
+    """It goes to who has least, whatever the assignor; once the others have it, nothing moves in the rounds to come."""
+    barred = {"a": barred_from(*range(6)), "b": barred_from(0)}
+    fresh = decided(name, {member: MemberSubscription(("t",)) for member in "abc"}, barred)
+    assert fresh["a"] == [] and 0 not in fresh["b"]
+    assert sorted(fresh["b"] + fresh["c"]) == list(range(6)) and abs(len(fresh["b"]) - len(fresh["c"])) <= 1
+    owned = {member: tuple(("t", number) for number in mine) for member, mine in fresh.items()}
+    members = {member: MemberSubscription(("t",), owned[member], 1) for member in "abc"}
+    again = decided(name, members, barred)
+    assert again["a"] == [] and 0 not in again["b"]
+    if name in ("sticky", "cooperative-sticky", "load-balanced"):
+        assert again == fresh
+
+
+def test_who_is_barred_gives_up_before_another_starts() -> None:
+    """Law I1 holds for what moves for this reason, too: first nobody has it, then the other."""
+    members = {
+        "a": MemberSubscription(("t",), tuple(("t", number) for number in range(3)), 1),
+        "b": MemberSubscription(("t",), tuple(("t", number) for number in range(3, 6)), 1),
+    }
+    first = decided("cooperative-sticky", members, {"a": barred_from(1)})
+    assert first["a"] == [0, 2] and 1 not in first["b"]
+    members["a"] = MemberSubscription(("t",), (("t", 0), ("t", 2)), 2)
+    assert 1 in decided("cooperative-sticky", members, {"a": barred_from(1)})["b"]
+
+
+def test_what_nobody_can_fetch_stays() -> None:
+    """Then the fault is not the member's; who isn't there any more, and what isn't, is nobody's concern."""
+    members = {member: MemberSubscription(("t",)) for member in "ab"}
+    everybody = dict.fromkeys("ab", barred_from(*range(6)))
+    plain = decided("range", members, {})
+    assert decided("range", members, everybody) == plain
+    assert decided("range", members, {"gone": barred_from(1), "a": barred_from(77, -1)}) == plain
+
+
+def test_partitions_read_in_part_are_barred_by_their_own_numbers() -> None:
+    """With ``only`` assignors count otherwise than Kafka."""
+    members = {member: MemberSubscription(("t",)) for member in "ab"}
+    given = decided("range", members, {"a": barred_from(3)}, only={"t": [3, 5]})
+    assert given == {"a": [], "b": [3, 5]}
+
+
+def test_what_is_free_does_not_go_to_who_is_barred_while_somebody_is_waited_for() -> None:
+    """Nobody gives anything up then, not even who can't fetch it."""
+    members = {
+        "a": MemberSubscription(("t",), (("t", 0),), 1),
+        "b": MemberSubscription(("t",), (("t", 1), ("t", 2)), 1),
+    }
+    said = leader.subscriptions([joined(*item) for item in members.items()], known(members))
+    given = decoded(leader.stay(said, {"t": 4}, barred={"a": barred_from(0, 3)}))
+    assert {member: [tp.partition for tp in mine] for member, mine in given.items()} == {"a": [0], "b": [1, 2, 3]}
