@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from sparkcohort.runtime.claims import Slot
 from sparkcohort.runtime.errors import UNREACHABLE, CohortError
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.options import SourceOptions
@@ -168,6 +169,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_records=self._options.max_records_per_partition,
             scout=session.lag_remains(last),
         )
+        slots += (Slot(None),) * (session.idle_cores() if slots else 0)
         run, plan_id, avoid = (
             session.run(),
             session.register(slots, {**session.topic_ids(), **ids}),

@@ -32,6 +32,9 @@ from sparkcohort.runtime.shell.fetch import RangeReader
 from sparkcohort.runtime.shell.flight import CoordinatorUnreachable, Link
 from sparkcohort.runtime.shell.local import AgentTimeout, LocalClient
 from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.shell.prefetch import SILENT
+from sparkcohort.runtime.shell.relay import CALL_S as READ_TIMEOUT_S
+from sparkcohort.runtime.shell.relay import Through
 from sparkcohort.runtime.shell.run import Run
 from sparkcohort.streaming.shipped import shipped
 from sparkcohort.streaming.sizing import bytes_by_partition
@@ -97,7 +100,8 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
         if claimed["agent"] and ranges:
             left = yield from desk.from_agent(claimed, ranges, tally)
         if left:
-            yield from _directly(desk.options, left, claimed["ids"], tally)
+            through = desk.through([ranges[at].tp for at in claimed["barred"]])
+            yield from _directly(desk.options, left, claimed["ids"], tally, through)
         if ranges:
             desk.report(ranges, tally)
     finally:
@@ -116,6 +120,7 @@ class _Desk:
         self._agent = LocalClient(self._address, self._run.credentials.token, options.agent_timeout_ms / 1000)
         self._relays = bool(self._address) and self._address not in partition.avoid
         self._link: Link | None = None
+        self._silent: set[TopicPartition] = set()  # their leaders don't answer the agent either
 
     def claim(self) -> dict[str, Any]:
         """The slot: its ranges, where the plan begins to read their partitions, and whether this agent has them."""
@@ -145,10 +150,15 @@ class _Desk:
                     yield step.batch
                 for index, at in step.positions:
                     stands[index] = at
+                self._silent |= {ranges[index].tp for index, why in step.missed if why.startswith(SILENT)}
         except AgentTimeout:
             tally.timed_out = True
             self._relays = False
         return [item._replace(start=at) for item, at in zip(ranges, stands, strict=True) if at < item.end]
+
+    def through(self, barred: Iterable[TopicPartition]) -> Through:
+        """The driver, to read what this executor can't: what it is ``barred`` from at once."""
+        return Through(lambda body: self._answer("Read", body, READ_TIMEOUT_S), {*barred, *self._silent})
 
     def report(self, ranges: list[Range], tally: _Tally) -> None:
         """Say what was delivered.  The agent is not waited for: it says so while Spark ends the task."""
@@ -180,11 +190,14 @@ class _Desk:
         return self._run.host or _driver_host()
 
     def _call(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
-        """One call over a connection of our own, tried again while nobody answers: claims and reports are idempotent."""
+        return _accepted(json.loads(self._answer(action, json.dumps(body).encode(), CALL_TIMEOUT_S)))
+
+    def _answer(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        """One call over a connection of our own, tried again while nobody answers: whatever is asked is idempotent."""
         for attempt in range(CALL_ATTEMPTS):
             try:
                 self._link = self._link or Link(self._host(), self._run.port, self._run.credentials)
-                return _accepted(json.loads(self._link.call(action, json.dumps(body).encode(), CALL_TIMEOUT_S)))
+                return self._link.call(action, body, timeout_s)
             except CoordinatorUnreachable as error:
                 if attempt == CALL_ATTEMPTS - 1:
                     raise CohortError(
@@ -286,7 +299,7 @@ def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executo
 
 
 def _directly(
-    options: SourceOptions, ranges: list[Range], ids: dict[str, str], tally: _Tally
+    options: SourceOptions, ranges: list[Range], ids: dict[str, str], tally: _Tally, through: Through
 ) -> Iterator[pa.RecordBatch]:
     reader = RangeReader(
         options.kafka,
@@ -294,6 +307,7 @@ def _directly(
         fail_on_data_loss=options.fail_on_data_loss,
         poll_timeout_ms=options.poll_timeout_ms,
         on_data_loss=log.warning,
+        elsewhere=through,
     )
     try:
         for tp, _, batch in reader.read(ranges, ids):

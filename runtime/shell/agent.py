@@ -45,6 +45,7 @@ from sparkcohort.runtime.shell.listening import Listening, patience_ms
 from sparkcohort.runtime.shell.local import LocalServer
 from sparkcohort.runtime.shell.log_lines import OneLine
 from sparkcohort.runtime.shell.prefetch import Prefetcher
+from sparkcohort.runtime.shell.reach import reached
 from sparkcohort.runtime.shell.supervised import Supervised
 from sparkcohort.runtime.shell.tls import Credentials
 from sparkcohort.runtime.shell.wire import decode, encode
@@ -55,6 +56,10 @@ POSITION_RETRY_MS = 1_000
 COMMIT_DELAY_MS = 20
 WAITS_MS = 250
 """How often an agent looks at what tasks wait for: a late partition is to be known before the next batch is planned."""
+FETCHED_S = 5.0
+"""How long the coordinator may take to answer: it looks for itself whether a leader answers."""
+TRY_MS = 2_000
+"""How often an agent tries leaders that did not answer it."""
 RECONNECT_S = 0.5
 CALLERS = 4
 END_S = 10.0
@@ -139,6 +144,8 @@ class Agent:
         self._load_due_ms: int | None = 0 if config.load_window_ms else None
         self._waits_due_ms = 0
         self._followed: frozenset[TopicPartition] = frozenset()  # late ones, of which the coordinator wants to hear
+        self._barred: Mapping[TopicPartition, int] = {}  # whose leaders don't answer, and from where to try them
+        self._try_due_ms = 0
         self._revocation = 0  # counts them: only the latest one's end is the member's concern
         self._ending = threading.Lock()
         self._pause, self._listened = threading.Event(), False
@@ -230,6 +237,8 @@ class Agent:
             self._measure(now)
         if self._waits_due_ms <= now:
             self._tell_waits(now)
+        if self._barred and self._try_due_ms <= now:
+            self._try(now)
         if deaf := self._server.deaf():  # whoever is started in its place takes its partitions over
             self._end(deaf, leave=False)
 
@@ -297,21 +306,33 @@ class Agent:
     def _tell_waits(self, now_ms: int) -> None:
         """Tell what tasks have waited for, if they have, and of what is late; the answer says what is."""
         self._waits_due_ms = now_ms + WAITS_MS
-        said = self._prefetcher.waits(self._followed)
-        if not said or not self._member.member_id:
+        said, silent = self._prefetcher.waits(self._followed), self._prefetcher.silent()
+        if not (said or silent) or not self._member.member_id:
             return
         rows = [[*tp, *fetched] for tp, fetched in sorted(said.items())]
-        body = json.dumps({"member": self._member.member_id, "fetched": rows}).encode()
+        self._calls.put(partial(self._tell_fetched, rows, [[*tp, *stands] for tp, stands in sorted(silent.items())]))
 
-        def report() -> None:
-            with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
-                late = json.loads(self._link.call("Fetched", body, 2.0))["late"]
-                self._inbox.put(partial(self._follow, [TopicPartition(*tp) for tp in late]))
+    def _tell_fetched(self, fetched: list[Any], silent: list[Any], reached: list[Any] | None = None) -> None:
+        """Tell where fetching stands; the answer says what is late, and which leaders are to be tried."""
+        said = {"member": self._member.member_id, "fetched": fetched, "silent": silent, "reached": reached}
+        with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
+            answer = json.loads(self._link.call("Fetched", json.dumps(said).encode(), FETCHED_S))
+            barred = {TopicPartition(topic, number): at for topic, number, at in answer["barred"]}
+            self._inbox.put(partial(self._follow, [TopicPartition(*tp) for tp in answer["late"]], barred))
 
-        self._calls.put(report)
+    def _follow(self, late: Sequence[TopicPartition], barred: Mapping[TopicPartition, int]) -> None:
+        self._followed, self._barred = frozenset(late), barred
 
-    def _follow(self, late: Sequence[TopicPartition]) -> None:
-        self._followed = frozenset(late)
+    def _try(self, now_ms: int) -> None:
+        """Look whether the leaders that didn't answer do now, and tell."""
+        self._try_due_ms = now_ms + TRY_MS
+        barred = dict(self._barred)
+
+        def attempt() -> None:
+            found = reached(self._config.kafka, barred, TRY_MS / 2000)
+            self._tell_fetched([], [], [list(tp) for tp in sorted(found)])
+
+        self._calls.put(attempt)
 
     def _give_up(self, partitions: Any) -> None:
         self._unpositioned -= set(partitions)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.drain import BATCH_RECORDS
-from sparkcohort.runtime.shell.fetch import trim
+from sparkcohort.runtime.shell.pieces import trim
 
 CHUNK_OVERHEAD = 6 << 10  # what a chunk costs beside its columns' bytes, as measured: blocks, and Arrow's objects
 
@@ -64,6 +64,7 @@ class Buffer:
     readers: list[Reader] = field(default_factory=list)
     live: bool = False
     error: str = ""
+    silent: str = ""  # that its leader doesn't answer here, in words
     retry_at: float = 0.0
     failures: int = 0  # at a record that can't be had
     records_out: int = 0

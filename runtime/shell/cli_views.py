@@ -102,7 +102,24 @@ def notes(status: Status) -> tuple[str, ...]:
     """What whoever looks at a group should hear even if the view has no column for it."""
     failure, group = status["assignor_failure"], status["group"]
     said = [] if failure is None else [f"group {group}: {_failure(failure)}; everybody keeps what it has"]
-    return (*said, *_held(status, "unreachable", "held"), *_held(status, "late", "read as far as it is fetched"))
+    held = (*_held(status, "unreachable", "held"), *_held(status, "late", "read as far as it is fetched"))
+    return (*said, *held, *_cut_off(status))
+
+
+def _cut_off(status: Status) -> list[str]:
+    """A line for each member that can't fetch what others can, and why."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for row in status["cut_off"]:
+        names = found.setdefault((str(row["executor"]), str(row["host"]), str(row["why"])), [])
+        names.append(f"{row['topic']}-{row['partition']}")
+    return [
+        f"group {status['group']}: executor {executor} on {host} can't fetch {_first(names)}: {why}; others own and read them"
+        for (executor, host, why), names in sorted(found.items())
+    ]
+
+
+def _first(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' * (len(names) > NAMED)}"
 
 
 def _held(status: Status, why: str, what: str) -> list[str]:
@@ -111,11 +128,7 @@ def _held(status: Status, why: str, what: str) -> list[str]:
     for row in status["partitions"]:
         if row[why] is not None:
             held.setdefault(row[why], []).append(f"{row['topic']}-{row['partition']}")
-    return [
-        f"group {status['group']}: {', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' * (len(names) > NAMED)} "
-        f"{what}: {reason}"
-        for reason, names in sorted(held.items())
-    ]
+    return [f"group {status['group']}: {_first(names)} {what}: {reason}" for reason, names in sorted(held.items())]
 
 
 def offsets(status: Status) -> View:

@@ -177,6 +177,10 @@ class Drain(ABC):
         """The id of the topic whose records an assigned partition gives; "" if the client doesn't tell."""
         return ""
 
+    def silence(self) -> Mapping[TopicPartition, float] | None:
+        """For how many seconds the leaders of assigned partitions have owed an answer; None where that isn't known."""
+        return None
+
     @abstractmethod
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """Ask the cluster whether the partition exists; raises KafkaException when nobody answers."""

@@ -155,6 +155,10 @@ class FetchDrain(Drain):
         found = self._fetcher.partition(tp) if self._fetcher is not None else None
         return found.topic_name if found is not None else ""
 
+    def silence(self) -> Mapping[TopicPartition, float] | None:
+        """For how long leaders have owed an answer; see ``Drain``."""
+        return self._fetcher.silence() if self._fetcher is not None else None
+
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """Whether there is such a partition; see ``Drain``."""
         return self._ask(lambda client: client.exists(tp, timeout_s))

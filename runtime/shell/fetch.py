@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import logging
 import time
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
@@ -24,14 +23,13 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from sparkcohort.runtime.doubt import Doubts
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import Range, TopicPartition
-from sparkcohort.runtime.shell import arrow
 from sparkcohort.runtime.shell.client import new_admin
 from sparkcohort.runtime.shell.drain import EndOfLog, Event, MalformedRecordError, PartitionError, Records
 from sparkcohort.runtime.shell.drains import new_drain
+from sparkcohort.runtime.shell.pieces import Elsewhere, Piece
 from sparkcohort.runtime.shell.topic_ids import TopicIds
 
 T = TypeVar("T")
-Piece: TypeAlias = tuple[TopicPartition, int, pa.RecordBatch | None]
 
 POLL_S = 0.1
 ASK_S = 5.0  # how long one question about a log's range may take
@@ -108,8 +106,9 @@ class RangeReader:
         fail_on_data_loss: bool = True,
         poll_timeout_ms: int = 120_000,
         on_data_loss: Callable[[str], None] = _log.warning,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """Create the client; nothing is awaited."""
+        """Create the client; nothing is awaited.  ``elsewhere`` reads what doesn't come from here."""
         self._conf = dict(conf)
         self._drain = new_drain(conf, include_headers=include_headers)
         self._fail_on_data_loss = fail_on_data_loss
@@ -120,6 +119,7 @@ class RangeReader:
         self._anew: set[str] = set()  # topics that had another id when this read began
         self._untold: set[str] = set()  # topics of which the client doesn't tell whose records it gives
         self.replaced: set[str] = set()  # topics that were deleted and made anew, for whoever wants to tell of it
+        self._elsewhere = elsewhere
         self._past: set[TopicPartition] = set()  # assigned anew since the last poll
         self._short = 0  # of memory, times in a row
         self._idle_s = 0.0  # time spent waiting in vain; a slow caller's time is not in it
@@ -185,6 +185,8 @@ class RangeReader:
             self._patience_ms = self._poll_timeout_ms
         else:
             self._suspect(progress)
+            if self._elsewhere is not None:
+                yield from self._read_elsewhere(progress, self._elsewhere)
         for reading in () if events else tuple(progress.active.values()):
             if reading.check_at == 0.0:
                 self._check_time(reading)
@@ -194,7 +196,8 @@ class RangeReader:
     def _poll(self, progress: _Progress) -> list[Event]:
         """What is there; where memory runs out, all that is on its way is thrown away, to begin with anew."""
         try:
-            return self._drain.poll(POLL_S, progress.missing)
+            vain = self._elsewhere is not None and self._elsewhere.is_all(progress.active)
+            return self._drain.poll(0.0 if vain else POLL_S, progress.missing)
         except MemoryError as error:
             self._short += 1
             if self._short >= CHECKS:
@@ -208,6 +211,24 @@ class RangeReader:
                     self._assign(reading.wanted, reading.position)
             time.sleep(POLL_S)
             return []
+
+    def _read_elsewhere(self, progress: _Progress, elsewhere: Elsewhere) -> Iterator[Piece]:
+        """Ask somebody else for what doesn't come."""
+        silence, before = self._drain.silence(), time.monotonic()
+        stuck = [
+            reading.wanted._replace(start=reading.position)
+            for tp, reading in progress.active.items()
+            if elsewhere.wants(tp, None if silence is None else silence.get(tp, 0.0), self._idle_s - reading.idle_mark)
+        ]
+        pieces = elsewhere.read(stuck, self._ids) if stuck else []
+        self.replaced |= elsewhere.replaced
+        if not pieces:
+            self._idle_s += time.monotonic() - before
+        for tp, position, batch in pieces:
+            yield from self._advance(progress, progress.active[tp], position, batch)
+        for tp in {tp for tp, _, _ in pieces}:
+            if tp in progress.active and tp not in self._past and not progress.active[tp].gone:
+                self._assign(progress.active[tp].wanted, progress.active[tp].position)
 
     def _suspect(self, progress: _Progress) -> None:
         """The client tells of partitions that don't exist without saying which: ask about those that haven't begun."""
@@ -428,6 +449,8 @@ class RangeReader:
         """Raise FetchError when the partition has made no progress within the poll timeout."""
         if (self._idle_s - reading.idle_mark) * 1000 >= self._patience_ms:
             why = reading.error or self._drain.last_error or self._silence(reading)
+            if self._elsewhere is not None and self._elsewhere.why:
+                why += f"; through the driver: {self._elsewhere.why}"
             raise FetchError(
                 f"{_where(reading)}: no progress at offset {reading.position} for {self._patience_ms} ms "
                 f"(kafkaConsumer.pollTimeoutMs is {self._poll_timeout_ms}): {why}",
@@ -449,22 +472,6 @@ def of_another_log(error: KafkaError | MalformedRecordError) -> bool:
     """Whether the log may have other records now at the offsets it had: truncated, or deleted and made anew."""
     codes = _POSITION_LOST | _NO_SUCH_PARTITION | {KafkaError._LOG_TRUNCATION}
     return isinstance(error, KafkaError) and error.code() in codes
-
-
-def trim(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch | None:
-    """Return the rows with offsets in [start, end) without copying; None when there are none."""
-    offsets = batch.column(arrow.OFFSET)
-    n = len(offsets)
-    first = 0 if offsets[0].as_py() >= start else _count_below(offsets, start)
-    last = n if offsets[n - 1].as_py() < end else _count_below(offsets, end)
-    if (first, last) == (0, n):
-        return batch
-    return batch.slice(first, last - first) if first < last else None
-
-
-def _count_below(offsets: pa.Array, limit: int) -> int:
-    # Not by pyarrow.compute: a scalar to compare with imports pandas, a third of a second of a process's first batch.
-    return bisect_left(range(len(offsets)), limit, key=lambda place: offsets[place].as_py())
 
 
 def _queues(ranges: Sequence[Range]) -> dict[TopicPartition, deque[Range]]:

@@ -86,6 +86,7 @@ class BrokerLink(Generic[P]):
         self.transport: Transport | None = None
         self.connecting = False
         self.failures = 0
+        self.lost = False  # a connection, and no answer since
         self.distrusted = ""  # why no request goes there, since its last connection was refused by us
         self._connected_at = self._asked_at = 0.0
         self._renew_at = float("inf")
@@ -118,14 +119,14 @@ class BrokerLink(Generic[P]):
     def lose(self, error: Exception, now: float) -> None:
         """There is no connection, or none any more; the next attempt comes ever later."""
         self.disconnect()
-        self.failures += 1
+        self.failures, self.lost = self.failures + 1, True
         self.not_before = now + backoff(self.failures, error)
         self.distrusted = str(error) if isinstance(error, Distrusted) else ""
 
     def answered(self, throttle_ms: int, error: int, now: float) -> dict[Key, P]:
         """A whole answer has come, and is taken in next; returns what was asked for."""
         asked, self.asked, self.has_more = self.asked or {}, None, False
-        self.failures = self.failures + 1 if error else 0
+        self.failures, self.lost = self.failures + 1 if error else 0, False
         self.not_before = now + min(max(throttle_ms / 1000, backoff(self.failures) if error else 0.0), MOST_THROTTLE_S)
         return asked
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,8 +13,10 @@ from confluent_kafka import KafkaError
 from sparkcohort.runtime.fetch_session import Key
 from sparkcohort.runtime.fetch_wire import NO_ID, Topic, Wanted
 from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.shell.fetch_link import BrokerLink
 
 T = TypeVar("T")
+P = TypeVar("P")
 
 LEAST_BYTES = 64 << 10
 
@@ -59,6 +62,7 @@ class Partition:
     over: bool = False  # no more is handed out
     anew: bool = True  # its state is to be told, whatever the broker told before
     record_bytes: int = 1024
+    lost_at: float = 0.0  # since when there is no connection to who is to be asked
     turn: float = 0.0  # when it last had something: a broker without sessions begins with the first that is named
 
     @property
@@ -90,6 +94,12 @@ class Partition:
         self.topic_id, self.leader, self.leader_epoch = topic.topic_id, leader.node, leader.epoch
         return 0
 
+    def lose(self, link: BrokerLink[P]) -> None:
+        """A broker can't be reached: if it is this partition's, somebody else may lead by now."""
+        if self.node == link.node_id and not link.distrusted:
+            self.leader = self.replica = -1
+            self.anew = True
+
     def is_in(self, asked: Mapping[Key, tuple[Partition, int]]) -> bool:
         """Whether a request that names these was for this very assignment."""
         return not self.anew and asked.get(self.key, (None, 0))[0] is self
@@ -98,6 +108,27 @@ class Partition:
         """What to ask for, ``most`` bytes at most: a small range of a large log need not cost a large answer."""
         rest = max((self.end - self.position) * self.record_bytes, LEAST_BYTES)
         return Wanted(self.leader_epoch, self.position, self.fetched_epoch, min(rest, most))
+
+
+def owed(
+    assigned: Iterable[Partition], links: Mapping[int, BrokerLink[P]], wait_s: float
+) -> dict[TopicPartition, float]:
+    """For how long the brokers that partitions are fetched from have sent nothing though they owe an answer.
+
+    ``wait_s`` is what a broker may wait for records.  What has come and wasn't read yet is no silence of the broker's, nor is
+    the rest that it has asked for.
+    """
+    now, silent = time.monotonic(), dict[int, float]()
+    for node, link in links.items():
+        if link.transport is not None and not link.lost:
+            waits = link.asked is not None and not link.readable()
+            silent[node] = max(now - link.heard_at - wait_s, 0.0) if waits else 0.0
+    found = {}
+    for of in assigned:
+        if not of.failed and of.position < of.end:
+            of.lost_at = 0.0 if of.node in silent else of.lost_at or now
+            found[of.tp] = silent.get(of.node, now - of.lost_at)
+    return found
 
 
 def turn(of: Partition) -> float:

@@ -54,6 +54,7 @@ from sparkcohort.runtime.shell.fetch_partition import (
     MOVED,
     SESSION_LOST,
     Partition,
+    owed,
     turn,
 )
 from sparkcohort.runtime.shell.fetch_wants import Wants
@@ -66,6 +67,7 @@ RECEIVE_MORE = "set kafka.receive.message.max.bytes to more, and give the execut
 
 OnError = Callable[[KafkaError], None]
 Link = BrokerLink[tuple[Partition, int]]
+Asked = Mapping[Key, tuple[Partition, int]]
 
 
 class Fetcher:
@@ -152,6 +154,10 @@ class Fetcher:
     def distrusted(self) -> str:
         """Why some broker is not let in by us, if that is so."""
         return next((link.distrusted for link in self._links.values() if link.distrusted), self._cluster.distrusted)
+
+    def silence(self) -> dict[TopicPartition, float]:
+        """For how long leaders have owed an answer; see ``Drain``."""
+        return owed(self._assigned.values(), self._links, self._wants.max_wait_ms / 1000)
 
     def left(self) -> dict[TopicPartition, tuple[int, int]]:
         """The spans of what is assigned, from where nothing has been handed out yet."""
@@ -333,9 +339,7 @@ class Fetcher:
         link.lose(error, now)
         self._changed = True
         for of in self._assigned.values():
-            if of.node == link.node_id and not link.distrusted:
-                of.leader = of.replica = -1
-                of.anew = True
+            of.lose(link)
         self._complain(error)
 
     def _complain(self, error: Exception) -> None:
@@ -430,14 +434,7 @@ class Fetcher:
             link.rest(self._wants.max_wait_ms / 1000)
         self._attend(now)  # the next answer is on its way while this one is read
 
-    def _take_in(
-        self,
-        link: Link,
-        answer: Answer,
-        asked: Mapping[Key, tuple[Partition, int]],
-        frame: memoryview,
-        now: float,
-    ) -> None:
+    def _take_in(self, link: Link, answer: Answer, asked: Asked, frame: memoryview, now: float) -> None:
         for found in answer.partitions:
             of, offset = asked.get((found.topic_id, found.partition), (None, -1))
             # What was assigned anew meanwhile, or given up, has no use for it.

@@ -9,7 +9,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sparkcohort.runtime import isolation
 from sparkcohort.runtime.isolation import Fetched
@@ -47,10 +47,14 @@ class Isolation:
             self._tracks = isolation.heard(self._tracks, own, now, self._ends, fresh=fresh)
             return [tp for tp in self._changes() if owners.get(tp) == member_id]
 
-    def limited(self, ends: Offsets) -> dict[TopicPartition, int]:
-        """How far to plan, by the log ends of all partitions."""
+    def limited(self, ends: Offsets, cut_off: Collection[TopicPartition] = ()) -> dict[TopicPartition, int]:
+        """How far to plan, by the log ends of all partitions.
+
+        ``cut_off`` are those whose owners can't fetch them: others read them, so nothing that their owners told counts.
+        """
         with self._lock:
             self._ends, self._ends_ms = ends, _now_ms()
+            self._tracks = {tp: track for tp, track in self._tracks.items() if tp not in cut_off}
             self._changes()
             return isolation.limited(ends, self._tracks, _now_ms())
 

@@ -114,6 +114,12 @@ METRICS: Final = (
     MetricSpec("cohort_member_heartbeat_age_seconds", "gauge", "Time since a member was last heard of", _MEMBER),
     MetricSpec("cohort_member_partitions", "gauge", "Partitions a member owns", _MEMBER),
     MetricSpec(
+        "cohort_member_cut_off_partitions",
+        "gauge",
+        "Partitions whose leaders the member's executor does not reach, while the driver does; others own and read them",
+        _MEMBER,
+    ),
+    MetricSpec(
         "cohort_member_load_share",
         "gauge",
         "Part of the whole load that a member carries (load-balanced): 1 / members where all carry the same",
@@ -217,10 +223,12 @@ def _consumed(status: Status) -> dict[str, Samples]:
 
 
 def _members(status: Status) -> dict[str, Samples]:
+    cut_off = Counter(row["member_id"] for row in status["cut_off"])
     rows = [((row["member_id"], str(row["executor"]), str(row["host"])), row) for row in status["members"]]
     return {
         "cohort_member_heartbeat_age_seconds": [(labels, row["heartbeat_age_ms"] / 1000) for labels, row in rows],
         "cohort_member_partitions": [(labels, len(row["owned"])) for labels, row in rows],
+        "cohort_member_cut_off_partitions": [(labels, cut_off[row["member_id"]]) for labels, row in rows],
         **{
             f"cohort_member_load_{name}": [(labels, row["load"][key]) for labels, row in rows if row["load"]]
             for name, key in _LOADS.items()

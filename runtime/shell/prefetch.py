@@ -51,6 +51,8 @@ RETRY_S = 1.0
 PATIENCE_S = 5.0
 CLOSE_S = 10.0
 NO_END = 2**63 - 1
+SILENT_S = 3.0  # without an answer that the leader owes: from here nobody gets anything of it
+SILENT = "its leader does not answer here"
 SHORT_S = 0.1  # shorter waits don't count: whoever takes faster than Kafka gives waits between any two fetches
 PACE_S = 0.04  # between fetches at the logs' ends, unless somebody waits for what they bring
 LEAST_LARGEST = 2 << 20  # a record as large as brokers take by default is fetched ahead by the smallest buffer
@@ -126,6 +128,7 @@ class Prefetcher:
         self._waits: dict[TopicPartition, float] = {}  # seconds since they were asked for
         self._ends: Mapping[TopicPartition, int | None] = {}
         self._ends_asked = False
+        self._silence_due = 0.0
         self._lock = threading.Lock()
         # Two, since those who wait for records would wake each other without end by saying that they wait.
         self._arrived, self._asked = threading.Condition(self._lock), threading.Condition(self._lock)
@@ -187,6 +190,11 @@ class Prefetcher:
                 for tp in told
                 if tp in self._buffers
             }
+
+    def silent(self) -> dict[TopicPartition, tuple[int, str]]:
+        """The partitions whose leaders don't answer this process: where fetching stands, and why, in words."""
+        with self._lock:
+            return {tp: (b.position, b.silent) for tp, b in self._buffers.items() if b.silent}
 
     def _count(self, wait: _Wait) -> None:
         now = time.monotonic()
@@ -337,8 +345,8 @@ class Prefetcher:
             return "evicted"
         if reader.strange:
             return "of another topic of that name"
-        if reader.at >= buffer.position and buffer.error:
-            return buffer.error
+        if reader.at >= buffer.position and (buffer.error or buffer.silent):
+            return buffer.error or buffer.silent
         if reader.at > buffer.position and buffer.nbytes >= self._share():
             return "too far ahead"
         return ""
@@ -370,10 +378,25 @@ class Prefetcher:
         self._drain.assign({tp: (at, NO_END) for tp, at in start.items()})
         self._assigned = (self._assigned - drop) | set(start)
         events = self._drain.poll(POLL_S)
+        self._hear_silence()
         if events:
             with self._lock:
                 for event in events:
                     self._store(event)
+                self._arrived.notify_all()
+
+    def _hear_silence(self) -> None:
+        """Look, twice a second, which leaders owe an answer for too long: who waits for their records, waits in vain."""
+        now = time.monotonic()
+        if now < self._silence_due:
+            return
+        self._silence_due = now + 0.5
+        silent = {tp: since for tp, since in (self._drain.silence() or {}).items() if since >= SILENT_S}
+        with self._lock:
+            for tp, buffer in self._buffers.items():
+                reason = f": {self._drain.last_error}" if self._drain.last_error else ""
+                buffer.silent = f"{SILENT} for {SILENT_S:g} s{reason}" if tp in silent and buffer.live else ""
+            if silent:
                 self._arrived.notify_all()
 
     def _targets(self, full: bool) -> tuple[set[TopicPartition], dict[TopicPartition, int]]:

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from sparkcohort.assignors.weights import MOST
@@ -26,8 +26,10 @@ from sparkcohort.runtime.protocol import (
     Range,
     Request,
     SyncGroup,
+    TopicPartition,
 )
 from sparkcohort.runtime.shell import reports
+from sparkcohort.runtime.shell.abilities import AbilityWatch, Stuck
 from sparkcohort.runtime.shell.coordinator import Coordinator
 from sparkcohort.runtime.shell.flight import EventQueue, Handler
 from sparkcohort.runtime.shell.isolating import Isolation
@@ -58,15 +60,22 @@ class Service:
         failure: Callable[[], CohortError | None],
         status: Callable[[], dict[str, Any]],
         isolation: Isolation | None = None,
+        abilities: AbilityWatch | None = None,
+        relay: Callable[[bytes], bytes] | None = None,
         anew: Callable[[], None] = lambda: None,
     ) -> None:
-        """``anew`` is called when a task has found that a topic was deleted and made anew."""
+        """``relay`` reads ranges for tasks that can't (see ``relay``); without one they are told so.
+
+        ``anew`` is called when a task has found that a topic was deleted and made anew.
+        """
         self._coordinator = coordinator
         self._plans = plans
         self._failure = failure
         self._status = status
         self._isolation = isolation or Isolation()
         self._anew = anew
+        self._abilities = abilities
+        self._relay = relay
         self._suspects: suspects.Suspects = {}
         self._suspecting = threading.Lock()
         self._alone: set[str] = set()
@@ -76,7 +85,7 @@ class Service:
         group: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
         told: dict[str, Handler] = {"Status": self._describe, "Rebalances": self._rebalances, "Story": self._story}
         heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened, "Loads": self._loads}
-        return {**group, **told, **heard, "Claim": self._claim, "Fetched": self._fetched}
+        return {**group, **told, **heard, "Claim": self._claim, "Fetched": self._fetched, "Read": self._read}
 
     def silent(self) -> frozenset[str]:
         """The addresses of agents that are not to be asked now."""
@@ -131,8 +140,10 @@ class Service:
         except (PlanGone, UnknownSlot) as error:
             return _json({"error": "PLAN_GONE", "message": str(error)})
         own = member is not None and claimed.slot.member == member.member_id
+        barred = self._barred(member)
         return _json(
             {
+                "barred": [index for index, item in enumerate(claimed.slot.ranges) if item.tp in barred],
                 "ranges": claimed.slot.ranges,
                 "floors": [claimed.floors[item.tp] for item in claimed.slot.ranges],
                 "sequence": claimed.sequence,
@@ -213,7 +224,29 @@ class Service:
 
     def _fetched(self, body: bytes) -> bytes:
         """What a member tells of partitions that were waited for; it is to go on telling of those that are late."""
-        return _json({"late": self._isolation.tell(body, self._coordinator.owners())})
+        owners, said = self._coordinator.owners(), json.loads(body)
+        late = self._isolation.tell(body, owners)
+        if self._abilities is None:
+            return _json({"late": late, "barred": []})
+        member = str(said["member"])
+        silent = dict(_stuck(*row) for row in said.get("silent") or ())
+        tried = None if said.get("reached") is None else [TopicPartition(str(t), int(n)) for t, n in said["reached"]]
+        stuck = {tp: seen for tp, seen in silent.items() if owners.get(tp) == member}
+        barred = self._abilities.tell(member, stuck, tried)
+        return _json({"late": late, "barred": [[*tp, self._plans.planned_end(tp) or 0] for tp in barred]})
+
+    def _barred(self, member: MemberInfo | None) -> Collection[TopicPartition]:
+        """What a member can't fetch."""
+        return self._abilities.barred().get(member.member_id, ()) if self._abilities and member else ()
+
+    def _read(self, body: bytes) -> bytes:
+        """Ranges for a task whose executor doesn't reach their leaders; that it got them shows that others do."""
+        if self._relay is None:
+            raise WireError("nobody reads for others here")
+        failure = self._failure()
+        if failure is not None:
+            raise failure
+        return self._relay(body)
 
     def _describe(self, body: bytes) -> bytes:  # noqa: ARG002  a handler's signature
         return _json(self._status())
@@ -232,6 +265,11 @@ class Service:
 def _printable(words: object) -> str:
     """What a task says, fit for one line of a log."""
     return "".join(each if each.isprintable() else " " for each in str(words)[:MOST_WORDS])
+
+
+def _stuck(topic: str, partition: int, position: int, why: str) -> tuple[TopicPartition, Stuck]:
+    """A partition whose leader doesn't answer a member; TypeError or ValueError if it is none."""
+    return TopicPartition(str(topic), int(partition)), Stuck(min(max(int(position), 0), 1 << 62), _printable(why))
 
 
 def _range(topic: str, partition: int, start: int, end: int) -> Range:

@@ -11,17 +11,21 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sparkcohort.assignors import Assignor
+from sparkcohort.runtime import ability
 from sparkcohort.runtime.claims import Slot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import async_progress, connection, process, status
+from sparkcohort.runtime.shell.abilities import AbilityWatch
 from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.data_loss import DataLoss, Losses
 from sparkcohort.runtime.shell.ending import Ender, Ending, Order
+from sparkcohort.runtime.shell.fetch import RangeReader
 from sparkcohort.runtime.shell.flight import GroupServer
 from sparkcohort.runtime.shell.isolating import Isolation
 from sparkcohort.runtime.shell.log_ends import LogEnds, Snapshot
@@ -29,6 +33,7 @@ from sparkcohort.runtime.shell.metrics import MetricsEndpoint
 from sparkcohort.runtime.shell.mirror import Mirror
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.plans import Plans
+from sparkcohort.runtime.shell.relay import Relay
 from sparkcohort.runtime.shell.run import Run
 from sparkcohort.runtime.shell.service import Service
 from sparkcohort.runtime.shell.supervised import look
@@ -39,6 +44,8 @@ log = logging.getLogger("sparkcohort.session")
 
 Offsets = Mapping[TopicPartition, int]
 STOP_S = 1.0
+RELAY_PATIENCE_MS = 2_000
+"""How long the driver waits for a leader on behalf of a task, which asks again."""
 STATUS_REFRESH_S = 0.2
 REFRESH_S = 1.0
 
@@ -58,6 +65,8 @@ class Session:
         self._isolation = Isolation()
         self._ending = Ending()
         self._coordinator: Coordinator | None = None
+        self._abilities: AbilityWatch | None = None
+        self._relay = self._ending.keep(Order.INSIDE, lambda: Relay(self._reader), Relay.close)
         self._silent_agents: Callable[[], frozenset[str]] = frozenset
         self._run: Run | None = None
         self._announced: Offsets = {}
@@ -136,6 +145,8 @@ class Session:
             settings, self._log_ends.topics, only, assignors=self._assignors, racks=self._log_ends.racks
         )
         self._ending.add(Order.AGENTS, self._coordinator.stop)
+        self._abilities = AbilityWatch(options.kafka, self._coordinator.members, self._coordinator.trigger)
+        self._coordinator.barred = self._abilities.barred
         self._coordinator.start()
         group = self._coordinator
         self._mirror.follow(lambda: group.group.generation)
@@ -152,6 +163,8 @@ class Session:
             status=self._status,
             isolation=self._isolation,
             anew=self._log_ends.doubt,
+            abilities=self._abilities,
+            relay=lambda body: self._relay.answer(body, {*self._announced, *self._log_ends.snapshot().partitions}),
         )
         port = options.coordinator_port
         handlers = service.handlers()
@@ -229,7 +242,9 @@ class Session:
 
     def isolated(self, ends: Offsets) -> Offsets:
         """The log ends as far as a batch may go without waiting for a slow leader."""
-        return self._isolation.limited(ends)
+        barred = self._barred()
+        owners = self._coordinator.owners() if self._coordinator and barred else {}
+        return self._isolation.limited(ends, owners.keys() - ability.without(barred, owners).keys())
 
     def losses(self, start: Offsets, ids: Mapping[str, str], snapshot: Snapshot) -> Losses:
         """What has been lost of what comes after ``start``, in the topics of these ids.  Raises DriverDataLoss, or warns."""
@@ -282,13 +297,31 @@ class Session:
         return any(ends.get(tp, offset) > offset for tp, offset in end.items())
 
     def owners(self) -> Mapping[TopicPartition, str]:
-        """Which agent owns which partition now."""
-        return self._coordinator.owners() if self._coordinator else {}
+        """Which agent owns which partition now, and can fetch it."""
+        owners = self._coordinator.owners() if self._coordinator else {}
+        return ability.without(barred, owners) if (barred := self._barred()) else owners
 
     def cores(self) -> Mapping[str, int]:
-        """How many tasks each member's executor runs at once."""
+        """How many tasks each member's executor runs at once; who is cut off and owns nothing that it can fetch has none."""
         members = self._coordinator.members() if self._coordinator else {}
-        return {name: info.cores for name, info in members.items()}
+        idle = self._idle()
+        return {name: info.cores for name, info in members.items() if name not in idle}
+
+    def idle_cores(self) -> int:
+        """How many tasks run at once where nothing can be read: that many slots had better be empty."""
+        members = self._coordinator.members() if self._coordinator else {}
+        return sum(members[name].cores for name in self._idle() & members.keys())
+
+    def _barred(self) -> ability.Barred:
+        if self._abilities is None:
+            return {}
+        self._abilities.settle()
+        return self._abilities.barred()
+
+    def _idle(self) -> frozenset[str]:
+        """Members that are barred from something and own nothing that they can fetch."""
+        barred = self._abilities.barred() if self._abilities else {}
+        return frozenset(barred) - frozenset(self.owners().values()) if barred else frozenset()
 
     def sizes(self) -> Sizes:
         """How large records have been so far."""
@@ -297,12 +330,25 @@ class Session:
     def register(self, slots: Sequence[Slot], ids: Mapping[str, str]) -> str:
         """Make the slots claimable, offsets in topics of these ids; returns the plan's id."""
         plan_id = secrets.token_hex(8)
+        if barred := self._barred():
+            slots = [replace(slot, avoid=ability.avoiding(barred, (item.tp for item in slot.ranges))) for slot in slots]
         self._plans.register(plan_id, slots, ids)
         return plan_id
 
     def silent_agents(self) -> frozenset[str]:
         """The addresses of agents that have lately left a task without an answer."""
         return self._silent_agents()
+
+    def _reader(self) -> RangeReader:
+        """A reader for what tasks can't read by themselves."""
+        options = self._options
+        return RangeReader(
+            options.kafka,
+            include_headers=options.include_headers,
+            fail_on_data_loss=options.fail_on_data_loss,
+            poll_timeout_ms=RELAY_PATIENCE_MS,
+            on_data_loss=log.warning,
+        )
 
     def run(self) -> Run:
         """How tasks reach this run."""
@@ -324,6 +370,7 @@ class Session:
             announced=self._announced,
             snapshot=self._ends_now(),
             late=self._isolation.reasons(),
+            cut_off=self._abilities.described() if self._abilities else (),
             commits=self._mirror.counters(),
         )
 

@@ -5,7 +5,7 @@ Its history, the rebalances and the members' stories, is told apart (see ``repor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkcohort.runtime import group as groups
@@ -31,10 +31,12 @@ def build(
     snapshot: Snapshot | None,
     commits: Mapping[str, int],
     late: Mapping[TopicPartition, str] | None = None,
+    cut_off: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Everything there is to see, in plain values.
 
-    ``committed`` is what the real group has, ``announced`` the end of the batch in flight, ``late`` has the reasons.
+    ``committed`` is what the real group has, ``announced`` the end of the batch in flight, ``late`` has the reasons;
+    ``cut_off`` tells which members can't fetch what, and why.
     """
     described = coordinator.request(DescribeGroup(), DESCRIBE_TIMEOUT_S)
     assert isinstance(described, DescribeGroupReply)  # noqa: S101  the reply of a describe
@@ -51,6 +53,7 @@ def build(
         "members": _members(coordinator, described),
         "pending_members": _pending(coordinator.group, coordinator.now_ms),
         "partitions": _partitions(coordinator, committed, announced, snapshot, late or {}),
+        "cut_off": [dict(row) for row in cut_off],
         "scheduled_rebalance": _scheduled(coordinator),
         "rebalances": reports.history(coordinator.history.entries()),
         "rebalance_totals": coordinator.rebalance_totals.as_value(),

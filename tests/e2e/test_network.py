@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.application import Application
+from tests.support.application import Application, Status
 from tests.support.broker import Broker
 from tests.support.delivery import check, from_parquet, held
-from tests.support.produce import produce
+from tests.support.produce import Steady, produce
 from tests.support.proxy import SilentProxy
 from tests.support.sealed import SealedNetwork
 
@@ -67,3 +67,44 @@ def test_a_stream_over_ipv6_behind_a_proxy(tmp_path: Path, topic: str) -> None:
         assert status["audit"]["records_from_agent"] > 0
         check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
         assert not proxy.was_asked()
+
+
+def whole(status: Status, members: int) -> bool:
+    """Whether so many members own everything, in a group at rest."""
+    owning = [row for row in status["members"] if row["owned"]]
+    return (
+        status["state"] == "Stable" and len(owning) == members and all(row["member_id"] for row in status["partitions"])
+    )
+
+
+@pytest.mark.timeout(600)
+def test_an_executor_that_is_cut_off_from_kafka_holds_nobody_up(tmp_path: Path, topic: str) -> None:
+    """Others own and read its partitions within seconds, by name and with the reason; it gets some again when it's healed."""
+    with SealedNetwork(only="0") as network, Broker(host=network.host) as broker:
+        conf = {
+            "spark.driver.host": network.host,
+            "spark.driver.bindAddress": network.host,
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        }
+        port = int(broker.bootstrap.rpartition(":")[2])
+        broker.admin.create_topic(topic, 6)
+        produce(broker.bootstrap, topic, 6_000, partitions=6)
+        with Application(
+            tmp_path / "app", master="local-cluster[3,1,1024]", conf=conf, env=network.environment()
+        ) as application:
+            options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
+            query = application.start(topic, options)
+            with Steady(broker.bootstrap, topic, partitions=6, rate=600):
+                query.wait_for_members(3)
+                query.next_batches(5)
+                network.cut(port)
+                cut = query.wait_for_status(lambda now: now["cut_off"] and whole(now, 2), "others to own all")
+                query.next_batches(10)
+                assert {row["executor"] for row in cut["cut_off"]} == {"0"}
+                assert "does not answer" in cut["cut_off"][0]["why"]
+                network.heal(port)
+                healed = query.wait_for_status(lambda now: not now["cut_off"] and whole(now, 3), "it to own some")
+            query.wait_for_no_lag()
+            query.stop()
+        assert len(healed["rebalances"]) - len(cut["rebalances"]) <= 3
+        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
-from sparkcohort.runtime.shell.fetch import Piece, RangeReader
+from sparkcohort.runtime.shell.fetch import RangeReader
+from sparkcohort.runtime.shell.pieces import Piece
 from sparkcohort.runtime.shell.prefetch import Prefetcher, Served
 
 Rows = dict[TopicPartition, list[dict[str, Any]]]

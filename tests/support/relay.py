@@ -5,6 +5,7 @@ Usage::
     relay = Relay("127.0.0.1", port_of_the_broker)      # clients are told relay.port: see Cluster(advertised=...)
     relay.rate(20_000)                                  # bytes a second; None: as fast as it goes
     relay.cut()                                         # in the middle of whatever is on its way
+    relay.hold(); relay.release()                       # answers stay where they are, and connections are open
     relay.close()
 """
 
@@ -29,6 +30,8 @@ class Relay:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._closed = threading.Event()
+        self._flowing = threading.Event()
+        self._flowing.set()
         self._listener = socket.create_server((host, 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name="relay", daemon=True).start()
@@ -45,9 +48,18 @@ class Relay:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
 
+    def hold(self) -> None:
+        """No answer comes through from now on, as if the way back were cut; new connections come about, and stay silent."""
+        self._flowing.clear()
+
+    def release(self) -> None:
+        """Let all pass again, what was held first."""
+        self._flowing.set()
+
     def close(self) -> None:
         """End all connections."""
         self._closed.set()
+        self._flowing.set()
         self._listener.close()
         self.cut()
 
@@ -71,6 +83,7 @@ class Relay:
         with suppress(OSError):
             while data := source.recv(_PIECE):
                 if slow:
+                    self._flowing.wait()
                     self._closed.wait(self._due_in(len(data)))
                 sink.sendall(data)
         for each in (source, sink):

@@ -4,9 +4,11 @@ Usage (root only)::
 
     with SealedNetwork() as network, Broker(host=network.host) as broker:
         with Driver(..., env=network.environment()) as driver: ...
+        network.cut(port)                             # nothing from inside reaches this port of ours any more
+        network.heal(port)
 
 The environment's ``JAVA_HOME`` has a ``java`` that puts executors, and nothing else, into the namespace; what they
-start inherits it.  Driver, master and workers stay outside and reach them only over connections they opened.
+start inherits it; with ``only="0"`` it is the executor with that id alone.  Driver, master and workers stay outside and reach them only over connections they opened.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tests.support.jars import java
 NEED = "this test needs a machine on which it may make a network namespace (root, or CAP_NET_ADMIN and CAP_SYS_ADMIN)"
 LISTEN, LOOPBACK = "0A", "0100007F"  # as /proc/net/tcp writes the state, and 127.0.0.1 (::ffff:127.0.0.1 too)
 LAUNCHER = """#!/bin/sh
-case " $* " in *" org.apache.spark.executor.CoarseGrainedExecutorBackend "*) ;; *) exec {java} "$@" ;; esac
+case " $* " in *" org.apache.spark.executor.CoarseGrainedExecutorBackend "*{only}*) ;; *) exec {java} "$@" ;; esac
 previous=
 for argument do
   shift
@@ -40,8 +42,9 @@ exec nsenter --net=/run/netns/{name} {java} "$@"
 class SealedNetwork:
     """One namespace, joined to this one by a pair of interfaces; ``host`` is this side's address, ``inside`` the other's."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: str = "") -> None:
         """Choose names and addresses; nothing is made before the block is entered."""
+        self._only = f'" --executor-id {only} "' if only else ""
         number = random.SystemRandom().randrange(1 << 14)
         third, fourth = divmod(4 * number, 256)
         self.name = f"cohort-{number}"
@@ -84,9 +87,19 @@ class SealedNetwork:
             self._home = Path(tempfile.mkdtemp(prefix="cohort-java-"))
             launcher = self._home / "bin" / "java"
             launcher.parent.mkdir()
-            launcher.write_text(LAUNCHER.format(java=shlex.quote(java()), inside=self.inside, name=self.name))
+            launcher.write_text(
+                LAUNCHER.format(java=shlex.quote(java()), inside=self.inside, name=self.name, only=self._only)
+            )
             launcher.chmod(0o755)
         return {"JAVA_HOME": str(self._home), "SPARK_LOCAL_IP": self.host}
+
+    def cut(self, port: int) -> None:
+        """Drop whatever goes from in here to a port of this side: no answer, no refusal."""
+        self._run("ip", "netns", "exec", self.name, "iptables", "-A", "OUTPUT", *_to(port))
+
+    def heal(self, port: int) -> None:
+        """Let it pass again."""
+        self._run("ip", "netns", "exec", self.name, "iptables", "-D", "OUTPUT", *_to(port))
 
     def refuses(self, port: int, timeout_s: float = 1.0) -> bool:
         """Whether no connection from here to ``port`` inside comes about."""
@@ -118,6 +131,10 @@ class SealedNetwork:
             raise AssertionError(f"{NEED} and the programs ip and iptables: {error}") from None
         if done.returncode != 0:
             raise AssertionError(f"{NEED}: `{' '.join(command)}` said: {done.stderr.strip()}")
+
+
+def _to(port: int) -> list[str]:
+    return ["-p", "tcp", "--dport", str(port), "-j", "DROP"]
 
 
 def _lines(table: Path) -> list[str]:

@@ -36,6 +36,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
             a_partition(1, 90, 90, "2", late="its leader is slow"),
             a_partition(2, None, None, None, unreachable="broker 3 does not answer"),
         ],
+        "cut_off": [],
         "scheduled_rebalance": None,
         "rebalances": [],
         "rebalance_totals": totals.as_value(),
@@ -78,6 +79,19 @@ def a_member(member_id: str, executor: str, host: str, owned: list[list[Any]], a
         "target": owned,
         "heartbeat_age_ms": age_ms,
         "load": None,
+    }
+
+
+def a_cut(member_id: str, executor: str, number: int) -> dict[str, Any]:
+    """One row of ``cut_off``: a partition of the topic orders that a member doesn't reach."""
+    return {
+        "member_id": member_id,
+        "executor": executor,
+        "host": f"10.0.0.1{executor}",
+        "topic": "orders",
+        "partition": number,
+        "why": "its leader does not answer here for 3 s",
+        "age_ms": 12_000,
     }
 
 

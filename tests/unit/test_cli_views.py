@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sparkcohort.runtime.shell import cli_views as views
 from sparkcohort.runtime.summary import ranges
-from tests.support.status import a_member, a_partition, a_status
+from tests.support.status import a_cut, a_member, a_partition, a_status
 
 
 def rows(view: views.View) -> list[list[str]]:
@@ -98,6 +98,14 @@ def test_an_assignor_that_fails_is_told_of_with_every_view() -> None:
     assert (told["failed_rebalances"], told["assignor_failure"]) == ({"mine": 2}, failure)
     assert views.notes(status)[0] == f"group billing: {words}; everybody keeps what it has"
     assert views.notes(a_status(partitions=[])) == ()
+
+
+def test_who_cannot_fetch_what_others_can_is_named() -> None:
+    """A line for each member and reason."""
+    status = a_status(partitions=[], cut_off=[a_cut("m-3", "3", number) for number in range(7)])
+    who, why = "executor 3 on 10.0.0.13", "its leader does not answer here for 3 s; others own and read them"
+    what = "orders-0, orders-1, orders-2, orders-3, orders-4 and 2 more"
+    assert views.notes(status) == (f"group billing: {who} can't fetch {what}: {why}",)
 
 
 def test_partitions_that_do_not_flow_are_told_with_every_view() -> None:

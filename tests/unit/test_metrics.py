@@ -75,6 +75,7 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_agent_timeouts_total{group="billing"} 1.0',
         'cohort_member_heartbeat_age_seconds{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 1.5',
         'cohort_member_partitions{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 2.0',
+        'cohort_member_cut_off_partitions{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 0.0',
     ],
 )
 def test_the_status_in_prometheus_words(line: str) -> None:
