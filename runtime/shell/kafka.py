@@ -77,7 +77,7 @@ class GroupMembership:
         self._assigned: frozenset[TopicPartition] | None = None
         self._closing = self._known = self._joined_once = self._replace = False
         self._last: dict[TopicPartition, int] = {}  # committed offsets known under this membership
-        self._fencings = 0
+        self._fencings, self._refusals = 0, kafka_errors.Refusals()
         self._watch_until = self._next_watch = self._next_look = 0.0
         self._stuck_s = STUCK_S + 2 * options.session_timeout_ms / 1000
         self._joining_since = time.monotonic()
@@ -340,7 +340,12 @@ class GroupMembership:
             self._on_fenced(error)
             return
         failure = kafka_errors.permanent(error, self._options, self._strangers.everybody)
-        if failure is not None:
+        if failure is not None and code in kafka_errors.AUTHENTICATION and self._joined_once:
+            if self._refusals.believed(time.monotonic()):
+                self._fail(failure)
+            else:
+                log.warning("group %s: tried again for a minute: %s", self._options.group_id, failure)
+        elif failure is not None:
             self._fail(failure)
         elif code not in _GONE:
             log.debug("group %s: %s", self._options.group_id, client.text_of(error))

@@ -13,8 +13,29 @@ from sparkcohort.runtime.shell.reservation import Record
 from sparkcohort.runtime.shell.security_options import redact_text
 
 AUTHENTICATION = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
+PATIENCE_S = 60.0
+SAME_S = 45.0  # without a refusal for so long, the next one is another matter
 GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
 TOPIC_DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+class Refusals:
+    """Whether logins that are refused in the middle of a run are to be believed.
+
+    A password that is changed, or a broker whose store of users lags, is right again after a moment, and connections that
+    there are go on meanwhile; a query that ends doesn't.  librdkafka tells of the same refusal twice a minute at least.
+    """
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._first = self._last = float("-inf")
+
+    def believed(self, now: float) -> bool:
+        """One more; whether they have gone on for a minute."""
+        if now - self._last > SAME_S:
+            self._first = now
+        self._last = now
+        return now - self._first >= PATIENCE_S
 
 
 def group_denied(group: str) -> CohortError:

@@ -17,6 +17,8 @@ from sparkcohort.runtime.shell.drain import Event, PartitionError, Records
 from sparkcohort.runtime.shell.drain_fetch import FetchDrain
 from sparkcohort.runtime.shell.drain_native import NativeDrain
 from sparkcohort.runtime.shell.fetch import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka import GroupMembership
+from sparkcohort.runtime.shell.options import parse
 from tests.support.broker import Broker
 from tests.support.produce import produce
 from tests.support.record_batches import Batch, Record, encode
@@ -201,3 +203,31 @@ def test_a_password_that_reaches_the_broker_later(secure: Broker) -> None:
         secure.admin.add_users("SCRAM-SHA-512", USERS)
         assert until(drain, Records).next_offset == 10
         assert drain._librdkafka is None
+
+
+def test_a_driver_outlasts_a_password_that_is_changed(secure: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """All its connections end, and none is let in: a minute of that ends the query, less doesn't."""
+    for kind in ("group", "topic"):
+        secure.admin.allow("bob", kind, "t", "read", "describe")
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    options = {
+        "kafka.bootstrap.servers": secure.sasl_bootstrap,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256",
+        "kafka.sasl.jaas.config": f'{module} required username="bob" password="{USERS["bob"]}";',
+        "group.id": "t",
+        "subscribe": "t",
+    }
+    membership = GroupMembership(parse(options), lambda: {"t": 1})
+    try:
+        membership.start(30)
+        secure.admin.add_users("SCRAM-SHA-256", {"bob": "another"})
+        secure.stop()
+        secure.start()
+        wait_until(lambda: any("tried again for a minute" in line for line in caplog.messages), 30, "a refusal")
+        assert membership.failure() is None
+        secure.admin.add_users("SCRAM-SHA-256", USERS)
+        assert membership.commit({TP: (1, "")}, 60) == {TP: 1}
+        assert membership.failure() is None
+    finally:
+        membership.close()
