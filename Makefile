@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts lint test test-unit test-e2e test-newest simulate model demo bench bench-group bench-assignors wheel clean
+.PHONY: help venv jars jdk hosts lint test test-unit test-e2e test-newest simulate optimum model demo bench bench-group bench-assignors wheel clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -53,9 +53,13 @@ test-newest: jars ## the streaming tests on the newest PySpark 4
 		$(NEWEST_PYTHON) -P -m pytest $(NEWEST) $(ARGS)
 
 SEEDS ?= 10000
+DRAWS ?= 20000
 
 simulate: venv ## the group under drawn faults: SEEDS=10000, ARGS="--first 2000"
 	@$(BIN)/python -m tests.simulator --seeds $(SEEDS) $(ARGS)
+
+optimum: venv ## the sticky assignors beside an exact optimum: DRAWS=20000
+	@$(BIN)/python -m tests.support.optimum $(DRAWS)
 
 model: venv ## all that two members and three partitions can come to: ARGS="--faults 3 --strays 1"
 	@$(BIN)/python -m tests.support.model_check $(ARGS)

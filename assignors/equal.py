@@ -20,7 +20,7 @@ from sparkcohort.assignors.base import MemberSubscription
 from sparkcohort.assignors.ownership import Ownership, resolve
 from sparkcohort.assignors.packed import NOBODY, Bools, Ints, Packed, by_key
 
-__all__ = ["MemberSubscription", "oldest_first", "resolve", "share", "surplus"]
+__all__ = ["MemberSubscription", "oldest_first", "resolve", "share"]
 
 
 def share(ownership: Ownership) -> Packed:
@@ -35,13 +35,6 @@ def share(ownership: Ownership) -> Packed:
         free = np.flatnonzero((target < 0) & space.wanted)
         target[free] = _deal(len(free), who, np.minimum(had, quota)[who], fewest)
     return Packed(space, target, ownership)
-
-
-def surplus(ownership: Ownership) -> Ints:
-    """The places that have to be given up for balance, if everybody who wants anything wants everything."""
-    if not len(ownership.space.eaters):
-        return ownership.space.eaters
-    return _kept(ownership, *_counts(ownership))[1]
 
 
 def _counts(ownership: Ownership) -> tuple[Ints, int, int]:

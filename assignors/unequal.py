@@ -1,7 +1,6 @@
 """Balance among members that are not all alike: other topics, or other racks.
 
-First everyone keeps what it owns, and what is free goes to who has least (``guessing``).  In small groups that is
-improved by handing on from member to member (``chaining``, ``taking``, ``moving``), in others in a
+First everyone keeps what it owns, and what is free goes to who has least (``guessing``).  That is improved in a
 table with a row for each kind of member (same topics, same rack) and a column for each kind of partition
 (``exchange``): small even where members and partitions are many, and exact for balance and racks.
 ``_settle`` turns the table into an assignment again.  Then once more with a row for each member, since who owns what
@@ -27,54 +26,33 @@ from typing import Final
 import numpy as np
 
 from sparkcohort.assignors.base import MemberSubscription
-from sparkcohort.assignors.chaining import even_out, is_small
 from sparkcohort.assignors.exchange import Table, improve
-from sparkcohort.assignors.guessing import LIKE_KAFKA, Crowds, guess
+from sparkcohort.assignors.guessing import Crowds, guess
 from sparkcohort.assignors.levelling import can_take, level, relieve
-from sparkcohort.assignors.moving import moved
 from sparkcohort.assignors.nearness import Nearness, nearness
 from sparkcohort.assignors.ownership import Ownership, resolve
-from sparkcohort.assignors.packed import NOBODY, Ints, Packed, Space, by_key
+from sparkcohort.assignors.packed import NOBODY, Ints, Packed, by_key
 from sparkcohort.assignors.settling import Layout, settle
-from sparkcohort.assignors.taking import taken
 
 __all__ = ["MemberSubscription", "arrange", "nearness", "resolve"]
 
 MOST_WORK: Final = 1 << 26
 MOST_CELLS: Final = 1 << 17
-LEAST_CELLS: Final = 1 << 7
 MOST_TAKERS: Final = 16
 
 
 def arrange(ownership: Ownership, near: Nearness) -> Packed:
     """Balance, near where that is possible, moving as little as that takes."""
-    crowds = Crowds(ownership.space)
-    target = guess(ownership, crowds)
+    target = guess(ownership, Crowds(ownership.space))
     if near.matters or not _is_best(ownership, target):
-        alone = None if near.matters else _alone(ownership, target, crowds)
-        del crowds  # the room is needed
-        target = _exchanged(ownership, near, target) if alone is None else alone
+        target = _exchanged(ownership, near, target)
     return Packed(ownership.space, target, ownership)
-
-
-def _alone(ownership: Ownership, target: Ints, crowds: Crowds) -> Ints | None:
-    """The best target there is, where it can be found without tables; racks don't matter."""
-    if not (ownership.member >= 0).any():
-        return even_out(ownership.space, target, crowds) if is_small(ownership.space) else None
-    found = taken(ownership, target) if _is_varied(ownership.space) else None
-    return moved(ownership, target, crowds) if found is None and is_small(ownership.space) else found
 
 
 def _is_best(ownership: Ownership, guessed: Ints) -> bool:
     """Whether nothing can be better where racks don't matter: all are on a level, and owners keep all by the guess."""
     loads = np.bincount(guessed[guessed >= 0], minlength=len(ownership.space.ids))[ownership.space.eaters]
     return bool(loads.max(initial=0) - loads.min(initial=len(guessed)) <= 1)
-
-
-def _is_varied(space: Space) -> bool:
-    """Whether the group is small, but tables of its members and kinds of partitions are more work than its partitions."""
-    cells = len(space.eaters) * len(space.sorts[1])
-    return space.places <= LIKE_KAFKA and (cells > space.places or cells >= LEAST_CELLS)
 
 
 def _exchanged(ownership: Ownership, near: Nearness, target: Ints) -> Ints:
@@ -141,7 +119,9 @@ def _improved(ownership: Ownership, layout: Layout, target: Ints, *, gives: bool
         return _improved(ownership, layout, target)
     has, members = table.has, table.members
     del table  # the room is needed
-    if (has == layout.count(target)).all() and _is_even(layout, target, members):
+    # As many of a kind may still be others than those that the table has with their owners.
+    kept = not ((ownership.member >= 0) & (target != ownership.member)).any()
+    if kept and (has == layout.count(target)).all() and _is_even(layout, target, members):
         return target
     return settle(ownership, layout, target, has)
 
