@@ -62,6 +62,22 @@ def test_one_that_this_group_did_not_plan_is_refused(broker: Broker, topic: str,
         assert (broker.admin.committed(topic), broker.admin.committed_metadata(topic)) == kept
 
 
+def test_one_that_this_group_knows_in_part_is_refused(broker: Broker, topic: str) -> None:
+    """Somebody has committed one of its partitions since: where that one started nobody knows."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 20, partitions=2)
+    with called(broker, topic) as call:
+        end = call("latestOffset", call("initialOffset"), ALL)
+        session = call.reader._session
+        assert session is not None
+        member = session._mirror._membership
+        member.commit({TopicPartition(topic, 1): (5, member.reservation.metadata())})
+    with called(broker, topic) as call:
+        start = call("initialOffset")
+        with pytest.raises(Exception, match=UNKNOWN):
+            call("partitions", start, end)
+
+
 def leave(broker: Broker, topic: str, what: str) -> None:
     """What an earlier query has left in the group."""
     if what == "commits":
