@@ -90,6 +90,9 @@ METRICS: Final = (
     MetricSpec("cohort_requests_refused_total", "counter", "Fenced or refused requests", ("request", "error")),
     MetricSpec("cohort_commits_total", "counter", "Commits to the Kafka group that succeeded"),
     MetricSpec("cohort_commit_failures_total", "counter", "Commits to the Kafka group that failed"),
+    MetricSpec(
+        "cohort_strangers_total", "counter", "Consumers of others found in the Kafka group with partitions of this query"
+    ),
     MetricSpec("cohort_partition_current_offset", "gauge", "Offset committed to the Kafka group", _PARTITION),
     MetricSpec("cohort_partition_log_end_offset", "gauge", "Log end offset as last heard", _PARTITION),
     MetricSpec("cohort_partition_lag_records", "gauge", "Log end offset less committed offset", _PARTITION),
@@ -165,6 +168,7 @@ def _group(status: Status) -> dict[str, Samples]:
         ),
         "cohort_commits_total": [((), commits.get("commits", 0))],
         "cohort_commit_failures_total": [((), commits.get("failures", 0))],
+        "cohort_strangers_total": [((), commits.get("strangers", 0))],
     }
 
 

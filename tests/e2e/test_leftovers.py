@@ -14,8 +14,9 @@ from tests.support.broker import Broker
 from tests.support.produce import produce
 from tests.support.waiting import wait_until
 
-ROUNDS = 3
+ROUNDS, SHORT = 3, 10
 LIMIT_S = 240
+RUNNER_S, AGENTS_S = 30, 10
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -54,6 +55,31 @@ def test_two_groups_started_and_stopped_three_times(application: Application, br
         assert committed == dict.fromkeys(range(3), 1_000 * ROUNDS)
 
 
+@pytest.mark.timeout(900)
+def test_ten_short_queries_leave_nothing(application: Application, broker: Broker, topic: str) -> None:
+    """Each ends by itself: when its runner is gone, so are its file, lock, port and agents, and the next one takes over."""
+    broker.admin.create_topic(topic, 3)
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
+    locks = _locks()
+    for number in range(SHORT):
+        produce(broker.bootstrap, topic, 300, partitions=3, first=100 * number)
+        # The same query again and again, as a scheduler starts it; its gate is closed until it has been looked at.
+        query = application.start(topic, options, trigger={"availableNow": True}, gate=-1)
+        query.wait_for("begin", number)
+        found = query.wait(query.live, LIMIT_S, "its coordinator")
+        run = Run(found.run.run_id, found.run.port, application.directory / "home" / f"{found.run.run_id}.json", [])
+        runner = psutil.Process(found.pid)
+        assert run.file.exists()
+        query.allow(number)
+        assert query.end() is None
+        wait_until(lambda: not _alive(runner), RUNNER_S, "the runner to be gone", every_s=0.01)  # noqa: B023
+        assert not run.file.exists()
+        assert run.port not in _ports(application)
+        assert _locks() <= locks
+        agents = [agent for agent in application.driver.agents() if run.run_id in processes.command(agent)]
+        wait_until(lambda: not any(map(_alive, agents)) and _left(run) == [], AGENTS_S, "its agents to be gone")  # noqa: B023
+
+
 def _started(application: Application, broker: Broker, topic: str) -> Query:
     """A query that reads; the next one of the application starts beside it."""
     query = application.start(
@@ -85,6 +111,11 @@ def _left(run: Run) -> list[str]:
     found = [f"pid {process.pid}: {processes.command(process)}" for process in run.processes if _alive(process)]
     found += [f"socket {name}" for name in processes.sockets() if run.run_id in name]
     return found + [f"file {run.file}"] * run.file.exists()
+
+
+def _locks() -> set[str]:
+    """The locks of instance ids that readers hold."""
+    return {name for name in processes.sockets() if name.startswith("@cohort-reader-")}
 
 
 def _alive(process: psutil.Process) -> bool:

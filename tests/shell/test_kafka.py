@@ -19,7 +19,7 @@ from sparkcohort.runtime.shell.membership import Committed, State
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.reservation import decode
 from tests.support.broker import Broker
-from tests.support.waiting import wait_until
+from tests.support.waiting import hold_for, wait_until
 
 SESSION = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "500"}
 
@@ -264,3 +264,25 @@ def test_metadata_too_large_is_an_error_at_once(broker: Broker, topic: str) -> N
         membership.start(20)
         with pytest.raises(CohortError, match=r"offset\.metadata\.max\.bytes"):
             membership.commit({TopicPartition(topic, 0): (1, "x" * 5000)}, 20)
+
+
+def test_a_stranger_is_told_of_at_once(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Long before its session's time is over: a warning that names client id and host, once, and a counter."""
+    broker.admin.create_topic(topic, 4)
+    conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": "somebody"}
+    with member(broker.bootstrap, topic, session__timeout__ms="45000") as membership:
+        membership.start(20)
+        assert membership.strangers() == 0
+        stranger = Consumer(conf | {"partition.assignment.strategy": "range,roundrobin"})
+        stranger.subscribe([topic])
+        wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), 30, "the stranger's assignment")
+        began = time.monotonic()
+        wait_until(lambda: stranger.poll(0.1) is None and membership.strangers(), 10, "it to be told of")
+        assert time.monotonic() - began < 5
+        wait_until(lambda: "somebody" in caplog.text, 1, "the warning")
+        hold_for(lambda: stranger.poll(0.1) is None and membership.failure() is None, 3.0, "no failure yet")
+        stranger.close()
+        wait_until(lambda: len(membership.assigned()) == 4, 20, "all partitions again")
+    told = [record.getMessage() for record in caplog.records if "somebody" in record.getMessage()]
+    assert len(told) == 1
+    assert "127.0.0.1" in told[0] and "45 s (session.timeout.ms)" in told[0] and "group.id of its own" in told[0]
