@@ -12,6 +12,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.client_log import log
 from sparkcohort.runtime.shell.client_pace import paced
+from sparkcohort.runtime.shell.room import check_room
 from sparkcohort.runtime.shell.security_options import redact_text
 from sparkcohort.runtime.text import printable
 
@@ -65,13 +66,20 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
+        check_room()
         return Consumer(paced(settings), logger=log)
+    except OSError as error:
+        raise CohortError(f"the Kafka client cannot be made now: {error.strerror}") from None
     except KafkaException as error:
         raise CohortError(f"the Kafka client cannot be made: {redact_text(text_of(error), conf)}") from None
 
 
 def new_admin(conf: Mapping[str, str]) -> AdminClient:
     """An administrator with the same settings, less those of consumers."""
+    try:
+        check_room()
+    except OSError as error:
+        raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, error.strerror)) from None
     settings = {**_QUICK, **{name: value for name, value in conf.items() if name not in _CONSUMER_ONLY}}
     return AdminClient(paced(settings), logger=log)
 

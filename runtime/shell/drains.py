@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from sparkcohort.runtime.shell.drain import BATCH_BYTES, UNHURRIED, Drain, Largest
+from sparkcohort.runtime.shell.room import check_room
 
 SWITCH = "COHORT_NATIVE"
 IN_PYTHON, BY_LIBRDKAFKA = "0", "librdkafka"
@@ -42,6 +43,7 @@ def new_drain(
         fetching = _fetching(conf, include_headers, batch_bytes, unhurried=unhurried, largest=largest)
         if fetching is not None:
             return fetching
+    check_room()
     held_back = {**UNHURRIED, **conf} if unhurried else conf
     return (kind or _in_python())(held_back, include_headers=include_headers, batch_bytes=batch_bytes)
 

@@ -91,7 +91,9 @@ METRICS: Final = (
     MetricSpec("cohort_commits_total", "counter", "Commits to the Kafka group that succeeded"),
     MetricSpec("cohort_commit_failures_total", "counter", "Commits to the Kafka group that failed"),
     MetricSpec(
-        "cohort_strangers_total", "counter", "Consumers of others found in the Kafka group with partitions of this query"
+        "cohort_strangers_total",
+        "counter",
+        "Consumers of others found in the Kafka group with partitions of this query",
     ),
     MetricSpec("cohort_partition_current_offset", "gauge", "Offset committed to the Kafka group", _PARTITION),
     MetricSpec("cohort_partition_log_end_offset", "gauge", "Log end offset as last heard", _PARTITION),
