@@ -202,7 +202,7 @@ class Agent:
         )
         for thread in threads:
             thread.start()
-        Supervised("cohort-member", self._await_job, self._work, self._resign).run()
+        Supervised("cohort-member", self._await_job, self._work, self._resign, amend=self._crash).run()
         self._end("its own loop came to an end", leave=True)
 
     def _await_job(self) -> bool:
@@ -222,6 +222,10 @@ class Agent:
     def _resign(self, error: CohortError) -> None:
         """An agent that can't do its work ends: the next task on this executor starts another in its place."""
         self._end(str(error), leave=True)
+
+    def _crash(self) -> None:
+        """After an error of the loop it is not known how the member stands: who takes its place starts from what the group knows."""
+        self._end("its own loop failed", leave=False)
 
     def _tick(self) -> None:
         now = _now_ms()
@@ -341,7 +345,9 @@ class Agent:
     # --- calls to the coordinator -------------------------------------------------------------------
 
     def _send(self, request: Request) -> None:
-        self._calls.put(partial(self._call, request))
+        kind = type(request).__name__
+        # Whatever has become of it: a member that is told so asks again, one that waits for an answer waits for ever.
+        self._calls.put(partial(self._call, request), lambda: self._inbox.put(lambda: self._on_unreachable(kind)))
 
     def _call(self, request: Request) -> None:
         kind = type(request).__name__
@@ -352,9 +358,6 @@ class Agent:
         except CoordinatorRefused as error:
             reason = str(error)
             self._inbox.put(lambda: self._end(reason, leave=False, lost=True))
-        except BaseException:
-            self._inbox.put(lambda: self._on_unreachable(kind))  # a member that waits for no answer asks again
-            raise
         else:
             self._inbox.put(lambda: self._on_reply(request, reply))
 

@@ -39,7 +39,13 @@ Handler = Callable[[bytes], bytes]
 EventQueue = queue.SimpleQueue[bytes | None]
 
 
-_NO_ANSWER = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightCancelledError, TimeoutError)
+_NO_ANSWER = (
+    flight.FlightUnavailableError,
+    flight.FlightTimedOutError,
+    flight.FlightCancelledError,
+    TimeoutError,
+    OSError,
+)
 
 
 class CoordinatorUnreachable(ConnectionError):
@@ -220,7 +226,7 @@ class Link:
             return self._call(action, body, timeout_s)
         except _NO_ANSWER as error:
             raise CoordinatorUnreachable(f"no answer from the coordinator at {self.address} to {action}") from error
-        except (flight.FlightError, ValueError, OSError) as error:
+        except (flight.FlightError, ValueError) as error:
             raise CoordinatorRefused(
                 f"the coordinator at {self.address} refused {action}: {_first_line(error)}"
             ) from None

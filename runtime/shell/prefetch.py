@@ -10,10 +10,12 @@ continues its buffer: whoever moves ``position`` any other way takes the mark aw
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -115,13 +117,16 @@ class Prefetcher:
         self._buffer_bytes = buffer_bytes
         self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
         self._patience_s = patience_s
-        self._drain = new_drain(
+        self._new_drain = partial(
+            new_drain,
             {**conf, **_bounds(queue)},
             include_headers=include_headers,
             batch_bytes=self._batch_bytes,
             unhurried=True,
             largest=Largest(max(buffer_bytes // 4, LEAST_LARGEST), REMEDY),
         )
+        self._drain = self._new_drain()
+        self._doubtful = False  # how the drain stands is not known
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
         self._waiting: set[_Wait] = set()
@@ -140,7 +145,7 @@ class Prefetcher:
             self._turn,
             give_up or (lambda error: _log.error("%s", error)),
             amend=self._begin_anew,
-            ended=self._drain.close,
+            ended=self._close_drain,
         )
         self._thread.start()
 
@@ -353,14 +358,23 @@ class Prefetcher:
 
     # --- the thread -----------------------------------------------------------------------------
 
+    def _close_drain(self) -> None:
+        self._drain.close()
+
     def _begin_anew(self) -> None:
         """A cache: whatever happened, the tasks read directly, and fetching starts again at every partition's position."""
+        self._doubtful = True
         with self._lock:
             for buffer in self._buffers.values():
                 buffer.live = False
 
     def _turn(self) -> None:
         """Decide what to fetch, tell the client, and take in what one poll brings."""
+        if self._doubtful:
+            old, self._drain = self._drain, self._new_drain()
+            self._assigned, self._doubtful, self._prepared = set(), False, False
+            with contextlib.suppress(Exception):  # it may have been closing when it failed
+                old.close()
         if not self._prepared:
             self._drain.prepare()
             self._prepared = True

@@ -5,15 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from sparkcohort.runtime.protocol import TopicPartition
+from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell import mirror as mirrors
+from sparkcohort.runtime.shell.agent import to_json
+from sparkcohort.runtime.shell.executor import start_agent
 from sparkcohort.runtime.shell.log_ends import LogEnds
 from sparkcohort.runtime.shell.mirror import Mirror
 from sparkcohort.runtime.shell.options import SourceOptions, parse
+from tests.support.agents import TOPIC, World, gone, pulled, sockets
 from tests.support.broker import Broker
+from tests.support.faults import INSIDE
 from tests.support.mock import MockCluster
 from tests.support.produce import produce
 from tests.support.thread_faults import ThreadFaults
@@ -98,3 +103,55 @@ def test_commits_go_on(thread: str, broker: Broker, topic: str, monkeypatch: pyt
         finally:
             mirror.close()
     assert len(faults.struck) > 8, faults.struck
+
+
+@pytest.fixture
+def world(mock_broker: MockCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A running coordinator over a mock broker; its agents find our faults."""
+    running = World(mock_broker)
+    running.session_timeout_ms = 20_000
+    running.paths = [str(INSIDE)]
+    monkeypatch.syspath_prepend(str(INSIDE))
+    yield running
+    running.close()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("thread", ["cohort-call", "cohort-events", "cohort-prefetch"])
+def test_an_agent_goes_on(thread: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It joins, owns, and serves what it owns."""
+    told = tmp_path / "struck"
+    monkeypatch.setenv("COHORT_THREAD_FAULTS", f"{thread}:{told}")
+    executor = world.executor("1")
+    start_agent(executor.address("run"), to_json(world.config(executor)), world.paths)
+    wait_until(world.settled(), LIMIT_S, "the agent to own the partitions")
+    wanted = Range(TOPIC, 1, 10, 90)
+
+    def served() -> int:
+        return sum(batch.num_rows for _, batch in pulled(world, executor, wanted) if batch is not None)
+
+    wait_until(lambda: served() == 80, LIMIT_S, "what it owns")
+    assert len(told.read_text().splitlines()) > 1
+    assert world.settled()() and sockets(executor)
+    world.executors[0].kill()
+    wait_until(lambda: not sockets(executor), 30, "it to end with its executor")
+
+
+@pytest.mark.timeout(240)
+def test_an_agent_whose_own_loop_fails_is_replaced(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the member was at is not known any more: it ends, and the next one takes its place."""
+    executor, agent = world.start("1")
+    wait_until(world.settled(), LIMIT_S, "the agent to own the partitions")
+    agent.kill()
+    wait_until(lambda: gone(agent), 10, "the agent to be gone")
+    told = tmp_path / "struck"
+    monkeypatch.setenv("COHORT_THREAD_FAULTS", f"MainThread:{told}")
+    address, said = executor.address("run"), to_json(world.config(executor))
+    wait_until(lambda: start_agent(address, said, world.paths), 10, "an agent to be allowed")
+    wait_until(told.exists, LIMIT_S, "its loop to fail")
+    wait_until(lambda: not sockets(executor), 30, "it to be gone")
+    monkeypatch.delenv("COHORT_THREAD_FAULTS")
+    world.start_on(executor, agent)
+    wait_until(world.settled(), LIMIT_S, "the next one to own the partitions")

@@ -8,7 +8,7 @@ Usage::
     faults.struck                      # who called what, all of it failed once
 
 What is called is whatever a function of ours calls, in Python or in C: that of ours, threading, queue, confluent_kafka.
-A lock that can't be let go of would be the test's fault, and is left out.
+A lock that can't be let go of would be the test's fault, and is left out; how a value becomes text is one call.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.shell import supervised
+from sparkcohort.runtime.shell import supervised, wire
 from sparkcohort.runtime.shell.supervised import Supervised
 
 ERRORS = (RuntimeError("can't start new thread"), MemoryError(), OSError(24, "Too many open files"))
@@ -33,10 +34,10 @@ class ThreadFaults:
     """Strikes in threads of this name from now on; their pauses are short."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        """``name`` is that of the thread."""
+        """``name`` is how the thread's begins."""
         self.struck: list[tuple[str, str]] = []
         self.armed = True
-        self._name = name
+        self.told: Path | None = None  # where each strike is written to
         self._last = time.monotonic()
         monkeypatch.setattr(supervised, "PAUSE_S", 0.01)
         monkeypatch.setattr(supervised, "MOST_PAUSE_S", 0.05)
@@ -44,7 +45,7 @@ class ThreadFaults:
         once_round = Supervised._round
 
         def struck_round(thread: Supervised) -> bool:
-            if threading.current_thread().name == name:
+            if threading.current_thread().name.startswith(name):
                 sys.setprofile(self._profile if self.armed else None)
             return once_round(thread)
 
@@ -64,11 +65,14 @@ class ThreadFaults:
         if caller is None or any(word in called for word in SPARED):
             return
         module = str(caller.f_globals.get("__name__", ""))
-        ours = module.startswith("sparkcohort.") and module != supervised.__name__
+        ours = module.startswith("sparkcohort.") and module not in (supervised.__name__, wire.__name__)
         called_by_the_thread = module == supervised.__name__ and caller.f_code.co_name == "_round"
         key = caller.f_code.co_qualname, called
         if not (ours or called_by_the_thread) or called.startswith("Supervised.") or key in self.struck:
             return
         self.struck.append(key)
         self._last = time.monotonic()
+        if self.told is not None:
+            with self.told.open("a") as file:
+                file.write(f"{key}\n")
         raise ERRORS[len(self.struck) % len(ERRORS)]

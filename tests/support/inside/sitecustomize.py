@@ -65,5 +65,16 @@ def install(faults: Faults) -> None:
     member.commit, local._send = commit, send  # type: ignore[assignment]
 
 
+def strike(name: str, told: Path) -> None:
+    """Fail each call of the threads of this name once, and write down which (see ``tests.support.thread_faults``)."""
+    import pytest
+
+    from tests.support.thread_faults import ThreadFaults
+
+    ThreadFaults(pytest.MonkeyPatch(), name).told = told
+
+
+if "COHORT_THREAD_FAULTS" in os.environ and AGENT in Path("/proc/self/cmdline").read_bytes():
+    strike(os.environ["COHORT_THREAD_FAULTS"].split(":")[0], Path(os.environ["COHORT_THREAD_FAULTS"].split(":")[1]))
 if "COHORT_FAULTS" in os.environ and AGENT in Path("/proc/self/cmdline").read_bytes():
     install(Faults(Path(os.environ["COHORT_FAULTS"])))
