@@ -196,12 +196,9 @@ class Agent:
         """Serve until there is no reason left to."""
         self._server.start()
         self._calls.start()
-        threads = (
-            Supervised("cohort-watch", self._watch_executor, self._executor_gone, self._resign, stuck_s=None),
-            self._events,
-        )
-        for thread in threads:
-            thread.start()
+        self._events.start()
+        watch = Supervised("cohort-watch", self._watch_executor, self._executor_gone, self._resign, stuck_s=None)
+        watch.start()
         Supervised("cohort-member", self._await_job, self._work, self._resign, amend=self._crash).run()
         self._end("its own loop came to an end", leave=True)
 

@@ -85,3 +85,14 @@ def native() -> Callable[..., Drain] | None:
         )
         return None
     return NativeDrain
+
+
+def bounds(queue: int) -> dict[str, Any]:
+    """The client's own buffers, whatever the user has set: the budget holds for all of it."""
+    return {
+        "queued.max.messages.kbytes": max(1, queue >> 12),  # a small message costs five times its bytes
+        "queued.min.messages": max(100, queue // 300),  # what a queued message costs beside its bytes
+        "fetch.max.bytes": max(queue // 4, 1_000_000),  # small ones stay in the processor's cache from here to the copy
+        "message.max.bytes": 1_000_000,
+        "max.partition.fetch.bytes": max(queue // 4, 64 << 10),  # few large chunks rather than many
+    }

@@ -43,7 +43,7 @@ from sparkcohort.runtime.shell.drain import (
     PartitionError,
     Records,
 )
-from sparkcohort.runtime.shell.drains import new_drain
+from sparkcohort.runtime.shell.drains import bounds, new_drain
 from sparkcohort.runtime.shell.fetch import of_another_log
 from sparkcohort.runtime.shell.supervised import Supervised
 from sparkcohort.runtime.text import printable
@@ -119,7 +119,7 @@ class Prefetcher:
         self._patience_s = patience_s
         self._new_drain = partial(
             new_drain,
-            {**conf, **_bounds(queue)},
+            {**conf, **bounds(queue)},
             include_headers=include_headers,
             batch_bytes=self._batch_bytes,
             unhurried=True,
@@ -497,14 +497,3 @@ class Prefetcher:
         if over > 0 and any(buffer.waiting for buffer in buffers):
             evict_for_waiting(buffers, over)
         return over > 0
-
-
-def _bounds(queue: int) -> dict[str, Any]:
-    """The client's own buffers, whatever the user has set: the budget holds for all of it."""
-    return {
-        "queued.max.messages.kbytes": max(1, queue >> 12),  # a small message costs five times its bytes
-        "queued.min.messages": max(100, queue // 300),  # what a queued message costs beside its bytes
-        "fetch.max.bytes": max(queue // 4, 1_000_000),  # small ones stay in the processor's cache from here to the copy
-        "message.max.bytes": 1_000_000,
-        "max.partition.fetch.bytes": max(queue // 4, 64 << 10),  # few large chunks rather than many
-    }

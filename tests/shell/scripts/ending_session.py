@@ -1,7 +1,7 @@
 """A run as in PySpark's stream runner, which ends when its standard input does, or at SIGTERM; for test_ending.
 
 Arguments: the options as JSON, the number of the closing step before which the process sends itself SIGTERM (-1: none), and
-``blocked`` where the main thread is to be in the middle of a call of C that takes a minute.
+``blocked`` where the main thread is to be in the middle of a call of C that takes a minute, ``hangs`` where a step never ends.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 
 from confluent_kafka import Consumer
 
 from sparkcohort.assignors import ASSIGNORS
+from sparkcohort.runtime.shell.ending import Order
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.session import Session
 
@@ -47,7 +49,9 @@ def main() -> None:
     session._ending._closers[:] = [
         (order, watched(order.name, close, struck=number == step)) for number, (order, close) in enumerate(closers)
     ]
-    say(run=session.run().run_id, port=session.run().port, steps=len(closers))
+    if how == "hangs":
+        session._ending._closers.append((Order.LOCK, lambda: threading.Event().wait()))
+    say(run=session.run().run_id, port=session.run().port, steps=[order.name for order, _ in closers])
     if how == "blocked":
         Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}).list_topics(timeout=60)
     sys.stdin.read()
