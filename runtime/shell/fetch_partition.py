@@ -19,6 +19,7 @@ T = TypeVar("T")
 P = TypeVar("P")
 
 LEAST_BYTES = 64 << 10
+SLOW_S = 10.0
 
 
 MOVED = frozenset(
@@ -116,13 +117,14 @@ def owed(
     """For how long the brokers that partitions are fetched from have sent nothing though they owe an answer.
 
     ``wait_s`` is what a broker may wait for records.  What has come and wasn't read yet is no silence of the broker's, nor is
-    the rest that it has asked for.
+    the rest that it has asked for.  In the middle of an answer it may be slow: its next bytes have ``SLOW_S``.
     """
     now, silent = time.monotonic(), dict[int, float]()
     for node, link in links.items():
         if link.transport is not None and not link.lost:
             waits = link.asked is not None and not link.readable()
-            silent[node] = max(now - link.heard_at - wait_s, 0.0) if waits else 0.0
+            allowed_s = SLOW_S if link.frames.filled else wait_s
+            silent[node] = max(now - link.heard_at - allowed_s, 0.0) if waits else 0.0
     found = {}
     for of in assigned:
         if not of.failed and of.position < of.end:

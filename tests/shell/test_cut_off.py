@@ -16,11 +16,12 @@ from sparkcohort.runtime.door import MemberInfo
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell import relay as relaying
-from sparkcohort.runtime.shell.abilities import CONFIRM_MS, AbilityWatch, Stuck
+from sparkcohort.runtime.shell.abilities import CONFIRM_MS, LOOK_S, AbilityWatch, Stuck
 from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.fetch import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.fetch_partition import SLOW_S
 from sparkcohort.runtime.shell.plans import Plans
-from sparkcohort.runtime.shell.prefetch import SILENT, Prefetcher
+from sparkcohort.runtime.shell.prefetch import SILENT, SILENT_S, Prefetcher
 from sparkcohort.runtime.shell.reach import reached
 from sparkcohort.runtime.shell.relay import Relay, Through
 from sparkcohort.runtime.shell.service import Service
@@ -101,6 +102,25 @@ def test_a_leader_that_falls_silent_is_noticed_and_waited_for_no_more(ways: TwoW
     ways.way.release()
     wait_until(lambda: not prefetcher.silent(), 30, "the leader to be heard again")
     prefetcher.close()
+
+
+def test_a_slow_leader_is_not_a_silent_one(ways: TwoWays, topic: str) -> None:
+    """Neither while its bytes come slowly nor while they pause in the middle of an answer; who looks sees it as slow, too."""
+    tp = TopicPartition(topic, 0)
+    produce(ways.broker.bootstrap, topic, 4_000, partitions=2, first=1_000, value_bytes=1_000)
+    ways.way.rate(20_000)
+    prefetcher = Prefetcher(ways.cut_off)
+    try:
+        prefetcher.assign({tp: 1_000})
+        hold_for(lambda: not prefetcher.silent(), SILENT_S + 2, "a slow leader is heard")
+        assert reached(ways.cut_off, {tp: 1_000}, LOOK_S) == frozenset()
+        ways.way.hold()
+        hold_for(lambda: not prefetcher.silent(), SILENT_S + 2, "a pause in an answer is no silence yet")
+        wait_until(lambda: tp in prefetcher.silent(), SLOW_S + 30, "a long one to be one")
+    finally:
+        ways.way.rate(None)
+        ways.way.release()
+        prefetcher.close()
 
 
 def test_what_a_task_cannot_read_comes_through_the_driver(ways: TwoWays, topic: str) -> None:
