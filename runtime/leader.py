@@ -44,6 +44,7 @@ Barred: TypeAlias = Mapping[str, Collection[Partition]]
 NOBODY_BARRED: Barred = MappingProxyType({})
 NOTHING_KNOWN: Since = MappingProxyType({})
 _BLOCK: Final = 1 << 14
+MOST_WORDS: Final = 500
 WHOLE: Final[Mapping[str, Sequence[int]]] = MappingProxyType({})
 
 
@@ -98,17 +99,40 @@ def plan(
     assignor = find(protocol_name, assignors)
     only = _existing(topics, only)
     barred = _inward(barred, only)
-    topics, members, seen = shown(said, topics, only=only, racks=racks)
-    given = _given(assignor, protocol_name, topics, members, seen)
-    ownership = _ownership(given, topics, members)
-    packed = given if isinstance(given, Packed) and given.space is ownership.space else pack(ownership.space, given)
-    if packed is None or not _is_sound(packed, ownership):
-        raise InvalidAssignment(f"assignor {protocol_name}: {_problem(given, topics, members, ownership)}")
+    packed, ownership = answer(assignor, protocol_name, *shown(said, topics, only=only, racks=racks))
     finished = hand_over(moved_off(packed, ownership, barred), ownership)
     revokes = bool(((ownership.member >= 0) & (finished.member != ownership.member)).any())
     layout = _layout(finished)
-    del given, ownership, packed, finished  # large, and writing takes as much again
+    del ownership, packed, finished  # large, and writing takes as much again
     return Plan(_encode(layout, only), revokes)
+
+
+def answer(
+    assignor: Assignor, name: str, topics: Mapping[str, int], members: Said, racks: Racks
+) -> tuple[Packed, Ownership]:
+    """What the assignor answers, and who owns what.  Raises InvalidAssignment naming it, or what it raises itself."""
+    given = _given(assignor, name, topics, members, racks)
+    ownership = _ownership(given, topics, members)
+    packed = given if isinstance(given, Packed) and given.space is ownership.space else pack(ownership.space, given)
+    if packed is None or not _is_sound(packed, ownership):
+        raise InvalidAssignment(f"assignor {name}: {_problem(given, topics, members, ownership)}")
+    return packed, ownership
+
+
+def blamed(name: str, error: BaseException) -> str:
+    """What an assignor did, in words that name it."""
+    if isinstance(error, InvalidAssignment):
+        said = str(error)
+        return said if said.startswith("assignor ") else f"assignor {name}: {said}"
+    return f"assignor {name} raised {words(error)}"
+
+
+def words(error: BaseException) -> str:
+    """The error in words; a user's exception may be unable to say what it is."""
+    try:
+        return f"{type(error).__name__}: {error}"[:MOST_WORDS]
+    except Exception:  # noqa: BLE001  its own mistake
+        return type(error).__name__
 
 
 def _inward(barred: Barred, only: Mapping[str, Sequence[int]]) -> Barred:

@@ -36,10 +36,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sparkcohort.assignors import Assignor, MemberSubscription, Partition
+from sparkcohort.assignors import Assignor, MemberSubscription, Partition, weights
 from sparkcohort.assignors.base import Assignment
+from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
 from sparkcohort.assignors.ownership import resolve
 from sparkcohort.assignors.sticky import balance
+from sparkcohort.runtime import leader
+from sparkcohort.runtime.imbalance import Balance
 from sparkcohort.runtime.leader import InvalidAssignment
 from sparkcohort.runtime.simulation_case import Case
 from sparkcohort.runtime.simulation_claims import Claims
@@ -55,7 +58,8 @@ class Outcome:
     ``owned`` partitions have an owner who is still there and wants them.  ``rounds`` are those of the assignor's own protocol; ``settles`` is False when ``MOST_ROUNDS`` weren't enough.
     ``spread`` is max - min of the partitions of those who want any; ``rack_mismatches`` counts partitions whose owner's
     rack has no replica, None where no rack of a member or of a replica is known.  ``busiest`` is the highest load of a
-    member (records per second) over the mean, None where no load is known.  ``paused_cooperative`` has the partitions
+    member (records per second) over the mean, None where no load is known.  ``relieved`` has what load-balanced moves
+    later, once an imbalance has lasted, a round each; it is part of what ``settled`` and the rest tell.  ``paused_cooperative`` has the partitions
     by the number of rounds for which they pause; under eager ``paused_eager`` partitions, all that are wanted, pause for one.
     """
 
@@ -77,6 +81,7 @@ class Outcome:
     rack_mismatches: int | None
     busiest_before: float | None
     busiest: float | None
+    relieved: tuple[Relief, ...]
     paused_eager: int
     rounds_cooperative: int
     paused_cooperative: Mapping[int, tuple[Partition, ...]]
@@ -87,6 +92,7 @@ class Outcome:
         return {
             **{name: getattr(self, name) for name in FIGURES},
             "transferring": len(self.transferring),
+            "relieved": [relief._asdict() for relief in self.relieved],
             "pauses": {
                 "eager": {"rounds": 1, "paused": {"1": self.paused_eager} if self.paused_eager else {}},
                 "cooperative": {"rounds": self.rounds_cooperative, "paused": counts},
@@ -153,16 +159,16 @@ def _common(base: Case, case: Case) -> _Common:
 
 def _outcome(common: _Common, assignor: Assignor) -> Outcome:
     base, case = common.base, common.case
-    assignment = _answer(assignor, case, common.claims)
-    rounds = _cooperate(assignor, case, common, assignment)
-    settled = rounds.settled if assignor.cooperative else assignment
+    balancing = assignor if isinstance(assignor, LoadBalancedAssignor) else None
+    rounds = _Rounds(assignor, case, common.claims, balancing)
+    settled = rounds.given if assignor.cooperative else rounds.first
     gained = {member: len(set(mine) - common.claims.owned[member]) for member, mine in settled.items()}
     moved = sum(len(mine.difference(settled[member])) for member, mine in common.claims.owned.items())
     return Outcome(
         assignor=assignor.name,
         cooperative=assignor.cooperative,
-        assignment=assignment,
-        transferring=tuple(unowned(case, assignment)),
+        assignment=rounds.first,
+        transferring=tuple(unowned(case, rounds.first)),
         before=common.before,
         settled=settled,
         rounds=rounds.number if assignor.cooperative else 1,
@@ -177,70 +183,85 @@ def _outcome(common: _Common, assignor: Assignor) -> Outcome:
         rack_mismatches=rack_mismatches(case, settled),
         busiest_before=busiest(base, common.loads, common.before),
         busiest=busiest(case, common.loads, settled),
+        relieved=tuple(rounds.relieved),
         paused_eager=sum(wanted(case).values()),
         rounds_cooperative=rounds.number,
-        paused_cooperative=rounds.paused,
+        paused_cooperative=rounds.paused(),
     )
 
 
-def _answer(assignor: Assignor, case: Case, claims: Claims) -> Assignment:
-    """One call of the assignor, its answer checked.  Raises InvalidAssignment naming it."""
+def _answer(assignor: Assignor, case: Case) -> Assignment:
+    """One call of the assignor, judged as the group's leader does.  Raises InvalidAssignment naming it."""
     try:
-        answered = assignor.assign(dict(case.topics), dict(case.members), case.racks)
-        given = {member: tuple(partitions) for member, partitions in answered.items()}
-        left = unowned(case, given)
-    except InvalidAssignment as error:
-        raise InvalidAssignment(f"assignor {assignor.name}: {error}") from None
+        given, _ = leader.answer(assignor, assignor.name, case.topics, case.members, case.racks)
     except (Exception, SystemExit) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise InvalidAssignment(f"assignor {assignor.name} failed on this case, {what}") from error
-    for topic, number in left:
-        if not assignor.cooperative or not claims.claimed((topic, number)):
-            raise InvalidAssignment(f"assignor {assignor.name}: {topic}-{number} is given to nobody, but is wanted")
-    return {member: tuple(sorted(given.get(member, ()))) for member in sorted(case.members)}
+        raise InvalidAssignment(leader.blamed(assignor.name, error)) from error
+    return dict(given)
 
 
 # --- cooperative rounds ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class _Rounds:
-    settled: Assignment
-    number: int
-    settles: bool
-    paused: Mapping[int, tuple[Partition, ...]]
+    """Rounds of the cooperative protocol as the group's leader has them, until nobody has anything to give up.
 
-
-def _cooperate(assignor: Assignor, case: Case, common: _Common, first: Assignment) -> _Rounds:
-    """Rounds of the cooperative protocol until nobody has to give anything up, the leader's safeguard included."""
-    generation = max((said.generation for said in case.members.values()), default=0)
-    claims, answer = common.claims, first
-    pauses = dict.fromkeys(unowned(case, common.claims.owned), 1)
-    for number in range(1, MOST_ROUNDS + 1):
-        given = claims.hand_over(answer)
-        if not _revokes(case, given) or number == MOST_ROUNDS:
-            break
-        case = replace(case, members=_rejoined(case.members, given, generation + number))
-        for partition in unowned(case, given):
-            pauses[partition] = pauses.get(partition, 0) + 1
-        claims = Claims(case.topics, case.members)
-        answer = _answer(_finishing(assignor), case, claims)
-    paused: dict[int, list[Partition]] = {}
-    for partition in sorted(pauses):
-        paused.setdefault(pauses[partition], []).append(partition)
-    settles = not _revokes(case, given)
-    return _Rounds(given, number, settles, {rounds: tuple(paused[rounds]) for rounds in sorted(paused)})
-
-
-def _finishing(assignor: Assignor) -> Assignor:
-    """The assignor of the rounds that only finish the first: a dataclass that bounds its moves by ``max_moves`` makes no new ones.
-
-    So the leader has it: load is a reason to move once it has lasted, not right after a round that moved.
+    ``first`` is the first answer, ``given`` who has what in the end.  Loads are shown to load-balanced only; its rounds
+    move nothing for them until an imbalance has lasted, which it does here for as long as a round would relieve it.
     """
-    bounded: Any = assignor
-    fields = getattr(bounded, "__dataclass_fields__", ())
-    finishing: Assignor = replace(bounded, max_moves=0) if "max_moves" in fields else assignor
-    return finishing
+
+    def __init__(self, assignor: Assignor, case: Case, claims: Claims, balancing: LoadBalancedAssignor | None) -> None:
+        self._balancing = balancing and replace(
+            balancing, threshold=case.load_balance.threshold, max_moves=case.load_balance.max_moves
+        )
+        self._assignor = replace(self._balancing, max_moves=0) if self._balancing else assignor
+        self._loads = (
+            weights.observed(case.topics, case.members, resolve(case.topics, case.members)) if balancing else {}
+        )
+        self._case = replace(case, members=self._loaded(case.members))
+        self._claims = claims
+        self._generation = max((said.generation for said in case.members.values()), default=0)
+        self._pauses = dict.fromkeys(unowned(case, claims.owned), 1)
+        self.number, self.relieved = 0, list[Relief]()
+        self.first = _answer(self._assignor, self._case)
+        self.given, self.settles = self._settle(self.first)
+        while self._balancing and self.settles and len(self.relieved) < MOST_ROUNDS:
+            self._join(self.given)
+            relief = self._balancing.relief(self._case.topics, self._case.members, self._case.racks)
+            if relief is None:
+                break
+            self.relieved.append(relief)
+            self.given, self.settles = self._settle(_answer(self._balancing, self._case))
+
+    def _settle(self, answer: Assignment) -> tuple[Assignment, bool]:
+        last = self.number + MOST_ROUNDS
+        while True:
+            self.number += 1
+            given = self._claims.hand_over(answer)
+            settles = not _revokes(self._case, given)
+            if settles or self.number == last:
+                return given, settles
+            self._join(given)
+            for partition in unowned(self._case, given):
+                self._pauses[partition] = self._pauses.get(partition, 0) + 1
+            answer = _answer(self._assignor, self._case)
+
+    def _join(self, given: Assignment) -> None:
+        """Everybody joins the next round with what it has now."""
+        members = _rejoined(self._case.members, given, self._generation + self.number)
+        self._case = replace(self._case, members=self._loaded(members))
+        self._claims = Claims(self._case.topics, self._case.members)
+
+    def _loaded(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberSubscription]:
+        if self._balancing:
+            return Balance(self._balancing, self._loads).loaded(members)
+        return {name: replace(said, loads={}) if said.loads else said for name, said in members.items()}
+
+    def paused(self) -> dict[int, tuple[Partition, ...]]:
+        """The partitions by the number of rounds for which they had no owner."""
+        found: dict[int, list[Partition]] = {}
+        for partition in sorted(self._pauses):
+            found.setdefault(self._pauses[partition], []).append(partition)
+        return {rounds: tuple(found[rounds]) for rounds in sorted(found)}
 
 
 def _revokes(case: Case, given: Assignment) -> bool:
@@ -251,7 +272,7 @@ def _revokes(case: Case, given: Assignment) -> bool:
 def _rejoined(
     members: Mapping[str, MemberSubscription], given: Assignment, generation: int
 ) -> dict[str, MemberSubscription]:
-    """The members as they join the next round; what they know of loads they still know."""
+    """The members as they join the next round."""
     found = {}
     for member, said in members.items():
         kept, known = set(said.owned), said.since
@@ -270,16 +291,11 @@ def wanted(case: Case) -> dict[str, int]:
 
 
 def unowned(case: Case, given: Mapping[str, Iterable[Partition]]) -> list[Partition]:
-    """The wanted partitions that nobody has, sorted.  Raises InvalidAssignment for what can't be given so."""
+    """The wanted partitions that nobody has, sorted."""
     marks = {topic: bytearray(count) for topic, count in wanted(case).items()}
-    for member, partitions in given.items():
-        said = case.members.get(member)
-        rows = {topic: marks[topic] for topic in (said.topics if said else ()) if topic in marks}
+    for partitions in given.values():
         for topic, number in partitions:
-            row = rows.get(topic)
-            if row is None or not 0 <= number < len(row) or row[number]:
-                raise InvalidAssignment(_wrong(case, given, member, (topic, number)))
-            row[number] = 1
+            marks[topic][number] = 1
     return [(topic, number) for topic, row in marks.items() for number in _zeros(row)]
 
 
@@ -288,18 +304,6 @@ def _zeros(row: bytearray) -> Iterable[int]:
     while place >= 0:
         yield place
         place = row.find(0, place + 1)
-
-
-def _wrong(case: Case, given: Mapping[str, Iterable[Partition]], member: str, partition: Partition) -> str:
-    name = f"{partition[0]}-{partition[1]}"
-    if member not in case.members:
-        return f"{name} is given to {member}, who is not in the group"
-    if not 0 <= partition[1] < case.topics.get(partition[0], 0):
-        return f"{name} is given to {member}, but doesn't exist"
-    if partition[0] not in case.members[member].topics:
-        return f"{name} is given to {member}, who doesn't subscribe to {partition[0]}"
-    owners = sorted(owner for owner, mine in given.items() for each in mine if each == partition)
-    return f"{name} is given twice, to {' and '.join(owners[:2])}"
 
 
 def spread(case: Case, given: Mapping[str, Iterable[Partition]]) -> int:

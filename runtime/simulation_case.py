@@ -19,7 +19,7 @@ import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from sparkcohort.assignors import Load, MemberSubscription, Partition, Racks
 from sparkcohort.assignors.weights import MOST
@@ -31,8 +31,19 @@ MOST_PARTITIONS: Final = 5_000_000
 MOST_MEMBERS: Final = 100_000
 MOST_GENERATION: Final = 2**31 - 1  # Kafka's is 32 bits wide
 
-CASE_KEYS: Final = ("assignor", "topics", "racks", "members")
+CASE_KEYS: Final = ("assignor", "topics", "racks", "members", "load_balance")
 MEMBER_KEYS: Final = ("topics", "owned", "generation", "instance_id", "rack", "since", "loads")
+
+
+class LoadBalance(NamedTuple):
+    """The options ``load.balance.*``: from how many times its fair share on, after how long, how many moves a round."""
+
+    threshold: float = 1.2
+    after_ms: int = 60_000
+    max_moves: int = 5
+
+
+USUAL: Final = LoadBalance()
 
 
 class CaseError(ValueError):
@@ -51,6 +62,7 @@ class Case:
     members: Mapping[str, MemberSubscription]
     racks: Racks = field(default_factory=dict)
     assignor: str = ""
+    load_balance: LoadBalance = USUAL
     names: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -68,6 +80,7 @@ def parse(text: str | bytes) -> Case:
         members={member: _member(value, f"members.{_bare(member)}", shared) for member, value in members.items()},
         racks=_racks(said.get("racks", {}), topics),
         assignor="" if "assignor" not in said else _name(said["assignor"], "assignor"),
+        load_balance=_load_balance(said.get("load_balance", {})),
     )
 
 
@@ -78,8 +91,21 @@ def as_value(case: Case) -> dict[str, Any]:
         **({"assignor": case.assignor} if case.assignor else {}),
         "topics": dict(sorted(case.topics.items())),
         **({"racks": racks} if racks else {}),
+        **({"load_balance": case.load_balance._asdict()} if case.load_balance != USUAL else {}),
         "members": {member: _said(case.members[member]) for member in sorted(case.members)},
     }
+
+
+def _load_balance(value: Any) -> LoadBalance:
+    said = _object(value, "load_balance", LoadBalance._fields, required=())
+    threshold = _rate(said.get("threshold", USUAL.threshold), "load_balance.threshold")
+    if threshold <= 1:
+        _fail("load_balance.threshold", f"expected a number above 1, got {_shown(threshold)}")
+    return LoadBalance(
+        threshold,
+        _count(said.get("after_ms", USUAL.after_ms), "load_balance.after_ms"),
+        _count(said.get("max_moves", USUAL.max_moves), "load_balance.max_moves"),
+    )
 
 
 def _said(member: MemberSubscription) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def report(shown: Shown, seen: Outcome, notes: Sequence[str], console: Console) 
         same = sum(seen.before.get(member, ()) == seen.settled.get(member, ()) for member in left)
         console.print(f"and {counted(len(left), 'member')} more, {same:,} of them unchanged (--all shows them)")
     console.print()
-    console.print(_grid(_figures(seen)))
+    console.print(_grid(_figures(shown, seen)))
 
 
 def compared(shown: Shown, seen: Sequence[Outcome], notes: Sequence[str], console: Console) -> None:
@@ -211,7 +211,7 @@ def _some(partitions: Collection[Partition], most: int | None) -> str:
 # --- figures ---------------------------------------------------------------------------------------------
 
 
-def _figures(seen: Outcome) -> Iterator[tuple[str, Text]]:
+def _figures(shown: Shown, seen: Outcome) -> Iterator[tuple[str, Text]]:
     yield (
         "moved",
         Text().append_text(_moved(seen)).append(f" of {seen.owned:,}; the fewest possible: {seen.fewest_moves:,}"),
@@ -227,8 +227,21 @@ def _figures(seen: Outcome) -> Iterator[tuple[str, Text]]:
     if seen.busiest is not None:
         before = "?" if seen.busiest_before is None else f"{seen.busiest_before:.2f}"
         yield "busiest member", Text(f"{before} -> {seen.busiest:.2f} times the mean load")
+    if seen.relieved:
+        yield "moved for load", _relieved(shown, seen)
     yield "pauses, eager", Text(f"{counted(seen.paused_eager, 'partition')} for 1 round: all there are")
     yield "pauses, cooperative", _cooperative(seen)
+
+
+def _relieved(shown: Shown, seen: Outcome) -> Text:
+    """What moves later, a line a round."""
+    after_s = shown.case.load_balance.after_ms / 1000
+    lines = [
+        f"{counted(relief.partitions, 'partition')}, once {shown.names.get(relief.member, relief.member)} has carried "
+        f"{relief.times_mean:.1f} x the mean for {after_s:g} s"
+        for relief in seen.relieved
+    ]
+    return Text("\n".join(lines))
 
 
 def _moved(seen: Outcome) -> Text:

@@ -31,8 +31,6 @@ SLOW_MS: Final = 1_000
 TOLD: Final = 100
 """Of so many different failures in a row it is known that they were logged."""
 
-MOST_WORDS: Final = 500
-
 Result: TypeAlias = tuple[leader.Assignments, departed.Memory] | BaseException
 Done: TypeAlias = Callable[[leader.Assignments, int, str], None]
 """Takes the assignments of a round, its generation, and why they are not the assignor's (empty when they are)."""
@@ -110,7 +108,7 @@ class Leading:
         try:
             call.round = look()
         except Exception as error:  # noqa: BLE001  whatever it is, the group gets an answer
-            self._fail(call, f"assignor {call.name} could not be asked: {_words(error)}", error)
+            self._fail(call, f"assignor {call.name} could not be asked: {leader.words(error)}", error)
             return
         if not own:
             self._end(call, self._computed(call))
@@ -221,7 +219,7 @@ class Leading:
 
     def _end(self, call: _Call, result: Result) -> None:
         if isinstance(result, BaseException):
-            self._fail(call, _blamed(call.name, result), result)
+            self._fail(call, leader.blamed(call.name, result), result)
             return
         self._current = None
         assignments, self.memory = result
@@ -251,18 +249,3 @@ class Leading:
             self._told.popitem(last=False)
         users = error if not isinstance(error, leader.InvalidAssignment) else None
         log.error("group %s: %s", self._group_id, why, exc_info=users)
-
-
-def _blamed(name: str, error: BaseException) -> str:
-    if isinstance(error, leader.InvalidAssignment):
-        said = str(error)
-        return said if said.startswith("assignor ") else f"assignor {name}: {said}"
-    return f"assignor {name} raised {_words(error)}"
-
-
-def _words(error: BaseException) -> str:
-    """The error in words; a user's exception may be unable to say what it is."""
-    try:
-        return f"{type(error).__name__}: {error}"[:MOST_WORDS]
-    except Exception:  # noqa: BLE001  its own mistake
-        return type(error).__name__

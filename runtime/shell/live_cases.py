@@ -21,7 +21,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell import client, kafka_errors
 from sparkcohort.runtime.shell.cli_views import client_id
 from sparkcohort.runtime.shell.security_options import redact_text
-from sparkcohort.runtime.simulation_case import Case
+from sparkcohort.runtime.simulation_case import Case, LoadBalance
 
 TIMEOUT_S: Final = 15.0
 FIRST_WAIT_S: Final = 0.5
@@ -67,6 +67,7 @@ def of_status(status: Mapping[str, Any]) -> Case:
         members=members,
         racks={topic: found for topic, found in racks.items() if any(found)},
         assignor=status["protocol"] or "",
+        load_balance=LoadBalance(*status["load_balance"]),
         names={row["member_id"]: client_id(row["executor"]) or row["member_id"] for row in status["members"]},
         notes=tuple(filter(None, notes)),
     )

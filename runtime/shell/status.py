@@ -63,6 +63,7 @@ def build(
             for (request, error), count in sorted(coordinator.counters.items())
         ],
         "assignors": list(coordinator.settings.assignors),
+        "load_balance": list(coordinator.settings.load_balance),
         "failed_rebalances": dict(coordinator.leading.failures),
         "assignor_failure": coordinator.leading.failure(),
         "partitions_moved": coordinator.moved,

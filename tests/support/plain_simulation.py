@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from sparkcohort.assignors import Assignor, MemberSubscription, Partition
+from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.runtime.simulation_case import Case
 
 Owners = dict[Partition, str | None]
@@ -100,26 +101,42 @@ def busiest(case: Case, loads: Mapping[Partition, float], after: Owners) -> floa
     return max(carried) / (sum(carried) / len(carried)) if any(carried) else None
 
 
+def at_first(assignor: Assignor) -> Assignor:
+    """As it is asked in a round that no imbalance of loads is the reason of."""
+    return replace(assignor, max_moves=0) if isinstance(assignor, LoadBalancedAssignor) else assignor
+
+
 def cooperate(assignor: Assignor, case: Case) -> dict[str, Any]:
-    """Rounds as the cooperative protocol has them: who has what at the end, how many there were, and who stood still."""
-    now, rounds = owners(case), 0
+    """Rounds as the cooperative protocol has them: who has what at the end, how many there were, and who stood still.
+
+    Load-balanced goes on with a round for load, as long as that would move anything.
+    """
+    now, rounds, asked = owners(case), 0, at_first(assignor)
     paused: dict[Partition, int] = dict.fromkeys(now, 0)
+    first, reliefs = 1, 0
     while True:
         rounds += 1
         for partition, has in now.items():
             paused[partition] += has is None
-        answer = by_partition(case, assignor.assign(case.topics, case.members, case.racks))
+        answer = by_partition(case, asked.assign(case.topics, case.members, case.racks))
         for partition, new in answer.items():
             free = not [who for who in claimants(case, partition) if who != new]
             now[partition] = new if new is not None and (free or owner(case, partition) == new) else None
         left = {tp for said in case.members.values() for tp in said.owned if now.get(tp) is None} | {
             tp for member, said in case.members.items() for tp in said.owned if now.get(tp) != member
         }
-        if not left or rounds == 10:
-            return {"now": now, "rounds": rounds, "paused": {tp: count for tp, count in paused.items() if count}}
-        case = replace(case, members=_rejoin(case.members, now, 100 + rounds))
-        if hasattr(assignor, "max_moves"):
-            assignor = replace(assignor, max_moves=0)  # type: ignore[type-var]
+        asked = at_first(assignor)
+        over = not left or rounds == first + 9
+        case = case if over and not isinstance(assignor, LoadBalancedAssignor) else _next(case, now, 100 + rounds)
+        if over:
+            balancing = assignor if isinstance(assignor, LoadBalancedAssignor) and not left and reliefs < 10 else None
+            if balancing is None or balancing.relief(case.topics, case.members, case.racks) is None:
+                return {"now": now, "rounds": rounds, "paused": {tp: count for tp, count in paused.items() if count}}
+            asked, first, reliefs = assignor, rounds + 1, reliefs + 1
+
+
+def _next(case: Case, now: Owners, generation: int) -> Case:
+    return replace(case, members=_rejoin(case.members, now, generation))
 
 
 def _rejoin(members: Mapping[str, MemberSubscription], now: Owners, generation: int) -> dict[str, MemberSubscription]:

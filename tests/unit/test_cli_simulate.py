@@ -226,7 +226,7 @@ def test_an_assignor_that_raises_is_one_line(cohort: Cohort, monkeypatch: pytest
     monkeypatch.setitem(assignors.ASSIGNORS, "broken", Broken())
     said = cohort("--input", "-", "--assignor", "broken")
     assert (said.status, said.out) == (1, "")
-    assert said.err == "cohort: assignor broken failed on this case, ZeroDivisionError: a?[31m by zero\n"
+    assert said.err == "cohort: assignor broken raised ZeroDivisionError: a?[31m by zero\n"
 
 
 def test_an_own_assignor_by_its_dotted_name(cohort: Cohort, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -338,6 +338,7 @@ def test_racks_and_loads_are_taken_where_they_are_told() -> None:
     """A partition's load is its owner's word, the first member's where nobody owns it."""
     first, second, third = a_status()["partitions"]
     rows = [{**first, "racks": ["a"], "load": [9.5, 70.0, 3]}, second, {**third, "load": [1.0, 2.0, 0]}]
+    assert live_cases.of_status(a_status(load_balance=[1.5, 30_000, 2])).load_balance == (1.5, 30_000, 2)
     case = live_cases.of_status(a_status(partitions=rows))
     assert case.racks == {"orders": [("a",), (), ()]}
     assert case.members["m-2"].loads == {("orders", 0): Load(9.5, 70.0, 3), ("orders", 2): Load(1.0, 2.0, 0)}

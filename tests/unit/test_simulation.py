@@ -7,15 +7,18 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import ASSIGNORS, Assignor, Load, MemberSubscription, find
-from sparkcohort.runtime import simulation
+from sparkcohort.assignors import ASSIGNORS, Assignor, Load, MemberSubscription, Partition, find
+from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
+from sparkcohort.runtime import imbalance, leader, simulation
+from sparkcohort.runtime.consumer_protocol import decode_assignment
 from sparkcohort.runtime.leader import InvalidAssignment
 from sparkcohort.runtime.simulation import FIGURES, compare, simulate
-from sparkcohort.runtime.simulation_case import Case, parse
+from sparkcohort.runtime.simulation_case import Case, LoadBalance, parse
 from sparkcohort.runtime.simulation_changes import change_members, change_partitions
 from tests.support import groups
 from tests.support import plain_simulation as plain
@@ -133,26 +136,46 @@ class Own:
         return self.answer(topics, members) if callable(self.answer) else self.answer
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        ({"a": (("t", 0),), "b": ()}, "own: t-1 is given to nobody, but is wanted"),
-        ({"a": (("t", 0), ("t", 1)), "b": (("t", 1),)}, "own: t-1 is given twice, to a and b"),
-        ({"a": (("t", 0), ("t", 1), ("t", 2)), "b": ()}, "own: t-2 is given to a, but doesn't exist"),
-        ({"a": (("t", 0), ("t", 1)), "b": (("u", 0),)}, "own: u-0 is given to b, who doesn't subscribe to u"),
-        ({"z": (("t", 0),)}, "own: t-0 is given to z, who is not in the group"),
-        (None, "own failed on this case, AttributeError"),
-        ({"a": None}, "own failed on this case, TypeError"),
-        (KeyError("x"), "own failed on this case, KeyError: 'x'"),
-        (SystemExit(0), "own failed on this case, SystemExit: 0"),
-    ],
-)
-def test_an_assignor_that_errs_is_named(answer: Any, words: str) -> None:
-    """Incomplete, doubled, invented, to non-subscribers, no assignment at all, an exception: one line with its name."""
-    case = Case({"t": 2, "u": 1}, {"a": MemberSubscription(("t",)), "b": MemberSubscription(("t",))})
-    with pytest.raises(InvalidAssignment, match=r"^assignor own") as error:
-        simulate(case, case, Own(answer))
-    assert words in str(error.value)
+ANSWERS: list[Any] = [
+    {"a": (("t", 0),), "b": ()},
+    {"a": (("t", 0), ("t", 1)), "b": (("t", 1),)},
+    {"a": (("t", 0), ("t", 1), ("t", 2)), "b": ()},
+    {"a": (("t", 0), ("t", 1)), "b": (("u", 0),)},
+    {"a": (("t", 0), ("t", 1)), "z": (("t", 0),)},
+    {"a": (("t", 0), ("t", 1)), "z": ()},
+    {"a": (("t", 0), ("t", 0), ("t", 1))},
+    {"a": [["t", 0], ("t", np.int64(1))]},
+    lambda *_: {"a": {("t", 0)}, "b": iter([("t", 1)])},
+    {"a": (("t", False), ("t", True))},
+    {"a": (("t", 0.0), ("t", 1))},
+    {"a": (("t", 2**70), ("t", 1))},
+    {"a": "t-0"},
+    {"a": None},
+    {1: (("t", 0), ("t", 1))},
+    [("t", 0)],
+    None,
+    KeyError("x"),
+    SystemExit(0),
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=repr)
+@pytest.mark.parametrize("cooperative", [False, True])
+def test_an_answer_is_judged_as_the_group_does(answer: Any, cooperative: bool) -> None:
+    """Lists, numpy's integers, booleans, strangers, what is left out: taken by both, or refused by both in the same words."""
+    members = {"a": MemberSubscription(("t",)), "b": MemberSubscription(("t",))}
+    case = Case({"t": 2, "u": 1}, members)
+    own = Own(answer, cooperative=cooperative)
+    try:
+        plan = leader.plan("own", members, case.topics, assignors={"own": own})
+        said = {name: tuple(decode_assignment(mine).partitions) for name, mine in plan.assignments}
+    except (ValueError, KeyError, SystemExit) as error:
+        with pytest.raises(InvalidAssignment) as refused:
+            simulate(case, case, own)
+        assert str(refused.value) == leader.blamed("own", error)
+        assert str(refused.value).startswith("assignor own")
+    else:
+        assert said == simulate(case, case, own).assignment
 
 
 def test_a_group_that_never_settles_is_said_so() -> None:
@@ -168,7 +191,7 @@ def test_a_group_that_never_settles_is_said_so() -> None:
 
 @dataclass(frozen=True)
 class Bounded:
-    """Gives everything to a, but takes at most ``max_moves`` partitions from b for that."""
+    """Gives everything to a, but takes at most ``max_moves`` partitions from b in a round for that; notes who knew loads."""
 
     max_moves: int = 1
     name: str = "bounded"
@@ -176,18 +199,86 @@ class Bounded:
 
     def assign(self, topics: Any, members: Any, racks: Any = None) -> Any:
         """Its answer."""
+        assert not any(said.loads for said in members.values())
         kept = members["b"].owned[self.max_moves :]
         free = set(members["b"].owned[: self.max_moves])
         everything = {("t", number) for number in range(topics["t"])}
         return {"a": tuple(sorted(everything - set(kept) - free)), "b": kept}
 
 
-def test_what_bounds_its_moves_moves_in_the_first_round_only() -> None:
-    """One of three partitions moves, and the round that finishes it begins no other move."""
-    members = {"a": MemberSubscription(("t",)), "b": MemberSubscription(("t",), (("t", 0), ("t", 1), ("t", 2)))}
-    case = Case({"t": 3}, members)
+def test_an_own_assignor_is_asked_as_the_group_asks_it() -> None:
+    """In every round as it is, whatever its fields are called, and without loads, which the group shows to its own only."""
+    owned = (("t", 0), ("t", 1), ("t", 2))
+    b = MemberSubscription(("t",), owned, loads=dict.fromkeys(owned, Load(9.0)))
+    case = Case({"t": 3}, {"a": MemberSubscription(("t",)), "b": b})
     seen = simulate(case, case, Bounded())
-    assert (seen.moved, seen.rounds, seen.settled["a"]) == (1, 2, (("t", 0),))
+    assert (seen.moved, seen.rounds, seen.settled["a"]) == (3, 4, owned)
+
+
+def hot(**balance: Any) -> Case:
+    """Two members with four partitions each; all that a has is busy."""
+    mine, yours = (tuple(("t", number) for number in range(first, 8, 2)) for first in (0, 1))
+    members = {
+        "a": MemberSubscription(("t",), mine, 1, loads=dict.fromkeys(mine, Load(90.0))),
+        "b": MemberSubscription(("t",), yours, 1, loads=dict.fromkeys(yours, Load(1.0))),
+    }
+    return Case({"t": 8}, members, load_balance=LoadBalance(**balance))
+
+
+def test_loads_move_nothing_at_once() -> None:
+    """A round for another reason moves nothing for load; what then lasts is relieved, in a round that says what it was."""
+    case = hot()
+    seen = simulate(case, case, find("load-balanced"))
+    assert seen.assignment == seen.before
+    assert [(relief.member, relief.partitions) for relief in seen.relieved] == [("a", 2)]
+    assert (seen.moved, seen.rounds) == (2, 3)
+    assert seen.busiest_before == pytest.approx(1.978, abs=1e-3)
+    assert seen.busiest == pytest.approx(1.0, abs=0.02)
+    assert seen.figures()["relieved"] == [{"member": "a", "times_mean": pytest.approx(1.9, abs=0.1), "partitions": 2}]
+
+
+def test_the_options_of_load_balancing_count() -> None:
+    """One move a round makes two rounds of two; where nobody carries so much nothing moves."""
+    one = simulate(hot(max_moves=1), hot(max_moves=1), find("load-balanced"))
+    assert ([relief.partitions for relief in one.relieved], one.moved) == ([1, 1], 2)
+    much = simulate(hot(threshold=2.5), hot(threshold=2.5), find("load-balanced"))
+    assert (much.relieved, much.moved, much.rounds) == ((), 0, 1)
+
+
+@settings(max_examples=60)
+@given(group=groups.carrying())
+def test_load_balancing_goes_the_coordinators_way(group: tuple[dict[str, int], groups.Members]) -> None:
+    """Round by round what the leader's own memory and watch make of the same group, with the same options."""
+    topics, members = group
+    case = Case(topics, members)
+    seen = simulate(case, case, find("load-balanced"))
+    assert seen.settled == watched(case)
+
+
+def watched(case: Case) -> dict[str, tuple[Partition, ...]]:
+    """Where a group ends that is led as the coordinator leads it, by its watch: a minute passes after every round."""
+    threshold, after_ms, max_moves = case.load_balance
+    assignor = LoadBalancedAssignor(threshold=threshold, max_moves=max_moves)
+    loads = {partition: load for said in case.members.values() for partition, load in said.loads.items()}
+    members, watch, now_ms, rounds = dict(case.members), imbalance.Watch(), 0, 1
+    while rounds < 100:
+        free = imbalance.lasted(watch, now_ms, after_ms)
+        known = imbalance.Balance(assignor if free else replace(assignor, max_moves=0), loads)
+        plan = leader.plan(
+            "load-balanced", known.loaded(members), case.topics, assignors={known.assignor.name: known.assignor}
+        )
+        given = {name: tuple((*tp,) for tp in decode_assignment(mine).partitions) for name, mine in plan.assignments}
+        watch = imbalance.done(watch) if free else watch
+        members, rounds = groups.rejoin(members, given, 10 + rounds), rounds + 1
+        if plan.revokes:
+            continue
+        shown = leader.shown(imbalance.Balance(assignor, loads).loaded(members), case.topics)
+        watch = imbalance.look(watch, assignor.relief(*shown), now_ms)
+        if watch.found is None or rounds > 60:
+            break
+        now_ms += after_ms
+        watch = imbalance.asked_for(watch, now_ms)
+    return {name: said.owned for name, said in members.items()}
 
 
 def test_comparing_is_simulating_each() -> None:
@@ -231,7 +322,7 @@ def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Cas
     before, answer = plain.owners(case), plain.by_partition(case, seen.assignment)
     rounds = plain.cooperate(assignor, case)
     after = plain.by_partition(case, seen.settled)
-    assert seen.assignment == assignor.assign(case.topics, case.members, case.racks)
+    assert seen.assignment == plain.at_first(assignor).assign(case.topics, case.members, case.racks)
     assert list(seen.transferring) == [tp for tp, now in answer.items() if now is None]
     assert after == (rounds["now"] if assignor.cooperative else answer)
     assert None not in after.values()

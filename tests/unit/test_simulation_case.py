@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import re
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ WHOLE: dict[str, Any] = {
         },
         "m2": {"topics": []},
     },
+    "load_balance": {"threshold": 1.5, "max_moves": 3},
 }
 
 
@@ -40,6 +42,7 @@ def test_everything_that_a_case_has_is_read() -> None:
     """Each key of the case and of a member has its place; what is left out is at its default."""
     case = parse(json.dumps(WHOLE))
     assert (case.assignor, case.topics) == ("cooperative-sticky", {"orders": 2, "returns": 1})
+    assert case.load_balance == (1.5, 60_000, 3)
     assert case.racks == {"orders": (("a", "b"), ())}
     assert case.members["m1"] == MemberSubscription(
         topics=("orders", "returns"),
@@ -51,6 +54,21 @@ def test_everything_that_a_case_has_is_read() -> None:
         loads={("orders", 0): Load(900.0, 65000.5, 12)},
     )
     assert case.members["m2"] == MemberSubscription(())
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"threshold": 1}, "load_balance.threshold: expected a number above 1, got 1.0"),
+        ({"max_moves": True}, "load_balance.max_moves: expected a whole number"),
+        ({"after": 1}, 'load_balance: unknown key "after"; did you mean "after_ms"?'),
+        ([], "load_balance: expected a JSON object"),
+    ],
+)
+def test_options_of_load_balancing_are_those_that_there_are(said: Any, words: str) -> None:
+    """As the source's own options of that name have them."""
+    with pytest.raises(CaseError, match=re.escape(words)):
+        parse(json.dumps(WHOLE | {"load_balance": said}))
 
 
 def test_a_case_that_is_written_is_read_as_it_was() -> None:
@@ -96,7 +114,7 @@ def changed(path: str, value: Any) -> str:
         ("topics", ..., 'the key "topics" is missing'),
         ("members", ..., 'the key "members" is missing'),
         ("member", {}, 'unknown key "member"; did you mean "members"?'),
-        ("xyz", {}, 'unknown key "xyz"; there is "assignor", "members", "racks", "topics"'),
+        ("xyz", {}, 'unknown key "xyz"; there is "assignor", "load_balance", "members", "racks", "topics"'),
         ("assignor", 3, "assignor: expected a name, got 3"),
         ("assignor", "", 'assignor: expected a name, got ""'),
         ("topics", [], "topics: expected a JSON object, got []"),
