@@ -60,7 +60,6 @@ def test_ten_short_queries_leave_nothing(application: Application, broker: Broke
     """Each ends by itself: when its runner is gone, so are its file, lock, port and agents, and the next one takes over."""
     broker.admin.create_topic(topic, 3)
     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-    locks = _locks()
     for number in range(SHORT):
         produce(broker.bootstrap, topic, 300, partitions=3, first=100 * number)
         # The same query again and again, as a scheduler starts it; its gate is closed until it has been looked at.
@@ -70,12 +69,13 @@ def test_ten_short_queries_leave_nothing(application: Application, broker: Broke
         run = Run(found.run.run_id, found.run.port, application.directory / "home" / f"{found.run.run_id}.json", [])
         runner = psutil.Process(found.pid)
         assert run.file.exists()
+        assert len(_locks(application)) == 1
         query.allow(number)
         assert query.end() is None
         wait_until(lambda: not _alive(runner), RUNNER_S, "the runner to be gone", every_s=0.01)  # noqa: B023
         assert not run.file.exists()
         assert run.port not in _ports(application)
-        assert _locks() <= locks
+        assert _locks(application) == []
         agents = [agent for agent in application.driver.agents() if run.run_id in processes.command(agent)]
         wait_until(lambda: not any(map(_alive, agents)) and _left(run) == [], AGENTS_S, "its agents to be gone")  # noqa: B023
 
@@ -113,9 +113,10 @@ def _left(run: Run) -> list[str]:
     return found + [f"file {run.file}"] * run.file.exists()
 
 
-def _locks() -> set[str]:
-    """The locks of instance ids that readers hold."""
-    return {name for name in processes.sockets() if name.startswith("@cohort-reader-")}
+def _locks(application: Application) -> list[str]:
+    """The locks of instance ids that this application's readers hold; other applications of this machine have theirs."""
+    ours = tuple(f"@cohort-reader-{process.pid}-" for process in application.driver.processes())
+    return [name for name in processes.sockets() if name.startswith(ours)]
 
 
 def _alive(process: psutil.Process) -> bool:
