@@ -46,6 +46,11 @@ class Reader:
         """Whether what is buffered, or comes next, is of another topic of that name: deleted, and made anew."""
         return "" not in (self.topic_id, self.buffer.topic_id) and self.topic_id != self.buffer.topic_id
 
+    @property
+    def limit(self) -> int:
+        """Up to where it is given what is buffered."""
+        return min(self.buffer.sure, self.buffer.position) if self.topic_id else self.buffer.position
+
 
 @dataclass(slots=True, eq=False)
 class Buffer:
@@ -56,7 +61,8 @@ class Buffer:
     position: int
     floor: int
     plan_seq: int = -1
-    topic_id: str = ""  # of the topic that the records are of, as far as the client tells
+    topic_id: str = ""  # of the topic that the records are of, as far as the client, or else the plan, tells
+    sure: int = -1  # below this offset they certainly are; see ``untold``
     served: int = 0  # the highest offset handed out
     left: int = -1  # where fetching stood before it was moved: an error from there is of the past
     chunks: list[Chunk] = field(default_factory=list)
@@ -77,14 +83,24 @@ class Buffer:
         """Whether a task waits for the very next record; one that waits for later ones has no claim to room."""
         return any(reader.waiting and reader.at == self.position for reader in self.readers)
 
-    def append(self, chunk: Chunk) -> None:
-        """Put a chunk behind the last one."""
+    def append(self, chunk: Chunk, *, told: bool = True) -> None:
+        """Put a chunk behind the last one; ``told``: the client says that it is of this topic."""
         self.chunks.append(chunk)
         self.nbytes += chunk.nbytes
         if chunk.batch is not None:
             self.records_in += chunk.batch.num_rows
             self.bytes_in += chunk.nbytes - CHUNK_OVERHEAD
         self.position, self.error, self.failures = chunk.next_offset, "", 0
+        if told:
+            self.sure = self.position
+
+    def move(self, to: int) -> None:
+        """Start anew at an offset."""
+        self.chunks.clear()
+        self.left = self.position
+        self.base = self.position = self.served = self.sure = to
+        self.nbytes, self.live, self.error, self.retry_at, self.failures = 0, False, "", 0.0, 0
+        self.topic_id = ""
 
     def drop_head(self) -> int:
         """Give up the first chunk; returns its bytes."""
@@ -98,6 +114,7 @@ class Buffer:
         chunk = self.chunks.pop()
         self.nbytes -= chunk.nbytes
         self.position, self.live = chunk.start, False
+        self.sure = min(self.sure, self.position)
         return chunk.nbytes
 
     def spent(self) -> int:
@@ -137,7 +154,7 @@ class Load:
         buffer = reader.buffer
         index = bisect_right(buffer.chunks, reader.at, key=attrgetter("next_offset"))
         for chunk in buffer.chunks[index : index + 1000]:
-            if reader.at >= reader.end or not self._fits(chunk):
+            if reader.at >= min(reader.end, reader.limit) or not self._fits(chunk):
                 return
             part = None if chunk.batch is None else trim(chunk.batch, reader.at, reader.end)
             if part is not None:

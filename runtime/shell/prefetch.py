@@ -46,6 +46,7 @@ from sparkcohort.runtime.shell.drain import (
 from sparkcohort.runtime.shell.drains import bounds, new_drain
 from sparkcohort.runtime.shell.fetch import of_another_log
 from sparkcohort.runtime.shell.supervised import Supervised
+from sparkcohort.runtime.shell.untold import Untold, in_doubt, settle
 from sparkcohort.runtime.text import printable
 
 POLL_S = 0.05
@@ -126,6 +127,7 @@ class Prefetcher:
             largest=Largest(max(buffer_bytes // 4, LEAST_LARGEST), REMEDY),
         )
         self._drain = self._new_drain()
+        self._untold = Untold(conf)
         self._doubtful = False  # how the drain stands is not known
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
@@ -245,7 +247,11 @@ class Prefetcher:
                 yield Served([], None, missed)
             while readers:
                 with self._lock:
-                    step = self._next(readers, patience_s)
+                    missed = self._await(readers, patience_s)
+                    doubted = in_doubt(readers)
+                told = self._untold.ids(doubted)
+                with self._lock:
+                    step = self._next(readers, missed + settle(readers, doubted, told))
                 yield step
         finally:
             with self._lock:
@@ -279,32 +285,22 @@ class Prefetcher:
         if plan_seq <= buffer.plan_seq:
             return
         # A floor that goes down: the offsets start anew (topic recreated), what is buffered is another log's.
-        anew = "" not in (topic_id, buffer.topic_id) and topic_id != buffer.topic_id
+        # From a client that doesn't tell, what was fetched before this plan may be another topic's than the plan's.
+        untold = topic_id and not self._drain.tells_ids
+        anew = topic_id not in ("", buffer.topic_id) and bool(buffer.topic_id or untold)
         if anew or floor > buffer.position or floor < buffer.floor:
-            self._move(buffer, floor)
+            buffer.move(floor)
         buffer.plan_seq, buffer.floor = plan_seq, floor
+        buffer.topic_id = topic_id if untold else buffer.topic_id
         while buffer.chunks and buffer.chunks[0].next_offset <= floor:
             buffer.drop_head()
 
-    @staticmethod
-    def _move(buffer: Buffer, to: int) -> None:
-        """Start the buffer anew at an offset."""
-        buffer.chunks.clear()
-        buffer.left = buffer.position
-        buffer.base = buffer.position = buffer.served = to
-        buffer.nbytes, buffer.live, buffer.error, buffer.retry_at, buffer.failures = 0, False, "", 0.0, 0
-        buffer.topic_id = ""
-
-    def _next(self, readers: list[Reader], patience_s: float) -> Served:
-        """The next step: what is buffered, up to a batch; blocks until there is something or nothing will be.
-
-        Readers that have come to their end are taken off the list.
-        """
-        missed = self._await(readers, patience_s)
+    def _next(self, readers: list[Reader], missed: Sequence[tuple[int, str]]) -> Served:
+        """The next step: what is buffered, up to a batch; readers that have come to their end are taken off the list."""
         load = Load(self._batch_bytes)
         positions: list[tuple[int, int]] = []
         for reader in sorted(readers, key=lambda each: -each.buffer.nbytes):  # evenly, so that nobody runs dry
-            if reader.at >= reader.buffer.position or reader.at < reader.buffer.base or reader.strange:
+            if reader.at >= reader.limit or reader.at < reader.buffer.base or reader.strange:
                 continue
             if load.full:
                 break
@@ -451,15 +447,16 @@ class Prefetcher:
             return  # of a past assignment
         topic_id = self._drain.topic_id(event.tp)
         if "" not in (topic_id, buffer.topic_id) and topic_id != buffer.topic_id:
-            self._move(buffer, buffer.floor)  # assigned again after the topic was made anew
+            buffer.move(buffer.floor)  # assigned again after the topic was made anew
             return
         buffer.topic_id = topic_id or buffer.topic_id
+        told = bool(topic_id)
         match event:
             case Records(next_offset=next_offset, batch=batch, nbytes=nbytes):
-                buffer.append(Chunk(buffer.position, next_offset, batch, nbytes + CHUNK_OVERHEAD))
+                buffer.append(Chunk(buffer.position, next_offset, batch, nbytes + CHUNK_OVERHEAD), told=told)
             case EndOfLog(offset=offset):
                 if offset > buffer.position:  # control records and aborted ones
-                    buffer.append(Chunk(buffer.position, offset, None, CHUNK_OVERHEAD))
+                    buffer.append(Chunk(buffer.position, offset, None, CHUNK_OVERHEAD), told=told)
             case PartitionError(offset=offset) if offset == buffer.left >= 0 and offset != buffer.position:
                 return  # the client doesn't take back an error that was on its way
             case PartitionError(error=error):
@@ -467,7 +464,7 @@ class Prefetcher:
                 if said != buffer.error:
                     _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, said)
                 if of_another_log(error):
-                    self._move(buffer, buffer.floor)  # what is buffered may not be what Kafka has at these offsets
+                    buffer.move(buffer.floor)  # what is buffered may not be what Kafka has at these offsets
                 buffer.error, buffer.live = said, False
                 buffer.retry_at = time.monotonic() + min(RETRY_S * 2**buffer.failures, MOST_RETRY_S)
                 if isinstance(

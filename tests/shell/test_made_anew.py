@@ -102,10 +102,11 @@ def missed(prefetcher: Prefetcher, wanted: Range, plan: int, topic_id: str) -> t
     return rows, reasons
 
 
+@pytest.mark.usefixtures("each_drain")
 def test_an_agent_serves_no_other_topic(broker: Broker, topic: str) -> None:
     """What it fetched of the new topic is none of a plan of the old one's; a plan of the new one has it, and only it."""
     old = make(broker, topic, 100)
-    with closing(Prefetcher(conf(broker))) as prefetcher:
+    with closing(Prefetcher(conf(broker), patience_s=20)) as prefetcher:
         prefetcher.assign({TopicPartition(topic, 0): 0})
         assert missed(prefetcher, Range(topic, 0, 0, 100), 1, old) == (100, [])
         new = make(broker, topic, 160)
@@ -118,6 +119,30 @@ def test_an_agent_serves_no_other_topic(broker: Broker, topic: str) -> None:
             return missed(prefetcher, Range(topic, 0, 0, 160), 3, new) == (160, [])
 
         wait_until(served, 20, "the new topic to be fetched")
+
+
+@pytest.mark.usefixtures("each_drain")
+def test_what_an_agent_has_of_the_old_topic_is_none_of_the_new_one(broker: Broker, topic: str) -> None:
+    """Fetched ahead and never asked for, or read already: at the same offsets the new topic has other records."""
+    old, tp = make(broker, topic, 100), TopicPartition(topic, 0)
+    with closing(Prefetcher(conf(broker), patience_s=20)) as prefetcher:
+        prefetcher.assign({tp: 0})
+        wait_until(lambda: prefetcher.stats()[tp].position == 100, 20, "what comes first to be fetched ahead")
+        assert missed(prefetcher, Range(topic, 0, 0, 50), 1, old) == (50, [])
+        broker.admin.delete_topic(topic)
+        broker.admin.create_topic(topic)
+        produce(broker.bootstrap, topic, 70, value_bytes=50)
+        new, values = id_of(broker, topic), list[bytes]()
+
+        def served() -> bool:
+            values.clear()
+            for step in prefetcher.serve([Range(topic, 0, 0, 70)], [0], plans.pop(), ids={topic: new}):
+                values.extend(step.batch.column("value").to_pylist() if step.batch else [])
+            assert {len(value) for value in values} <= {50}
+            return len(values) == 70
+
+        plans = list(range(100, 1, -1))
+        wait_until(served, 40, "the new topic to be fetched")
 
 
 # --- the driver --------------------------------------------------------------------------------------
