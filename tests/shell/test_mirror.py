@@ -62,7 +62,9 @@ def test_no_batch_waits_for_its_own_commit(mirror: Mirror, mock_broker: MockClus
     mock_broker.round_trip_ms(int(1000 * QUICK_S * 4))
     mirror.commit({tp: 4}, generation=0, final=False)
     assert not mirror.settle(), "a slow coordinator holds nothing up"
-    wait_until(lambda: mirror.committed() == {tp: 4}, 10, "the slow commit")
+    mirror.commit({tp: 5}, generation=0, final=False)
+    assert mirror.committed() == {tp: 3}, "the slow commit is still under way"
+    wait_until(lambda: mirror.committed() == {tp: 5}, 10, "what came while it was under way")
 
 
 def test_a_commit_that_failed_is_tried_again(

@@ -86,6 +86,14 @@ def test_a_run_takes_block_after_block() -> None:
     assert (second.run, reservation.first_generation, reservation.last_generation) == (1, 1000, 2000)
 
 
+def test_what_was_seen_counts_when_it_is_gone() -> None:
+    """The offsets that carried an earlier run's record are deleted before this one reserves: its number is not used again."""
+    reservation = Reservation("a")
+    reservation.observe([encode(Record(7, 7000, "z"))])
+    own = reservation.next([])
+    assert (own.run, own.generation) == (8, 8000)
+
+
 def test_only_a_later_run_supersedes() -> None:
     """Its own record, older ones and foreign text do not end a run; a higher number does."""
     reservation = Reservation("a")
