@@ -101,6 +101,16 @@ def test_what_never_succeeds_is_given_up_with_the_reason(monkeypatch: pytest.Mon
     assert 5 < 1000 - len(work.errors) < 20
 
 
+def test_time_alone_is_no_reason_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was frozen for an hour has not tried for an hour: some tries belong to it."""
+    monkeypatch.setattr(supervised, "PATIENCE_S", -1.0)
+    monkeypatch.setattr(supervised, "PAUSE_S", 0.001)
+    work = Counting(*[MemoryError("no more")] * (supervised.LEAST_TRIES - 1))
+    with running(work):
+        wait_until(lambda: work.done, 5, "the work to be done")
+    assert work.given_up == []
+
+
 def test_one_that_can_not_be_started_is_started_by_whoever_looks(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -95,6 +95,18 @@ def test_one_good_look_is_not_enough() -> None:
     assert set(late(tracks, 4_000)) == {A}
 
 
+def test_it_takes_several_goals_in_time() -> None:
+    """One that is come to within a second is luck; so many in a row are a leader that is well again."""
+    tracks, now = slow_a(), 0
+    for goal in range(GOOD_GOALS):
+        assert set(late(tracks, now)) == {A}, f"after {goal} goals"
+        end = 1_000 * (goal + 1)
+        for position in (end - 900, end):  # there is something to fetch, and a moment later it is fetched
+            now += STEP_MS
+            tracks = heard(tracks, {A: Fetched(position, 0)}, now, ENDS | {A: end})
+    assert late(tracks, now) == {}
+
+
 def test_a_quiet_one_is_let_go() -> None:
     """Nothing to fetch for a minute: nothing is known against it any more."""
     tracks = heard(slow_a(1_000), {A: Fetched(1_000, 0)}, STEP_MS, ENDS)
