@@ -94,7 +94,8 @@ class AbilityWatch:
             new, _ = ability.changes(before.barred, self._known.barred)
         for partitions in new.values():
             log.warning(
-                "%s can't fetch %s, and the driver can: %s. Others own and read them; its tasks read them through the driver",
+                "%s can't fetch %s, though the driver can (%s): other executors own and read them now, its own tasks read them "
+                "through the driver. Check the network between that host and the broker",
                 self._name(member),
                 names_of(partitions),
                 why[partitions[0]],

@@ -88,7 +88,7 @@ class Acceptor:
                 self._failed(error)
             else:
                 if self._failing_since is not None:
-                    _log.info("tasks are taken on again")
+                    _log.info("connections of tasks are accepted again")
                 self._failing_since = None
             finally:
                 self._taking_since = None
@@ -97,7 +97,7 @@ class Acceptor:
         self._failure = str(error)
         if self._failing_since is None:
             self._failing_since = time.monotonic()
-            _log.warning("a task could not be taken on: %s", error)
+            _log.warning("a task's connection to this agent could not be accepted, tried again: %s", error)
         self._turn_away()
         self._closed.wait(PAUSE_S)
 

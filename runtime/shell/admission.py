@@ -54,7 +54,8 @@ class Admission:
     def _join(self, request: p.JoinGroup, group: Group, topics: Collection[str]) -> p.JoinGroup:
         if not request.member_id and len(group.pending) >= door.MOST_MEMBERS:
             raise door.Refusal(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, f"{len(group.pending)} members are about to join already"
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"{len(group.pending)} members are about to join already, which is the most",
             )
         held = {*group.owned.get(request.member_id, ()), *group.promised.get(request.member_id, ())}
         books = door.Books(topics, self._assignors, group.generation, held, self._rebalance_timeout_ms)
@@ -103,7 +104,7 @@ def _check_commit(request: p.OffsetCommit) -> None:
     for position in request.offsets:
         if position.offset < 0 or position.partition < 0:
             where = f"{door.plain(position.topic)}-{position.partition}"
-            raise door.Refusal(ErrorCode.INVALID_REQUEST, f"offset {position.offset} of {where} is none")
+            raise door.Refusal(ErrorCode.INVALID_REQUEST, f"offset {position.offset} of {where} is not valid")
 
 
 def _who(request: p.Request) -> str:

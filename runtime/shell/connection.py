@@ -136,7 +136,7 @@ def find(group_id: str) -> list[Connection]:
 
 def told(others: list[Connection]) -> str:
     """What to add to a message about runs elsewhere; nothing when there are none."""
-    return f"; files of other hosts or containers are here of {', '.join(map(str, others))}" if others else ""
+    return f"; on other hosts or containers with this home: {', '.join(map(str, others))}" if others else ""
 
 
 def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:

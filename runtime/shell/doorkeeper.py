@@ -114,7 +114,8 @@ class Doorkeeper:
         if self._ended and now - self._told_at >= TOLD_S:
             self._told_at = now
             log.warning(
-                "ended %d connections to the coordinator's port %d on which no member of this run spoke",
+                "ended %d connections to the coordinator's port %d on which no member of this run spoke; only executors need "
+                "to reach that port",
                 self._ended,
                 self._port,
             )
@@ -140,7 +141,7 @@ class Doorkeeper:
 
 def _give_up(error: CohortError) -> None:
     """Members are served all the same."""
-    log.error("strangers at the coordinator's port are not ended any more: %s", error)
+    log.error("idle connections of strangers to the coordinator's port are not ended any more: %s", error)
 
 
 def _sockets() -> Iterator[tuple[int, int]]:

@@ -208,7 +208,7 @@ def partition_error(tp: TopicPartition, error: KafkaError, offset: int, conf: Ma
         hint = (
             f"librdkafka unpacks no batch of zstd to more than kafka.receive.message.max.bytes, {most}: set it to more"
         )
-        error = KafkaError(error.code(), f"{error.str()} ({hint}, if that may be it)")
+        error = KafkaError(error.code(), f"{error.str()} (maybe: {hint})")
     return PartitionError(tp, error, offset)
 
 

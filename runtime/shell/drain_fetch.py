@@ -213,7 +213,7 @@ class FetchDrain(Drain):
             _log.info("records are fetched by librdkafka: %s", error)
             self._return_at = time.monotonic() + self._return_s
             return
-        _log.info("whether records can be fetched without librdkafka is tried again")
+        _log.info("fetching records without librdkafka is tried again")
         client, self._librdkafka = self._client(), None
         client.close()
         self._fetcher.assign(self._left)

@@ -85,7 +85,7 @@ class Ending:
             try:
                 close()
             except Exception:
-                log.exception("something could not be closed")
+                log.exception("a part of this run could not be closed at its end; the others are closed all the same")
         self._over.set()
 
     @property

@@ -169,7 +169,7 @@ def start_agent(address: str, config: Mapping[str, object], paths: Sequence[str]
         finally:
             os.close(held)
     except subprocess.CalledProcessError as error:
-        raise OSError(f"its shell ended with {error.returncode}") from error
+        raise OSError(f"the shell that starts the agent ended with status {error.returncode}") from error
     finally:
         lock.close()
     return True

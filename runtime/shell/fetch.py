@@ -142,7 +142,8 @@ class RangeReader:
                 yield from self._round(progress)
             if self._untold and not self._made_anew().isdisjoint(self._untold - self.replaced):
                 raise FetchError(
-                    f"{', '.join(sorted(self._untold))}: deleted and created anew while it was read", "UNKNOWN_TOPIC_ID"
+                    f"topic {', '.join(sorted(self._untold))}: deleted and created anew while it was read; what was read of it is void",
+                    "UNKNOWN_TOPIC_ID",
                 )
         finally:
             self._drain.unassign(progress.active)
@@ -412,7 +413,9 @@ class RangeReader:
         try:
             now = self._topics.ask(sorted(self._ids), ASK_S)
         except (KafkaException, TimeoutError) as failed:
-            raise FetchError(f"no answer about the topics {', '.join(sorted(self._ids))}: {failed}") from None
+            raise FetchError(
+                f"no broker tells the ids of the topics {', '.join(sorted(self._ids))}: {failed}"
+            ) from None
         return {topic for topic, known in self._ids.items() if now.get(topic, known) != known}
 
     @staticmethod

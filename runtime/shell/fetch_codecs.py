@@ -66,11 +66,11 @@ def _blocks(packed: memoryview) -> Iterator[memoryview]:
     at = _XERIAL_HEADER
     while at < len(packed):
         if len(packed) - at < _LENGTH.size:
-            raise ValueError("snappy's blocks are cut short")
+            raise ValueError("the last snappy block is cut short")
         (length,) = _LENGTH.unpack_from(packed, at)
         at += _LENGTH.size
         if not 0 < length <= len(packed) - at:
-            raise ValueError(f"a block of snappy has {length} bytes")
+            raise ValueError(f"a snappy block of {length} bytes, of which {len(packed) - at} are there")
         yield packed[at : at + length]
         at += length
 
@@ -82,4 +82,4 @@ def _plain_length(block: memoryview) -> int:
         length |= (byte & 0x7F) << 7 * index
         if byte < 0x80 and length <= MOST_RATIO * len(block):
             return length
-    raise ValueError("a block of snappy says no length that it can have")
+    raise ValueError("a snappy block states a length that it can't have")

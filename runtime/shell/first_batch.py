@@ -81,7 +81,7 @@ class FirstBatch:
         old = {tp for tp, topic_id in told.items() if topic_id and ids.get(tp.topic, topic_id) != topic_id}
         for tp in sorted(old):
             log.warning(
-                "group %s: what is committed for %s-%d is of a topic of that name that was deleted: it is no start",
+                "group %s: the offset committed for %s-%d is of a deleted topic of that name: the query does not start there",
                 *(self._options.group_id, *tp),
             )
         return {tp: committed for tp, committed in known.items() if tp not in old}

@@ -344,7 +344,7 @@ class GroupMembership:
             if self._refusals.believed(time.monotonic()):
                 self._fail(failure)
             else:
-                log.warning("group %s: tried again for a minute: %s", self._options.group_id, failure)
+                log.warning("group %s: login refused, tried again for a minute: %s", self._options.group_id, failure)
         elif failure is not None:
             self._fail(failure)
         elif code not in _GONE:
@@ -421,7 +421,7 @@ class GroupMembership:
     def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]], *, reset: bool) -> dict[TopicPartition, int]:
         gone = offsets.keys() - self._expected()
         if gone:
-            log.warning("%s: gone, nothing is committed", client.names_of(gone))
+            log.warning("group %s: nothing is committed for %s: deleted", self._options.group_id, client.names_of(gone))
             offsets = {tp: offsets[tp] for tp in offsets.keys() - gone}
         if not offsets:
             return {}

@@ -163,7 +163,9 @@ class LocalServer:
             if time.monotonic() - self._told_at < TOLD_S:
                 return
             count, self._refused, self._told_at = self._refused, 0, time.monotonic()
-        _log.warning("%d connections to the agent's socket were ended, the last for its request: %s", count, error)
+        _log.warning(
+            "%d connections to the agent's socket were ended for malformed requests, the last: %s", count, error
+        )
 
     def _answer(self, connection: socket.socket, request: Request, lender: Lender) -> None:
         if request.action:

@@ -64,7 +64,7 @@ class Relay:
     def read(self, ranges: Sequence[Range], ids: Mapping[str, str]) -> Got:
         """About ``PIECE_BYTES`` of the ranges, one a partition, of topics of these ids, in order per partition."""
         if not self._turns.acquire(timeout=READ_S):
-            return Got([], FetchError("the driver reads for too many tasks", "REQUEST_TIMED_OUT"))
+            return Got([], FetchError(f"the driver reads for {READERS} other tasks already", "REQUEST_TIMED_OUT"))
         pieces: list[Piece] = []
         reader = self._reader()
         try:

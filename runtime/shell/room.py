@@ -26,7 +26,10 @@ def check_room() -> None:
         for _ in range(THREADS):
             _thread.start_new_thread(_pass, (gate,))
     except (RuntimeError, MemoryError, OSError) as error:
-        raise OSError(errno.EAGAIN, f"no threads or descriptors for a Kafka client: {error}") from None
+        raise OSError(
+            errno.EAGAIN,
+            f"no threads or file descriptors are left for it ({error}); raise the limits of this host or container",
+        ) from None
     finally:
         gate.release()
         for descriptor in opened:

@@ -158,9 +158,9 @@ class Service:
         if why and why not in self._alone and len(self._alone) < MOST_REASONS:
             self._alone.add(why)
             log.warning(
-                "group %s: there is no member agent on host %s, nor wherever else this is so: %s. Tasks there read "
-                "from Kafka by themselves: each makes connections of its own, nothing is fetched ahead, and the "
-                "executor owns no partitions",
+                "group %s: there is no member agent on host %s: %s. Tasks there, and wherever else this is so, read from Kafka "
+                "by themselves: each makes connections of its own, nothing is fetched ahead, and the executor owns no "
+                "partitions",
                 self._coordinator.settings.group_id,
                 host,
                 why,

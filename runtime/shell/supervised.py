@@ -124,7 +124,7 @@ class Supervised:
     def well(self) -> None:
         """What is done so far is a success: for work that takes for ever."""
         if self._failures:
-            log.info("%s goes on, after %d failures", self._name, self._failures)
+            log.info("background thread %s goes on, after %d failures", self._name, self._failures)
         self._failures, self.trouble, self._told = 0, "", False
 
     def look(self, passed_s: float) -> None:
@@ -140,9 +140,14 @@ class Supervised:
             return
         if not self._told:
             self._told = True
-            log.warning("%s has not come to an end for %.0f s; it stands at\n%s", self._name, self._busy_s, self._at())
+            log.warning(
+                "background thread %s is stuck: its work has not ended for %.0f s and is at\n%s",
+                self._name,
+                self._busy_s,
+                self._at(),
+            )
         if self._busy_s > 2 * self._stuck_s:
-            self._resign(f"it has not come to an end for {self._busy_s:.0f} s")
+            self._resign(f"its work has not ended for {self._busy_s:.0f} s")
 
     # --- the thread ------------------------------------------------------------------------------------
 
@@ -188,9 +193,9 @@ class Supervised:
         with contextlib.suppress(Exception):  # there may be no memory to say it with
             self.trouble = f"{type(error).__name__}: {error}"
             if first:
-                log.error("%s failed and is tried again", self._name, exc_info=error)
+                log.error("background thread %s failed and is tried again", self._name, exc_info=error)
             else:
-                log.debug("%s failed again: %s", self._name, self.trouble)
+                log.debug("background thread %s failed again: %s", self._name, self.trouble)
         if self._failures >= LEAST_TRIES and now - self._since > PATIENCE_S:
             self._resign(f"it has failed {self._failures} times in {now - self._since:.0f} s, last with {self.trouble}")
 
@@ -201,7 +206,7 @@ class Supervised:
         try:
             self._give_up(CohortError(f"the background thread {self._name} is given up: {why}"))
         except Exception:
-            log.exception("%s could not be given up", self._name)
+            log.exception("background thread %s could not be given up", self._name)
             return
         self._over = True
         self._finish()

@@ -37,7 +37,8 @@ class TopicIds:
             if not self._told:
                 self._told = True
                 log.warning(
-                    "the topics' ids are not known: %s; a topic made anew may not be told from the old one", error
+                    "the topics' ids are not known: %s; until they are, a topic created anew can't be told from the old one",
+                    error,
                 )
         known = {**self._known, **found}
         self._known = {topic: known[topic] for topic in wanted if topic in known}

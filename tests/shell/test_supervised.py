@@ -80,8 +80,8 @@ def test_it_goes_on_after_an_error_told_once(error: BaseException, caplog: pytes
         assert thread.trouble == ""
     told = [(record.levelname, record.getMessage(), bool(record.exc_info)) for record in caplog.records]
     assert told == [
-        ("ERROR", "a-thread failed and is tried again", True),
-        ("INFO", "a-thread goes on, after 2 failures", False),
+        ("ERROR", "background thread a-thread failed and is tried again", True),
+        ("INFO", "background thread a-thread goes on, after 2 failures", False),
     ]
     assert (work.amended, work.ended, work.given_up) == (2, 1, [])
 
@@ -164,8 +164,11 @@ def test_one_that_is_stuck_is_told_of_and_given_up(
             wait_until(lambda: looked() or work.given_up, 10, "it to be given up")
         finally:
             let_go.set()
-    assert "a-thread has not come to an end" in caplog.text and "let_go.wait(30)" in caplog.text
-    assert "a-thread is given up: it has not come to an end" in work.given_up[0]
+    assert (
+        "background thread a-thread is stuck: its work has not ended for" in caplog.text
+        and "let_go.wait(30)" in caplog.text
+    )
+    assert "a-thread is given up: its work has not ended for" in work.given_up[0]
     assert work.ended == 1
 
 
