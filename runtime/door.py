@@ -122,9 +122,8 @@ def _metadata(metadata: bytes, books: Books, complaints: Complaints) -> bytes:
 def _heard(said: Subscription, books: Books, complaints: Complaints) -> Subscription:
     topics, owned, generation, rack, user_data = said.topics, said.owned, said.generation, said.rack, said.user_data
     if len(topics) > len(books.topics) or not all(topic in books.topics for topic in topics):
-        topics = tuple(
-            sorted({topic for topic in topics if topic in books.topics})
-        )  # one may have been deleted just now
+        # No complaint: one may have been deleted just now.
+        topics = tuple(sorted({topic for topic in topics if topic in books.topics}))
     if not all(tp in books.held for tp in owned):
         strange = sorted({tp for tp in owned if tp not in books.held})
         owned = tuple(tp for tp in owned if tp in books.held)

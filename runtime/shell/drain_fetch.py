@@ -70,9 +70,8 @@ class FetchDrain(Drain):
         self._closed = False
         self._librdkafka: NativeDrain | None = None
         self._largest = largest
-        self._left: dict[
-            TopicPartition, tuple[int, int]
-        ] = {}  # the spans that librdkafka fetches, from where they stand
+        # The spans that librdkafka fetches, from where they stand.
+        self._left: dict[TopicPartition, tuple[int, int]] = {}
         self._return_at, self._return_s = float("inf"), RETURN_S
         self._warned = ""
         self._fetcher: Fetcher | None = self._new_fetcher()

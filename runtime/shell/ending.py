@@ -68,9 +68,8 @@ class Ending:
 
     def run(self) -> None:
         """Close everything, in order; whoever comes second waits until it is done."""
-        locked = self._lock.acquire(
-            timeout=BEGIN_S
-        )  # something that takes so long to be made is left to the process' end
+        # What takes longer to be made is left to the process' end.
+        locked = self._lock.acquire(timeout=BEGIN_S)
         try:
             first = self._by is None
             self._by = threading.get_ident() if first else self._by

@@ -72,9 +72,8 @@ class _Reading:
     gone: bool = False  # the client says that there is no such partition
     stopped: bool = False  # the client fetches no more until it is assigned again
     asked: int = 0
-    doubts: Doubts[TopicPartition] = field(
-        default_factory=Doubts
-    )  # that the log ends before the range does, or isn't there
+    # That the log ends before the range does, or isn't there.
+    doubts: Doubts[TopicPartition] = field(default_factory=Doubts)
     check_at: float = 0.0  # when to ask next; 0: no need
     failures: int = 0  # errors in a row without progress
     error: str = ""

@@ -313,9 +313,8 @@ class Suspects:
 
     def _answers(self, consumer: Consumer, tp: TopicPartition) -> bool:
         try:
-            consumer.list_topics(
-                tp.topic, timeout=PROBE_S
-            )  # a client that never met the broker learns of it this way only
+            # A client that never met the broker learns of it this way only.
+            consumer.list_topics(tp.topic, timeout=PROBE_S)
             ask(consumer, {tp: LATEST}, PROBE_S)
         except NoAnswer:
             return False

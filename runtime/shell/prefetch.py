@@ -467,9 +467,8 @@ class Prefetcher:
                     buffer.move(buffer.floor)  # what is buffered may not be what Kafka has at these offsets
                 buffer.error, buffer.live = said, False
                 buffer.retry_at = time.monotonic() + min(RETRY_S * 2**buffer.failures, MOST_RETRY_S)
-                if isinstance(
-                    error, MalformedRecordError
-                ):  # it stays what it is: the tasks get past it, or nobody does
+                # It stays what it is: the tasks get past it, or nobody does.
+                if isinstance(error, MalformedRecordError):
                     buffer.failures = min(buffer.failures + 1, 10)
 
     @property
