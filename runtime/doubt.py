@@ -71,7 +71,7 @@ class Doubts(Generic[T]):
         )
 
 
-class Suspects(NamedTuple):
+class Mismatches(NamedTuple):
     """Positions for which there is no log any more: partitions deleted, topics made anew, logs that end before them."""
 
     gone: frozenset[TopicPartition]
@@ -79,7 +79,7 @@ class Suspects(NamedTuple):
     shorter: frozenset[TopicPartition]
 
 
-def suspects(
+def mismatches(
     start: Mapping[TopicPartition, int],
     ids: Mapping[str, str],
     *,
@@ -87,7 +87,7 @@ def suspects(
     ids_now: Mapping[str, str],
     ends: Mapping[TopicPartition, int],
     silent: Collection[TopicPartition],
-) -> Suspects:
+) -> Mismatches:
     """Compare positions (offsets, and the ids of their topics as far as known) with what the cluster says now.
 
     ``partitions`` are all there are; what is said of the end of a ``silent`` one is old.
@@ -96,4 +96,4 @@ def suspects(
     anew = frozenset(topic for topic, known in ids.items() if ids_now.get(topic, known) != known)
     below = [tp for tp, offset in start.items() if tp in ends and ends[tp] < offset]
     shorter = frozenset(tp for tp in below if not (tp in gone or tp in silent or tp.topic in anew))
-    return Suspects(gone, anew, shorter)
+    return Mismatches(gone, anew, shorter)

@@ -11,6 +11,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from sparkcohort.runtime.shell.place import stat_fields
+
 WRITER = "async-log-write"
 """Spark's AsyncProgressTrackingMicroBatchExecution.ASYNC_LOG_WRITE_THREAD_NAME; Linux keeps 15 characters of a name."""
 _PROC = Path("/proc")
@@ -40,5 +42,4 @@ def _threads(pid: int) -> set[str]:
 
 
 def _parent(pid: int) -> int:
-    # The command name may hold spaces and brackets; everything after the last bracket is plain fields.
-    return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    return int(stat_fields(pid)[1])

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sparkcohort.runtime.doubt import Doubts, suspects
+from sparkcohort.runtime.doubt import Doubts, mismatches
 from sparkcohort.runtime.errors import UNREACHABLE, CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.client import names_of
@@ -59,7 +59,7 @@ class DataLoss:
         """
         told = {**snapshot.ids, **self._ids, **ids}
         known = {topic: told[topic] for topic in {tp.topic for tp in start} if topic in told}
-        found = suspects(
+        found = mismatches(
             start,
             known,
             partitions=snapshot.partitions,

@@ -54,8 +54,8 @@ def raise_limit() -> int:
     return soft if soft != resource.RLIM_INFINITY else MOST_DESCRIPTORS
 
 
-class Door:
-    """Decides who is to go; ``room``: how many may be there without having been let in."""
+class Connections:
+    """Those of one port; decides which are to end.  ``room``: how many may be there without having been let in."""
 
     def __init__(self, room: int) -> None:
         """Nobody is there."""
@@ -82,7 +82,7 @@ class Doorkeeper:
     def __init__(self, port: int) -> None:
         """Nobody looks yet."""
         self._port = port
-        self._door = Door(raise_limit() // ROOM)
+        self._connections = Connections(raise_limit() // ROOM)
         self._heard: set[str] = set()
         self._known: dict[int, Address | None] = {}  # sockets by inode; None: none of this port's connections
         self._ended, self._told_at = 0, float("-inf")
@@ -133,7 +133,7 @@ class Doorkeeper:
             if address is not None:
                 connected[inode] = address
         self._known = {inode: address for inode, address in self._known.items() if inode in sockets}
-        going = self._door.look(connected, lambda: set(_addresses(heard)))
+        going = self._connections.look(connected, lambda: set(_addresses(heard)))
         ended = [inode for inode in going if _end(sockets[inode], self._port, connected[inode])]
         self._known.update(dict.fromkeys(ended))  # gRPC will close them, in its own time
         return len(ended)

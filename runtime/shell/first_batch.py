@@ -18,10 +18,10 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.kafka import GroupMembership
 from sparkcohort.runtime.shell.log_ends import LogEnds
-from sparkcohort.runtime.shell.membership import Committed
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.reservation import decode, pinned, plan_of, planned
 from sparkcohort.runtime.shell.start import initial_offsets, lapsed
+from sparkcohort.runtime.shell.static_membership import Committed
 
 log = logging.getLogger("sparkcohort.first_batch")
 

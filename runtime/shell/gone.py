@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-from pathlib import Path
+
+from sparkcohort.runtime.shell.place import stat_fields
 
 POLL_S = 0.5
 """How often a process is looked at where the kernel can't tell of its end (no pidfd_open: an old seccomp profile, gVisor)."""
@@ -39,7 +40,7 @@ def until_gone(pid: int, wake: int | None = None) -> None:
 def _start(pid: int) -> int | None:
     """When the process started, in clock ticks since boot: pids are reused.  None when it is gone, also when unreaped."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = stat_fields(pid)
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] in ("Z", "X") else int(fields[19])

@@ -23,10 +23,10 @@ from confluent_kafka import TopicPartition as Position
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client, kafka_errors
-from sparkcohort.runtime.shell.membership import Committed, State, committed, committed_or, settings
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.owner import Again, CommitDelayed, Jobs
 from sparkcohort.runtime.shell.reservation import Reservation, encode, of_topic
+from sparkcohort.runtime.shell.static_membership import Committed, State, committed, committed_or, settings
 from sparkcohort.runtime.shell.strangers import Strangers
 from sparkcohort.runtime.shell.supervised import Supervised, look
 

@@ -40,6 +40,12 @@ def here() -> Place:
 def started(pid: int) -> int:
     """The start time of a process here in clock ticks since boot, 0 when it is gone: pids are reused."""
     try:
-        return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[19])
+        return int(stat_fields(pid)[19])
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def stat_fields(pid: int) -> list[str]:
+    """What /proc says of a process, from its state on: [1] is the parent, [19] the start time.  Raises OSError."""
+    # The command name may hold spaces and brackets; everything after the last bracket is plain fields.
+    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -10,9 +10,9 @@ import pytest
 
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.log_ends import LogEnds
-from sparkcohort.runtime.shell.membership import State
 from sparkcohort.runtime.shell.mirror import Mirror
 from sparkcohort.runtime.shell.options import parse
+from sparkcohort.runtime.shell.static_membership import State
 from tests.support.broker import Broker
 from tests.support.produce import produce
 from tests.support.waiting import wait_until

@@ -15,9 +15,9 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
 from sparkcohort.runtime.shell.kafka import GroupMembership
-from sparkcohort.runtime.shell.membership import Committed, State
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.reservation import decode
+from sparkcohort.runtime.shell.static_membership import Committed, State
 from tests.support.broker import Broker
 from tests.support.waiting import hold_for, wait_until
 

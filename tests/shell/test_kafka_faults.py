@@ -19,9 +19,9 @@ from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import kafka
 from sparkcohort.runtime.shell.kafka import GroupMembership
 from sparkcohort.runtime.shell.live_cases import Asked, of_kafka
-from sparkcohort.runtime.shell.membership import State
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.owner import CommitDelayed
+from sparkcohort.runtime.shell.static_membership import State
 from tests.support.broker import Broker
 from tests.support.mock import MockCluster
 from tests.support.processes import freeze

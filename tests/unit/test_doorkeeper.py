@@ -7,7 +7,7 @@ import resource
 import pytest
 
 from sparkcohort.runtime.shell import doorkeeper
-from sparkcohort.runtime.shell.doorkeeper import LEAST_PATIENCE, PATIENCE, Address, Door, raise_limit
+from sparkcohort.runtime.shell.doorkeeper import LEAST_PATIENCE, PATIENCE, Address, Connections, raise_limit
 
 
 def at(*numbers: int) -> dict[int, Address]:
@@ -15,46 +15,46 @@ def at(*numbers: int) -> dict[int, Address]:
     return {number: Address("10.0.0.1", number) for number in numbers}
 
 
-def looks(door: Door, connected: dict[int, Address], *heard: int) -> list[int]:
+def looks(connections: Connections, connected: dict[int, Address], *heard: int) -> list[int]:
     """Who has to go after one look; ``heard``: ports that have been let in."""
-    return door.look(connected, lambda: {Address("10.0.0.1", number) for number in heard})
+    return connections.look(connected, lambda: {Address("10.0.0.1", number) for number in heard})
 
 
 def test_who_was_heard_once_stays_and_who_was_not_goes() -> None:
     """A member that only listens is as good as one that speaks."""
-    door = Door(room=10)
-    assert looks(door, at(1, 2), 1) == []
+    connections = Connections(room=10)
+    assert looks(connections, at(1, 2), 1) == []
     for _ in range(PATIENCE - 1):
-        assert looks(door, at(1, 2)) == []
-    assert looks(door, at(1, 2)) == [2]
-    assert looks(door, at(1)) == []
+        assert looks(connections, at(1, 2)) == []
+    assert looks(connections, at(1, 2)) == [2]
+    assert looks(connections, at(1)) == []
 
 
 def test_a_late_member_stays() -> None:
     """A thousand that join at once take turns with their handshakes."""
-    door = Door(room=10)
+    connections = Connections(room=10)
     for _ in range(PATIENCE):
-        assert looks(door, at(1)) == []
-    assert all(looks(door, at(1), *heard) == [] for heard in [(1,), *[()] * 50])
+        assert looks(connections, at(1)) == []
+    assert all(looks(connections, at(1), *heard) == [] for heard in [(1,), *[()] * 50])
 
 
 def test_more_than_there_is_room_for_go_soon_the_oldest_first() -> None:
     """Members don't count."""
-    door = Door(room=2)
-    looks(door, at(1, 2, 3, 4), 1, 2)
+    connections = Connections(room=2)
+    looks(connections, at(1, 2, 3, 4), 1, 2)
     for _ in range(LEAST_PATIENCE - 1):
-        assert looks(door, at(1, 2, 3, 4, 5, 6)) == []
-    assert looks(door, at(1, 2, 3, 4, 5, 6)) == [3, 4]
-    assert looks(door, at(1, 2, 5, 6)) == []
+        assert looks(connections, at(1, 2, 3, 4, 5, 6)) == []
+    assert looks(connections, at(1, 2, 3, 4, 5, 6)) == [3, 4]
+    assert looks(connections, at(1, 2, 5, 6)) == []
 
 
 def test_a_number_that_comes_again_is_somebody_else() -> None:
     """What was let in was the connection, not its address."""
-    door = Door(room=0)
-    assert looks(door, at(1), 1) == []
-    assert looks(door, {}) == []
+    connections = Connections(room=0)
+    assert looks(connections, at(1), 1) == []
+    assert looks(connections, {}) == []
     again = {7: Address("10.0.0.1", 1)}
-    assert [looks(door, again) for _ in range(LEAST_PATIENCE + 1)] == [[]] * LEAST_PATIENCE + [[7]]
+    assert [looks(connections, again) for _ in range(LEAST_PATIENCE + 1)] == [[]] * LEAST_PATIENCE + [[7]]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime import doubt
-from sparkcohort.runtime.doubt import CONFIRMATIONS, LAG_S, Doubts, Suspects, suspects
+from sparkcohort.runtime.doubt import CONFIRMATIONS, LAG_S, Doubts, Mismatches, mismatches
 from sparkcohort.runtime.protocol import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -19,12 +19,12 @@ WELL: dict[str, Any] = {
     "ends": {A0: 100, A1: 80, B0: 7},
     "silent": {},
 }
-NOTHING = Suspects(frozenset(), frozenset(), frozenset())
+NOTHING = Mismatches(frozenset(), frozenset(), frozenset())
 
 
-def suspected(**otherwise: Any) -> Suspects:
+def compared(**otherwise: Any) -> Mismatches:
     """What is suspected of START where all is well but for this."""
-    return suspects(START, {"a": "one"}, **{**WELL, **otherwise})
+    return mismatches(START, {"a": "one"}, **{**WELL, **otherwise})
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def suspected(**otherwise: Any) -> Suspects:
         ({"partitions": {A0, B0}, "ends": {A1: 0}}, NOTHING._replace(gone=frozenset({A1}))),
     ],
 )
-def test_positions_and_what_the_cluster_says(otherwise: dict[str, Any], expected: Suspects) -> None:
+def test_positions_and_what_the_cluster_says(otherwise: dict[str, Any], expected: Mismatches) -> None:
     """Deleted, made anew whatever the new log's length, shorter; what nobody tells of now is no suspect."""
-    assert suspected(**otherwise) == expected
+    assert compared(**otherwise) == expected
 
 
 def told(*answers: tuple[bool, int, float]) -> list[bool]:
