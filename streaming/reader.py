@@ -272,7 +272,8 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         unsure = {tp.topic for tp in losses.doubted}
         new = [tp for tp in ends if tp not in start and tp not in snapshot.unreachable and tp.topic not in unsure]
         beginnings = _where_reachable(session, new)
-        if not bounded and not losses.reset and self._holds_back({**start, **beginnings}, ends):
+        settled = not losses.reset and not losses.gone  # what is lost leaves the offset at once, with its topic's id
+        if not bounded and settled and self._holds_back({**start, **beginnings}, ends):
             return start
         return planner.next_end(
             start,

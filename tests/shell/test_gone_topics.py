@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from sparkcohort.runtime.shell.mirror import Mirror
 from sparkcohort.runtime.shell.options import parse
 from sparkcohort.runtime.shell.static_membership import State
 from tests.support.broker import Broker
+from tests.support.calls import ALL, Calls, bare, called
 from tests.support.produce import produce
 from tests.support.waiting import wait_until
 
@@ -91,3 +93,28 @@ def test_a_pattern_that_matches_nothing_yet(broker: Broker, topic: str) -> None:
         wait_until(mirror._membership.assigned, 60, "it to be assigned")
         commit(mirror, {TopicPartition(late, 0): 3})
         assert broker.admin.committed(topic) == {(late, 0): 3}
+
+
+def test_what_is_gone_is_no_start_any_more_while_a_batch_is_held_back(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With minOffsetsPerTrigger that may take a quarter of an hour, in which a topic of that name may come."""
+    other = f"{topic}-other"
+    for name in (topic, other):
+        broker.admin.create_topic(name)
+        produce(broker.bootstrap, name, 10)
+    more = {"subscribe": f"{topic},{other}", "metadata__max__age__ms": "100", "minOffsetsPerTrigger": "1000"}
+    with called(broker, topic, failOnDataLoss="false", **more) as call:
+        start = call("initialOffset")
+        at = call("latestOffset", start, ALL)
+        call("partitions", start, at)
+        broker.admin.delete_topic(other)
+        end = wait_until(lambda: _unlike(call, at), 30, "the topic to be left out")
+        assert bare(end) == {topic: {"0": 10}}
+        assert call("latestOffset", end, ALL) == end
+        assert caplog.text.count("KAFKA_DATA_LOSS.PARTITIONS_DELETED") == 1
+
+
+def _unlike(call: Calls, start: dict[str, Any]) -> dict[str, Any] | None:
+    end: dict[str, Any] = call("latestOffset", start, ALL)
+    return None if end == start else end
