@@ -62,6 +62,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._batches = 0
         self._known = KnownOffsets()
         self._first_ids: Ids = {}
+        self._ids: Ids = {}  # of the topics that the offsets are of from which Spark goes on
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors get the options and nothing else: the reader is pickled with every read function."""
@@ -118,6 +119,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch, or ``start`` itself when there is none."""
         begin, ids, session = self._known.read(start), self._known.ids(start), self._driver
         session.stands_in(ids)
+        self._ids = ids
         self._asked_end = True
         if self._replayed:
             self._told = None
@@ -198,7 +200,9 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark's logs have the batch that ended at ``end``: told late, with a batch after it, but true under every mode."""
-        if self._late:
+        ids = self._known.ids(end)
+        # What comes after it may be of a topic made anew by now: then Kafka has nothing any more to commit this for.
+        if self._late and all(self._ids.get(topic, known) == known for topic, known in ids.items()):
             self._driver.mirror(self._known.read(end), final=False)
 
     def stop(self) -> None:

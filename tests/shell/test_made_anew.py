@@ -9,7 +9,7 @@ import pytest
 
 from sparkcohort.runtime import doubt
 from sparkcohort.runtime.protocol import Range, TopicPartition
-from sparkcohort.runtime.shell import fetch
+from sparkcohort.runtime.shell import async_progress, fetch
 from sparkcohort.runtime.shell.fetch import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.shell.prefetch import Prefetcher
 from sparkcohort.runtime.shell.topic_ids import TopicIds
@@ -230,3 +230,30 @@ def test_a_new_query_does_not_start_where_the_old_topic_was_left(
         wait_until(lambda: broker.admin.committed(topic) == {(topic, 0): 160}, 10, "the commit")
     with often(broker, topic, startingOffsets="committed") as call:
         assert bare(call("initialOffset")) == {topic: {"0": 160}}
+
+
+def test_asynchronous_progress_commits_nothing_of_the_old_topic_to_the_new_one(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark tells of a batch late, when what is planned is of the new topic: its offsets there would be a wrong start."""
+    monkeypatch.setattr(async_progress, "may_be_async", lambda: True)
+    old = make(broker, topic, 100)
+    with often(broker, topic, failOnDataLoss="false") as call:
+        start = call("initialOffset")
+        end = next_of(call, start)
+        assert call.ranges(start, end) == {0: (0, 100)}
+        new = make(broker, topic, 160)
+        again = next_of(call, end)
+        while ids_in(again) == {topic: old}:
+            end, again = again, next_of(call, again)
+        call.ranges(end, again)
+        last = next_of(call, again)
+        assert last == written(topic, 160, new)
+        assert call.ranges(again, last) == {0: (0, 160)}
+        call("commit", end)
+        session = call.reader._session
+        assert session is not None
+        assert session._mirror.settle(10)
+        assert broker.admin.committed(topic).get((topic, 0), 0) == 0
+        call("commit", last)
+        wait_until(lambda: broker.admin.committed(topic) == {(topic, 0): 160}, 10, "the commit")
