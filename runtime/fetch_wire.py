@@ -1,6 +1,6 @@
-"""Two of Kafka's requests as bytes: Metadata v12 and Fetch v13, the first versions that call topics by their ids (KIP-516).
+"""Requests of Kafka's as bytes: Metadata v12 and Fetch v13, the first to call topics by their ids, OffsetForLeaderEpoch v4.
 
-Layouts: Kafka's ``MetadataRequest.json``, ``FetchRequest.json`` and their responses; flexible versions (KIP-482), so
+Layouts: Kafka's ``MetadataRequest.json`` and the like, and their responses (KIP-516, KIP-320); flexible versions (KIP-482), so
 lengths are unsigned varints, one more than what they count, and every structure ends with tagged fields.
 """
 
@@ -19,6 +19,7 @@ METADATA, METADATA_VERSION = 3, 12
 FETCH, FETCH_VERSION = 1, 13
 NEEDED: Mapping[int, int] = {METADATA: METADATA_VERSION, FETCH: FETCH_VERSION}
 """Which version of which request a broker must speak."""
+EPOCH_ENDS, EPOCH_ENDS_VERSION = 23, 4
 
 NO_ID = bytes(16)
 _NO_TAGS = b"\x00"
@@ -26,6 +27,8 @@ MOST_UNUSABLE, MOST_SHOWN = 3, 100
 _PARTITION = struct.Struct(">iiqiqi")
 _RESULT = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
+_EPOCHS = struct.Struct(">iii")
+_EPOCH_END = struct.Struct(">hiiq")
 _DIVERGING_EPOCH = 0
 
 
@@ -105,6 +108,14 @@ class Fetched(NamedTuple):
     diverged: bool  # the records before the offset are not the ones that the leader has
 
 
+class EpochEnd(NamedTuple):
+    """Where a leader epoch, or the last before it that the leader's log has, ends there; -1, -1 where the log has none."""
+
+    error: int
+    epoch: int
+    end: int
+
+
 class Answer(NamedTuple):
     """A Fetch response."""
 
@@ -171,6 +182,15 @@ def fetch_request(
 
 def _wanted(index: int, one: Wanted) -> bytes:
     return _PARTITION.pack(index, one.leader_epoch, one.offset, one.fetched_epoch, -1, one.max_bytes) + _NO_TAGS
+
+
+def epoch_ends_request(wanted: Mapping[str, Mapping[int, tuple[int, int]]]) -> bytes:
+    """Ask where leader epochs end, by topic and partition: the epoch that the leader has itself now, and the one asked about."""
+    topics = []
+    for topic, each in wanted.items():
+        asked = [_EPOCHS.pack(index, now, epoch) + _NO_TAGS for index, (now, epoch) in each.items()]
+        topics.append(_string(topic) + _array(asked) + _NO_TAGS)
+    return struct.pack(">i", -1) + _array(topics) + _NO_TAGS
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -323,3 +343,23 @@ def _aborted(body: _Bytes) -> tuple[int, int]:
     producer, first = body.unpack(_ABORTED)
     body.tags()
     return producer, first
+
+
+def epoch_ends_answer(
+    frame: bytes | bytearray | memoryview, size: int, correlation_id: int
+) -> dict[tuple[str, int], EpochEnd]:
+    """Read an OffsetForLeaderEpoch response; ``frame`` begins behind its length.  Raises WireError."""
+    body = _body(frame, size, correlation_id)
+    body.unpack(_INT)  # throttled: there are few of these requests
+    found: dict[tuple[str, int], EpochEnd] = {}
+    for _ in range(body.length()):
+        topic = body.text()
+        found |= {(topic, index): end for index, end in body.array(_epoch_end)}
+        body.tags()
+    return found
+
+
+def _epoch_end(body: _Bytes) -> tuple[int, EpochEnd]:
+    error, index, epoch, end = body.unpack(_EPOCH_END)
+    body.tags()
+    return index, EpochEnd(error, epoch, end)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import CohortError
@@ -101,6 +102,12 @@ def text_of(error: KafkaException | KafkaError) -> str:
     inner = error_of(error) if isinstance(error, KafkaException) else error
     # Not cut here: whoever takes secrets out of it has to find them whole.
     return printable(f"{inner.name()}: {inner.str()}" if inner is not None else str(error), 1 << 20)
+
+
+def epoch_of(position: Position) -> int:
+    """The leader epoch beside an offset; -1 where there is none, which confluent-kafka's stubs don't know of."""
+    epoch = getattr(position, "leader_epoch", None)
+    return -1 if epoch is None else int(epoch)
 
 
 def names_of(partitions: Iterable[TopicPartition], limit: int = 10) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from sparkcohort.runtime.doubt import Doubts, mismatches
+from sparkcohort.runtime.epochs import Compared, Seen, compared, questions
 from sparkcohort.runtime.errors import UNREACHABLE, CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.client import names_of
@@ -22,6 +24,9 @@ REMEDY = (
 
 class DriverDataLoss(CohortError):
     """Data that was to be read is gone and ``failOnDataLoss`` is true; ``error`` is Spark's condition name."""
+
+
+NOTHING: Final = Compared({}, frozenset(), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,49 @@ class DataLoss:
         self._anew: Doubts[str] = Doubts()
         self._shorter: Doubts[TopicPartition] = Doubts()
         self._beginnings: dict[TopicPartition, int] = {}
+        self.epochs: Mapping[TopicPartition, int] = {}
+        """Of the leaders that were last known to have all before the positions; never changed, another takes its place."""
+        self._before: dict[TopicPartition, Seen] = {}  # what is known of offsets below the positions, instead
+        self._compared: tuple[object, int] = (None, 0)  # the epochs, and how many positions, of which all is settled
+        self._cut: Mapping[TopicPartition, int] = {}
+
+    def remember(self, start: Mapping[TopicPartition, int], seen: Mapping[TopicPartition, Seen]) -> None:
+        """What an earlier run has seen of the logs before this one, which begins at ``start``."""
+        there = {tp: known for tp, known in seen.items() if tp in start}
+        self.epochs = {tp: known.epoch for tp, known in there.items() if known.offset >= start[tp]}
+        self._before = {tp: known for tp, known in there.items() if known.offset < start[tp]}
+
+    def compare(
+        self, start: Mapping[TopicPartition, int], snapshot: Snapshot, void: Collection[TopicPartition] = ()
+    ) -> Compared:
+        """Whether the leaders' logs are still those that ``start`` is a position in; ``void`` ones aren't looked at.
+
+        Raises DriverDataLoss (PARTITION_OFFSET_CHANGED): logs were cut below.  Or warns; reading goes on where they were cut.
+        """
+        now, before = snapshot.epochs, self._before
+        if now is self._compared[0] and len(start) == self._compared[1]:
+            return NOTHING
+        known = {
+            tp: Seen(min(at, before[tp].offset), before[tp].epoch) if tp in before else Seen(at, self.epochs[tp])
+            for tp, at in start.items()
+            if tp in before or self.epochs.get(tp, now.get(tp)) != now.get(tp)
+            if tp not in void
+        }
+        asked = questions(known, now)
+        found = compared(known, asked, self._log_ends.epoch_ends.of(asked))
+        settled = {tp: now[tp] for tp in start if tp in now and tp not in void and tp not in asked.keys() - found.sound}
+        self.epochs = {**self.epochs, **settled}
+        self._before = {tp: seen for tp, seen in before.items() if tp not in settled}
+        self._compared = (now, len(start)) if not void and len(found.sound) == len(asked) else (None, 0)
+        for tp in sorted(found.cut) if found.cut != self._cut or self._fail else ():
+            self._lost(
+                "PARTITION_OFFSET_CHANGED",
+                f"Partition {names_of([tp])}: its log was cut by an unclean leader election. Under leader epoch "
+                f"{asked[tp].epoch} it went to {known[tp].offset} at least; the leader of epoch {asked[tp].now} has it up to "
+                f"{found.cut[tp]} only, and maybe other records in the place of the rest.",
+            )
+        self._cut = found.cut
+        return found
 
     def look(
         self, start: Mapping[TopicPartition, int], ids: Mapping[str, str], snapshot: Snapshot, now: float
@@ -55,7 +103,7 @@ class DataLoss:
         """What is lost of what comes after ``start``, whose offsets are of the topics with these ``ids`` (as far as told).
 
         Raises DriverDataLoss: PARTITIONS_DELETED; PARTITION_OFFSET_CHANGED for a topic made anew or a log that ends before its
-        offset, once that has been said for as long as a broker may be behind.
+        offset, once that has been said for as long as a broker may be behind, or for one that was cut (``compare``).
         """
         told = {**snapshot.ids, **self._ids, **ids}
         known = {topic: told[topic] for topic in {tp.topic for tp in start} if topic in told}
@@ -68,19 +116,19 @@ class DataLoss:
             silent=snapshot.unreachable,
         )
         self._deleted(found.gone)
+        void = found.gone | {tp for tp in start if tp.topic in found.anew} if found.anew else found.gone
+        epochs = self.compare(start, snapshot, void)
         self._anew = self._anew.after(found.anew, snapshot.look, now)
-        self._shorter = self._shorter.after(found.shorter, snapshot.answer, now)
+        self._shorter = self._shorter.after(found.shorter - epochs.cut.keys(), snapshot.answer, now)
         if found.anew or found.shorter:
             self._log_ends.doubt()
-        doubted = {tp for tp in start if tp.topic in found.anew} - found.gone if found.anew else set()
-        reset = self._reset(start, known, snapshot, now)
+        doubted = void - found.gone | found.shorter | epochs.unsure
+        reset = {**self._reset(start, known, snapshot, now), **epochs.cut}
         left = known if not found.gone else known.keys() & {tp.topic for tp in start if tp not in found.gone}
         self._ids |= {topic: known[topic] for topic in left} | {
             tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in found.anew
         }
-        return Losses(
-            found.gone, reset, frozenset(doubted | found.shorter) - reset.keys(), {**snapshot.ids, **self._ids}
-        )
+        return Losses(found.gone, reset, doubted - reset.keys(), {**snapshot.ids, **self._ids})
 
     def deleted(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> frozenset[TopicPartition]:
         """Partitions of ``start`` that are no more.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
@@ -116,6 +164,9 @@ class DataLoss:
         for tp in partitions:
             self._beginnings.pop(tp, None)
             self._ids.pop(tp.topic, None)
+            self._before.pop(tp, None)
+        self.epochs = {tp: epoch for tp, epoch in self.epochs.items() if tp not in partitions}
+        self._compared = (None, 0)
 
     # --- inside ------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import select
 import time
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sparkcohort.runtime.fetch_wire import (
     METADATA,
@@ -31,6 +31,8 @@ from sparkcohort.runtime.shell.transport import (
     connect,
 )
 
+T = TypeVar("T")
+
 ANSWER_S = 5.0
 LARGEST = 64 << 20
 MOST_REFUSALS = 2  # of one question: another broker may know of a new password already, all others needn't be asked
@@ -42,10 +44,10 @@ def bootstrap_of(said: Mapping[str, Any]) -> str:
     return str(said.get("bootstrap.servers") or said.get("metadata.broker.list") or "")
 
 
-def connect_to(node: Node, settings: Settings, timeout_s: float) -> Transport:
+def connect_to(node: Node, settings: Settings, timeout_s: float, needed: Mapping[int, int] = NEEDED) -> Transport:
     """A connection to a broker that speaks what is needed; raises TransportError, Beyond if it doesn't."""
     transport = connect(node.host, node.port, settings, timeout_s)
-    for api, version in NEEDED.items():
+    for api, version in needed.items():
         least, most = transport.versions.get(api, (0, -1))
         if not least <= version <= most:
             transport.close()
@@ -55,6 +57,26 @@ def connect_to(node: Node, settings: Settings, timeout_s: float) -> Transport:
 
 def _weight(error: TransportError) -> int:
     return _TELLING.index(type(error))
+
+
+def exchange(transport: Transport, request: bytes, what: str, read: Callable[[memoryview], T]) -> T:
+    """Send one request and wait for its answer, ``ANSWER_S`` at most; raises TransportError."""
+    transport.send(request)
+    frames, deadline = FrameReader(LARGEST, 0), time.monotonic() + ANSWER_S
+    while True:
+        sent = transport.flush()
+        answer = frames.read(transport)
+        if answer is not None:
+            try:
+                return read(answer)
+            except WireError as error:
+                raise TransportError(f"a broker's answer to {what} can't be read: {error}") from None
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TransportError(f"no answer to {what} within {ANSWER_S:g} s")
+        waiting = select.poll()
+        waiting.register(transport, select.POLLIN if sent else select.POLLIN | select.POLLOUT)
+        waiting.poll(left * 1000)
 
 
 class MetadataClient:
@@ -103,21 +125,7 @@ class MetadataClient:
 
     def _exchange(self, transport: Transport, topics: Collection[str]) -> Metadata:
         self._last_id += 1
-        transport.send(
-            framed(METADATA, METADATA_VERSION, self._last_id, self._client_id, metadata_request(sorted(topics)))
+        request = framed(METADATA, METADATA_VERSION, self._last_id, self._client_id, metadata_request(sorted(topics)))
+        return exchange(
+            transport, request, "a Metadata request", lambda of: metadata_answer(of, len(of), self._last_id)
         )
-        frames, deadline = FrameReader(LARGEST, 0), time.monotonic() + ANSWER_S
-        while True:
-            sent = transport.flush()
-            answer = frames.read(transport)
-            if answer is not None:
-                try:
-                    return metadata_answer(answer, len(answer), self._last_id)
-                except WireError as error:
-                    raise TransportError(f"a broker's metadata can't be read: {error}") from None
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TransportError(f"no answer to a Metadata request within {ANSWER_S:g} s")
-            waiting = select.poll()
-            waiting.register(transport, select.POLLIN if sent else select.POLLIN | select.POLLOUT)
-            waiting.poll(left * 1000)

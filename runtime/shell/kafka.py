@@ -70,6 +70,7 @@ class GroupMembership:
         )
         self.reservation = Reservation()
         self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
+        self.epochs: Mapping[TopicPartition, int] = {}  # of the leaders whose logs had them last, as far as known
         self._changed = threading.Condition()
         self._jobs = Jobs(self._check, self._changed)
         self._state = State.JOINING
@@ -433,11 +434,11 @@ class GroupMembership:
             tp: (offset if reset else max(offset, self._last.get(tp, -1)), text)
             for tp, (offset, text) in offsets.items()
         }
-        ids = self.ids
-        named = {
-            each: of_topic(each[1], each[0]) for each in {(ids.get(tp.topic, ""), targets[tp][1]) for tp in targets}
-        }
-        sent = [Position(*tp, at, named[ids.get(tp.topic, ""), text]) for tp, (at, text) in targets.items()]
+        ids, epochs = self.ids, self.epochs
+        pairs = {(ids.get(tp.topic, ""), text) for tp, (_, text) in targets.items()}
+        named = {each: of_topic(each[1], each[0]) for each in pairs}
+        known = {tp: epochs.get(tp, -1) if at == offsets[tp][0] else -1 for tp, (at, _) in targets.items()}
+        sent = [Position(*tp, at, named[ids.get(tp.topic, ""), text], known[tp]) for tp, (at, text) in targets.items()]
         try:
             answers = self._client().commit(offsets=sent, asynchronous=False)
         except KafkaException as error:

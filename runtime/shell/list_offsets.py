@@ -45,7 +45,15 @@ PROBE_GAP_S = 0.1
 ANEW_S = 5.0  # a client that has had no answer since it was made gives way to another
 REFRESH_S = 1.0  # age of metadata after which errors are worth another look
 
-Answers = dict[TopicPartition, int]
+
+class End(NamedTuple):
+    """An offset, and the epoch of the leader that told it (where that is asked: of the log's end); -1 where it tells none."""
+
+    offset: int
+    epoch: int
+
+
+Answers = dict[TopicPartition, End]
 Reasons = dict[TopicPartition, str]
 
 
@@ -83,7 +91,7 @@ def ask(consumer: Consumer, specs: Mapping[TopicPartition, int], timeout_s: floa
         if answer.error is not None:
             reasons[tp] = client.text_of(answer.error)
         else:
-            found[tp] = answer.offset
+            found[tp] = End(answer.offset, client.epoch_of(answer))
     return found, reasons
 
 

@@ -17,7 +17,8 @@ from sparkcohort.runtime.offsets_json import EARLIEST
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import client
 from sparkcohort.runtime.shell.discovery import Discovery, Layout
-from sparkcohort.runtime.shell.list_offsets import FIRST_S, Asker, ask_apart
+from sparkcohort.runtime.shell.epoch_ends import EpochEnds
+from sparkcohort.runtime.shell.list_offsets import FIRST_S, Answers, Asker, ask_apart
 from sparkcohort.runtime.shell.options import SourceOptions
 from sparkcohort.runtime.shell.supervised import Supervised, look
 
@@ -34,6 +35,7 @@ class Snapshot:
     A partition in ``unreachable`` may have an (old) end in ``ends``.  ``at`` is the time.monotonic() of the snapshot,
     ``unreachable_s`` for how long something has been unreachable: a busy broker is so for a fraction of a second.
     ``ids`` are the topics' as far as known, ``answer`` and ``look`` the numbers of the answers about ends and topics.
+    ``epochs`` are those of the leaders that told the ``ends``, as far as they say: the same object while none has changed.
     """
 
     ends: Mapping[TopicPartition, int]
@@ -44,6 +46,7 @@ class Snapshot:
     ids: Mapping[str, str] = field(default_factory=dict)
     answer: int = 0
     look: int = 0
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class LogEnds:
@@ -74,6 +77,8 @@ class LogEnds:
         self._well = time.monotonic()  # when nothing was unreachable last
         self._reasons: dict[TopicPartition, str] = {}
         self._ends: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}  # never changed, another one takes its place
+        self.epoch_ends = EpochEnds(options.kafka, self._fail)
         self._failure: CohortError | None = None
         self._closed = False
 
@@ -98,6 +103,7 @@ class LogEnds:
             self._looking_on.close()
             self._asking.close()
             self._asker.close()
+            self.epoch_ends.close()
             self._changed.notify_all()
             self._looking.notify_all()
 
@@ -177,7 +183,8 @@ class LogEnds:
         why = f"nobody could be asked yet: {self._asking.trouble}" if self._asking.trouble else UNANSWERED
         unreachable |= {tp: why for tp in known if tp not in ends and tp not in unreachable}
         lost_s = now - self._well if unreachable else 0.0
-        return Snapshot(ends, unreachable, known, now, lost_s, self._layout.ids, self._served, self._looks)
+        ids, epochs = self._layout.ids, self._epochs
+        return Snapshot(ends, unreachable, known, now, lost_s, ids, self._served, self._looks, epochs)
 
     def _apply(self, layout: Layout) -> bool:
         """Take over new metadata; True when partitions came or went."""
@@ -246,10 +253,14 @@ class LogEnds:
         if left > 0:
             self._pause(left)
 
-    def _publish(self, asked: int, found: Mapping[TopicPartition, int], reasons: Mapping[TopicPartition, str]) -> None:
+    def _publish(self, asked: int, found: Answers, reasons: Mapping[TopicPartition, str]) -> None:
         with self._changed:
             news = bool(reasons) and not self._reasons
-            self._ends |= {tp: end for tp, end in found.items() if tp in self._layout.leaders}
+            there = {tp: end for tp, end in found.items() if tp in self._layout.leaders}
+            self._ends |= {tp: end.offset for tp, end in there.items()}
+            moved = {tp: end.epoch for tp, end in there.items() if end.epoch >= 0 and self._epochs.get(tp) != end.epoch}
+            if moved:
+                self._epochs = {**self._epochs, **moved}
             self._reasons, self._served = dict(reasons), asked
             if not reasons and not self._layout.leaderless():
                 self._well = time.monotonic()
@@ -270,7 +281,7 @@ class LogEnds:
             with self._changed:
                 layout = self._layout
             more, reasons = ask_apart(self._discovery.consumer, left, layout, LOOK_UP_S)
-            found |= more
+            found |= {tp: end.offset for tp, end in more.items()}
             left = {tp: spec for tp, spec in left.items() if tp not in found}
             if not left:
                 return found

@@ -9,15 +9,16 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
+from sparkcohort.runtime.epochs import Seen
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell.first_batch import FirstBatch
 from sparkcohort.runtime.shell.kafka import GroupMembership
 from sparkcohort.runtime.shell.log_ends import LogEnds
 from sparkcohort.runtime.shell.options import SourceOptions
-from sparkcohort.runtime.shell.reservation import GENERATION_BLOCK
+from sparkcohort.runtime.shell.reservation import GENERATION_BLOCK, decode
 from sparkcohort.runtime.shell.supervised import Supervised
 
 log = logging.getLogger("sparkcohort.mirror")
@@ -108,6 +109,19 @@ class Mirror:
     def stands_in(self, ids: Mapping[str, str]) -> None:
         """Of which topics the offsets are that are committed from now on."""
         self._membership.ids = ids
+
+    def seen_under(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """Under which leader epochs the logs had the offsets that are committed from now on, as far as known."""
+        self._membership.epochs = epochs
+
+    def epochs(self, partitions: Collection[TopicPartition], ids: Mapping[str, str]) -> dict[TopicPartition, Seen]:
+        """What the group knows of that: committed offsets in the topics with these ids, with their epochs."""
+        return {
+            tp: Seen(known.offset, known.epoch)
+            for tp, known in self._membership.committed(partitions).items()
+            if known.offset is not None and known.epoch >= 0
+            if ids.get(tp.topic, "") in (decode(known.metadata).topic, "")
+        }
 
     def begin(self, start: Offsets) -> int:
         """Reserve this run's number and generations, if that has not been done; returns the first generation."""

@@ -22,12 +22,16 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from sparkcohort.runtime.protocol import TopicPartition
 
 FORMAT = 1
 GENERATION_BLOCK = 1000
 MAX_BYTES = 4096  # Kafka: offset.metadata.max.bytes
+
+Offset: TypeAlias = tuple[int | None, str] | tuple[int | None, str, int]
+"""As ``Committed``, or without its epoch."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,11 +87,11 @@ def latest(texts: Iterable[str]) -> Record:
     return replace(newest, generation=max((record.generation for record in records), default=0))
 
 
-def pinned(committed: Mapping[TopicPartition, tuple[int | None, str]], pin: str) -> dict[TopicPartition, int]:
+def pinned(committed: Mapping[TopicPartition, Offset], pin: str) -> dict[TopicPartition, int]:
     """The start that was pinned under this hash; empty when none was, or another."""
     return {
         tp: offset
-        for tp, (offset, text) in sorted(committed.items())
+        for tp, (offset, text, *_) in sorted(committed.items())
         if offset is not None and pin and decode(text).pin == pin
     }
 
@@ -101,11 +105,11 @@ def plan_of(end: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
-def planned(committed: Mapping[TopicPartition, tuple[int | None, str]], plan: str) -> dict[TopicPartition, int]:
+def planned(committed: Mapping[TopicPartition, Offset], plan: str) -> dict[TopicPartition, int]:
     """The start from which an end of this name was planned, whatever it was computed from; empty when nobody did."""
     return {
         tp: offset
-        for tp, (offset, text) in sorted(committed.items())
+        for tp, (offset, text, *_) in sorted(committed.items())
         if offset is not None and plan and decode(text).plan == plan
     }
 

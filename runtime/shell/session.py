@@ -20,7 +20,7 @@ from sparkcohort.runtime import ability
 from sparkcohort.runtime.claims import Slot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell import async_progress, connection, process, status
+from sparkcohort.runtime.shell import async_progress, connection, epoch_ends, process, status
 from sparkcohort.runtime.shell.abilities import AbilityWatch
 from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.data_loss import DataLoss, Losses
@@ -48,6 +48,7 @@ RELAY_PATIENCE_MS = 2_000
 """How long the driver waits for a leader on behalf of a task, which asks again."""
 STATUS_REFRESH_S = 0.2
 REFRESH_S = 1.0
+COMPARE_GAP_S = 0.02
 
 
 class Session:
@@ -121,6 +122,7 @@ class Session:
         """Start the coordinator run, once; ``start`` is where the first batch of this run begins."""
         if self._coordinator is not None:
             return
+        self._compare(start)
         first_generation = self._mirror.begin(start)
         self._plans.seed(start)
         self._announced = start
@@ -153,6 +155,16 @@ class Session:
         self._log_ends.on_change(self._coordinator.topics_changed)
         self._coordinator.topics_changed()  # what changed since it started
         self._serve(self._coordinator, run_id)
+
+    def _compare(self, start: Offsets) -> None:
+        """Ask whether the logs were cut since an earlier run, before its commits give way to ours.  Raises DriverDataLoss."""
+        snapshot = self._log_ends.snapshot()
+        there = {tp: at for tp, at in start.items() if tp in snapshot.partitions}
+        self._loss.remember(there, self._mirror.epochs(there, snapshot.ids))
+        deadline = time.monotonic() + 2 * epoch_ends.PATIENCE_S
+        while self._loss.compare(there, snapshot).unsure and time.monotonic() < deadline:
+            self.pause(COMPARE_GAP_S)
+        self._mirror.seen_under(self._loss.epochs)
 
     def _serve(self, coordinator: Coordinator, run_id: str) -> None:
         options, authority = self._options, new_authority()
@@ -249,6 +261,7 @@ class Session:
     def losses(self, start: Offsets, ids: Mapping[str, str], snapshot: Snapshot) -> Losses:
         """What has been lost of what comes after ``start``, in the topics of these ids.  Raises DriverDataLoss, or warns."""
         self._accepted = self._loss.look(start, ids, snapshot, time.monotonic())
+        self._mirror.seen_under(self._loss.epochs)
         return self._accepted
 
     def topic_ids(self) -> Mapping[str, str]:

@@ -7,14 +7,16 @@ from typing import NamedTuple
 
 from confluent_kafka import TopicPartition as Position
 
+from sparkcohort.runtime.shell import client
 from sparkcohort.runtime.shell.options import SourceOptions
 
 
 class Committed(NamedTuple):
-    """A partition's committed offset (None: there is none) and its metadata text."""
+    """A partition's committed offset (None: there is none), its metadata text, and its leader epoch (-1: none, KIP-320)."""
 
     offset: int | None
     metadata: str
+    epoch: int = -1
 
 
 class State(Enum):
@@ -41,7 +43,7 @@ def settings(options: SourceOptions) -> dict[str, object]:
 
 def committed(answer: Position) -> Committed:
     """What the group coordinator says of one partition."""
-    return Committed(answer.offset if answer.offset >= 0 else None, answer.metadata or "")
+    return Committed(answer.offset if answer.offset >= 0 else None, answer.metadata or "", client.epoch_of(answer))
 
 
 def committed_or(known: Committed | None, start: int) -> int:

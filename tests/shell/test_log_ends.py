@@ -15,7 +15,7 @@ from sparkcohort.runtime.offsets_json import LATEST
 from sparkcohort.runtime.protocol import TopicPartition
 from sparkcohort.runtime.shell import list_offsets
 from sparkcohort.runtime.shell.client import new_consumer
-from sparkcohort.runtime.shell.list_offsets import NoAnswer, ask_in
+from sparkcohort.runtime.shell.list_offsets import End, NoAnswer, ask_in
 from sparkcohort.runtime.shell.log_ends import LogEnds
 from sparkcohort.runtime.shell.options import parse
 from tests.support.broker import Broker, Cluster
@@ -91,7 +91,7 @@ def test_many_partitions_are_asked_for_in_several_calls(mock_broker: MockCluster
     consumer = new_consumer({"bootstrap.servers": mock_broker.bootstrap})
     for calls in (1, 2, 3, 7, 20):
         found, reasons, trip_s = ask_in(calls, consumer, specs, 5)
-        assert (found, reasons) == ({tp: 3 + tp.partition for tp in specs}, {})
+        assert (found, reasons) == ({tp: End(3 + tp.partition, -1) for tp in specs}, {})
         assert trip_s < 1
     mock_broker.round_trip_ms(60)
     assert 0.05 < ask_in(2, consumer, specs, 5).trip_s < 1

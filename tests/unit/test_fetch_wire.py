@@ -15,6 +15,7 @@ from sparkcohort.runtime.fetch_wire import (
     NEEDED,
     NO_ID,
     Answer,
+    EpochEnd,
     Fetched,
     Leader,
     Metadata,
@@ -23,6 +24,8 @@ from sparkcohort.runtime.fetch_wire import (
     Wanted,
     WireError,
     address_error,
+    epoch_ends_answer,
+    epoch_ends_request,
     fetch_answer,
     fetch_request,
     framed,
@@ -175,7 +178,51 @@ def test_a_fetch_answer() -> None:
     ]
 
 
-READERS: list[tuple[Callable[..., Any], bytes, int]] = [(metadata_answer, METADATA, 9), (fetch_answer, FETCHED, 3)]
+def test_a_question_where_epochs_end() -> None:
+    """OffsetForLeaderEpochRequest v4: as a consumer, the leader's own epoch before the one that is asked about."""
+    body = (
+        int_(-1)
+        + b"\3"
+        + b"\2a"
+        + b"\3"
+        + int_(0)
+        + int_(7)
+        + int_(3)
+        + b"\0"
+        + int_(5)
+        + int_(8)
+        + int_(6)
+        + b"\0"
+        + b"\0"
+    )
+    body += b"\2b" + b"\2" + int_(1) + int_(2) + int_(1) + b"\0" + b"\0" + b"\0"
+    assert epoch_ends_request({"a": {0: (7, 3), 5: (8, 6)}, "b": {1: (2, 1)}}) == body
+
+
+EPOCHS_END = b"".join(
+    (
+        int_(4) + b"\0" + int_(0) + b"\3",
+        b"\2a" + b"\3" + short(0) + int_(0) + int_(2) + long(60) + b"\0",
+        short(74) + int_(5) + int_(-1) + long(-1) + b"\0" + b"\0",
+        b"\2b" + b"\1" + b"\0",
+        b"\0",
+    )
+)
+
+
+def test_where_epochs_end() -> None:
+    """OffsetForLeaderEpochResponse v4."""
+    assert epoch_ends_answer(EPOCHS_END, len(EPOCHS_END), 4) == {
+        ("a", 0): EpochEnd(0, 2, 60),
+        ("a", 5): EpochEnd(74, -1, -1),
+    }
+
+
+READERS: list[tuple[Callable[..., Any], bytes, int]] = [
+    (metadata_answer, METADATA, 9),
+    (fetch_answer, FETCHED, 3),
+    (epoch_ends_answer, EPOCHS_END, 4),
+]
 
 
 @pytest.mark.parametrize(("read", "data", "number"), READERS)
