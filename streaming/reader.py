@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from sparkcohort.runtime.claims import Slot
+from sparkcohort.runtime.doubt import LAG_S
 from sparkcohort.runtime.errors import UNREACHABLE, CohortError
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell.options import SourceOptions
@@ -234,9 +235,10 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 end = self._advance(session, start, snapshot, held, losses, limits, bounded)
                 if end != start or not waiting:
                     return end, losses.ids
-            if held and time.monotonic() > deadline:
+            # What may be lost is known after LAG_S, or never, where nobody tells where its log begins.
+            if time.monotonic() > deadline + (0 if held else LAG_S):
                 option = "unreachable.partitions=fail" if mode == "fail" else "unreachable.timeout.ms"
-                raise _unreachable(held, snapshot, f"{timeout_s:g} s have passed ({option})")
+                raise _unreachable(held or losses.doubted, snapshot, f"{timeout_s:g} s have passed ({option})")
             self._mirror(session, start, final=False)
             session.pause(HELD_POLL_S)
 
@@ -310,7 +312,10 @@ def _where_reachable(session: Session, new: list[TopicPartition]) -> Offsets:
 
 
 def _unreachable(held: frozenset[TopicPartition], snapshot: Snapshot, why: str) -> CohortError:
-    names = ", ".join(f"{tp.topic}-{tp.partition} ({snapshot.unreachable[tp]})" for tp in sorted(held)[:10])
+    names = ", ".join(
+        f"{tp.topic}-{tp.partition} ({snapshot.unreachable.get(tp, 'where its log begins is not told')})"
+        for tp in sorted(held)[:10]
+    )
     more = f" and {len(held) - 10} more" if len(held) > 10 else ""
     return CohortError(
         f"{why} and these partitions cannot be reached: {names}{more}. Their brokers are down or cut off; start the query "

@@ -10,8 +10,11 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime import doubt
+from sparkcohort.runtime.errors import UNREACHABLE, CohortError
 from sparkcohort.runtime.shell import async_progress
+from sparkcohort.runtime.shell.log_ends import LogEnds
+from sparkcohort.streaming import reader
 from tests.support.broker import Broker
 from tests.support.calls import ALL, called
 from tests.support.produce import produce
@@ -99,3 +102,22 @@ def test_what_no_log_has_yet_is_not_committed(broker: Broker, topic: str, monkey
         call("latestOffset", ends[1], ALL)
         call("latestOffset", start, ALL)
         wait_until(lambda: committed(broker, topic) == 30, 10, "the commit")
+
+
+def test_a_bounded_query_does_not_wait_for_ever_for_a_loss(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that was cut, and nobody who tells where it begins: an error that names the partition, within the time-out."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 10)
+
+    def nobody(*_: Any) -> None:
+        raise CohortError("no answer", UNREACHABLE)
+
+    monkeypatch.setattr(doubt, "LAG_S", 0.2)
+    monkeypatch.setattr(reader, "LAG_S", 0.2)
+    monkeypatch.setattr(LogEnds, "beginnings", nobody)
+    with called(broker, topic, failOnDataLoss="false", unreachable__timeout__ms="1000") as call:
+        call("prepareForTriggerAvailableNow")
+        with pytest.raises(CohortError, match=r"unreachable.timeout.ms\) .*-0 \(where its log begins is not told\)"):
+            call("latestOffset", {topic: {"0": 50}}, ALL)
