@@ -8,11 +8,13 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.protocol import Range, TopicPartition
 from sparkcohort.runtime.shell import prefetch
+from sparkcohort.runtime.shell.drain import PartitionError
 from sparkcohort.runtime.shell.prefetch import Prefetcher
 from tests.support.broker import Broker
 from tests.support.drains import DRAINS, drained_by
@@ -159,6 +161,20 @@ def test_a_floor_that_goes_down_starts_anew(prefetcher: Prefetcher, expected: Kn
     """A plan below the last one (the topic was recreated) throws the buffer away and fetches from its floor."""
     list(one_by(prefetcher.serve, Range("t", 0, 3_000, RECORDS), 3_000, 1))
     assert batches_to_rows(one_by(prefetcher.serve, Range("t", 0, 100, 200), 100, 2)) == expected.rows[ALL[0]][100:200]
+
+
+def test_an_error_of_where_fetching_stood_before_is_of_the_past(prefetcher: Prefetcher) -> None:
+    """It was on its way when a plan moved the partition elsewhere: it says nothing of the place where fetching is now."""
+    buffered(prefetcher)
+    with prefetcher._lock:
+        buffer = prefetcher._buffers[ALL[0]]
+        stood = buffer.position
+        buffer.move(5)
+        buffer.live = True
+        prefetcher._store(PartitionError(ALL[0], KafkaError(KafkaError.OFFSET_OUT_OF_RANGE), stood))
+        assert (buffer.error, buffer.live) == ("", True)
+        prefetcher._store(PartitionError(ALL[0], KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), 5))
+        assert (bool(buffer.error), buffer.live) == (True, False)
 
 
 def test_a_floor_ahead_is_followed(prefetcher: Prefetcher, filled: MockCluster) -> None:
