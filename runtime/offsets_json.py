@@ -35,9 +35,9 @@ def load(text: str, source: str) -> object:
     except MalformedOffsets:
         raise
     except ValueError as error:  # JSONDecodeError, or a number of thousands of digits
-        raise MalformedOffsets(f"{source}: not JSON: {error}") from None
+        raise MalformedOffsets(f"{source} is not JSON: {error}") from None
     except RecursionError:
-        raise MalformedOffsets(f"{source}: not JSON: nested too deeply") from None
+        raise MalformedOffsets(f"{source} is not JSON: nested too deeply") from None
     return loaded
 
 
