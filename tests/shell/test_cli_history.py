@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
+from sparkcohort.runtime.consumer_protocol import Subscription, encode_subscription
 from sparkcohort.runtime.errors import CohortError, ErrorCode
 from sparkcohort.runtime.protocol import (
     Heartbeat,
@@ -33,17 +35,26 @@ from sparkcohort.runtime.shell.service import Service
 from tests.shell.test_coordinator import PARTITIONS, World, both_join, joined
 from tests.support.waiting import wait_until
 
+OFFERED = (
+    Protocol("cooperative-sticky", encode_subscription(Subscription(("t",), b'{"executor":"c"}', (), -1, None))),
+)
 
-def rubbish(world: World) -> str:
-    """A member c joins with metadata that nobody can read, which no assignor can work with, and leaves; its id."""
+
+def failing(world: World) -> str:
+    """A member c joins, with whom the assignor can't work, and leaves; its id."""
     said: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 2_000, "protocol_type": "consumer"}
     member_id = ""
-    for _ in range(2):  # first it is told its id (KIP-394)
-        offered = (Protocol("cooperative-sticky", b"rubbish"),)
-        reply = world.call(JoinGroup(member_id, None, "c", "h", protocols=offered, **said))
-        assert isinstance(reply, JoinGroupReply)
-        member_id = reply.member_id
-    wait_until(lambda: world.coordinator.leading.failures, 10, "the assignor to fail")
+
+    def fail(*_: Any) -> None:
+        raise ValueError(f"member {member_id} is one too many")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CooperativeStickyAssignor, "assign", fail)
+        for _ in range(2):  # first it is told its id (KIP-394)
+            reply = world.call(JoinGroup(member_id, None, "c", "h", protocols=OFFERED, **said))
+            assert isinstance(reply, JoinGroupReply)
+            member_id = reply.member_id
+        wait_until(lambda: world.coordinator.leading.failures, 10, "the assignor to fail")
     world.call(LeaveGroup((LeavingMember(member_id, None, "done"),)))
     return member_id
 
@@ -82,11 +93,11 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]
         b.freeze()
         world.call(LeaveGroup((LeavingMember(b.member_id, None, "done"),)))
         wait_until(lambda: len(a.owned) == 4, 10, "a to have everything again")
-        rubbish(world)
+        failing(world)
         failed = world.coordinator.group.generation
         wait_until(lambda: world.coordinator.group.generation > failed and len(a.owned) == 4, 10, "c to be gone")
         wait_until(lambda: world.coordinator.group.state == "Stable", 10, "the group to be stable")
-        world.call(JoinGroup("", None, "d", "h", 60_000, 2_000, "consumer", (Protocol("cooperative-sticky", b""),)))
+        world.call(JoinGroup("", None, "d", "h", 60_000, 2_000, "consumer", OFFERED))
         with a_port(world) as port:
             path = connection.write("g", "cohort-0a1b2c3d", Run("r1", None, port, world.authority.client))
             assert path is not None
@@ -124,7 +135,7 @@ def test_rebalances_are_listed_newest_last(life: tuple[World, str]) -> None:
     left = by_reason["executor-b left"]
     assert (left["result"], left["members"], left["moved"]) == ("ok", 1, 2)
     (failed,) = (row for row in rows if row["result"].startswith("failed: "))
-    assert failed["result"].startswith("failed: assignor cooperative-sticky: member ")
+    assert failed["result"].startswith("failed: assignor cooperative-sticky raised ValueError: member executor-c")
     assert failed["moved"] == 0
     text = cohort("rebalances", "--last", "2").stdout.splitlines()
     assert (text[0].split(), len(text)) == (list(cli_history.REBALANCES), 3)
