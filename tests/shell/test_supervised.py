@@ -76,8 +76,7 @@ def test_it_goes_on_after_an_error_told_once(error: BaseException, caplog: pytes
     """Whatever it was: one line with its traceback, the work again, and a word when it is well."""
     work = Counting(error, error)
     with caplog.at_level(logging.INFO, "sparkcohort.threads"), running(work) as thread:
-        wait_until(lambda: work.done, 5, "the work to be done")
-        assert thread.trouble == ""
+        wait_until(lambda: work.done and not thread.trouble, 5, "the work to be done, and well")
     told = [(record.levelname, record.getMessage(), bool(record.exc_info)) for record in caplog.records]
     assert told == [
         ("ERROR", "background thread a-thread failed and is tried again", True),

@@ -69,7 +69,9 @@ class KafkaAssignors:
             raise RuntimeError("the JVM has no pipes")
         process.stdin.write("\n".join([*case.lines(), f"assign {assignor}"]) + "\n")
         process.stdin.flush()
-        ready, _, _ = select.select([process.stdout], [], [], ANSWER_S)
+        waiting = select.poll()  # select() takes no descriptor above 1,023
+        waiting.register(process.stdout, select.POLLIN)
+        ready = waiting.poll(1000 * ANSWER_S)
         words = process.stdout.readline().split() if ready else []
         match words:
             case ["given", *pairs]:
