@@ -1,7 +1,6 @@
-"""Reads topics with trigger 0, one after the other, and reports the trigger times; then drains what is left.
+"""Reads topics with trigger 0, one after the other, and reports the tasks of each stage; then drains what is left.
 
-Arguments: ``bootstrap``, ``directory``, ``topics`` (in the order to read them; a topic named twice goes on where it
-stopped), ``batches`` a reading, of which the first ``unmeasured`` are left out.
+Arguments: ``bootstrap``, ``directory``, ``topics`` (in the order to read them), ``batches`` a reading.
 """
 
 from __future__ import annotations
@@ -37,27 +36,30 @@ def prepared(spark: SparkSession, given: dict[str, Any], topic: str, done: threa
 
 
 def reading(spark: SparkSession, given: dict[str, Any], topic: str) -> list[int]:
-    """Run the query for a number of batches; the trigger times in ms of those that count."""
+    """Run the query for a number of batches; the number of tasks of each stage that it ran."""
     done = threading.Semaphore(0)
     query = prepared(spark, given, topic, done).trigger(processingTime="0 seconds").start()
     for _ in range(given["batches"]):
         if not done.acquire(timeout=READING_S):
             raise RuntimeError(f"no batch of {topic} for {READING_S} s: {query.status} {query.exception()}")
-    measured = times(query)
+    seen = tasks(spark, query)
     query.stop()
-    return measured[given["unmeasured"] :]
+    return seen
 
 
-def times(query: StreamingQuery) -> list[int]:
-    """The trigger times of all batches with rows so far."""
-    return [seen.durationMs["triggerExecution"] for seen in query.recentProgress if seen.numInputRows > 0]
+def tasks(spark: SparkSession, query: StreamingQuery) -> list[int]:
+    """The number of tasks of each stage of ``query`` so far, in the order in which they ran."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup(query.runId))]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    return [stage.numTasks for stage in stages if stage is not None]
 
 
 def main() -> None:
     """Read, wait until the producers have stopped, drain."""
     given, spark = arguments(), session()
     for topic in given["topics"]:
-        report("reading", topic=topic, trigger_ms=reading(spark, given, topic))
+        report("reading", topic=topic, tasks=reading(spark, given, topic))
     stopped = Path(given["directory"]) / "stopped"
     wait_until(stopped.exists, READING_S, "the end of the producers")
     for topic in set(given["topics"]):
