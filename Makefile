@@ -59,10 +59,10 @@ simulate: venv ## the group under drawn faults: SEEDS=10000, ARGS="--first 2000"
 	@$(BIN)/python -m tests.simulator --seeds $(SEEDS) $(ARGS)
 
 optimum: venv ## the sticky assignors beside an exact optimum: DRAWS=20000
-	@$(BIN)/python -m tests.support.optimum $(DRAWS)
+	@$(BIN)/python -m tests.kit.optimum $(DRAWS)
 
 model: venv ## all that two members and three partitions can come to: ARGS="--faults 3 --strays 1"
-	@$(BIN)/python -m tests.support.model_check $(ARGS)
+	@$(BIN)/python -m tests.model.check $(ARGS)
 
 demo: venv ## a stream, a killed executor, a verdict
 	@tools/bootstrap.sh java

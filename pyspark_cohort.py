@@ -43,7 +43,7 @@ def _unusable(error: Exception) -> type[DataSource]:
 
     class Unusable(DataSource):
         def __init__(self, options: Mapping[str, str]) -> None:  # noqa: ARG002  PySpark's signature
-            raise RuntimeError(said) from RuntimeError(said)  # the cause is printed first, see streaming/telling
+            raise RuntimeError(said) from RuntimeError(said)  # the cause is printed first, see streaming/spark_errors
 
         @classmethod
         def name(cls) -> str:

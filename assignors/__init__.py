@@ -13,11 +13,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
-from sparkcohort.assignors.base import Assignor, Load, MemberSubscription, Partition, Racks
+from sparkcohort.assignors.api import Assignor, Load, MemberSubscription, Partition, Racks
 from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
-from sparkcohort.assignors.range_assignor import RangeAssignor
-from sparkcohort.assignors.roundrobin import RoundRobinAssignor
+from sparkcohort.assignors.range import RangeAssignor
+from sparkcohort.assignors.round_robin import RoundRobinAssignor
 from sparkcohort.assignors.sticky import StickyAssignor
 
 __all__ = ["ASSIGNORS", "Assignor", "Load", "MemberSubscription", "Partition", "Racks", "UnknownAssignor", "find"]

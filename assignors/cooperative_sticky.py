@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparkcohort.assignors.base import NO_RACKS, Assignment, MemberSubscription, Racks
-from sparkcohort.assignors.ownership import hand_over, resolve
+from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
+from sparkcohort.assignors.solver.ownership import hand_over, resolve
 from sparkcohort.assignors.sticky import balance
 
 

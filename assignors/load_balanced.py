@@ -28,7 +28,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparkcohort.assignors.base import (
+from sparkcohort.assignors.api import (
     NO_RACKS,
     Assignment,
     Load,
@@ -38,10 +38,10 @@ from sparkcohort.assignors.base import (
     finish,
     subscribers,
 )
-from sparkcohort.assignors.ownership import Ownership, hand_over, resolve
-from sparkcohort.assignors.scales import Moves, Scales
+from sparkcohort.assignors.load.scales import Moves, Scales
+from sparkcohort.assignors.load.weights import observed, weigh
+from sparkcohort.assignors.solver.ownership import Ownership, hand_over, resolve
 from sparkcohort.assignors.sticky import balance
-from sparkcohort.assignors.weights import observed, weigh
 
 
 class Relief(NamedTuple):

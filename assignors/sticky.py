@@ -8,7 +8,7 @@ fewer partitions whose replicas are all in other racks than their member (KIP-88
 fewer partitions from their owners, and of the partitions of an owner those acquired last are taken first.
 
 Nearly always all members are alike: then arithmetic does it (``equal``).  Otherwise ``unequal`` makes a good guess
-and ``exchange`` improves it until it's exact.  Kafka's own example; and then C1 leaves:
+and ``cycles`` improves it until it's exact.  Kafka's own example; and then C1 leaves:
 
 >>> both, assignor = MemberSubscription(("t0", "t1")), StickyAssignor()
 >>> assignor.assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
@@ -25,12 +25,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparkcohort.assignors.base import NO_RACKS, Assignment, MemberSubscription, Racks
-from sparkcohort.assignors.equal import share
-from sparkcohort.assignors.nearness import nearness
-from sparkcohort.assignors.ownership import Ownership, resolve
-from sparkcohort.assignors.packed import Packed
-from sparkcohort.assignors.unequal import arrange
+from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
+from sparkcohort.assignors.solver.equal import share
+from sparkcohort.assignors.solver.ownership import Ownership, resolve
+from sparkcohort.assignors.solver.packed import Packed
+from sparkcohort.assignors.solver.racks import nearness
+from sparkcohort.assignors.solver.unequal import arrange
 
 
 @dataclass(frozen=True)

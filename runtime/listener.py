@@ -5,12 +5,15 @@ It lives in the member agent, one per executor and query; nothing of it runs in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     Partitions: TypeAlias = Sequence[tuple[str, int]]
+
+LISTENER_EVENTS: Final = ("created", "assigned", "revoked", "lost")
+"""What a listener is told, in the words of the metrics."""
 
 
 class RebalanceListener:

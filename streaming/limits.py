@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.sizes import Sizes
+from sparkcohort.runtime.batches.record_sizes import Sizes
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 Amounts: TypeAlias = Mapping[TopicPartition, int]
 

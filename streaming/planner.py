@@ -1,7 +1,7 @@
 """What a micro-batch reads, and in which pieces: the next end, and slots.
 
 Everything is arithmetic on offsets.  An offset range's length bounds its rows and is taken for them; what it costs to read
-is estimated from the sizes of what was read before (see ``sizes``).
+is estimated from the sizes of what was read before (see ``record_sizes``).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from sparkcohort.runtime.claims import Slot
+from sparkcohort.runtime.batches.claims import Slot
+from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.protocol import Range, TopicPartition
-from sparkcohort.runtime.sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.streaming.cutting import cut
 from sparkcohort.streaming.limits import UNLIMITED, Limits, share
-from sparkcohort.streaming.offsets import Offsets
-from sparkcohort.streaming.packing import cut
+from sparkcohort.streaming.source_offsets import Offsets
 
 _RECORD = RECORD_BYTES + TYPICAL_BYTES
 

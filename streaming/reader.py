@@ -16,23 +16,24 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from sparkcohort.runtime.claims import Slot
-from sparkcohort.runtime.doubt import LAG_S
-from sparkcohort.runtime.errors import UNREACHABLE, CohortError
-from sparkcohort.runtime.protocol import Range, TopicPartition
-from sparkcohort.runtime.shell.options import SourceOptions
+from sparkcohort.runtime.batches.claims import Slot
+from sparkcohort.runtime.batches.suspected_loss import LAG_S
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.error_codes import UNREACHABLE
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.limits import UNLIMITED, Limits
-from sparkcohort.streaming.offsets import Ids, KnownOffsets, Offsets, to_json_value
-from sparkcohort.streaming.pipe import hurry
-from sparkcohort.streaming.shipped import shipped
+from sparkcohort.streaming.pyfiles import shipped
+from sparkcohort.streaming.quickack import hurry
+from sparkcohort.streaming.source_offsets import Ids, KnownOffsets, Offsets, to_json_value
+from sparkcohort.streaming.spark_errors import message_first, told
 from sparkcohort.streaming.task import SlotPartition, packed, read_slot
-from sparkcohort.streaming.telling import message_first, told
 
 if TYPE_CHECKING:
-    from sparkcohort.runtime.shell.data_loss import Losses
-    from sparkcohort.runtime.shell.log_ends import Snapshot
-    from sparkcohort.runtime.shell.session import Session
+    from sparkcohort.runtime.batches.snapshot import Snapshot
+    from sparkcohort.runtime.shell.driver.data_loss import Losses
+    from sparkcohort.runtime.shell.driver.session import Session
 
 log = logging.getLogger("sparkcohort.reader")
 
@@ -79,16 +80,16 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._session is None:
             # Here, since every new Python worker imports this module, and reads only.
             from sparkcohort.assignors import ASSIGNORS  # noqa: PLC0415
-            from sparkcohort.runtime.shell import own_assignors  # noqa: PLC0415
-            from sparkcohort.runtime.shell.listening import check  # noqa: PLC0415
-            from sparkcohort.runtime.shell.session import Session  # noqa: PLC0415
+            from sparkcohort.runtime.shell.agent.listener_runner import check  # noqa: PLC0415
+            from sparkcohort.runtime.shell.coordinator import custom_assignors  # noqa: PLC0415
+            from sparkcohort.runtime.shell.driver.session import Session  # noqa: PLC0415
 
             options = self._options
             if options.rebalance_listener or not ASSIGNORS.keys() >= set(options.assignors):
                 sys.path += [entry for entry in shipped() if entry not in sys.path]
             if options.rebalance_listener:
                 check(options.rebalance_listener)
-            self._session = Session(options, own_assignors.load(options.assignors))
+            self._session = Session(options, custom_assignors.load(options.assignors))
             self._session.open()
         return self._session
 

@@ -16,9 +16,9 @@ from pyspark.sql.types import (
 )
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell import options as source_options
+from sparkcohort.runtime.shell.options import parse as source_options
 from sparkcohort.streaming.reader import CohortStreamReader
-from sparkcohort.streaming.telling import message_first
+from sparkcohort.streaming.spark_errors import message_first
 
 # Built by hand: PySpark parses DDL text in the JVM, and the processes that make readers have none.
 _ROW = (

@@ -24,20 +24,20 @@ from pyspark.sql.datasource import InputPartition
 
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.runtime.errors import CohortError, named
-from sparkcohort.runtime.protocol import Range, TopicPartition
-from sparkcohort.runtime.shell.agent import AgentConfig, to_json
-from sparkcohort.runtime.shell.buffers import WHOLE_BYTES, WHOLE_ROWS
-from sparkcohort.runtime.shell.executor import Executor, NoExecutor, agent_answers, find_executor, start_agent
-from sparkcohort.runtime.shell.fetch import RangeReader
-from sparkcohort.runtime.shell.flight import CoordinatorUnreachable, Link
-from sparkcohort.runtime.shell.local import AgentTimeout, LocalClient
-from sparkcohort.runtime.shell.options import SourceOptions
-from sparkcohort.runtime.shell.prefetch import SILENT
-from sparkcohort.runtime.shell.relay import CALL_S as READ_TIMEOUT_S
-from sparkcohort.runtime.shell.relay import Through
-from sparkcohort.runtime.shell.run import Run
-from sparkcohort.streaming.shipped import shipped
-from sparkcohort.streaming.sizing import bytes_by_partition
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.agent.agent import AgentConfig, to_json
+from sparkcohort.runtime.shell.agent.buffers import WHOLE_BYTES, WHOLE_ROWS
+from sparkcohort.runtime.shell.agent.prefetch import SILENT
+from sparkcohort.runtime.shell.agent.task_socket import AgentTimeout, LocalClient
+from sparkcohort.runtime.shell.kafka.reading.range_reader import RangeReader
+from sparkcohort.runtime.shell.kafka.reading.relay import CALL_S as READ_TIMEOUT_S
+from sparkcohort.runtime.shell.kafka.reading.relay import Through
+from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, agent_answers, find_executor, start_agent
+from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.runtime.shell.rpc.flight import CoordinatorUnreachable, Link
+from sparkcohort.streaming.batch_bytes import bytes_by_partition
+from sparkcohort.streaming.pyfiles import shipped
 
 log = logging.getLogger("sparkcohort.task")
 

@@ -21,12 +21,12 @@ settings.register_profile("cohort", deadline=None, suppress_health_check=[Health
 settings.load_profile("cohort")
 
 ROOT = Path(__file__).resolve().parents[1]
-# pytest puts the tree first on the path, for `tests.support`.  There it would shadow the installed wheel's
+# pytest puts the tree first on the path, for `tests.kit`.  There it would shadow the installed wheel's
 # pyspark_cohort, and what ships is what is tested: so it goes last.
 sys.path[:] = [entry for entry in sys.path if entry and Path(entry).resolve() != ROOT] + [str(ROOT)]
 
-from tests.support.broker import Broker  # noqa: E402  after the path is right
-from tests.support.mock import MockCluster  # noqa: E402  after the path is right
+from tests.kit.broker import Broker  # noqa: E402  after the path is right
+from tests.kit.mock import MockCluster  # noqa: E402  after the path is right
 
 # pytest-timeout's thread needs the interpreter's lock, which some of librdkafka's bindings keep while they wait
 # (``Consumer.assignment``): without this, such a test would hang for good, and nothing would tell which.

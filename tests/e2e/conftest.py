@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support import streams
-from tests.support.application import Application
-from tests.support.faults import Faults
+from tests.kit import streams
+from tests.kit.application import Application
+from tests.kit.faults import Faults
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,12 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.application import Application, Query, Status, settled
-from tests.support.broker import Broker
-from tests.support.delivery import check, from_parquet, held
-from tests.support.faults import Faults
-from tests.support.produce import Steady, produce
-from tests.support.waiting import wait_until
+from tests.kit.application import Application, Query, Status, settled
+from tests.kit.broker import Broker
+from tests.kit.delivery import check, from_parquet, held
+from tests.kit.faults import Faults
+from tests.kit.produce import Steady, produce
+from tests.kit.waiting import wait_until
 
 SESSION_MS = 6_000
 AGENT_MS = 2_000

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.application import Application, Status
-from tests.support.broker import Broker
-from tests.support.delivery import check, from_parquet, held
-from tests.support.produce import Steady
+from tests.kit.application import Application, Status
+from tests.kit.broker import Broker
+from tests.kit.delivery import check, from_parquet, held
+from tests.kit.produce import Steady
 
 PARTITIONS = 6
 STAIRS = [1, 2, 3]  # partitions of the first, second and third member

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.broker import Broker
-from tests.support.produce import Steady
-from tests.support.streams import options
-from tests.support.waiting import wait_until
+from tests.kit.broker import Broker
+from tests.kit.produce import Steady
+from tests.kit.streams import options
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.application import Application, Query, Status
-from tests.support.broker import Broker, Cluster
-from tests.support.delivery import check, from_parquet, held
-from tests.support.produce import produce
-from tests.support.waiting import hold_for, wait_until
+from tests.kit.application import Application, Query, Status
+from tests.kit.broker import Broker, Cluster
+from tests.kit.delivery import check, from_parquet, held
+from tests.kit.produce import produce
+from tests.kit.waiting import hold_for, wait_until
 
 AWAY_S = 10.0
 LIMIT_S = 240

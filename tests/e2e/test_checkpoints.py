@@ -9,10 +9,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support import delivery
-from tests.support.broker import Broker
-from tests.support.produce import produce
-from tests.support.streams import Batches, Stream, options
+from tests.kit import delivery
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.streams import Batches, Stream, options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 

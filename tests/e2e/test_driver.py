@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import processes
-from tests.support.driver import report
-from tests.support.spark import Driver, run
-from tests.support.waiting import wait_until
+from tests.kit import processes
+from tests.kit.driver import report
+from tests.kit.spark import Driver, run
+from tests.kit.waiting import wait_until
 
 
 def test_a_script_runs_to_its_end_and_leaves_nothing(tmp_path: Path) -> None:

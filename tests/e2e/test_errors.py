@@ -12,10 +12,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.support import delivery, segments
-from tests.support.broker import Broker, Port
-from tests.support.produce import produce
-from tests.support.streams import Stream, options
+from tests.kit import delivery, segments
+from tests.kit.broker import Broker, Port
+from tests.kit.produce import produce
+from tests.kit.streams import Stream, options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 

@@ -13,13 +13,13 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support import delivery
-from tests.support.application import Application
-from tests.support.broker import Broker
-from tests.support.processes import freeze
-from tests.support.produce import produce
-from tests.support.streams import ASAP, Stream, options
-from tests.support.waiting import wait_until
+from tests.kit import delivery
+from tests.kit.application import Application
+from tests.kit.broker import Broker
+from tests.kit.processes import freeze
+from tests.kit.produce import produce
+from tests.kit.streams import ASAP, Stream, options
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.shell.config import BY_KEY
-from tests.support import processes
-from tests.support.application import Application, Query, Status, owners
-from tests.support.broker import Broker
-from tests.support.delivery import check, from_parquet, held
-from tests.support.produce import produce
+from sparkcohort.runtime.shell.options.table import BY_KEY
+from tests.kit import processes
+from tests.kit.application import Application, Query, Status, owners
+from tests.kit.broker import Broker
+from tests.kit.delivery import check, from_parquet, held
+from tests.kit.produce import produce
 
 PARTITIONS = 12
 RECORDS = 1_000_000

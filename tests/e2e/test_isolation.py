@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.application import Application, Status
-from tests.support.broker import Cluster
-from tests.support.delivery import check, from_parquet, held
-from tests.support.produce import Steady
+from tests.kit.application import Application, Status
+from tests.kit.broker import Cluster
+from tests.kit.delivery import check, from_parquet, held
+from tests.kit.produce import Steady
 
 SLOW = 3  # the partition on the second broker
 BYTES_PER_SECOND = 12_000  # of about 25,000 that are written to it

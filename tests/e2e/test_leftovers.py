@@ -8,11 +8,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support import processes
-from tests.support.application import Application, Query, settled
-from tests.support.broker import Broker
-from tests.support.produce import produce
-from tests.support.waiting import wait_until
+from tests.kit import processes
+from tests.kit.application import Application, Query, settled
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.waiting import wait_until
 
 ROUNDS, SHORT = 3, 10
 LIMIT_S = 240

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
-from tests.support import delivery
-from tests.support.broker import Broker
-from tests.support.produce import produce
-from tests.support.streams import PLAIN_COLUMNS, Stream, options
+from tests.kit import delivery
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.streams import PLAIN_COLUMNS, Stream, options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 

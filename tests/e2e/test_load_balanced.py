@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.application import Application, Status, owners
-from tests.support.broker import Broker
-from tests.support.delivery import check, from_parquet, held
-from tests.support.produce import Steady
+from tests.kit.application import Application, Status, owners
+from tests.kit.broker import Broker
+from tests.kit.delivery import check, from_parquet, held
+from tests.kit.produce import Steady
 
 PARTITIONS = 12
 AFTER_MS = 5_000

@@ -16,12 +16,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
-from sparkcohort.runtime.shell.metrics import METRICS
-from tests.support import consumer_groups
-from tests.support.broker import Broker
-from tests.support.produce import produce
-from tests.support.streams import ASAP, Stream, options
-from tests.support.waiting import wait_until
+from sparkcohort.runtime.shell.observe.metrics import METRICS
+from tests.kit import consumer_groups
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.streams import ASAP, Stream, options
+from tests.kit.waiting import wait_until
 
 PARTITIONS = 4
 RECORDS = 2_000
@@ -38,7 +38,16 @@ def port() -> int:
 
 def described(group: str, *flags: str) -> list[dict[str, Any]] | None:
     """The rows of ``cohort describe --output json``, None when it has nothing to tell."""
-    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli", "describe", "--group", group, "--output", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "sparkcohort.runtime.shell.cli.main",
+        "describe",
+        "--group",
+        group,
+        "--output",
+        "json",
+    ]
     done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=60, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else None
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.application import Application, Status
-from tests.support.broker import Broker
-from tests.support.delivery import check, from_parquet, held
-from tests.support.produce import Steady, produce
-from tests.support.proxy import SilentProxy
-from tests.support.sealed import SealedNetwork
+from tests.kit.application import Application, Status
+from tests.kit.broker import Broker
+from tests.kit.delivery import check, from_parquet, held
+from tests.kit.produce import Steady, produce
+from tests.kit.proxy import SilentProxy
+from tests.kit.sealed import SealedNetwork
 
 
 @pytest.mark.timeout(600)

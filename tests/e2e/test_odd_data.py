@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from tests.support.admin import COMPACTED, LOG_APPEND_TIME
-from tests.support.broker import Broker
-from tests.support.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact
-from tests.support.streams import Stream, options
+from tests.kit.admin import COMPACTED, LOG_APPEND_TIME
+from tests.kit.broker import Broker
+from tests.kit.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact
+from tests.kit.streams import Stream, options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 

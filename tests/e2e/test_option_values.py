@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell.options import parse
-from sparkcohort.runtime.shell.security_options import SPARK_REDACTS
-from tests.support.jars import ROOT
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.shell.options.security_settings import SPARK_REDACTS
+from tests.kit.jars import ROOT
 
 LEAST = {"kafka.bootstrap.servers": "b1:9092", "group.id": "billing"}
 SUBSCRIBED = LEAST | {"subscribe": "orders"}

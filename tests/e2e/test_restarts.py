@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from tests.support import consumer_groups, delivery
-from tests.support.broker import Broker
-from tests.support.dying import DIES
-from tests.support.produce import produce
-from tests.support.spark import Driver
-from tests.support.streams import options
+from tests.kit import consumer_groups, delivery
+from tests.kit.broker import Broker
+from tests.kit.dying import DIES
+from tests.kit.produce import produce
+from tests.kit.spark import Driver
+from tests.kit.streams import options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 

@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
-from tests.support import delivery, processes
-from tests.support.broker import Broker
-from tests.support.produce import produce
-from tests.support.spark import EXECUTOR, Driver
-from tests.support.standalone import environment, standalone
-from tests.support.streams import PLAIN_COLUMNS, Stream, Transform, options
+from tests.kit import delivery, processes
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.spark import EXECUTOR, Driver
+from tests.kit.standalone import environment, standalone
+from tests.kit.streams import PLAIN_COLUMNS, Stream, Transform, options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
-from sparkcohort.runtime.shell import connection
-from tests.support import consumer_groups, delivery
-from tests.support.broker import Broker
-from tests.support.produce import produce
-from tests.support.streams import ASAP, PLAIN_COLUMNS, Stream, options
-from tests.support.waiting import wait_until
+from sparkcohort.runtime.shell.rpc import connection_file
+from tests.kit import consumer_groups, delivery
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.streams import ASAP, PLAIN_COLUMNS, Stream, options
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
@@ -175,8 +175,8 @@ def _owned(group: str, topics: dict[str, int]) -> int:
     """The generation in which members own all of these partitions and no other."""
 
     def seen() -> int | None:
-        (found,) = connection.find(group)
-        status = connection.fetch_status(found)
+        (found,) = connection_file.find(group)
+        status = connection_file.fetch_status(found)
         owned = Counter(topic for member in status["members"] for topic, _ in member["owned"])
         return int(status["generation"]) if owned == topics and status["state"] == "Stable" else None
 

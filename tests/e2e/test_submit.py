@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from tests.support import consumer_groups, delivery, processes
-from tests.support.broker import Broker
-from tests.support.jars import ROOT
-from tests.support.produce import place_of, produce
-from tests.support.standalone import environment, standalone
-from tests.support.waiting import wait_until
+from tests.kit import consumer_groups, delivery, processes
+from tests.kit.broker import Broker
+from tests.kit.jars import ROOT
+from tests.kit.produce import place_of, produce
+from tests.kit.standalone import environment, standalone
+from tests.kit.waiting import wait_until
 
 RECORDS, PARTITIONS, GROUP = 200_000, 12, "submitted"
 SUBMIT_TIMEOUT_S = 180.0
@@ -90,7 +90,7 @@ def _measured(value: bytes) -> tuple[int, int]:
 
 def agents(run: str) -> list[psutil.Process]:
     """The member agents of this run."""
-    return processes.matching("sparkcohort.runtime.shell.agent", processes.marked(run))
+    return processes.matching("sparkcohort.runtime.shell.agent.agent", processes.marked(run))
 
 
 @pytest.mark.timeout(240)

@@ -9,10 +9,10 @@ from statistics import median
 import pytest
 
 from sparkcohort.streaming.planner import SLOTS_WITHOUT_MEMBERS
-from tests.support import delivery
-from tests.support.broker import Broker
-from tests.support.produce import Steady
-from tests.support.spark import Driver
+from tests.kit import delivery
+from tests.kit.broker import Broker
+from tests.kit.produce import Steady
+from tests.kit.spark import Driver
 
 CORES = 2
 FEW, MANY = 8, 300

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.shell.flight import Link
-from tests.support.drains import DRAINS, drained_by
+from sparkcohort.runtime.shell.rpc.flight import Link
+from tests.kit.drains import DRAINS, drained_by
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from sparkcohort.assignors import cooperative_sticky
-from sparkcohort.runtime import applying, leader, offsets, ownership
-from sparkcohort.runtime import records as r
+from sparkcohort.runtime.group import offsets, partition_ownership, replay
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.leader import assignment
 from tests.simulator.coordinator import Coordinator
 
 
@@ -50,26 +51,26 @@ def _give_early() -> list[Any]:
         return {}
 
     return [
-        patch.object(leader, "hand_over", at_once),
+        patch.object(assignment, "hand_over", at_once),
         patch.object(cooperative_sticky, "hand_over", at_once),
-        patch.object(ownership, "owners", nobody),
+        patch.object(partition_ownership, "owners", nobody),
     ]
 
 
 def _forget_pending() -> list[Any]:
     """An id that was issued is not remembered."""
-    return [patch.dict(applying._APPLY, {r.IdIssued: lambda group, _record: group})]
+    return [patch.dict(replay._APPLY, {r.IdIssued: lambda group, _record: group})]
 
 
 def _lower_generation() -> list[Any]:
     """Every seventh generation is two lower than it was decided to be."""
-    begin = applying._APPLY[r.GenerationStarted]
+    begin = replay._APPLY[r.GenerationStarted]
 
     def lowered(group: Any, record: Any) -> Any:
         down = record.generation - 2 if record.generation % 7 == 0 else record.generation
         return begin(group, replace(record, generation=down))
 
-    return [patch.dict(applying._APPLY, {r.GenerationStarted: lowered})]
+    return [patch.dict(replay._APPLY, {r.GenerationStarted: lowered})]
 
 
 def _lose_commit() -> list[Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcohort.runtime import departed, journal
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime import protocol as p
-from sparkcohort.runtime import records as r
-from sparkcohort.runtime.applying import apply
-from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded
-from tests.support.group_laws import LawBroken
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.group import timeline
+from sparkcohort.runtime.group.replay import apply
+from sparkcohort.runtime.leader import delayed_rebalance
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from tests.kit.group_laws import LawBroken
 
 if TYPE_CHECKING:
     from tests.simulator.process import Process
@@ -34,7 +35,7 @@ class Coordinator:
     def __init__(self, world: World, config: g.GroupConfig) -> None:
         self.world = world
         self.group = g.new_group(config, ConsumerEmbedded())
-        self.journal: list[r.Record] = list(journal.opening(self.group))
+        self.journal: list[r.Record] = list(timeline.opening(self.group))
         self.up, self.frozen, self.run = True, False, 1
         self.crash_on: str | None = None
         self._lag_ms = 0  # how far its clock is behind
@@ -100,15 +101,19 @@ class Coordinator:
 
     # --- time ---------------------------------------------------------------------------------------
 
-    def _round(self) -> departed.Memory | None:
+    def _round(self) -> delayed_rebalance.Memory | None:
         """What the driver remembers, when it wants another round of a stable group at some time."""
         driver = next((x for x in self.world.processes if x.local), None)
         waits = driver is not None and self.group.state is g.GroupState.STABLE
-        return driver.memory if driver is not None and waits and departed.deadline(driver.memory) is not None else None
+        return (
+            driver.memory
+            if driver is not None and waits and delayed_rebalance.deadline(driver.memory) is not None
+            else None
+        )
 
     def _arm(self) -> None:
         memory = self._round()
-        deadlines = (g.deadline(self.group), departed.deadline(memory) if memory else None)
+        deadlines = (g.deadline(self.group), delayed_rebalance.deadline(memory) if memory else None)
         due_ms = min((at for at in deadlines if at is not None), default=None)
         if due_ms is None:
             return
@@ -126,8 +131,8 @@ class Coordinator:
             if self.alive() and self._due(g.deadline(self.group)):
                 raise LawBroken("timers", "a tick leaves something undone that is due")
         memory = self._round()
-        if self.alive() and memory is not None and self._due(departed.deadline(memory)):
-            self.step(p.Trigger(departed.reason(memory)))
+        if self.alive() and memory is not None and self._due(delayed_rebalance.deadline(memory)):
+            self.step(p.Trigger(delayed_rebalance.reason(memory)))
         if self.alive():
             self._arm()
 
@@ -181,7 +186,7 @@ class Coordinator:
         self.run += 1
         self.up, self._wake_ms = True, None
         before = self.group
-        self.group = journal.replay(self.journal)
+        self.group = timeline.replay(self.journal)
         self.world.resumed(before)
         floor = (self.run - 1) * GENERATIONS
         self.step(p.Resume(floor, f"run{self.run}"))

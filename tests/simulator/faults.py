@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from sparkcohort.runtime import member as m
-from sparkcohort.runtime import protocol as p
 from sparkcohort.runtime.group import GroupConfig
+from sparkcohort.runtime.member import machine as m
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.simulator.coordinator import CRASHES
 from tests.simulator.network import Weather
 from tests.simulator.process import Process
@@ -253,7 +254,7 @@ class Faults:
         if process is None:
             return
         if self._random.random() < 0.1:
-            every = [p.TopicPartition(t, n) for t, count in self.world.topics.items() for n in range(count)]
+            every = [TopicPartition(t, n) for t, count in self.world.topics.items() for n in range(count)]
             lie = self._random.randint(0, max(self.world.coordinator.group.generation, 1))
             process.commit(self._random.sample(every, min(2, len(every))), lie=lie)
         else:

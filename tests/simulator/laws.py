@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkcohort.runtime import departed, journal
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime import member as m
-from sparkcohort.runtime import protocol as p
-from sparkcohort.runtime import records as r
-from sparkcohort.runtime.errors import ErrorCode
-from tests.support.group_laws import LawBroken, check_step
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.group import timeline
+from sparkcohort.runtime.leader import delayed_rebalance
+from sparkcohort.runtime.member import machine as m
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from tests.kit.group_laws import LawBroken, check_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,10 +27,10 @@ class Laws:
     def __init__(self, world: World) -> None:
         self._world = world
         self._generation = -1
-        self._committed: dict[p.TopicPartition, int] = {}
-        self._since: dict[p.TopicPartition, int] = {}  # under which assignment generation it was last committed
-        self._floor: dict[p.TopicPartition, int] = {}  # committed when its owner got it
-        self._promised: set[tuple[str, p.TopicPartition, int]] = set()
+        self._committed: dict[TopicPartition, int] = {}
+        self._since: dict[TopicPartition, int] = {}  # under which assignment generation it was last committed
+        self._floor: dict[TopicPartition, int] = {}  # committed when its owner got it
+        self._promised: set[tuple[str, TopicPartition, int]] = set()
 
     # --- after a step -------------------------------------------------------------------------------
 
@@ -112,7 +114,7 @@ class Laws:
             what = f"{who} owns {tp.topic}-{tp.partition} since {since}, and in the group's eyes {has}"
             raise LawBroken("I1" if other else "I10", what, (who, other) if other else (who,))
 
-    def _nobody_else_reads(self, tp: p.TopicPartition, heir: Process) -> None:
+    def _nobody_else_reads(self, tp: TopicPartition, heir: Process) -> None:
         """I1: a leader that knows what the coordinator knows gives nobody what another member is still reading.
 
         A leader that goes by metadata alone may: a static member that missed a round has been granted more than its
@@ -152,7 +154,7 @@ class Laws:
                 return f"{process.name} is {process.member.state}"
         if group.members.keys() != {x.member.member_id for x in running}:
             return f"members {sorted(group.members)}, running {sorted(x.member.member_id for x in running)}"
-        if any(departed.deadline(x.memory) is not None for x in running):
+        if any(delayed_rebalance.deadline(x.memory) is not None for x in running):
             return "the driver waits for somebody to come, or for its next round"
         return f"{world.schedule.busy} messages are under way" if world.schedule.busy else ""
 
@@ -168,7 +170,7 @@ class Laws:
             if dict(member.owned) != dict(g.owned(group, member.member_id)):
                 raise LawBroken("I10", f"{process.name} and the group differ in what it owns", (member.member_id,))
         wanted = {topic for process in running for topic in process.member.config.topics}
-        every = {p.TopicPartition(t, n) for t, count in world.topics.items() if t in wanted for n in range(count)}
+        every = {TopicPartition(t, n) for t, count in world.topics.items() if t in wanted for n in range(count)}
         if (owned := set(g.owners(group))) != every:
             raise LawBroken("I2", f"without owner: {sorted(every - owned)}; owned in vain: {sorted(owned - every)}")
         if group.promised:
@@ -176,11 +178,11 @@ class Laws:
         if group.protocol_name == "cooperative-sticky":
             _check_balance({x.member.member_id: (x.member.config.topics, len(x.member.owned)) for x in running})
 
-    def holdings(self) -> dict[Process, frozenset[p.TopicPartition]]:
+    def holdings(self) -> dict[Process, frozenset[TopicPartition]]:
         """What every process holds."""
         return {x: frozenset(x.member.owned) for x in self._world.processes if x.up}
 
-    def check_moves(self, before: Mapping[Process, frozenset[p.TopicPartition]]) -> None:
+    def check_moves(self, before: Mapping[Process, frozenset[TopicPartition]]) -> None:
         """I11: those who were there and still are have lost no more than balance needs; for equal subscribers."""
         world, after = self._world, self.holdings()
         subscribers = [x for x in after if x.member.config.topics]
@@ -194,7 +196,7 @@ class Laws:
         if moved > least:
             raise LawBroken("I11", f"{moved} partitions moved where {least} would do: {loads} before")
 
-    def late(self) -> list[p.TopicPartition]:
+    def late(self) -> list[TopicPartition]:
         """Owned partitions that are not committed to the end of their log."""
         world = self._world
         owned = sorted(g.owners(world.coordinator.group))
@@ -208,7 +210,7 @@ class Laws:
     def check_replay(self) -> None:
         """The journal makes the group."""
         coordinator = self._world.coordinator
-        if journal.replay(coordinator.journal) != coordinator.group:
+        if timeline.replay(coordinator.journal) != coordinator.group:
             raise LawBroken("replay", "the journal makes another group")
 
 

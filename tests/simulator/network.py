@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from sparkcohort.runtime import protocol as p
+from sparkcohort.runtime.protocol import messages as p
 from tests.simulator.schedule import Schedule
 
 if TYPE_CHECKING:

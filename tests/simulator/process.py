@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from sparkcohort.runtime import departed, leader
-from sparkcohort.runtime import member as m
-from sparkcohort.runtime import protocol as p
-from sparkcohort.runtime.errors import ErrorCode
-from sparkcohort.runtime.membership import timeout_ms
-from tests.support.group_world import REBALANCE_MS
+from sparkcohort.runtime.leader import assignment, delayed_rebalance
+from sparkcohort.runtime.member import machine as m
+from sparkcohort.runtime.member.state import timeout_ms
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from tests.kit.group_world import REBALANCE_MS
 
 if TYPE_CHECKING:
     from tests.simulator.world import World
@@ -26,13 +27,13 @@ class Process:
         self.world, self.name, self.local = world, name, local
         self.member = m.new_member(config)
         self.up, self.frozen = True, False
-        self.positions: dict[p.TopicPartition, int] = {}
+        self.positions: dict[TopicPartition, int] = {}
         self.last_commit: p.OffsetCommit | None = None
         self.highest_generation = -1
-        self.memory = departed.Memory()
+        self.memory = delayed_rebalance.Memory()
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._calls: dict[int, p.Request] = {}
-        self._fetching: dict[p.TopicPartition, int] = {}  # the call whose reply tells the place in it
+        self._fetching: dict[TopicPartition, int] = {}  # the call whose reply tells the place in it
         self._wake_ms: int | None = None
 
     @property
@@ -116,7 +117,7 @@ class Process:
         if self.local:
             self._lead_as_driver(asked)
             return
-        assignments = leader.assign(asked.protocol_name, asked.members, self.world.topics, {})
+        assignments = assignment.assign(asked.protocol_name, asked.members, self.world.topics, {})
         computed = m.AssignmentComputed(assignments, asked.generation)
         self.world.schedule.after(self.world.takes_ms(60), self.reach, self.step, computed)
 
@@ -126,14 +127,17 @@ class Process:
         wait_ms = 0
         if world.assignor_fails:
             world.count("assignor failures")
-            self.memory, assignments = departed.failed(self.memory, now_ms), leader.keep(asked.members, group.owned)
+            self.memory, assignments = (
+                delayed_rebalance.failed(self.memory, now_ms),
+                assignment.keep(asked.members, group.owned),
+            )
             wait_ms = world.random.choice((0, REBALANCE_MS * 4 // 5))
         else:
-            this = departed.Round(asked.protocol_name, asked.members, world.topics, group.owned, group.settled)
-            assignments, self.memory = departed.lead(self.memory, this, now_ms, world.max_delay_ms)
+            this = delayed_rebalance.Round(asked.protocol_name, asked.members, world.topics, group.owned, group.settled)
+            assignments, self.memory = delayed_rebalance.lead(self.memory, this, now_ms, world.max_delay_ms)
         world.schedule.after(wait_ms, self.reach, self.step, m.AssignmentComputed(assignments, asked.generation))
 
-    def _fetch(self, partitions: tuple[p.TopicPartition, ...]) -> None:
+    def _fetch(self, partitions: tuple[TopicPartition, ...]) -> None:
         mine = self.member.owned.keys() - self.member.revoking - self.positions.keys()
         wanted = tuple(tp for tp in partitions if tp in mine)
         if wanted:
@@ -147,7 +151,7 @@ class Process:
             if self._fetching.get(tp) == call:  # not one of an ownership that has ended since
                 self.positions[tp] = max(offset, 0)
 
-    def _give_up(self, partitions: Iterable[p.TopicPartition]) -> None:
+    def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
             self.positions.pop(tp, None)
             self._fetching.pop(tp, None)

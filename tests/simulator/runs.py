@@ -9,12 +9,12 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from sparkcohort.runtime import journal
+from sparkcohort.runtime.group import timeline
+from tests.kit.group_laws import LawBroken
+from tests.kit.group_world import SESSION_MS
 from tests.simulator.breaks import BREAKS
 from tests.simulator.faults import Faults
 from tests.simulator.world import World
-from tests.support.group_laws import LawBroken
-from tests.support.group_world import SESSION_MS
 
 CHUNK = 100
 LAST_EVENTS = 40
@@ -128,7 +128,7 @@ def _report(world: World, seed: int, broken: LawBroken) -> Broken:
     members = broken.members or tuple(group.members)[:MOST_STORIES]
     lines = [f"seed {seed} breaks {broken.law}: {broken.what}", "", "The last events:", *world.lines(LAST_EVENTS)]
     for member_id in members:
-        told = journal.story(world.coordinator.journal, member_id)
+        told = timeline.story(world.coordinator.journal, member_id)
         lines += ["", f"The story of {member_id}:", *(f"  {line}" for line in told)]
     return Broken(seed, broken.law, broken.what, "\n".join(lines))
 

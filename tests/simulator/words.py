@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sparkcohort.runtime import member as m
-from sparkcohort.runtime import protocol as p
-from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded
-from tests.support.group_laws import errors_of
+from sparkcohort.runtime.member import machine as m
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from tests.kit.group_laws import errors_of
 
 _EMBEDDED = ConsumerEmbedded()
 
@@ -36,5 +37,5 @@ def words(about: object) -> str:
     return str(about)
 
 
-def _names(partitions: frozenset[p.TopicPartition]) -> str:
+def _names(partitions: frozenset[TopicPartition]) -> str:
     return " ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)) or "nothing"

@@ -8,17 +8,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime import member as m
-from sparkcohort.runtime import protocol as p
-from sparkcohort.runtime import records as r
-from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.member import machine as m
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from tests.kit.group_world import member_config
 from tests.simulator.coordinator import Coordinator
 from tests.simulator.laws import Laws, refusals
 from tests.simulator.network import Network
 from tests.simulator.process import Process
 from tests.simulator.schedule import Schedule
 from tests.simulator.words import words
-from tests.support.group_world import member_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,7 +83,7 @@ class World:
 
     # --- records and time -----------------------------------------------------------------------------
 
-    def log_end(self, _tp: p.TopicPartition) -> int:
+    def log_end(self, _tp: TopicPartition) -> int:
         """Where a partition's records end: they come all the time, until the faults end."""
         return 1 + (self.now_ms if self._frozen_ends_ms is None else self._frozen_ends_ms) // 10
 

@@ -12,10 +12,10 @@ import click
 from confluent_kafka import KafkaException
 from rich.table import Table
 
-# The tree last: the installed wheel is what is measured, and `tests.support` comes from here.
+# The tree last: the installed wheel is what is measured, and `tests.kit` comes from here.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from tests.support.broker import Broker, Port
+from tests.kit.broker import Broker, Port
 from tools.bench import drain, far, gap, isolation, latency, memory, partitions, report, sizes, source
 from tools.bench.figures import Bound
 from tools.bench.peers import PEERS

@@ -15,7 +15,7 @@ from typing import Self
 
 import psutil
 
-AGENT = "sparkcohort.runtime.shell.agent"
+AGENT = "sparkcohort.runtime.shell.agent.agent"
 MARK = "COHORT_BENCH"
 EVERY_S = 0.25
 EXECUTORS = "executors"

@@ -19,9 +19,9 @@ from typing import Any
 from confluent_kafka import Producer
 from rich.table import Table
 
-from tests.support.broker import Cluster
-from tests.support.jars import class_path, java
-from tests.support.produce import value_of
+from tests.kit.broker import Cluster
+from tests.kit.jars import class_path, java
+from tests.kit.produce import value_of
 from tools.bench.figures import Bound, middle, paired, shown, spread
 from tools.bench.results import BenchError, Drained, order
 from tools.bench.world import Found, World, say

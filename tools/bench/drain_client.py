@@ -19,11 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell.drain import Drain, PartitionError, Records
-from sparkcohort.runtime.shell.drain_fetch import FetchDrain
-from sparkcohort.runtime.shell.drain_native import NativeDrain
-from sparkcohort.runtime.shell.drain_python import PythonDrain
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
+from sparkcohort.runtime.shell.kafka.reading.python_source import PythonDrain
+from sparkcohort.runtime.shell.kafka.reading.record_source import Drain, PartitionError, Records
 
 POLL_S = 0.1
 NO_END = 2**63 - 1

@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 from rich.table import Table
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell import connection
+from sparkcohort.runtime.shell.rpc import connection_file
 from tools.bench.figures import Bound, middle, paired, shown, spread
 from tools.bench.load import Load, merged
 from tools.bench.peers import COHORT, KAFKA, Peer
@@ -143,7 +143,7 @@ class Scene:
 
     def _status(self) -> dict[str, Any]:
         try:
-            return connection.fetch_status(connection.find(self._bench.group)[0])
+            return connection_file.fetch_status(connection_file.find(self._bench.group)[0])
         except CohortError:
             return {}
 

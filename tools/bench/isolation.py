@@ -16,7 +16,7 @@ from statistics import median
 
 from rich.table import Table
 
-from tests.support.broker import Cluster
+from tests.kit.broker import Cluster
 from tools.bench.figures import Bound, middle, paired, shown, spread
 from tools.bench.load import Load, merged
 from tools.bench.peers import COHORT, KAFKA, Peer

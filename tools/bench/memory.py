@@ -17,8 +17,8 @@ import psutil
 from pyspark.sql import DataFrame
 from rich.table import Table
 
-from sparkcohort.runtime.shell.config import BY_KEY
-from tests.support.produce import FLUSH_TIMEOUT_S, producer
+from sparkcohort.runtime.shell.options.table import BY_KEY
+from tests.kit.produce import FLUSH_TIMEOUT_S, producer
 from tools.bench import source
 from tools.bench.clients import Clients
 from tools.bench.figures import Bound, shown, spread

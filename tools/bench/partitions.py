@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from tests.support.admin import Admin
+from tests.kit.admin import Admin
 from tools.bench.figures import Bound, middle, ratio, shown, spread
 from tools.bench.load import Load, Sums, merged
 from tools.bench.peers import COHORT, KAFKA, Peer

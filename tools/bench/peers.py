@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.jars import jars
+from tests.kit.jars import jars
 from tools.bench import ready
 
 JVM_END_S = 20

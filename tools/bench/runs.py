@@ -20,8 +20,8 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from tests.support.broker import Broker
-from tests.support.waiting import wait_until
+from tests.kit.broker import Broker
+from tests.kit.waiting import wait_until
 from tools.bench import topics
 from tools.bench.clients import Clients, between
 from tools.bench.peers import READY, Peer, group_of

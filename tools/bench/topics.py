@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql.functions import expr
 
-from tests.support.broker import Broker
+from tests.kit.broker import Broker
 from tools.bench.results import BenchError
 
 PARTITIONS = 8

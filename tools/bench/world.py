@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.table import Table
 
-from tests.support.broker import Broker
+from tests.kit.broker import Broker
 from tools.bench.clients import MARK, Clients
 from tools.bench.figures import Bound
 from tools.bench.peers import Peer, session

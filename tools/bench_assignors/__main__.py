@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-# The tree last: the installed wheel is what is measured, and `tests.support` comes from here.
+# The tree last: the installed wheel is what is measured, and `tests.kit` comes from here.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from sparkcohort.assignors import ASSIGNORS

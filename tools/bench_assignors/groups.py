@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from sparkcohort.assignors import MemberSubscription, find
-from sparkcohort.runtime import leader
+from sparkcohort.runtime.leader import assignment
 
 EVERY = {"equal": 1, "unequal": 5, "varied": 50, "chained": 0}
 """By subscriptions, how many kinds of members there are: the n-th kind leaves out each topic whose number is n modulo so many.
@@ -116,7 +116,7 @@ def run(asked: Cell, topics: Mapping[str, int], members: Mapping[str, MemberSubs
     """What the leader does, from every member's subscription to every member's encoded assignment."""
     gc.collect()
     began = time.perf_counter()
-    plan = leader.plan(asked.assignor, members, topics)
+    plan = assignment.plan(asked.assignor, members, topics)
     took = time.perf_counter() - began
     return Took(took, sum(_count(data) for _, data in plan.assignments), sum(len(data) for _, data in plan.assignments))
 
@@ -136,7 +136,7 @@ def peak(asked: Cell, topics: Mapping[str, int], members: Mapping[str, MemberSub
     gc.collect()
     tracemalloc.start()
     try:
-        leader.plan(asked.assignor, members, topics)
+        assignment.plan(asked.assignor, members, topics)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

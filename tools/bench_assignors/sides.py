@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.support.jars import class_path, java
+from tests.kit.jars import class_path, java
 from tools.bench_assignors.groups import Cell, Took
 
 HERE: Final = Path(__file__).parent

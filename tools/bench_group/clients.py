@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from sparkcohort.runtime import member
-from sparkcohort.runtime import protocol as p
-from sparkcohort.runtime.errors import ErrorCode
-from sparkcohort.runtime.shell.flight import CoordinatorRefused, CoordinatorUnreachable, Link
-from sparkcohort.runtime.shell.wire import decode, encode
+from sparkcohort.runtime.member import machine
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.codec import decode, encode
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
 from tools.bench_group.server import ASSIGNORS, HOST, SPAWN, START_S, Address, Setting
 
 CALL_S = 5.0
@@ -46,7 +46,7 @@ class Member:
     def __init__(self, number: int, address: Address, setting: Setting) -> None:
         name = f"executor-{number}"
         said = {"executor": str(number), "host": HOST, "cores": 1, "pid": 0, "address": name}
-        config = member.MemberConfig(
+        config = machine.MemberConfig(
             client_id=name,
             client_host=HOST,
             group_instance_id=None,
@@ -57,13 +57,13 @@ class Member:
             assignors=ASSIGNORS,
             user_data=json.dumps(said, separators=(",", ":")).encode(),
         )
-        self.member = member.new_member(config)
+        self.member = machine.new_member(config)
         self.stable_at = 0.0
         self.failure = ""
         self.subscribed = threading.Event()
         self._name = name
         self._link = Link(HOST, address.port, address.credentials)
-        self._inbox: queue.SimpleQueue[member.MemberEvent] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[machine.MemberEvent] = queue.SimpleQueue()
 
     def connect(self) -> None:
         """Open the event stream."""
@@ -71,7 +71,7 @@ class Member:
 
     def join(self) -> None:
         """Join, and go on as a member."""
-        self._inbox.put(member.Start())
+        self._inbox.put(machine.Start())
         threading.Thread(target=self._run, daemon=True).start()
 
     def _listen(self) -> None:
@@ -80,31 +80,31 @@ class Member:
                 self.subscribed.set()
                 said = json.loads(event) if event else {}
                 if said.get("event") == "rejoin":
-                    self._inbox.put(member.Pushed(said["reason"], said["generation"]))
+                    self._inbox.put(machine.Pushed(said["reason"], said["generation"]))
 
     def _run(self) -> None:
         while not self.failure:
-            due = member.deadline(self.member)
+            due = machine.deadline(self.member)
             wait_s = None if due is None else max(due - _now_ms(), 0) / 1000
-            event: member.MemberEvent
+            event: machine.MemberEvent
             try:
                 event = self._inbox.get(timeout=wait_s)
             except queue.Empty:
                 event = p.Tick()
             self._step(event)
 
-    def _step(self, event: member.MemberEvent) -> None:
+    def _step(self, event: machine.MemberEvent) -> None:
         was = self.member.state
-        self.member, actions = member.step(self.member, event, _now_ms())
-        if self.member.state is member.MemberState.STABLE and was is not member.MemberState.STABLE:
+        self.member, actions = machine.step(self.member, event, _now_ms())
+        if self.member.state is machine.MemberState.STABLE and was is not machine.MemberState.STABLE:
             self.stable_at = time.time()
         for action in actions:
             match action:
-                case member.Send(request):
+                case machine.Send(request):
                     self._call(request)
-                case member.Revoke():
-                    self._inbox.put(member.Revoked())
-                case member.Failed():
+                case machine.Revoke():
+                    self._inbox.put(machine.Revoked())
+                case machine.Failed():
                     self.failure = str(action)
 
     def _call(self, request: p.Request) -> None:
@@ -114,7 +114,7 @@ class Member:
         except (CoordinatorUnreachable, CoordinatorRefused) as error:
             self.failure = str(error)
         else:
-            self._inbox.put(member.Replied(reply, request))
+            self._inbox.put(machine.Replied(reply, request))
 
 
 class Clients:
@@ -170,7 +170,7 @@ def _settled(members: Sequence[Member], generation: int) -> Settled:
     stable = [
         each
         for each in members
-        if each.member.state is member.MemberState.STABLE and each.member.generation == generation
+        if each.member.state is machine.MemberState.STABLE and each.member.generation == generation
     ]
     return Settled(
         members=len(stable),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.support.jars import class_path, java
+from tests.kit.jars import class_path, java
 from tools.bench_group.timeline import Change
 
 SOURCE: Final = Path(__file__).with_name("Consumers.java")

@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription
-from sparkcohort.assignors.base import NO_RACKS, Assignment, Racks
+from sparkcohort.assignors.api import NO_RACKS, Assignment, Racks
 from sparkcohort.runtime import group as groups
-from sparkcohort.runtime import leader, member
-from sparkcohort.runtime import protocol as p
-from sparkcohort.runtime.consumer_protocol import ConsumerEmbedded
-from sparkcohort.runtime.errors import ErrorCode
+from sparkcohort.runtime.leader import assignment as leader
+from sparkcohort.runtime.member import machine
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
 
 ASSIGNOR = "cooperative-sticky"
 SESSION_MS, HEARTBEAT_MS, REBALANCE_MS = 45_000, 3_000, 300_000
@@ -94,15 +95,15 @@ class World:
         self._asked: dict[int, tuple[int, p.Request]] = {}
         self._ids: dict[str, int] = {}
         self._requests: deque[tuple[int, p.Request]] = deque()
-        self._events: deque[tuple[int, member.MemberEvent]] = deque()
+        self._events: deque[tuple[int, machine.MemberEvent]] = deque()
         config = groups.GroupConfig("bench", member_id_salt="0123456789abcdef")
         self.group = groups.new_group(config, ConsumerEmbedded())
-        self.members = [member.new_member(self._config(number)) for number in range(members + 1)]
+        self.members = [machine.new_member(self._config(number)) for number in range(members + 1)]
 
-    def _config(self, number: int) -> member.MemberConfig:
+    def _config(self, number: int) -> machine.MemberConfig:
         driver = number == DRIVER
         name = "driver" if driver else f"executor-{number}"
-        return member.MemberConfig(
+        return machine.MemberConfig(
             client_id=name,
             client_host=f"10.0.{number >> 8}.{number & 255}",
             group_instance_id="driver" if driver else None,
@@ -117,13 +118,13 @@ class World:
 
     def join_all(self) -> Spent:
         """Everybody joins at once; what is spent from the arrival of the last join until all is settled."""
-        self._events.append((DRIVER, member.Start()))
+        self._events.append((DRIVER, machine.Start()))
         self._run()
         self._joins, self.joined_all = 0, None
         return self._all_joined()
 
     def _all_joined(self) -> Spent:
-        self._events.extend((number, member.Start()) for number in range(1, len(self.members)))
+        self._events.extend((number, machine.Start()) for number in range(1, len(self.members)))
         self._run()
         self._check()
         if self.joined_all is None:
@@ -132,12 +133,12 @@ class World:
 
     def join_one(self) -> Spent:
         """One more member joins."""
-        self.members.append(member.new_member(self._config(len(self.members))))
-        return self._rebalance(len(self.members) - 1, member.Start())
+        self.members.append(machine.new_member(self._config(len(self.members))))
+        return self._rebalance(len(self.members) - 1, machine.Start())
 
     def leave_one(self) -> Spent:
         """The last member leaves."""
-        spent = self._rebalance(len(self.members) - 1, member.Stop("bench"))
+        spent = self._rebalance(len(self.members) - 1, machine.Stop("bench"))
         self.members.pop()
         return spent
 
@@ -155,7 +156,7 @@ class World:
             raise CoreError(f"{count} heartbeats of {len(self.members)} members in {rounds} rounds")
         return count, _difference(self.spent, before)
 
-    def _rebalance(self, number: int, event: member.MemberEvent) -> Spent:
+    def _rebalance(self, number: int, event: machine.MemberEvent) -> Spent:
         before = Spent(**asdict(self.spent))
         self._events.append((number, event))
         self._run()
@@ -173,27 +174,27 @@ class World:
         began, elsewhere = time.thread_time(), self.spent.leader + self.spent.assignor
         while self._events:
             number, event = self._events.popleft()
-            self.members[number], actions = member.step(self.members[number], event, self.now_ms)
+            self.members[number], actions = machine.step(self.members[number], event, self.now_ms)
             for action in actions:
                 match action:
-                    case member.Send(request):
+                    case machine.Send(request):
                         self._requests.append((number, request))
-                    case member.Revoke():
-                        self._events.append((number, member.Revoked()))
-                    case member.ComputeAssignment():
+                    case machine.Revoke():
+                        self._events.append((number, machine.Revoked()))
+                    case machine.ComputeAssignment():
                         self._events.append((number, self._lead(action)))
-                    case member.Lost() | member.Failed():
+                    case machine.Lost() | machine.Failed():
                         raise CoreError(f"member {number}: {action}")
         elsewhere = self.spent.leader + self.spent.assignor - elsewhere
         self.spent.members += time.thread_time() - began - elsewhere
 
-    def _lead(self, asked: member.ComputeAssignment) -> member.AssignmentComputed:
+    def _lead(self, asked: machine.ComputeAssignment) -> machine.AssignmentComputed:
         began = time.thread_time()
         since = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in asked.members}
         assignments = leader.assign(asked.protocol_name, asked.members, self._topics, since)
         self.spent.assignor += self._assignor.last_s
         self.spent.leader += time.thread_time() - began - self._assignor.last_s
-        return member.AssignmentComputed(assignments, asked.generation)
+        return machine.AssignmentComputed(assignments, asked.generation)
 
     def _step_group(self) -> None:
         """What the coordinator's loop does for each request: step, and look for the next deadline."""
@@ -225,9 +226,9 @@ class World:
                 number, request = self._asked.pop(correlation)
                 if isinstance(reply, p.JoinGroupReply) and reply.error is ErrorCode.NONE:
                     self._ids[reply.member_id] = number
-                self._events.append((number, member.Replied(reply, request)))
+                self._events.append((number, machine.Replied(reply, request)))
             case p.PushRejoin(member_id, reason, generation) if member_id in self._ids:
-                self._events.append((self._ids[member_id], member.Pushed(reason, generation)))
+                self._events.append((self._ids[member_id], machine.Pushed(reason, generation)))
 
     def _check(self) -> None:
         """Every partition has one owner, as its member sees it and as the group does."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from tests.support.broker import Broker
+from tests.kit.broker import Broker
 from tools.bench.results import order
 from tools.bench_group.agents import Agents
 from tools.bench_group.consumers import Consumers, Jvm

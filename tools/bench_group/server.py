@@ -17,12 +17,12 @@ from typing import Any, Self
 
 import psutil
 
-from sparkcohort.runtime.protocol import TopicPartition
-from sparkcohort.runtime.shell.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.flight import GroupServer
-from sparkcohort.runtime.shell.plans import Plans
-from sparkcohort.runtime.shell.service import Service
-from sparkcohort.runtime.shell.tls import Credentials, new_authority
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.service import Service
+from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from sparkcohort.runtime.shell.rpc.tls import Credentials, new_authority
 
 SPAWN = mp.get_context("spawn")
 HOST = "127.0.0.1"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell import connection
+from sparkcohort.runtime.shell.rpc import connection_file
 
 EVERY_S: Final = 0.4
 RATE_OVER_S: Final = 4.0
@@ -22,7 +22,7 @@ class Watch:
     def __init__(self, group_id: str, say: Callable[[str], None]) -> None:
         self._group_id = group_id
         self._say = say
-        self._found: connection.Connection | None = None
+        self._found: connection_file.Connection | None = None
         self._told = 0
         self._names: dict[str, str] = {}
         self._counted: deque[tuple[float, int]] = deque()
@@ -43,8 +43,8 @@ class Watch:
     def refresh(self) -> dict[str, Any]:
         """Ask once, now; the last answer when there is none."""
         try:
-            self._found = self._found or connection.find(self._group_id)[0]
-            status = connection.fetch_status(self._found)
+            self._found = self._found or connection_file.find(self._group_id)[0]
+            status = connection_file.fetch_status(self._found)
         except CohortError:
             return self.status
         if status:

@@ -1,4 +1,4 @@
-"""A Spark application that starts and stops queries as it is told; ``tests.support.application`` is its other end."""
+"""A Spark application that starts and stops queries as it is told; ``tests.kit.application`` is its other end."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from tests.support import sink
-from tests.support.driver import arguments, report, session
-from tests.support.waiting import wait_until
+from tests.kit import sink
+from tests.kit.driver import arguments, report, session
+from tests.kit.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support import sink
-from tests.support.driver import arguments, session
-from tests.support.dying import DyingSource, die_at
+from tests.kit import sink
+from tests.kit.driver import arguments, session
+from tests.kit.dying import DyingSource, die_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

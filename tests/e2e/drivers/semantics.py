@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark import StorageLevel, TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
-from tests.support import sink
-from tests.support.driver import arguments, report, session
-from tests.support.waiting import wait_until
+from tests.kit import sink
+from tests.kit.driver import arguments, report, session
+from tests.kit.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,9 +9,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support import sink
-from tests.support.driver import arguments, report, session
-from tests.support.waiting import wait_until
+from tests.kit import sink
+from tests.kit.driver import arguments, report, session
+from tests.kit.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tests.support.driver import arguments, report, session
+from tests.kit.driver import arguments, report, session
 
 given = arguments()
 spark = session()

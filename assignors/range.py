@@ -1,0 +1,165 @@
+"""range: each topic for itself, in contiguous runs, near the members' racks where racks matter (Kafka: RangeAssignor).
+
+Law: a topic's subscribers differ by one partition at most, and those in front have the one more.  Static members come
+first, by instance id.  Equal partitions of topics with equal subscribers meet on one member.
+
+Kafka's own example: consumers C0 and C1, topics t0 and t1 of three partitions each.
+
+>>> both = MemberSubscription(("t0", "t1"))
+>>> RangeAssignor().assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
+{'C0': (('t0', 0), ('t0', 1), ('t1', 0), ('t1', 1)), 'C1': (('t0', 2), ('t1', 2))}
+
+With racks (KIP-881), C0 in rack a and C1 in rack b, and every replica of t0's partition 0 and t1's in rack b:
+
+>>> near = {"C0": MemberSubscription(("t0", "t1"), rack="a"), "C1": MemberSubscription(("t0", "t1"), rack="b")}
+>>> where = {topic: [{"b"}, {"a", "b"}, {"a", "b"}] for topic in ("t0", "t1")}
+>>> RangeAssignor().assign({"t0": 3, "t1": 3}, near, where)
+{'C0': (('t0', 1), ('t0', 2), ('t1', 1), ('t1', 2)), 'C1': (('t0', 0), ('t1', 0))}
+
+Balance goes before co-partitioning, and that before racks.  Racks count where a member's rack has a replica and not
+every partition is on all the racks there are.  Then, of topics that have equally many partitions and the same
+subscribers, each partition goes to the first member in whose rack it is in all of them; of any other topic each
+member takes what is in its rack.  What is left is dealt in runs.  A member without a rack is at home everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
+from sparkcohort.assignors.solver.order import subscribers_in_order
+from sparkcohort.assignors.solver.ownership import resolve
+from sparkcohort.assignors.solver.packed import NOBODY, Ints, Packed, Space
+
+_Where: TypeAlias = list[frozenset[str]]  # by partition, the racks of its replicas
+
+
+@dataclass(frozen=True)
+class RangeAssignor:
+    """Per topic, subscribers in order take runs, the first (partitions mod members) one more; racks as in KIP-881.
+
+    Eager: ``owned`` is not looked at.
+    """
+
+    name: str = "range"
+    cooperative: bool = False
+
+    def assign(
+        self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
+    ) -> Assignment:
+        """Divide the partitions (see Assignor)."""
+        ownership = resolve(topics, members)  # not for us: the leader wants to know it
+        space = ownership.space
+        wanted_by = subscribers_in_order(space)
+        near = _near(space, wanted_by, racks) if racks and any(said.rack for said in space.said) else {}
+        member = np.full(space.places, NOBODY)
+        for position, who in enumerate(wanted_by):
+            if len(who):
+                mine = slice(space.base[position], space.base[position + 1])
+                member[mine] = near[position] if near else _runs(int(space.counts[position]), who)
+        return Packed(space, member, ownership)
+
+
+def _runs(count: int, who: Ints) -> Ints:
+    """Who gets each of ``count`` partitions, in order."""
+    fewest, one_more = divmod(count, len(who))
+    return np.repeat(who, fewest + (np.arange(len(who)) < one_more))
+
+
+def _near(space: Space, wanted_by: Sequence[Ints], racks: Racks) -> dict[int, Ints]:
+    """Who gets each partition of each topic, by its position, where racks count for any of the topics; else nothing."""
+    wanted = [position for position, who in enumerate(wanted_by) if len(who)]
+    where = {p: _replicas(racks.get(space.topics[p], ()), int(space.counts[p])) for p in wanted}
+    homes = {id(who): [space.said[number].rack or None for number in who.tolist()] for who in wanted_by}
+    matters = {p for p in wanted if _matter(set(homes[id(wanted_by[p])]), where[p])}
+    if not matters:
+        return {}
+    together: dict[tuple[int, int], list[int]] = {}
+    for position in wanted:
+        together.setdefault((id(wanted_by[position]), len(where[position])), []).append(position)
+    dealt: dict[int, Ints] = {}
+    for (same, count), alike in together.items():
+        deal = _Deal(homes[same], count)
+        if len(alike) > 1:
+            deal.by_partition([frozenset.intersection(*each) for each in zip(*(where[p] for p in alike), strict=True)])
+        elif alike[0] in matters:
+            deal.by_member(where[alike[0]])
+        deal.the_rest()
+        owners = wanted_by[alike[0]][deal.owner]
+        dealt |= dict.fromkeys(alike, owners)
+    return dealt
+
+
+def _replicas(said: Sequence[Collection[str]], count: int) -> _Where:
+    """The racks of as many partitions as there are; of some nothing may be known yet."""
+    known = {racks: frozenset(filter(None, racks)) for racks in map(frozenset, said)}
+    return [known[frozenset(racks)] for racks in said[:count]] + [frozenset()] * (count - len(said))
+
+
+def _matter(homes: Collection[str | None], where: _Where) -> bool:
+    """Whether some member's rack has a replica, and not every partition is on all racks."""
+    kinds = set(where)
+    every = frozenset[str]().union(*kinds)
+    return not every.isdisjoint(homes) and kinds != {every}
+
+
+class _Deal:
+    """The partitions of one topic, or of several that are dealt alike; members are ranks, 0 being the first."""
+
+    def __init__(self, home: list[str | None], count: int) -> None:
+        self.owner = [NOBODY] * count
+        self._home = home
+        self._fewest, self._one_more = divmod(count, len(home))
+        self._has = [0] * len(home)
+
+    def _room(self, rank: int) -> int:
+        """How many more a member may have.  Never grows, since every one more is for somebody."""
+        return self._fewest + (self._one_more > 0) - self._has[rank]
+
+    def _give(self, partition: int, rank: int) -> None:
+        self.owner[partition] = rank
+        self._has[rank] += 1
+        self._one_more -= self._has[rank] > self._fewest
+
+    def by_partition(self, where: _Where) -> None:
+        """Each partition to the first member that is at home where it is and has room."""
+        waiting: dict[str | None, list[int]] = {}
+        for rank in reversed(range(len(self._home))):
+            waiting.setdefault(self._home[rank], []).append(rank)
+        for partition, racks in enumerate(where):
+            first = [line[-1] for rack in (None, *racks) if (line := self._first(waiting.get(rack)))]
+            if first:
+                self._give(partition, min(first))
+
+    def _first(self, line: list[int] | None) -> list[int]:
+        """The queue of one rack, the next member last; who has no room any more is out of it."""
+        while line and self._room(line[-1]) <= 0:
+            line.pop()
+        return line or []
+
+    def by_member(self, where: _Where) -> None:
+        """Each member, in order, takes the first free partitions that are where it is at home."""
+        free: dict[str | None, list[int]] = {None: list(range(len(where)))[::-1]}
+        for partition in free[None]:
+            for rack in where[partition]:
+                free.setdefault(rack, []).append(partition)
+        for rank, home in enumerate(self._home):
+            self._take(rank, free.get(home, []))
+
+    def the_rest(self) -> None:
+        """Each member, in order, takes the first free partitions."""
+        free = [partition for partition, rank in enumerate(self.owner) if rank == NOBODY][::-1]
+        for rank in range(len(self._home)):
+            self._take(rank, free)
+
+    def _take(self, rank: int, free: list[int]) -> None:
+        room = self._room(rank)  # once, as its own one more is in it
+        while room > 0 and free:
+            partition = free.pop()
+            if self.owner[partition] == NOBODY:
+                self._give(partition, rank)
+                room -= 1

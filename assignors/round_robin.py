@@ -1,0 +1,60 @@
+"""roundrobin: all partitions of all topics are dealt like cards (Kafka: RoundRobinAssignor).
+
+Law: members that want the same differ by one partition at most.  Topics in order, partitions in order, members in a
+circle, static ones first by instance id; who doesn't want a topic is passed over, and the next topic goes on where
+the last one ended.
+
+Kafka's own example: consumers C0 and C1, topics t0 and t1 of three partitions each.
+
+>>> both = MemberSubscription(("t0", "t1"))
+>>> RoundRobinAssignor().assign({"t0": 3, "t1": 3}, {"C0": both, "C1": both})
+{'C0': (('t0', 0), ('t0', 2), ('t1', 1)), 'C1': (('t0', 1), ('t1', 0), ('t1', 2))}
+
+Its other one shows what unequal subscriptions cost; the sticky assignors give each member two of these six:
+
+>>> unequal = {f"C{last}": MemberSubscription(("t0", "t1", "t2")[: last + 1]) for last in range(3)}
+>>> RoundRobinAssignor().assign({"t0": 1, "t1": 2, "t2": 3}, unequal)
+{'C0': (('t0', 0),), 'C1': (('t1', 0),), 'C2': (('t1', 1), ('t2', 0), ('t2', 1), ('t2', 2))}
+
+Racks change nothing, as in Kafka: who leaves out a consumer that runs elsewhere, or brings one in, has to find the
+partition that Kafka would deal it.  Where racks shall count there are range and the sticky assignors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
+from sparkcohort.assignors.solver.order import static_first, subscribers_in_order
+from sparkcohort.assignors.solver.ownership import resolve
+from sparkcohort.assignors.solver.packed import NOBODY, Packed
+
+
+@dataclass(frozen=True)
+class RoundRobinAssignor:
+    """Deals all partitions in turn; eager, ``owned`` and racks are not looked at."""
+
+    name: str = "roundrobin"
+    cooperative: bool = False
+
+    def assign(
+        self,
+        topics: Mapping[str, int],
+        members: Mapping[str, MemberSubscription],
+        racks: Racks = NO_RACKS,  # noqa: ARG002  Kafka's roundrobin knows nothing of racks
+    ) -> Assignment:
+        """Divide the partitions (see Assignor)."""
+        ownership = resolve(topics, members)  # not for us: the leader wants to know it
+        space = ownership.space
+        seat = np.argsort(static_first(space))  # of each member, in the circle
+        member, turn = np.full(space.places, NOBODY), 0
+        for position, who in enumerate(subscribers_in_order(space)):
+            first, last = int(space.base[position]), int(space.base[position + 1])
+            if len(who) and first < last:
+                begin = int(np.searchsorted(seat[who], turn))
+                member[first:last] = who[(begin + np.arange(last - first)) % len(who)]
+                turn = (int(seat[member[last - 1]]) + 1) % len(seat)
+        return Packed(space, member, ownership)

@@ -1,0 +1,224 @@
+"""Improving an assignment until nothing can be improved: cancelling negative cycles, many partitions at a time.
+
+Partitions that the same members want (and that lie in the same racks) are one *group*, members that are alike one
+*row*.  An assignment is then a table: how many of each group each row has.  Its cost, most important first: the sum of
+the squares of the members' loads (balance), how many partitions are away from their member's rack, how many are away
+from their owners (moves), how old those holdings were (age).  The four are one integer, each weighted above all that
+the later ones can sum up to on one cycle.
+
+To give one away is an edge row → group, to take one group → row; the edges row → pool and pool → row stand for the
+load that a row gains and loses.  So every change of the assignment is a set of cycles.  Of a row's own partitions it
+has the oldest as long as it has as many as it owns: what the next one costs only grows.  All costs being convex, an
+assignment is the cheapest there is if and only if no cycle of negative cost is left (Klein).
+
+Law: then nothing is cheaper.  C0 has all of t0 and t1, and wants both; C1 comes and wants t1 only.  Rows are C0 and C1,
+groups t0 and t1:
+
+>>> has, none = np.array([[3, 3], [0, 0]]), np.zeros((2, 2), np.bool_)
+>>> wants = np.array([[True, True], [False, True]])
+>>> table = Table(has, has.copy(), wants, none, members=np.array([1, 1]), ages=np.zeros(6, np.int64))
+>>> improve(table), table.has.tolist()
+(True, [[3, 0], [0, 3]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from sparkcohort.assignors.solver.packed import Bools, Ints, distinct
+
+NEVER: Final = 1 << 60
+_MOST: Final = 1 << 56
+_NONE: Final = -1
+
+
+@dataclass
+class Table:
+    """The assignment under work; all but ``members`` and ``ages`` are by row and group.
+
+    ``has``: how many; ``owns``: how many of them are its own; ``wants``: whether it may have any; ``far``: whether they
+    are away from its rack.  ``members``: how many share a row's load evenly.  ``ages``: how long each owned partition
+    has been held, by row, then group, then the oldest first; empty if all as long.
+    """
+
+    has: Ints
+    owns: Ints
+    wants: Bools
+    far: Bools
+    members: Ints
+    ages: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    first: Ints = field(init=False)
+    weights: tuple[int, int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first = np.broadcast_to(np.int64(0), self.owns.shape)
+        if len(self.ages):
+            self.first = (np.cumsum(self.owns) - self.owns.ravel()).reshape(self.owns.shape)
+        steps = 2 * min(self.has.shape) + 3
+        loads = 2 * int(self.has.sum(axis=1).max(initial=0)) + 2
+        # Ages that are too high for 64 bits count as the highest that aren't.
+        self.ages = np.minimum(self.ages, _MOST // (loads * (2 * steps) ** 3))
+        move = steps * int(self.ages.max(initial=0)) + 1
+        far = 2 * steps * move
+        self.weights = (2 * steps * far, far if self.far.any() else 0, move)
+
+    def giving(self) -> Ints:
+        """What it costs to have one less."""
+        _, far, move = self.weights
+        own = self.has <= self.owns
+        cost: Ints = np.where(own, move + self._age(self.first + self.has - 1) if len(self.ages) else move, 0)
+        if far:
+            cost -= far * self.far
+        cost[self.has <= 0] = NEVER
+        return cost
+
+    def taking(self) -> Ints:
+        """What it costs to have one more."""
+        _, far, move = self.weights
+        own = self.has < self.owns
+        cost: Ints = np.where(own, -move - self._age(self.first + self.has) if len(self.ages) else -move, 0)
+        if far:
+            cost += far * self.far
+        cost[~self.wants] = NEVER
+        return cost
+
+    def held(self, first: int, end: int) -> Ints:
+        """How long each of these owned partitions has been held."""
+        return self.ages[first:end] if len(self.ages) else np.zeros(end - first, np.int64)
+
+    def _age(self, which: Ints) -> Ints:
+        return self.ages.take(which, mode="clip")
+
+    def gaining(self, load: Ints) -> Ints:
+        """What it costs that a row's load becomes one more than ``load``."""
+        return self.weights[0] * (2 * (load // self.members) + 1)
+
+
+def improve(table: Table, most: int | None = None) -> bool:
+    """Change ``table.has`` to the cheapest there is; with ``most`` steps of work at most, else False."""
+    left = most
+    while True:
+        cycles, rounds = _negative_cycles(table)
+        if not cycles:
+            return True
+        for cycle in cycles:
+            _cancel(table, cycle)
+        if left is not None:
+            left -= rounds
+            if left <= 0:
+                return False
+
+
+def _negative_cycles(table: Table) -> tuple[list[list[int]], int]:
+    """Disjoint cycles whose costs sum up to less than zero, in the order of their edges; and the rounds it took.
+
+    Bellman and Ford, from all nodes at once: rows first, then groups, then the pool.  A cycle among the predecessors
+    always has negative cost; if there is any negative cycle, one shows there at last.
+    """
+    rows, groups = table.has.shape
+    give, take = table.giving(), table.taking()
+    load = table.has.sum(axis=1)
+    gain, lose = table.gaining(load), np.where(load > 0, -table.gaining(load - 1), NEVER)
+    row, group, pool = np.zeros(rows, np.int64), np.zeros(groups, np.int64), 0
+    previous = np.full(rows + groups + 1, _NONE)
+    for rounds in range(1, rows + groups + 3):
+        costs = row[:, None] + give
+        best = costs.argmin(axis=0)
+        cost = costs[best, np.arange(groups)]
+        better = np.flatnonzero(cost < group)
+        group[better], previous[rows + better] = cost[better], best[better]
+        changed = len(better) > 0
+        if (cheapest := int((row + gain).min(initial=NEVER))) < pool:
+            pool, previous[-1], changed = cheapest, int((row + gain).argmin()), True
+        costs = group + take
+        best = costs.argmin(axis=1)
+        cost = costs[np.arange(rows), best]
+        best, cost = np.where(pool + lose < cost, rows + groups, rows + best), np.minimum(pool + lose, cost)
+        better = np.flatnonzero(cost < row)
+        row[better], previous[better] = cost[better], best[better]
+        if not changed and not len(better):
+            return [], rounds
+        if cycles := _cycles_among(previous):
+            return cycles, rounds
+    return [], rounds
+
+
+def _cycles_among(previous: Ints) -> list[list[int]]:
+    """The cycles of a graph in which each node has one predecessor or none, forwards."""
+    nodes = len(previous)
+    jump = np.append(np.where(previous < 0, nodes, previous), nodes)
+    for _ in range(nodes.bit_length()):
+        jump = jump[jump]
+    cycles, seen = [], set[int]()
+    for start in distinct(jump[jump < nodes]).tolist():
+        if start not in seen:
+            backwards = [start]
+            while (node := int(previous[backwards[-1]])) != start:
+                backwards.append(node)
+            seen.update(backwards)
+            cycles.append(backwards[::-1])
+    return cycles
+
+
+def _cancel(table: Table, cycle: list[int]) -> None:
+    """Carry out the changes of a cycle, as often as each time still pays."""
+    rows, groups = table.has.shape
+    pool = rows + groups
+    edges = list(zip(cycle, cycle[1:] + cycle[:1], strict=True))
+    gives = [(x, y - rows) for x, y in edges if x < rows and y != pool]
+    takes = [(y, x - rows) for x, y in edges if y < rows and x != pool]
+    gains = [x for x, y in edges if y == pool]
+    loses = [y for x, y in edges if x == pool]
+    times = _times(table, gives, takes, gains, loses)
+    for row, group in gives:
+        table.has[row, group] -= times
+    for row, group in takes:
+        table.has[row, group] += times
+
+
+def _times(
+    table: Table, gives: list[tuple[int, int]], takes: list[tuple[int, int]], gains: list[int], loses: list[int]
+) -> int:
+    """How often: as long as every edge costs the same, and the loads' share, which only grows, leaves it negative."""
+    fixed, limits = 0, []
+    far, move = table.weights[1:]
+    for row, group in gives:
+        has, owns, first = int(table.has[row, group]), int(table.owns[row, group]), int(table.first[row, group])
+        fixed -= far * int(table.far[row, group])
+        if has > owns:
+            limits.append(has - owns)
+        else:
+            ages = table.held(first, first + has)
+            fixed += move + int(ages[-1])
+            limits.append(has - int(np.searchsorted(-ages, -ages[-1])))
+    for row, group in takes:
+        has, owns, first = int(table.has[row, group]), int(table.owns[row, group]), int(table.first[row, group])
+        fixed += far * int(table.far[row, group])
+        if has < owns:
+            ages = table.held(first + has, first + owns)
+            fixed -= move + int(ages[0])
+            limits.append(int(np.searchsorted(-ages, -ages[0], side="right")))
+    at, load, members = min(limits), table.has.sum(axis=1), table.members
+    if gains and loses:
+        up, down = gains[0], loses[0]
+
+        def pays(time: int) -> bool:
+            gained = (int(load[up]) + time - 1) // int(members[up])
+            lost = (int(load[down]) - time) // int(members[down])
+            return 2 * table.weights[0] * (gained - lost) + fixed < 0
+
+        at = last(pays, at)
+    return at
+
+
+def last(pays: Callable[[int], bool], most: int) -> int:
+    """The last of 1 … most for which it still holds, as it does for 1."""
+    least = 1
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if pays(middle) else (least, middle - 1)
+    return least

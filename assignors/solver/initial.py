@@ -1,0 +1,206 @@
+"""A first guess for members that are not all alike: owners keep all, and what is free goes to who has least.
+
+Topics that fewest members want come first, since they can go to fewest; then by name (Kafka's general case).  Kafka
+balances a fresh group further, one partition at a time; where that is enough, the result is Kafka's.  That is done for
+groups of ``LIKE_KAFKA`` partitions at most: in larger ones topics that the same members want are dealt together.
+
+Law: whatever anybody wants is given to somebody who wants it, and owners keep all.  C0 wants t0 only, so C1 gets t1,
+and of t0 what brings it on a level:
+
+>>> members = {"C0": MemberSubscription(("t0",)), "C1": MemberSubscription(("t0", "t1"))}
+>>> owned = resolve({"t0": 4, "t1": 2}, members)
+>>> guess(owned, Crowds(owned.space)).tolist()
+[0, 0, 0, 1, 1, 1]
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from sparkcohort.assignors.api import MemberSubscription
+from sparkcohort.assignors.solver.ownership import Ownership, resolve
+from sparkcohort.assignors.solver.packed import Bools, Ints, Space, by_key, distinct, give_to_least
+
+__all__ = ["MemberSubscription", "guess", "resolve"]
+
+LIKE_KAFKA: Final = 1 << 13
+_FEW: Final = 1 << 6
+"""Partitions of a sort in a row: up to here they are dealt faster one by one than by arithmetic."""
+_MOST_APART: Final = 1 << 10
+
+
+class Crowds:
+    """Who wants the topics of each sort, as a table and as the bits of one number each; and each topic's sort."""
+
+    def __init__(self, space: Space) -> None:
+        self.sort_of, first = space.sorts
+        self.table = space.wants[:, first][space.kind].T
+
+    @cached_property
+    def bits(self) -> list[int]:
+        """By sort; bit 0 is member 0."""
+        return _bits(self.table)
+
+
+class _Levels:
+    """Members by how many they have, as bits of one number for each load: who has least is found at a glance.
+
+    Loads are counted from ``lowest``; ``floor`` is one below which nobody is, ``top`` one above which nobody is.
+    """
+
+    def __init__(self, loads: Ints, more: int) -> None:
+        self.lowest, self.floor = int(loads.min(initial=0)), 0
+        self.at = [0] * (int(loads.max(initial=0)) - self.lowest + more + 2)
+        self.top = len(self.at) - 1
+        different = distinct(loads)
+        for load, members in zip(different.tolist(), _bits(loads == different[:, None]), strict=True):
+            self.at[load - self.lowest] = members
+
+    def deal(self, sorts: list[int], crowds: list[int]) -> list[int]:
+        """Who gets one of each of these sorts, one after the other: the first of those who have least of its crowd."""
+        at, floor, least, found = self.at, self.floor, [0] * len(crowds), []
+        for sort in sorts:
+            while not at[floor]:
+                floor += 1
+            crowd, level = crowds[sort], max(least[sort], floor)
+            while not (among := at[level] & crowd):
+                level += 1
+            least[sort], first = level, among & -among
+            at[level] ^= first
+            at[level + 1] |= first
+            found.append(first.bit_length() - 1)
+        self.floor = floor
+        return found
+
+    def least(self, crowd: int, level: int = 0) -> int:
+        """The lowest level, from this one on, on which there is one of the crowd."""
+        while not self.at[self.floor]:
+            self.floor += 1
+        level = max(level, self.floor)
+        while not self.at[level] & crowd:
+            level += 1
+        return level
+
+    def most(self, crowd: int, among: int) -> int:
+        """The highest level on which there is one of the crowd, or the one below so many from the top.
+
+        For as long as nobody rises above who has most.
+        """
+        while not self.at[self.top]:
+            self.top -= 1
+        level, last = self.top, self.top - among
+        while level > last and not self.at[level] & crowd:
+            level -= 1
+        return level
+
+    def move(self, giver: int, level: int, crowd: int, least: int) -> int:
+        """One goes from a giver on one level to the first of the crowd on a lower one, whose number it is."""
+        among = self.at[least] & crowd
+        first = among & -among
+        self.at[level] ^= 1 << giver
+        self.at[level - 1] |= 1 << giver
+        self.at[least] ^= first
+        self.at[least + 1] |= first
+        return first.bit_length() - 1
+
+
+def _bits(rows: Bools) -> list[int]:
+    packed = np.packbits(rows, axis=1, bitorder="little")
+    if 0 < packed.shape[1] <= 8:
+        words = np.zeros((len(rows), 8), np.uint8)
+        words[:, : packed.shape[1]] = packed
+        numbers: list[int] = words.view("<u8").ravel().tolist()
+        return numbers
+    width, data = packed.shape[1], packed.tobytes()
+    return [int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)] if width else []
+
+
+def guess(ownership: Ownership, crowds: Crowds) -> Ints:
+    """By place who is to have it; -1 for what nobody wants."""
+    space, target = ownership.space, ownership.member.copy()
+    like_kafka = space.places <= LIKE_KAFKA and not (target >= 0).any()
+    free = np.flatnonzero((target < 0) & space.wanted)
+    free = free[by_key(_turns(crowds, like_kafka)[space.topic[free]], len(space.topics))]
+    sort = crowds.sort_of[space.topic[free]]
+    loads = np.bincount(target[target >= 0], minlength=len(space.ids))
+    target[free] = _dealt(sort, crowds, loads)
+    if like_kafka and is_uneven(loads[space.eaters]):
+        target[free] = _evened(target[free].tolist(), sort, crowds, loads, space.eaters.tolist())
+    return target
+
+
+def _turns(crowds: Crowds, like_kafka: bool) -> Ints:
+    """Of each topic, when its turn is."""
+    size = np.count_nonzero(crowds.table, axis=1)[crowds.sort_of]
+    turns = np.empty(len(size), np.int64)
+    turns[np.lexsort((size,) if like_kafka else (crowds.sort_of, size))] = np.arange(len(size))
+    return turns
+
+
+def _dealt(sort: Ints, crowds: Crowds, loads: Ints) -> Ints:
+    """Who gets partitions of topics of these sorts, one after the other: who has least of those who want it."""
+    cuts = _cuts(sort)
+    if len(sort) < _FEW * len(cuts) and np.ptp(loads) < _MOST_APART:
+        return _dealt_one_by_one(sort.tolist(), crowds.bits, loads)
+    found = np.empty(len(sort), np.int64)
+    for first, end in pairwise(cuts):
+        found[first:end] = give_to_least(end - first, np.flatnonzero(crowds.table[sort[first]]), loads)
+    return found
+
+
+def _cuts(sort: Ints) -> list[int]:
+    """Where each run of one sort begins, and the end."""
+    return [*np.flatnonzero(np.append(True, sort[1:] != sort[:-1])[: len(sort)]).tolist(), len(sort)]
+
+
+def _dealt_one_by_one(sorts: list[int], crowds: list[int], loads: Ints) -> Ints:
+    found = _Levels(loads, len(sorts)).deal(sorts, crowds)
+    loads += np.bincount(found, minlength=len(loads))
+    return np.array(found, np.int64)
+
+
+def is_uneven(loads: Ints) -> bool:
+    """Whether anybody has more than one more than somebody else."""
+    return bool(len(loads) and np.ptp(loads) > 1)
+
+
+def _evened(owners: list[int], sort: Ints, crowds: Crowds, loads: Ints, eaters: list[int]) -> list[int]:
+    """Whose each partition of these sorts is after all of them, as often as it helps, went to who had least."""
+    levels = _Levels(loads, 1)
+    has = (loads - levels.lowest).tolist()
+    cuts = _cuts(sort)
+    runs = [(first, end, crowds.bits[its]) for (first, end), its in zip(pairwise(cuts), sort[cuts[:-1]], strict=True)]
+    while _even(owners, runs, levels, has):
+        among = [has[member] for member in eaters]
+        if max(among) <= min(among) + 1:
+            break
+    return owners
+
+
+def _even(owners: list[int], runs: list[tuple[int, int, int]], levels: _Levels, has: list[int]) -> bool:
+    """Each of these, if it can go to somebody with two fewer, goes to who has least; whether any did."""
+    any_did = False
+    for first, end, crowd in runs:
+        size = end - first
+        # Its owners are of the crowd: none has more, and a glance at the levels is sooner done.
+        most = levels.most(crowd, size) if size > 1 else has[owners[first]]
+        if most <= levels.floor + 1:
+            continue  # nobody at all has two fewer
+        least = levels.least(crowd)
+        if most <= least + 1:
+            continue
+        for at in range(first, end):
+            owner = owners[at]
+            if has[owner] > least + 1:
+                owners[at] = levels.move(owner, has[owner], crowd, least)
+                has[owner] -= 1
+                has[owners[at]] += 1
+                least = levels.least(crowd, least)
+                any_did = True
+                if size > 1 and levels.most(crowd, size) <= least + 1:
+                    break
+    return any_did

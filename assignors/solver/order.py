@@ -1,0 +1,44 @@
+"""Members in Kafka's order, and who of them wants which topic: what range and roundrobin are made of.
+
+Law: the order is that of instance ids, then member ids, whatever order the members come in.  C1 is static:
+
+>>> from sparkcohort.assignors.api import MemberSubscription
+>>> C1 = MemberSubscription(("t0", "t1"), instance_id="i")
+>>> space = Space({"t0": 3, "t1": 3}, {"C0": MemberSubscription(("t0",)), "C1": C1})
+>>> [space.ids[number] for number in static_first(space)]
+['C1', 'C0']
+>>> [[space.ids[number] for number in who] for who in subscribers_in_order(space)]
+[['C1', 'C0'], ['C1']]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparkcohort.assignors.solver.packed import Ints, Space
+
+
+def static_first(space: Space) -> Ints:
+    """The members' numbers in Kafka's order: static ones by instance id, then dynamic ones by member id.
+
+    Instance ids outlive restarts and member ids don't: static members in front keep what they had (KAFKA-7149).
+    """
+    static = [number for number, said in enumerate(space.said) if said.instance_id is not None]
+    static.sort(key=lambda number: space.said[number].instance_id or "")
+    dynamic = np.ones(len(space.ids), np.bool_)
+    dynamic[static] = False
+    return np.concatenate((np.array(static, np.int64), np.flatnonzero(dynamic)))
+
+
+def subscribers_in_order(space: Space) -> list[Ints]:
+    """By topic's position, the numbers of the members that want it, in Kafka's order.
+
+    Topics wanted by the same members share one array, so it can be told by identity.
+    """
+    order = static_first(space)
+    kind = space.kind[order]
+    shared: dict[bytes, Ints] = {}
+    for kinds in space.wants.T:
+        if kinds.tobytes() not in shared:
+            shared[kinds.tobytes()] = order[kinds[kind]]
+    return [shared[kinds.tobytes()] for kinds in space.wants.T]

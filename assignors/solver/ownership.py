@@ -1,0 +1,177 @@
+"""Who owns what, made out from what members claim.
+
+A member states what it owns when it joins, and may be wrong: it was away while its partitions were given to
+others, or its topic was deleted and made anew with fewer partitions.  So claims are validated at the door.
+
+Law: a partition has one owner at most, who claims it with the highest generation and still wants it.  C0 and C1 both
+say that they have t0-1, C1 in an older generation; t1 has one partition only:
+
+>>> members = {
+...     "C0": MemberSubscription(("t0",), (("t0", 0), ("t0", 1)), 5),
+...     "C1": MemberSubscription(("t0", "t1"), (("t0", 1), ("t1", 7)), 4),
+... }
+>>> known = resolve({"t0": 3, "t1": 1}, members)
+>>> known.owner
+{('t0', 0): 'C0', ('t0', 1): 'C0'}
+>>> hand_over({"C0": (("t0", 0),), "C1": (("t0", 1), ("t0", 2))}, known)
+{'C0': (('t0', 0),), 'C1': (('t0', 2),)}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import chain, repeat
+
+import numpy as np
+
+from sparkcohort.assignors.api import Assignment, MemberSubscription, Partition
+from sparkcohort.assignors.solver.packed import NOBODY, Bools, Ints, Packed, Space, distinct, pack
+
+SEVERAL = -2
+
+
+class Ownership:
+    """By place: ``member``, the one valid owner, who wants it still; ``claimed``, who says to hold it.
+
+    Both are members' numbers, -1 for nobody; ``claimed`` is -2 where several say so.
+    """
+
+    def __init__(self, space: Space, places: Ints, sizes: Ints) -> None:
+        """``places`` are those that each member claims (-1: there is no such), the first ``sizes[0]`` the first one's."""
+        self.space = space
+        self._places, self._sizes = places, sizes
+        self.claimed = np.full(space.places, NOBODY)
+        self._rivals = self._claim() if len(places) else (places, places)
+        self.member = self.claimed  # nearly always the very same
+        if len(self._rivals[0]):
+            self.member = self.claimed.copy()
+            self._decide(*self._rivals)
+        if not space.uniform:
+            owned = np.flatnonzero(self.member >= 0)
+            lost = owned[~space.wanting(owned, self.member[owned])]
+            if len(lost):
+                self.member = self.member.copy()
+                self.member[lost] = NOBODY
+
+    def _claim(self) -> tuple[Ints, Ints]:
+        """Write down who claims what; returns the contested claims."""
+        places, members = self._places, np.repeat(np.arange(len(self._sizes)), self._sizes)
+        there = places >= 0
+        if not there.all():
+            places, members = places[there], members[there]
+        self.claimed[places] = members
+        once = np.count_nonzero(self.claimed >= 0) == len(places)
+        return (_none(), _none()) if once else _contested(places, members, self.space)
+
+    def _decide(self, places: Ints, members: Ints) -> None:
+        """Contested places: the newest claim wins unless another is as new."""
+        generation = np.array([said.generation for said in self.space.said])[members]
+        order = np.lexsort((-generation, places))
+        places, members, generation = places[order], members[order], generation[order]
+        first = np.append(True, places[1:] != places[:-1])
+        tied = np.append(~first[1:] & (generation[1:] == generation[:-1]), False)
+        self.claimed[places] = SEVERAL
+        self.member[places[first]] = np.where(tied[first], NOBODY, members[first])
+
+    @cached_property
+    def since(self) -> Ints | None:
+        """By place, the generation in which its owner acquired it (-1: nobody knows, as for the oldest).
+
+        None when all are as old, as far as anybody knows.
+        """
+        known, places, sizes = _since(self.space, self._sizes), self._places, self._sizes
+        del self._places, self._sizes  # nothing else needs them
+        if known is None:
+            return None
+        members = np.repeat(np.arange(len(sizes)), sizes)
+        valid = (places >= 0) & (self.member[places] == members)
+        ages = np.full(self.space.places, -1)
+        ages[places[valid]] = known[valid]
+        return ages
+
+    @cached_property
+    def owner(self) -> dict[Partition, str]:
+        """The valid owner of each partition that has one."""
+        places = np.flatnonzero(self.member >= 0)
+        names = map(self.space.ids.__getitem__, self.member[places].tolist())
+        return dict(zip(self.space.partitions(places), names, strict=True))
+
+    @cached_property
+    def claimants(self) -> dict[Partition, tuple[str, ...]]:
+        """All who say they hold it, sorted.
+
+        A claimant may be reading the partition whether its claim is valid or not: until it has answered the next
+        assignment by giving the partition up, nobody else may start.
+        """
+        rivals: dict[int, list[int]] = {}
+        for place, member in zip(*(column.tolist() for column in self._rivals), strict=True):
+            rivals.setdefault(place, []).append(member)
+        places = np.flatnonzero(self.claimed != NOBODY)
+        who = [rivals.get(p, [m]) for p, m in zip(places.tolist(), self.claimed[places].tolist(), strict=True)]
+        names = [tuple(self.space.ids[member] for member in sorted(members)) for members in who]
+        return dict(zip(self.space.partitions(places), names, strict=True))
+
+
+def resolve(topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Ownership:
+    """Decide every claim (KIP-792): the highest generation wins, two claims of that generation are both invalid.
+
+    Partitions that don't exist are dropped; a claim of a topic that its member no longer wants holds the
+    partition back from others, but makes no owner.
+    """
+    space = Space(topics, members)
+    owned = [said.owned for said in space.said]
+    sizes = np.fromiter(map(len, owned), np.int64, len(owned))
+    return Ownership(space, space.place(chain.from_iterable(owned), int(sizes.sum())), sizes)
+
+
+def _since(space: Space, sizes: Ints) -> Ints | None:
+    """Of each claim, in the order in which they stand, ``sizes`` of each member; None when all are as old."""
+    known = [said.since for said in space.said]
+    values = list(chain.from_iterable(each.values() for each in known))
+    if not values:
+        return None
+    if (np.fromiter(map(len, known), np.int64, len(known)) == sizes).all():
+        if values.count(values[0]) == len(values):
+            return None
+        if all(tuple(each) == said.owned for each, said in zip(known, space.said, strict=True)):
+            return np.array(values, np.int64)
+    values = list(chain.from_iterable(map(said.since.get, said.owned, repeat(-1)) for said in space.said))
+    return np.array(values, np.int64)
+
+
+def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:
+    """The claims of places that several members claim, each once, by place and member."""
+    often = np.bincount(places, minlength=1) > 1
+    if not often.any():
+        return _none(), _none()
+    which = often[places]
+    claims = distinct(places[which] * len(space.ids) + members[which])
+    places, members = np.divmod(claims, len(space.ids))
+    several = (np.bincount(places) > 1)[places]
+    return places[several], members[several]
+
+
+def _none() -> Ints:
+    """No places or members; not an empty part of an array, which would hold on to all of it."""
+    return np.zeros(0, np.int64)
+
+
+def withheld(target: Packed, ownership: Ownership) -> Bools:
+    """Places of ``target`` that can't be handed over in this round, since another claimant must revoke first."""
+    given, claimed = target.member, ownership.claimed
+    found: Bools = (given >= 0) & (claimed != NOBODY) & (claimed != given) & (ownership.member != given)
+    return found
+
+
+def hand_over(target: Assignment, ownership: Ownership) -> Packed:
+    """This round's part of ``target``: what is withheld goes to nobody until the follow-up round (KIP-429)."""
+    packed = target if isinstance(target, Packed) and target.space is ownership.space else pack(ownership.space, target)
+    if packed is None:
+        raise ValueError("only an assignment of these topics to these members can be handed over")
+    held = withheld(packed, ownership)
+    if not held.any():
+        return Packed(packed.space, packed.member, ownership)
+    member = packed.member.copy()
+    member[held] = NOBODY
+    return Packed(packed.space, member, ownership)

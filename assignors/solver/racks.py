@@ -1,0 +1,75 @@
+"""Which members and partitions are in the same racks, where that makes a difference (KIP-881).
+
+A partition is *far* from a member if both their racks are known and none of its replicas is in the member's.  (Kafka
+looks at racks only if some member's rack has a replica, and not when all partitions have replicas in the same racks:
+members elsewhere, and those whose rack isn't known, can make a difference then all the same.)
+
+Law: what isn't known is never far.  C0 is in rack a, C1 nobody knows where; of t1 nothing is known:
+
+>>> members = {"C0": MemberSubscription(("t0", "t1"), rack="a"), "C1": MemberSubscription(("t0",))}
+>>> found = nearness(Space({"t0": 3, "t1": 1}, members), {"t0": [["a"], ["b"], []]})
+>>> found.of_member.tolist(), found.of_place.tolist(), found.far.tolist()
+([0, 1], [1, 2, 0, 0], [[False, False, True], [False, False, False]])
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sparkcohort.assignors.api import MemberSubscription, Racks
+from sparkcohort.assignors.solver.packed import Bools, Ints, Space
+
+__all__ = ["MemberSubscription", "Nearness", "nearness"]
+
+
+class Nearness(NamedTuple):
+    """Kinds of members and of places by their racks; ``far`` by a member's kind and a place's."""
+
+    of_member: Ints
+    of_place: Ints
+    far: Bools
+
+    @property
+    def matters(self) -> bool:
+        """Whether racks make a difference."""
+        return self.far.size > 1
+
+
+def nearness(space: Space, racks: Racks) -> Nearness:
+    """Tell who is near what; all are of one kind where racks make no difference."""
+    if not any(racks.values()):
+        return _alike(space)
+    homes = [said.rack or None for said in space.said]
+    if not any(homes):
+        return _alike(space)
+    replicas, of_place = _replicas(space, racks)
+    rows: dict[str | None, int] = {}
+    of_member = np.array([rows.setdefault(home, len(rows)) for home in homes], np.int64)
+    far = np.array([[bool(home and where and home not in where) for where in replicas] for home in rows], np.bool_)
+    return _alike(space) if far.all() or not far.any() else Nearness(of_member, of_place, far)
+
+
+def _alike(space: Space) -> Nearness:
+    return Nearness(_zeros(len(space.ids)), _zeros(space.places), np.zeros((1, 1), np.bool_))
+
+
+def _zeros(count: int) -> Ints:
+    """As many zeros in the room of one."""
+    return np.ndarray((count,), np.int64, np.zeros(1, np.int64), strides=(0,))
+
+
+def _replicas(space: Space, racks: Racks) -> tuple[list[frozenset[str]], Ints]:
+    """The different sets of racks, and the number of each place's; of a partition beyond those listed nothing is known."""
+    counts = zip(space.topics, space.counts.tolist(), strict=True)
+    said = {topic: list(map(tuple, racks.get(topic, ())[:count])) for topic, count in counts}
+    written = set().union(*said.values(), [()])
+    different = sorted({frozenset(filter(None, where)) for where in written}, key=sorted)
+    position = {where: at for at, where in enumerate(different)}
+    number = {where: position[frozenset(filter(None, where))] for where in written}
+    of_place = np.full(space.places, number[()])
+    for first, wheres in zip(space.base[:-1].tolist(), said.values(), strict=True):
+        found = np.fromiter(map(number.__getitem__, wheres), np.int64, len(wheres))
+        of_place[first : first + len(wheres)] = found
+    return different, of_place

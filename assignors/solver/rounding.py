@@ -1,0 +1,175 @@
+"""From a table, how many of each group each row has, to an assignment: who has which.
+
+Of what a member owns it keeps the oldest, as far as the table and the members' equal shares of their row's load allow.
+What else a row has according to the table it takes from what is left: first what the guess had given it, then in order
+of topic and number; and shares it out among its members.
+
+Law: every row then has of each group what the table says, and its members differ by one at most.  C0 had all of t0 and
+t1, which C1 wants too now, so both are of one row, and all six partitions of one group:
+
+>>> from sparkcohort.assignors.api import MemberSubscription
+>>> from sparkcohort.assignors.solver.ownership import resolve
+>>> from sparkcohort.assignors.solver.packed import Packed
+>>> C0 = MemberSubscription(("t0", "t1"), tuple((topic, number) for topic in ("t0", "t1") for number in range(3)))
+>>> owned = resolve({"t0": 3, "t1": 3}, {"C0": C0, "C1": MemberSubscription(("t0", "t1"))})
+>>> alike = Layout(np.zeros(2, np.int64), np.zeros(6, np.int64), np.array([[True]]), np.array([[False]]))
+>>> Packed(owned.space, settle(owned, alike, owned.member, np.array([[6]])))
+{'C0': (('t0', 0), ('t0', 1), ('t1', 0)), 'C1': (('t0', 2), ('t1', 1), ('t1', 2))}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparkcohort.assignors.solver.equal import oldest_first
+from sparkcohort.assignors.solver.ownership import Ownership
+from sparkcohort.assignors.solver.packed import NOBODY, Bools, Ints, by_key
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who and what counts where in the table: the row of each member (-1: wants nothing), the group of each place.
+
+    By row and group: who ``wants`` what, and what is ``far`` from whom.  A place that nobody wants has the group -1.
+    """
+
+    row_of: Ints
+    group_of: Ints
+    wants: Bools
+    far: Bools
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return len(self.wants)
+
+    @property
+    def groups(self) -> int:
+        """How many groups."""
+        return int(self.wants.shape[1])
+
+    def cells(self, places: Ints, members: Ints) -> Ints:
+        """Where in the table (row by row) these places of these members count."""
+        found: Ints = self.row_of[members]
+        found *= self.groups
+        found += self.group_of[places]
+        return found
+
+    def count(self, target: Ints) -> Ints:
+        """The table of an assignment."""
+        places = np.flatnonzero(target >= 0)
+        cells = np.bincount(self.cells(places, target[places]), minlength=self.rows * self.groups)
+        return cells.reshape(self.wants.shape)
+
+
+def settle(ownership: Ownership, layout: Layout, guess: Ints, table: Ints) -> Ints:
+    """Give every wanted place to a member so that each row has what the table says and its members equal shares."""
+    shares = _shares(ownership, layout, guess, table.sum(axis=1))
+    target = _kept(ownership, layout, table.ravel(), shares)
+    lacks = table.ravel() - layout.count(target).ravel()
+    places = np.flatnonzero((target < 0) & (layout.group_of >= 0))
+    row, member = _rows(layout, places, guess, lacks)
+    loads = np.bincount(target[target >= 0], minlength=len(shares))
+    # Who has more by the guess than its share gives up the last.
+    known = np.flatnonzero(member >= 0)
+    too_many = loads[member[known]] + rank_within(member[known]) >= shares[member[known]]
+    member[known[too_many]] = NOBODY
+    loads += np.bincount(member[member >= 0], minlength=len(shares))
+    rest = np.flatnonzero(member < 0)
+    rest = rest[np.argsort(row[rest], kind="stable")]
+    member[rest] = _dealt(layout.row_of, shares - loads)
+    target[places] = member
+    return target
+
+
+def rank_within(keys: Ints) -> Ints:
+    """How many equal keys stand before each."""
+    order = by_key(keys, int(keys.max(initial=0)) + 1)
+    sizes = np.bincount(keys, minlength=1)
+    position = np.arange(len(keys))
+    position -= np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rank = np.empty(len(keys), np.int64)
+    rank[order] = position
+    return rank
+
+
+def _shares(ownership: Ownership, layout: Layout, guess: Ints, loads: Ints) -> Ints:
+    """How many each member is to have: equally many in a row, one more for those who own more, the oldest before."""
+    size = len(layout.row_of)
+    eaters = np.flatnonzero(layout.row_of >= 0)
+    rows = layout.row_of[eaters]
+    fewest, one_more = np.divmod(loads, np.bincount(rows, minlength=len(loads)))
+    owned = np.bincount(ownership.member[ownership.member >= 0], minlength=size)[eaters]
+    guessed = np.bincount(guess[guess >= 0], minlength=size)[eaters]
+    rich = owned > fewest[rows]
+    since = np.zeros(len(eaters), np.int64)
+    if ownership.since is not None and rich.any():
+        which = np.zeros(size, np.bool_)
+        which[eaters[rich]] = True
+        places, starts = oldest_first(ownership, which)
+        since[rich] = ownership.since[places[starts[eaters[rich]] + fewest[rows[rich]]]]
+    order = np.lexsort((-guessed, since, ~rich, rows))
+    shares = np.zeros(size, np.int64)
+    shares[eaters] = fewest[rows]
+    first = order[rank_within(rows[order]) < one_more[rows[order]]]
+    shares[eaters[first]] += 1
+    return shares
+
+
+def _kept(ownership: Ownership, layout: Layout, cells: Ints, shares: Ints) -> Ints:
+    """What stays with its owner; the rest of the places are with nobody."""
+    target, shrinks = ownership.member.copy(), layout.count(ownership.member).ravel() - cells
+    surplus = np.bincount(target[target >= 0], minlength=len(shares)) - shares
+    if (surplus > 0).any():
+        places, cell = _youngest_first(ownership, layout, surplus > 0)
+        named = rank_within(cell) < shrinks[cell]  # the youngest of those cells that are to shrink
+        del cell
+        places = np.concatenate((places[named], places[~named]))
+        members = target[places]
+        target[places[rank_within(members) < surplus[members]]] = NOBODY
+    left = layout.count(target).ravel() - cells
+    if (left > 0).any():
+        # Where more stay than the table has, the youngest go, whoever's they are.
+        rows = left.reshape(layout.wants.shape).max(axis=1) > 0
+        places, cell = _youngest_first(ownership, layout, (layout.row_of >= 0) & rows[layout.row_of])
+        stay = target[places] >= 0
+        places, cell = places[stay], cell[stay]
+        target[places[rank_within(cell) < left[cell]]] = NOBODY
+    return target
+
+
+def _youngest_first(ownership: Ownership, layout: Layout, which: Bools) -> tuple[Ints, Ints]:
+    """What those members own, what came last before; and the cell of each."""
+    places = oldest_first(ownership, which)[0][::-1]
+    if ownership.since is not None and len(places):
+        ages = ownership.since[places]
+        np.subtract(ages.max(), ages, out=ages)
+        if most := int(ages.max()):
+            places = places[by_key(ages, most + 1)]
+    return places, layout.cells(places, ownership.member[places])
+
+
+def _rows(layout: Layout, places: Ints, guess: Ints, lacks: Ints) -> tuple[Ints, Ints]:
+    """The row of each place so that all get what they lack; and its member, if that is as in the guess."""
+    member, group = guess[places], layout.group_of[places]
+    cell = np.where(member >= 0, layout.row_of[member] * layout.groups + group, NOBODY)
+    known = np.flatnonzero(member >= 0)
+    fits = known[rank_within(cell[known]) < lacks[cell[known]]]
+    row = np.full(len(places), NOBODY)
+    row[fits] = layout.row_of[member[fits]]
+    member[row < 0] = NOBODY
+    lacks = lacks - np.bincount(cell[fits], minlength=len(lacks))
+    by_group = lacks.reshape(layout.wants.shape).T.ravel()
+    rest = np.flatnonzero(row < 0)
+    rest = rest[np.argsort(group[rest], kind="stable")]
+    row[rest] = np.repeat(np.tile(np.arange(layout.rows), layout.groups), by_group)
+    return row, member
+
+
+def _dealt(row_of: Ints, lacks: Ints) -> Ints:
+    """Members row by row, in each row round by round, as often as each lacks one."""
+    members = np.repeat(np.arange(len(lacks)), lacks)
+    found: Ints = members[np.lexsort((members, rank_within(members), row_of[members]))]
+    return found

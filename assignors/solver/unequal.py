@@ -1,0 +1,165 @@
+"""Balance among members that are not all alike: other topics, or other racks.
+
+First everyone keeps what it owns, and what is free goes to who has least (``initial``).  That is improved in a
+table with a row for each kind of member (same topics, same rack) and a column for each kind of partition
+(``cycles``): small even where members and partitions are many, and exact for balance and racks.
+``_settle`` turns the table into an assignment again.  Then once more with a row for each member, since who owns what
+differs within a kind: that makes moves and ages exact too, in groups where it takes too long (``MOST_WORK``) only nearly.
+
+Law: as for ``sticky``.  C0 wants t0 and C1 both, so C1 gets all of t1; with racks, C0 and C1 get what lies near them:
+
+>>> members = {"C0": MemberSubscription(("t0",), rack="a"), "C1": MemberSubscription(("t0", "t1"), rack="b")}
+>>> def arranged(topics, racks):
+...     ownership = resolve(topics, members)
+...     return arrange(ownership, nearness(ownership.space, racks))
+>>> arranged({"t0": 3, "t1": 3}, {})
+{'C0': (('t0', 0), ('t0', 1), ('t0', 2)), 'C1': (('t1', 0), ('t1', 1), ('t1', 2))}
+>>> arranged({"t0": 4}, {"t0": [["b"], ["a"], ["b"], ["a"]]})
+{'C0': (('t0', 1), ('t0', 3)), 'C1': (('t0', 0), ('t0', 2))}
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from sparkcohort.assignors.api import MemberSubscription
+from sparkcohort.assignors.solver.cycles import Table, improve
+from sparkcohort.assignors.solver.initial import Crowds, guess
+from sparkcohort.assignors.solver.levels import can_take, level, relieve
+from sparkcohort.assignors.solver.ownership import Ownership, resolve
+from sparkcohort.assignors.solver.packed import NOBODY, Ints, Packed, by_key
+from sparkcohort.assignors.solver.racks import Nearness, nearness
+from sparkcohort.assignors.solver.rounding import Layout, settle
+
+__all__ = ["MemberSubscription", "arrange", "nearness", "resolve"]
+
+MOST_WORK: Final = 1 << 26
+MOST_CELLS: Final = 1 << 17
+MOST_TAKERS: Final = 16
+
+
+def arrange(ownership: Ownership, near: Nearness) -> Packed:
+    """Balance, near where that is possible, moving as little as that takes."""
+    target = guess(ownership, Crowds(ownership.space))
+    if near.matters or not _is_best(ownership, target):
+        target = _exchanged(ownership, near, target)
+    return Packed(ownership.space, target, ownership)
+
+
+def _is_best(ownership: Ownership, guessed: Ints) -> bool:
+    """Whether nothing can be better where racks don't matter: all are on a level, and owners keep all by the guess."""
+    loads = np.bincount(guessed[guessed >= 0], minlength=len(ownership.space.ids))[ownership.space.eaters]
+    return bool(loads.max(initial=0) - loads.min(initial=len(guessed)) <= 1)
+
+
+def _exchanged(ownership: Ownership, near: Nearness, target: Ints) -> Ints:
+    """The target after all exchanges that pay."""
+    layout = _layout(ownership, near)
+    if layout.groups:
+        alone = _individuals(layout) if (ownership.member >= 0).any() else layout
+        takers = MOST_TAKERS + 1 if alone is layout else _takers(alone, target)
+        if takers > MOST_TAKERS:
+            target = _improved(ownership, layout, target)
+        if takers <= MOST_TAKERS or alone.rows > layout.rows:
+            target = _improved(ownership, alone, target, gives=takers > 0)
+    return target
+
+
+def _takers(alone: Layout, target: Ints) -> int:
+    """How many members can take any, if that tells how much is to be done: few when one has joined, none when one has left."""
+    if alone.far.any() or alone.wants.size > MOST_CELLS:
+        return MOST_TAKERS + 1
+    has = alone.count(target)
+    return len(can_take(has, alone.wants, has.sum(axis=1)))
+
+
+def _layout(ownership: Ownership, near: Nearness) -> Layout:
+    """A row for each kind of member, a group for each kind of partition."""
+    space = ownership.space
+    eaters = space.eaters
+    rows, row = np.unique(space.kind[eaters] * len(near.far) + near.of_member[eaters], return_inverse=True)
+    sort_of, first = space.sorts
+    keys = np.repeat(np.where(space.wants.any(axis=0), sort_of * near.far.shape[1], NOBODY), space.counts)
+    if near.matters:
+        keys += np.where(keys >= 0, near.of_place, 0)
+    groups = np.flatnonzero(np.bincount(keys[keys >= 0], minlength=1))
+    number = np.full(int(groups[-1]) + 2 if len(groups) else 1, NOBODY)  # the last one is that of what nobody wants
+    number[groups] = np.arange(len(groups))
+    row_of = np.full(len(space.ids), NOBODY)
+    row_of[eaters] = row
+    sorts, where = np.divmod(groups, near.far.shape[1])
+    kinds, homes = np.divmod(rows, len(near.far))
+    return Layout(row_of, number[keys], space.wants[np.ix_(kinds, first[sorts])], near.far[np.ix_(homes, where)])
+
+
+def _individuals(layout: Layout) -> Layout:
+    """The same with a row for each member that wants anything."""
+    eaters = np.flatnonzero(layout.row_of >= 0)
+    row_of = np.full(len(layout.row_of), NOBODY)
+    row_of[eaters] = np.arange(len(eaters))
+    kinds = layout.row_of[eaters]
+    return replace(layout, row_of=row_of, wants=layout.wants[kinds], far=layout.far[kinds])
+
+
+def _improved(ownership: Ownership, layout: Layout, target: Ints, *, gives: bool = True) -> Ints:
+    """The target after all exchanges between rows that pay; ``gives``: some owner will have to give something up."""
+    table = Table(
+        has=layout.count(target),
+        owns=layout.count(ownership.member),
+        wants=layout.wants,
+        far=layout.far,
+        members=np.bincount(layout.row_of[layout.row_of >= 0]),
+        ages=_ages(ownership, layout) if gives else np.zeros(0, np.int64),
+    )
+    _improve(table, MOST_WORK // table.has.size)
+    if not gives and (table.has < table.owns).any():
+        return _improved(ownership, layout, target)
+    has, members = table.has, table.members
+    del table  # the room is needed
+    # As many of a kind may still be others than those that the table has with their owners.
+    kept = not ((ownership.member >= 0) & (target != ownership.member)).any()
+    if kept and (has == layout.count(target)).all() and _is_even(layout, target, members):
+        return target
+    return settle(ownership, layout, target, has)
+
+
+def _improve(table: Table, most: int) -> None:
+    if not table.owns.any():
+        level(table)
+        if not table.far.any():
+            return  # balance is all there is to improve
+    elif (table.members == 1).all():
+        relieve(table)
+    if not improve(table, most):
+        # Balanced it is in any case; then there is nothing of balance left to improve.
+        level(table)
+        improve(table, most)
+
+
+def _ages(ownership: Ownership, layout: Layout) -> Ints:
+    """How long each owned partition has been held, by row, then group, then the oldest first; nothing if all as long."""
+    places = np.flatnonzero(ownership.member >= 0)
+    if ownership.since is None or not len(places):
+        return places[:0]
+    ages = ownership.since[places]
+    ages -= ages.min()
+    if not (most := int(ages.max())):
+        return places[:0]
+    order = by_key(ages, most + 1)
+    cells = layout.cells(places, ownership.member[places])
+    return most - ages[order[by_key(cells[order], layout.rows * layout.groups)]]
+
+
+def _is_even(layout: Layout, target: Ints, members: Ints) -> bool:
+    """Whether the members of each row have equally many, or one more."""
+    if (members == 1).all():
+        return True
+    loads = np.bincount(target[target >= 0], minlength=len(layout.row_of))
+    row_of = layout.row_of[layout.row_of >= 0]
+    most, least = np.zeros(len(members), np.int64), np.full(len(members), len(target) + 1)
+    np.maximum.at(most, row_of, loads[layout.row_of >= 0])
+    np.minimum.at(least, row_of, loads[layout.row_of >= 0])
+    return bool((most - least <= 1).all())

@@ -1,0 +1,74 @@
+"""A look at what a user's own assignor answered, before anybody relies on it.
+
+Law: what is read has the shape of an assignment, and gives no member a partition twice; or it is refused in words.
+
+>>> read({"C0": [("t0", 1), ["t1", 0]], "C1": {("t0", 0)}})
+{'C0': (('t0', 1), ('t1', 0)), 'C1': (('t0', 0),)}
+>>> read({"C0": "t0-0", "C1": []})
+Traceback (most recent call last):
+    ...
+sparkcohort.assignors.validate.BadAnswer: C0 is given 't0-0', not a list of (topic, partition)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from operator import index
+
+from sparkcohort.assignors.api import Assignment, MemberSubscription, Partition, subscribers
+
+SHOWN = 60  # characters of what is no answer
+
+
+class BadAnswer(ValueError):
+    """What is wrong with an answer, in words that follow the assignor's name."""
+
+
+def read(answer: object) -> Assignment:
+    """The answer as plain values; any collections will do, and any integers but booleans.
+
+    Raises BadAnswer: not of this shape, or a partition twice with one member.
+    """
+    if not isinstance(answer, Mapping):
+        raise BadAnswer(f"it returned {_shown(answer)}, not a dict of member ids and lists of (topic, partition)")
+    return {_member(member): _partitions(member, given) for member, given in answer.items()}
+
+
+def check_complete(given: Assignment, topics: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> None:
+    """Raise BadAnswer for the first partition that somebody wants and nobody is given."""
+    handed_out = {partition for partitions in given.values() for partition in partitions}
+    for topic, who in subscribers(topics, members).items():
+        for number in range(topics[topic]):
+            if (topic, number) not in handed_out:
+                raise BadAnswer(f"{topic}-{number} is given to nobody, though {who[0]} subscribes to {topic}")
+
+
+def _member(member: object) -> str:
+    if not isinstance(member, str):
+        raise BadAnswer(f"it returned {_shown(member)} for a member id")
+    return str(member)
+
+
+def _partitions(member: str, given: object) -> tuple[Partition, ...]:
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise BadAnswer(f"{member} is given {_shown(given)}, not a list of (topic, partition)")
+    found = tuple(_partition(member, each) for each in given)
+    if len(set(found)) < len(found):
+        (topic, number), _ = Counter(found).most_common(1)[0]
+        raise BadAnswer(f"{topic}-{number} is given to {member} twice")
+    return found
+
+
+def _partition(member: str, each: object) -> Partition:
+    if isinstance(each, tuple | list) and len(each) == 2 and isinstance(each[0], str) and not isinstance(each[1], bool):
+        try:
+            return str(each[0]), index(each[1])
+        except TypeError:
+            pass
+    raise BadAnswer(f"{member} is given {_shown(each)}, not a (topic, partition)")
+
+
+def _shown(thing: object) -> str:
+    words = repr(thing)
+    return words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…"

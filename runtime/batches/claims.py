@@ -1,0 +1,99 @@
+"""Who reads which slot of a plan: the claim.
+
+A micro-batch is planned into *slots*: offset ranges that one task reads.  Spark sees numbered input partitions
+and decides on its own where each runs, so the tie between number and slot is made when a task starts: the first
+claim of an index picks a slot to suit the member on whose executor the task runs, and every later claim of that
+index (a retry, a speculative copy, the second action of a foreachBatch) gets the same slot, wherever it runs.
+Indices and slots are as many; no slot is handed to two indices, so once all indices are claimed all slots are.
+
+>>> a, b = (Slot(member, (Range("t", p, 0, 9),)) for p, member in enumerate("ab"))
+>>> plan, slot = claim(new_plan("p1", (a, b)), 0, "b")
+>>> slot is b, claim(plan, 0, "a")[1] is b, claim(plan, 1, "b")[1] is a
+(True, True, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from sparkcohort.runtime.protocol.partitions import Range
+
+
+class UnknownSlot(LookupError):
+    """A claim of an index that the plan doesn't have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What one task reads; ``member`` is who has the data at hand, None when nobody has (read directly).
+
+    ``cost`` is what reading it costs, in the same unit for all slots of a plan; 0: it goes by records.  ``avoid`` are the
+    members whose executors can't read some of it by themselves.
+    """
+
+    member: str | None
+    ranges: tuple[Range, ...] = ()
+    cost: int = 0
+    avoid: frozenset[str] = frozenset()
+
+    @property
+    def records(self) -> int:
+        """Offsets to read, an upper bound of the rows."""
+        return sum(r.end - r.start for r in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The slots of one micro-batch; ``claims`` maps an input partition's index to its slot's position."""
+
+    plan_id: str
+    slots: tuple[Slot, ...]
+    claims: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    def unclaimed(self) -> tuple[int, ...]:
+        """Positions of the slots that nobody has claimed yet."""
+        taken = set(self.claims.values())
+        return tuple(position for position in range(len(self.slots)) if position not in taken)
+
+
+def new_plan(plan_id: str, slots: Iterable[Slot]) -> Plan:
+    """Make a plan that nobody has claimed from yet."""
+    return Plan(plan_id, tuple(slots))
+
+
+def claim(plan: Plan, index: int, member: str | None) -> tuple[Plan, Slot]:
+    """Give the slot of an input partition; the same plan comes back when the index had been claimed before.
+
+    ``member`` is the member of the executor on which the task runs, None when it has none.  The order of choice:
+    a slot of its own, then one of nobody (with ranges, then the empty scout), then one of the member with most
+    left; the largest first, since what starts last ends last.  A slot that its executor can't read is the last choice,
+    and the smallest first.  Raises UnknownSlot.
+    """
+    if not 0 <= index < len(plan.slots):
+        raise UnknownSlot(f"plan {plan.plan_id} has {len(plan.slots)} slots, none with index {index}")
+    if index in plan.claims:
+        return plan, plan.slots[plan.claims[index]]
+    position = _choose(plan, member)
+    return replace(plan, claims=MappingProxyType({**plan.claims, index: position})), plan.slots[position]
+
+
+def _choose(plan: Plan, member: str | None) -> int:
+    left: dict[str | None, list[tuple[int, int]]] = {}
+    unclaimed = plan.unclaimed()
+    able = [position for position in unclaimed if member is None or member not in plan.slots[position].avoid]
+    if not able:
+        return min(
+            unclaimed, key=lambda position: (plan.slots[position].cost or plan.slots[position].records, position)
+        )
+    for position in able:
+        slot = plan.slots[position]
+        left.setdefault(slot.member, []).append(
+            (-(slot.cost or slot.records), position)
+        )  # least is: largest, then first
+    for first_choice in (member, None):
+        if first_choice in left:
+            return min(left[first_choice])[1]
+    most_left = min(left.values(), key=lambda slots: (sum(size for size, _ in slots), min(slots)[1]))
+    return min(most_left)[1]

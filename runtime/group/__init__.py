@@ -1,0 +1,198 @@
+"""The group: ``step(group, event, now) -> (group, actions)``, pure and total.
+
+An event is sorted into an input (``table.Input``), the table says what the state makes of it, and one function does
+it.  Requests of members pass the gate first (``fencing``).  A step returns the records that made the change as
+well, through ``decide``; ``journal.replay`` of all records is the group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sparkcohort.runtime.group import joins, rebalance, requests
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.group.context import Turn
+from sparkcohort.runtime.group.fencing import PASS, Verdict, gate
+from sparkcohort.runtime.group.partition_ownership import owners
+from sparkcohort.runtime.group.replay import created
+from sparkcohort.runtime.group.state import NOTHING, EmbeddedProtocol, Group, GroupConfig, GroupMember
+from sparkcohort.runtime.group.table import TABLE, Effect, GroupState, Input
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from sparkcohort.runtime.group.records import Record
+    from sparkcohort.runtime.protocol.messages import Action, Event
+    from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+__all__ = [
+    "Decision",
+    "EmbeddedProtocol",
+    "Group",
+    "GroupConfig",
+    "GroupMember",
+    "GroupState",
+    "deadline",
+    "decide",
+    "new_group",
+    "owned",
+    "owners",
+    "step",
+]
+
+
+class Decision(NamedTuple):
+    """What a step came to: the group after it, what the shell is to do, and the records to keep."""
+
+    group: Group
+    actions: tuple[Action, ...]
+    records: tuple[Record, ...]
+
+
+def new_group(config: GroupConfig, embedded: EmbeddedProtocol) -> Group:
+    """An empty group whose first generation will be ``config.first_generation + 1``."""
+    return created(r.GroupCreated(config, embedded))
+
+
+def step(group: Group, event: Event, now_ms: int) -> tuple[Group, tuple[Action, ...]]:
+    """The group after an event at ``now_ms``, and what the shell is to do about it.
+
+    Every request is answered exactly once: now, or when its parking ends.  ``now_ms`` never goes backwards.
+    """
+    decision = decide(group, event, now_ms)
+    return decision.group, decision.actions
+
+
+def decide(group: Group, event: Event, now_ms: int) -> Decision:
+    """As ``step``, with the records of the change."""
+    turn = Turn(group, now_ms)
+    match event:
+        case p.Received(correlation, request):
+            _receive(turn, correlation, request)
+        case p.Tick():
+            rebalance.expire(turn)
+        case p.Trigger(reason):
+            rebalance.happen(turn, Input.TRIGGER, reason)
+        case p.Unload(reason):
+            _unload(turn, reason)
+        case p.Resume(first_generation, member_id_salt):
+            rebalance.resume(turn, first_generation, member_id_salt)
+    return Decision(turn.group, tuple(turn.actions), tuple(turn.records))
+
+
+def deadline(group: Group) -> int | None:
+    """When the next ``Tick`` is due (absolute ms); None if only an event can change the group."""
+    phase = group.rebalance
+    due = group.sessions_due_ms
+    if group.sync_deadline_ms is not None:
+        due = group.sync_deadline_ms if due is None else min(due, group.sync_deadline_ms)
+    if phase and group.state is GroupState.PREPARING_REBALANCE:
+        due = phase.deadline_ms if due is None else min(due, phase.deadline_ms)
+    if group.pending:
+        expiry = min(group.pending.values())
+        due = expiry if due is None else min(due, expiry)
+    return due
+
+
+def owned(group: Group, member_id: str) -> Mapping[TopicPartition, int]:
+    """The partitions that a member owns now, each with its assignment generation."""
+    return group.owned.get(member_id, NOTHING)
+
+
+def _receive(turn: Turn, correlation: int, request: p.Request) -> None:
+    dead = turn.group.state is GroupState.DEAD
+    verdict = PASS if dead else _admit(turn.group, request)
+    if verdict is not PASS:
+        _refuse(turn, correlation, request, verdict)
+        return
+    row = TABLE[turn.group.state][_sort(turn.group, request)]
+    if row.effect in {Effect.REFUSE, Effect.SIGNAL}:
+        turn.tell(correlation, request, row.error, f"the group is {turn.group.state}")
+    elif isinstance(request, p.Heartbeat):
+        requests.hear(turn, correlation, request, row.error)
+    else:
+        _EFFECTS[row.effect](turn, correlation, request)
+
+
+def _admit(group: Group, request: p.Request) -> Verdict:
+    """Whether a request gets as far as the table."""
+    match request:
+        case p.JoinGroup():
+            return joins.admit(group, request)
+        case p.SyncGroup():
+            return requests.admit_sync(group, request)
+        case p.Heartbeat(member_id, instance_id, generation):
+            return gate(group, instance_id, member_id, generation)
+        case p.OffsetCommit(member_id, instance_id) if not _is_simple(request):
+            return gate(group, instance_id, member_id, None)
+    return PASS  # simple commits, fetches, descriptions, lists; a leave is judged member by member
+
+
+def _is_simple(request: p.OffsetCommit) -> bool:
+    """A commit of no member (admin tools)."""
+    return request.member_id == p.UNKNOWN_MEMBER and request.group_instance_id is None and request.generation < 0
+
+
+def _refuse(turn: Turn, correlation: int, request: p.Request, verdict: Verdict) -> None:
+    match request:
+        case p.JoinGroup():
+            joins.refuse_join(turn, correlation, request, verdict)
+        case _:
+            turn.tell(correlation, request, verdict.error, verdict.message)
+
+
+def _sort(group: Group, request: p.Request) -> Input:
+    """What an admitted request asks of this group; in a dead one every join is the same."""
+    match request:
+        case p.JoinGroup():
+            return Input.JOIN_NEW if group.state is GroupState.DEAD else joins.sort_join(group, request)
+        case p.SyncGroup(member_id):
+            return Input.SYNC_LEADER if member_id == group.leader else requests.sort_sync(group, member_id)
+        case p.OffsetCommit():
+            return Input.COMMIT_SIMPLE if _is_simple(request) else Input.COMMIT
+    return _INPUTS[type(request)]
+
+
+def _unload(turn: Turn, reason: str) -> None:
+    """Give the group up: whoever waits is told to look for another coordinator."""
+    if TABLE[turn.group.state][Input.UNLOAD].effect is Effect.IGNORE:
+        return
+    for member_id, correlation in turn.group.joins.items():
+        turn.answer(correlation, p.JoinGroupReply(ErrorCode.NOT_COORDINATOR, member_id=member_id, message=reason))
+    for correlation in turn.group.syncs.values():
+        turn.answer(correlation, p.SyncGroupReply(ErrorCode.NOT_COORDINATOR, message=reason))
+    turn.record(r.Unloaded(reason))
+
+
+_INPUTS: Mapping[type, Input] = {
+    p.Heartbeat: Input.HEARTBEAT,
+    p.LeaveGroup: Input.LEAVE,
+    p.OffsetFetch: Input.FETCH,
+    p.DescribeGroup: Input.DESCRIBE,
+    p.ListGroups: Input.LIST,
+}
+
+_EFFECTS: Mapping[Effect, Callable[[Turn, int, Any], None]] = {
+    Effect.ISSUE_ID: joins.issue_id,
+    Effect.ADD: joins.add,
+    Effect.ADD_AND_START: joins.add_and_start,
+    Effect.PARK: joins.park,
+    Effect.UPDATE_AND_START: joins.update_and_start,
+    Effect.ANSWER_JOIN: joins.answer_join,
+    Effect.TAKE_OVER: joins.take_over,
+    Effect.TAKE_OVER_AND_PARK: joins.take_over_and_park,
+    Effect.TAKE_OVER_AND_START: joins.take_over_and_start,
+    Effect.PARK_SYNC: requests.park_sync,
+    Effect.STORE_ASSIGNMENT: requests.store_assignment,
+    Effect.ANSWER_SYNC: requests.answer_sync,
+    Effect.ANSWER_LATE_SYNC: requests.answer_late_sync,
+    Effect.LEAVE: requests.leave,
+    Effect.COMMIT: requests.commit,
+    Effect.COMMIT_SIMPLE: requests.commit_simple,
+    Effect.FETCH: requests.fetch,
+    Effect.DESCRIBE: requests.describe,
+    Effect.LIST: requests.list_groups,
+}

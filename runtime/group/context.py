@@ -1,0 +1,84 @@
+"""One step in the making: the group so far, the actions and the records of it.
+
+The only mutable thing in the core; it lives from the first to the last line of one ``group.decide``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkcohort.runtime.group.replay import apply
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from sparkcohort.runtime.group.records import Record
+    from sparkcohort.runtime.group.state import Group
+
+# What a member is told in the normal course of things; every other error is a refusal (see the essay in ``table``).
+SIGNALS = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED})
+
+
+@dataclass(slots=True)
+class Turn:
+    """The working state of one step at ``now_ms``."""
+
+    group: Group
+    now_ms: int
+    actions: list[p.Action] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+
+    def record(self, record: Record) -> None:
+        """Let it have happened."""
+        self.group = apply(self.group, record)
+        self.records.append(record)
+
+    def answer(self, correlation: int, reply: p.Reply) -> None:
+        """Answer a request."""
+        self.actions.append(p.Answer(correlation, reply))
+
+    def tell(self, correlation: int, request: p.Request, error: ErrorCode, message: str = "") -> None:
+        """Answer a request with an error, and count it if it is a refusal."""
+        self.answer(correlation, error_reply(request, error, message))
+        partitions = len(request.offsets) if isinstance(request, p.OffsetCommit) else 1
+        if error not in SIGNALS and partitions:
+            self.refused(request, error, partitions)
+
+    def refused(self, request: p.Request, error: ErrorCode, partitions: int = 1, member_id: str | None = None) -> None:
+        """Count a refusal."""
+        who = getattr(request, "member_id", "") if member_id is None else member_id
+        self.actions.append(p.Refused(type(request).__name__, error, who, partitions))
+
+
+def error_reply(request: p.Request, error: ErrorCode, message: str = "") -> p.Reply:
+    """The reply to ``request`` that carries nothing but an error."""
+    return _ERROR_REPLY[type(request)](request, error, message)
+
+
+def _join(request: p.JoinGroup, error: ErrorCode, message: str) -> p.Reply:
+    return p.JoinGroupReply(error, member_id=request.member_id, message=message)
+
+
+def _leave(request: p.LeaveGroup, error: ErrorCode, message: str) -> p.Reply:
+    return p.LeaveGroupReply(error, tuple((member, error) for member in request.members), message)
+
+
+def _commit(request: p.OffsetCommit, error: ErrorCode, message: str) -> p.Reply:
+    return p.OffsetCommitReply(tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets), message)
+
+
+_ERROR_REPLY: Mapping[type, Callable[[Any, ErrorCode, str], p.Reply]] = {
+    p.JoinGroup: _join,
+    p.SyncGroup: lambda _request, error, message: p.SyncGroupReply(error, message=message),
+    p.Heartbeat: lambda _request, error, message: p.HeartbeatReply(error, message),
+    p.LeaveGroup: _leave,
+    p.OffsetCommit: _commit,
+    p.OffsetFetch: lambda _request, error, message: p.OffsetFetchReply(error, message=message),
+    p.DescribeGroup: lambda _request, error, _message: p.DescribeGroupReply(error, ""),
+    p.ListGroups: lambda _request, error, message: p.ListGroupsReply(error, message=message),
+}

@@ -1,0 +1,45 @@
+"""The one gate that every member's request passes before anything else looks at it.
+
+Instance id, then member id, then generation, in this order: so a replaced static member learns that it is fenced, not
+that it is unknown (Kafka: ``GroupCoordinator.validateCurrentMember``; librdkafka's mock: ``check_state``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.group.state import Group
+
+
+class Verdict(NamedTuple):
+    """NONE lets the request pass; otherwise the error, and why in words."""
+
+    error: ErrorCode
+    message: str = ""
+
+
+PASS = Verdict(ErrorCode.NONE)
+
+
+def gate(group: Group, instance_id: str | None, member_id: str, generation: int | None) -> Verdict:
+    """Judge who speaks; a generation of None is not looked at (joins, leaves, and commits: see ``partition_ownership``)."""
+    if instance_id is not None:
+        holder = group.instances.get(instance_id)
+        if holder is None:
+            past = _past(group, member_id)
+            return Verdict(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has instance id {instance_id}{past}")
+        if holder != member_id:
+            return Verdict(ErrorCode.FENCED_INSTANCE_ID, f"instance id {instance_id} belongs to {holder} now")
+    if member_id not in group.members:
+        return Verdict(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id or 'no id'} is no member{_past(group, member_id)}")
+    if generation is not None and generation != group.generation:
+        return Verdict(ErrorCode.ILLEGAL_GENERATION, f"the group is in generation {group.generation}, not {generation}")
+    return PASS
+
+
+def _past(group: Group, member_id: str) -> str:
+    """What became of a member that is gone, as far as remembered."""
+    return next((f": {story}" for gone, story in reversed(group.departed) if gone == member_id), "")

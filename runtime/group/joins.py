@@ -1,0 +1,240 @@
+"""JoinGroup: who is let in, what kind of join it is, and what each kind does.
+
+(Kafka: ``GroupCoordinator.handleJoinGroup``.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sparkcohort.runtime.group import partition_ownership, rebalance
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.group.fencing import PASS, Verdict, gate
+from sparkcohort.runtime.group.replay import apply
+from sparkcohort.runtime.group.state import GroupMember
+from sparkcohort.runtime.group.table import GroupState, Input
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.group.context import Turn
+    from sparkcohort.runtime.group.state import Group
+
+
+def admit(group: Group, request: p.JoinGroup) -> Verdict:
+    """Whether a join gets as far as the table: session timeout, size, protocols, then the gate, in Kafka's order."""
+    config = group.config
+    low, high = config.min_session_timeout_ms, config.max_session_timeout_ms
+    if not low <= request.session_timeout_ms <= high:
+        message = f"session timeout {request.session_timeout_ms} ms is outside {low} to {high} ms"
+        return Verdict(ErrorCode.INVALID_SESSION_TIMEOUT, message)
+    if not _has_room(group, request):
+        return Verdict(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has its {config.max_size} members")
+    if (verdict := _speaks(group, request)) is not PASS:
+        return verdict
+    if request.member_id == p.UNKNOWN_MEMBER or _issued(group, request):
+        return PASS
+    return gate(group, request.group_instance_id, request.member_id, None)
+
+
+def _issued(group: Group, request: p.JoinGroup) -> bool:
+    return request.member_id in group.pending and request.group_instance_id is None
+
+
+def _has_room(group: Group, request: p.JoinGroup) -> bool:
+    if group.state is GroupState.PREPARING_REBALANCE:
+        slot = request.member_id or group.instances.get(request.group_instance_id or "", "")
+        return slot in group.joins or len(group.joins) < group.config.max_size
+    known = request.member_id in group.members or request.group_instance_id in group.instances
+    return known or not group.members or len(group.members) < group.config.max_size
+
+
+def _speaks(group: Group, request: p.JoinGroup) -> Verdict:
+    """A protocol type and, with members present, the same one and a protocol that all of them support."""
+    if not request.protocol_type or not request.protocols:
+        return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a join names a protocol type and at least one protocol")
+    expected = group.protocol_type if group.members else group.config.protocol_type
+    if request.protocol_type != expected:
+        message = f"the group's protocol type is {expected}, not {request.protocol_type}"
+        return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
+    offered = [protocol.name for protocol in request.protocols]
+    if group.members and not any(group.supporters.get(name) == len(group.members) for name in offered):
+        message = f"no member could use any of {', '.join(offered)} with the others"
+        return Verdict(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
+    return PASS
+
+
+def sort_join(group: Group, request: p.JoinGroup) -> Input:
+    """What an admitted join asks of this group."""
+    if request.member_id == p.UNKNOWN_MEMBER:
+        if request.group_instance_id is None:
+            return Input.ASK_ID
+        old_id = group.instances.get(request.group_instance_id)
+        return Input.JOIN_NEW if old_id is None else _sort_takeover(group, old_id, request)
+    if _issued(group, request):
+        return Input.JOIN_NEW
+    member = group.members[request.member_id]
+    if 0 < request.attempt <= member.attempt:
+        return Input.JOIN_LATE
+    if member.protocols != request.protocols or partition_ownership.has_lost(group, request.member_id):
+        return Input.JOIN_CHANGED
+    return Input.JOIN_LEADER if request.member_id == group.leader else Input.JOIN_SAME
+
+
+def _sort_takeover(group: Group, old_id: str, request: p.JoinGroup) -> Input:
+    returned = _member(request, old_id)
+    after = apply(group, r.MemberUpdated(returned))
+    same = rebalance.choose_protocol(after) == group.protocol_name
+    same = same and partition_ownership.wants_the_same(group, group.members[old_id], returned)
+    return Input.TAKEOVER if same else Input.TAKEOVER_CHANGED
+
+
+def refuse_join(turn: Turn, correlation: int, request: p.JoinGroup, verdict: Verdict) -> None:
+    """Tell why; one for whom the group is too small is forgotten, member or not (Kafka: ``acceptJoiningMember``)."""
+    turn.tell(correlation, request, verdict.error, verdict.message)
+    if verdict.error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
+        return
+    if _issued(turn.group, request):
+        turn.record(r.IdDropped(request.member_id, "the group has reached its maximum size"))
+        rebalance.check_joined(turn)
+    elif gate(turn.group, request.group_instance_id, request.member_id, None) is PASS:
+        rebalance.remove(turn, request.member_id, "the group has reached its maximum size")
+        rebalance.happen(turn, Input.MEMBERS_GONE, "a member was one too many")
+
+
+def issue_id(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+    """Tell a newcomer its id and wait for it to join with that (KIP-394)."""
+    member_id = _new_id(turn, request)
+    turn.record(r.IdIssued(member_id, turn.now_ms + request.session_timeout_ms))
+    turn.answer(correlation, p.JoinGroupReply(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+
+
+def add(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+    """Let a newcomer in and park its join."""
+    _add(turn, correlation, request)
+    rebalance.check_joined(turn)
+
+
+def add_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+    """Let a newcomer in, which starts a rebalance."""
+    member_id = _add(turn, correlation, request)
+    rebalance.start(turn, _because(f"{member_id} joined", request))
+
+
+def park(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+    """A member rejoins in the join phase."""
+    _park(turn, correlation, request)
+    rebalance.check_joined(turn)
+
+
+def update_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+    """A member rejoins, which starts a rebalance: its metadata changed, or it leads."""
+    changed = turn.group.members[request.member_id].protocols != request.protocols
+    _park(turn, correlation, request)
+    what = "rejoined" if request.reason else "changed its metadata" if changed else "leads and rejoined"
+    rebalance.start(turn, _because(f"{request.member_id} {what}", request))
+
+
+def answer_join(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+    """A member that missed the answer to its join gets it again; nothing changes for the others."""
+    if request.attempt:
+        turn.record(r.MemberUpdated(replace(turn.group.members[request.member_id], attempt=request.attempt)))
+    if request.member_id not in turn.group.syncs:
+        turn.record(r.Heard(request.member_id, turn.now_ms))
+    turn.answer(correlation, rebalance.joined(turn.group, request.member_id))
+
+
+def take_over(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+    """A static member is back: it gets its predecessor's assignment, without a rebalance (KIP-345, KIP-814)."""
+    member_id, freed = _replace(turn, request)
+    partition_ownership.inherit(turn, member_id, freed)
+    turn.record(r.JoinsAnswered((member_id,), turn.now_ms))
+    leads = member_id == turn.group.leader
+    turn.answer(correlation, rebalance.joined(turn.group, member_id, skip_assignment=leads))
+    if left := len(
+        set(freed).difference(partition_ownership.owners(turn.group))
+    ):  # its predecessor was about to give them up
+        what = f"{member_id} took over {request.group_instance_id}, {left} partition{'s' if left > 1 else ''} less"
+        rebalance.happen(turn, Input.TRIGGER, what)
+
+
+def take_over_and_park(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+    """A static member is back during the join phase."""
+    member_id, freed = _replace(turn, request)
+    partition_ownership.keep_promises(turn, freed)
+    turn.record(r.JoinParked(member_id, correlation))
+    rebalance.check_joined(turn)
+
+
+def take_over_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+    """A static member is back while an assignment is awaited, or so changed that another protocol would be chosen."""
+    member_id, freed = _replace(turn, request)
+    partition_ownership.keep_promises(turn, freed)
+    turn.record(r.JoinParked(member_id, correlation))
+    rebalance.start(turn, _because(f"{member_id} took over {request.group_instance_id}", request))
+
+
+def _add(turn: Turn, correlation: int, request: p.JoinGroup) -> str:
+    member_id = request.member_id or _new_id(turn, request)
+    turn.record(r.MemberAdded(_member(request, member_id), request.protocol_type))
+    limit_ms = turn.now_ms + turn.group.config.new_member_join_timeout_ms
+    turn.record(r.JoinParked(member_id, correlation, limit_ms))
+    return member_id
+
+
+def _park(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+    """Park a member's join: an earlier one of it is void, and it owns no more than it claims."""
+    member_id = request.member_id
+    if (earlier := turn.group.joins.get(member_id)) is not None:
+        again = p.JoinGroupReply(ErrorCode.REBALANCE_IN_PROGRESS, member_id=member_id, message="it joined again")
+        turn.answer(earlier, again)
+    member = _member(request, member_id, turn.group.members[member_id].group_instance_id)
+    turn.record(r.MemberUpdated(member))
+    turn.record(r.JoinParked(member_id, correlation))
+    partition_ownership.honour_claims(turn, member)
+
+
+def _replace(turn: Turn, request: p.JoinGroup) -> tuple[str, tuple[TopicPartition, ...]]:
+    """Put a new member in a static member's slot: the new id, and what the old one owned."""
+    group = turn.group
+    old_id = group.instances[request.group_instance_id or ""]
+    new_id = _new_id(turn, request)
+    message = f"instance id {request.group_instance_id} belongs to {new_id} now"
+    if (correlation := group.joins.get(old_id)) is not None:
+        fenced = p.JoinGroupReply(ErrorCode.FENCED_INSTANCE_ID, member_id=old_id, message=message)
+        turn.answer(correlation, fenced)
+    if (correlation := group.syncs.get(old_id)) is not None:
+        turn.answer(correlation, p.SyncGroupReply(ErrorCode.FENCED_INSTANCE_ID, message=message))
+    freed = tuple(group.owned.get(old_id, ()))
+    turn.record(r.MemberReplaced(old_id, _member(request, new_id), turn.now_ms))
+    turn.actions.append(p.Removed(old_id, message))
+    return new_id, freed
+
+
+def _member(request: p.JoinGroup, member_id: str, instance_id: str | None = None) -> GroupMember:
+    timeout_ms = request.rebalance_timeout_ms
+    return GroupMember(
+        member_id,
+        request.group_instance_id if instance_id is None else instance_id,
+        request.client_id,
+        request.client_host,
+        request.session_timeout_ms,
+        timeout_ms if timeout_ms > 0 else request.session_timeout_ms,  # as joins without one (Kafka: version 0)
+        request.protocols,
+        request.attempt,
+    )
+
+
+def _new_id(turn: Turn, request: p.JoinGroup) -> str:
+    """An id that no other member of any run has: the configured salt tells runs apart, the number members."""
+    serial = turn.group.serial + 1
+    turn.record(r.SerialTaken(serial))
+    name = request.group_instance_id or request.client_id or "member"
+    salt = turn.group.config.member_id_salt
+    return f"{name}-{salt}-{serial}" if salt else f"{name}-{serial}"
+
+
+def _because(what: str, request: p.JoinGroup) -> str:
+    return f"{what}: {request.reason[:255]}" if request.reason else what

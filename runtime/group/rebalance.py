@@ -1,0 +1,250 @@
+"""A rebalance from its start to the new generation, and everything that ends a membership.
+
+Most functions here are the effect of an input from inside the group (see ``table``), which goes through ``happen``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sparkcohort.runtime.group import partition_ownership
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.group.state import JoinPhase
+from sparkcohort.runtime.group.table import TABLE, Effect, GroupState, Input
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sparkcohort.runtime.group.context import Turn
+    from sparkcohort.runtime.group.state import Group
+
+
+def happen(turn: Turn, met: Input, reason: str) -> None:
+    """Something happened inside the group; the table says what follows."""
+    _EFFECTS[TABLE[turn.group.state][met].effect](turn, reason)
+
+
+def start(turn: Turn, reason: str) -> None:
+    """Begin the join phase: parked syncs are void, and every member that isn't joining already is told to rejoin."""
+    told = set(turn.group.syncs)
+    answer_syncs(turn, ErrorCode.REBALANCE_IN_PROGRESS)
+    turn.record(r.RebalanceStarted(_phase(turn.group, reason, turn.now_ms)))
+    group = turn.group
+    turn.actions += [
+        p.PushRejoin(member_id, reason, group.generation)
+        for member_id in group.members
+        if member_id not in group.joins and member_id not in told
+    ]
+    check_joined(turn, reason)
+
+
+def _phase(group: Group, reason: str, now_ms: int) -> JoinPhase:
+    under_way = group.rebalance  # restarted before it ended: the first reason, and the whole time, are what counts
+    reason, started_ms = (under_way.reason, under_way.started_ms) if under_way else (reason, now_ms)
+    timeout_ms, delay_ms = rebalance_timeout_ms(group), group.config.initial_rebalance_delay_ms
+    if group.state is not GroupState.EMPTY:
+        return JoinPhase(reason, started_ms, now_ms + timeout_ms)
+    if delay_ms == 0:
+        return JoinPhase(reason, started_ms, now_ms)
+    return JoinPhase(reason, started_ms, now_ms + delay_ms, remaining_ms=max(timeout_ms - delay_ms, 0))
+
+
+def rebalance_timeout_ms(group: Group) -> int:
+    """How long members may take to rejoin: the longest that any of them asks for."""
+    return max((m.rebalance_timeout_ms for m in group.members.values()), default=0)
+
+
+def check_joined(turn: Turn, _reason: str = "") -> None:
+    """End the join phase if nobody is missing: no member outside its join, no issued id unused (KIP-394)."""
+    group, phase = turn.group, turn.group.rebalance
+    if group.state is not GroupState.PREPARING_REBALANCE or phase is None or phase.remaining_ms is not None:
+        return
+    complete = len(group.joins) == len(group.members) and not group.pending
+    if complete or phase.deadline_ms <= turn.now_ms:
+        _conclude(turn)
+
+
+def join_phase_due(turn: Turn) -> None:
+    """The join phase's time is up: an initial delay may be extended, any other phase ends by force."""
+    phase = turn.group.rebalance
+    if turn.group.state is not GroupState.PREPARING_REBALANCE or phase is None or phase.deadline_ms > turn.now_ms:
+        return
+    if phase.newcomer and phase.remaining_ms:
+        delay_ms = min(turn.group.config.initial_rebalance_delay_ms, phase.remaining_ms)
+        turn.record(r.JoinPhaseExtended(turn.now_ms + delay_ms, phase.remaining_ms - delay_ms))
+    else:
+        _conclude(turn)
+
+
+def _conclude(turn: Turn) -> None:
+    """Dynamic stragglers go; the table says how it goes on with those who are left."""
+    for member_id, member in turn.group.members.items():
+        if member_id not in turn.group.joins and member.group_instance_id is None:
+            remove(turn, member_id, "it did not rejoin within the rebalance timeout")
+    if not turn.group.members:
+        happen(turn, Input.NONE_LEFT, "")
+    elif not turn.group.joins:
+        happen(turn, Input.NOBODY_REJOINED, "")
+    else:
+        happen(turn, Input.ALL_JOINED, "")
+
+
+def _extend(turn: Turn, _reason: str) -> None:
+    turn.record(r.JoinPhaseExtended(turn.now_ms + rebalance_timeout_ms(turn.group)))
+
+
+def _empty_out(turn: Turn, _reason: str) -> None:
+    turn.record(r.Emptied(_next_generation(turn.group)))
+
+
+def _complete_join(turn: Turn, _reason: str) -> None:
+    """Elect, choose, raise the generation, answer everyone; from now on all owe a sync."""
+    group = turn.group
+    if group.leader not in group.joins:
+        turn.record(r.LeaderElected(next(m for m in group.members if m in group.joins)))
+    sync_deadline_ms = turn.now_ms + rebalance_timeout_ms(group)
+    turn.record(r.GenerationStarted(_next_generation(group), choose_protocol(group), sync_deadline_ms))
+    parked = turn.group.joins
+    turn.record(r.JoinsAnswered(tuple(parked), turn.now_ms))
+    for member_id, correlation in parked.items():
+        turn.answer(correlation, joined(turn.group, member_id))
+
+
+def _next_generation(group: Group) -> int:
+    """Above all before, and above the block that an earlier run of the coordinator may have used."""
+    return max(group.generation, group.config.first_generation) + 1
+
+
+def resume(turn: Turn, first_generation: int, member_id_salt: str) -> None:
+    """Take a journal's group over: nobody loses anything, everybody rejoins, nobody waits for the run that is gone."""
+    group, reason = turn.group, "the coordinator was restarted"
+    config = replace(group.config, first_generation=first_generation, member_id_salt=member_id_salt)
+    phase = JoinPhase(reason, turn.now_ms, turn.now_ms + rebalance_timeout_ms(group)) if group.members else None
+    turn.record(r.Resumed(config, turn.now_ms, phase))
+    turn.actions += [p.PushRejoin(member_id, reason, group.generation) for member_id in group.members]
+
+
+def choose_protocol(group: Group) -> str:
+    """The protocol with most votes: each member votes for its first among those that all support.
+
+    A tie goes to the one voted for first, in joining order.
+    """
+    candidates = {name for name, count in group.supporters.items() if count == len(group.members)}
+    votes = Counter(
+        next(protocol.name for protocol in member.protocols if protocol.name in candidates)
+        for member in group.members.values()
+    )
+    return votes.most_common(1)[0][0]
+
+
+def joined(group: Group, member_id: str, *, skip_assignment: bool = False) -> p.JoinGroupReply:
+    """The answer to a join: the current generation, with the members' metadata for the leader."""
+    members: tuple[p.JoinedMember, ...] = ()
+    if member_id == group.leader:
+        members = tuple(
+            p.JoinedMember(m.member_id, m.group_instance_id, m.metadata(group.protocol_name))
+            for m in group.members.values()
+        )
+    return p.JoinGroupReply(
+        ErrorCode.NONE,
+        group.generation,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader,
+        member_id,
+        members,
+        skip_assignment,
+    )
+
+
+def answer_syncs(turn: Turn, error: ErrorCode) -> None:
+    """Answer every parked sync: with its member's assignment, or with an error."""
+    parked = turn.group.syncs
+    if not parked:
+        return
+    turn.record(r.SyncsAnswered(tuple(parked), turn.now_ms))
+    for member_id, correlation in parked.items():
+        reply = synced(turn.group, member_id) if error is ErrorCode.NONE else p.SyncGroupReply(error)
+        turn.answer(correlation, reply)
+
+
+def synced(group: Group, member_id: str) -> p.SyncGroupReply:
+    """The answer to a sync: the member's stored assignment."""
+    assignment = group.assignments.get(member_id, b"")
+    return p.SyncGroupReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, assignment)
+
+
+def remove(turn: Turn, member_id: str, reason: str) -> None:
+    """Put a member out: its parked requests are answered, its partitions are free."""
+    group = turn.group
+    message = f"{member_id} was removed: {reason}"
+    if (correlation := group.joins.get(member_id)) is not None:
+        turn.answer(correlation, p.JoinGroupReply(ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id, message=message))
+    if (correlation := group.syncs.get(member_id)) is not None:
+        turn.answer(correlation, p.SyncGroupReply(ErrorCode.UNKNOWN_MEMBER_ID, message=message))
+    freed = tuple(group.owned.get(member_id, ()))
+    turn.record(r.MemberRemoved(member_id, reason, turn.now_ms))
+    turn.actions.append(p.Removed(member_id, reason))
+    partition_ownership.keep_promises(turn, freed)
+
+
+def expire(turn: Turn) -> None:
+    """Act on everything whose time has come: issued ids, sessions, the join phase, syncs that are owed."""
+    _expire_ids(turn)
+    _expire_sessions(turn)
+    join_phase_due(turn)
+    _expire_syncs(turn)
+
+
+def _expire_ids(turn: Turn) -> None:
+    expired = [m for m, deadline_ms in turn.group.pending.items() if deadline_ms <= turn.now_ms]
+    for member_id in expired:
+        turn.record(r.IdDropped(member_id, "it was not used within the session timeout"))
+    if expired:
+        check_joined(turn)
+
+
+def _expire_sessions(turn: Turn) -> None:
+    due_ms = turn.group.sessions_due_ms
+    if due_ms is None or due_ms > turn.now_ms:
+        return
+    expired = [m for m, deadline_ms in turn.group.sessions.items() if deadline_ms <= turn.now_ms]
+    for member_id in expired:
+        waiting = member_id in turn.group.joins
+        silent_ms = turn.group.members[member_id].session_timeout_ms
+        remove(turn, member_id, "its first join took too long" if waiting else f"its session of {silent_ms} ms expired")
+    turn.record(r.SessionsChecked(min(turn.group.sessions.values(), default=None)))
+    if expired:
+        happen(turn, Input.MEMBERS_GONE, f"{_names(expired)} expired")
+
+
+def _expire_syncs(turn: Turn) -> None:
+    deadline_ms = turn.group.sync_deadline_ms
+    if deadline_ms is None or deadline_ms > turn.now_ms:
+        return
+    late = [m for m in turn.group.members if m in turn.group.unsynced]
+    for member_id in late:
+        remove(turn, member_id, "it did not sync within the rebalance timeout")
+    happen(turn, Input.MEMBERS_GONE, f"{_names(late)} did not sync")
+
+
+def _names(member_ids: list[str]) -> str:
+    return member_ids[0] if len(member_ids) == 1 else f"{member_ids[0]} and {len(member_ids) - 1} more"
+
+
+def _ignore(_turn: Turn, _reason: str) -> None:
+    """Nothing follows."""
+
+
+_EFFECTS: Mapping[Effect, Callable[[Turn, str], None]] = {
+    Effect.IGNORE: _ignore,
+    Effect.START: start,
+    Effect.CHECK_JOINED: check_joined,
+    Effect.COMPLETE_JOIN: _complete_join,
+    Effect.EMPTY_OUT: _empty_out,
+    Effect.EXTEND: _extend,
+}

@@ -1,0 +1,355 @@
+"""How each record changes a group: ``apply(group, record) -> group``, and nothing else ever does.
+
+The functions below trust their record: what may happen was decided before it was written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.group.persistent_map import with_value
+from sparkcohort.runtime.group.state import NOTHING, Group, GroupMember
+from sparkcohort.runtime.group.table import LEGAL_PREVIOUS, GroupState
+from sparkcohort.runtime.protocol.copy import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+REMEMBERED_DEPARTURES = 64  # enough to tell a zombie why it is one, bounded whatever the churn
+
+V = TypeVar("V")
+
+
+class IllegalTransitionError(Exception):
+    """A record asks for a state change that Kafka's group does not make (Kafka: IllegalStateException)."""
+
+
+def apply(group: Group, record: r.Record) -> Group:
+    """The group after the record; IllegalTransitionError when the record does not fit the state."""
+    return _APPLY[type(record)](group, record)
+
+
+def created(record: r.GroupCreated) -> Group:
+    """The group that its first record describes."""
+    return Group(record.config, record.embedded, generation=record.config.first_generation)
+
+
+def _without(mapping: Mapping[str, V], *keys: str) -> Mapping[str, V]:
+    if not any(key in mapping for key in keys):
+        return mapping
+    return {key: value for key, value in mapping.items() if key not in keys}
+
+
+def _renamed(mapping: Mapping[str, V], old: str, new: str) -> Mapping[str, V]:
+    if old not in mapping:
+        return mapping
+    return {new if key == old else key: value for key, value in mapping.items()}
+
+
+def _to(group: Group, state: GroupState) -> GroupState:
+    if group.state not in LEGAL_PREVIOUS[state]:
+        raise IllegalTransitionError(f"group {group.config.group_id}: {group.state} can't become {state}")
+    return state
+
+
+def _supporters(group: Group, gone: GroupMember | None, come: GroupMember | None) -> Mapping[str, int]:
+    before = {p.name for p in gone.protocols} if gone else set()
+    after = {p.name for p in come.protocols} if come else set()
+    if before == after:
+        return group.supporters
+    counts = dict(group.supporters)
+    for name in sorted(before | after):
+        counts[name] = counts.get(name, 0) + (name in after) - (name in before)
+    return {name: count for name, count in counts.items() if count}
+
+
+def _serial_taken(group: Group, record: r.SerialTaken) -> Group:
+    return replace(group, serial=record.serial)
+
+
+def _id_issued(group: Group, record: r.IdIssued) -> Group:
+    return replace(group, pending={**group.pending, record.member_id: record.expires_ms})
+
+
+def _id_dropped(group: Group, record: r.IdDropped) -> Group:
+    return replace(group, pending=_without(group.pending, record.member_id))
+
+
+def _member_added(group: Group, record: r.MemberAdded) -> Group:
+    member = record.member
+    phase = group.rebalance
+    if phase is not None and phase.remaining_ms is not None:
+        phase = replace(phase, newcomer=True)
+    instance = member.group_instance_id
+    return replace(
+        group,
+        members={**group.members, member.member_id: member},
+        instances={**group.instances, instance: member.member_id} if instance is not None else group.instances,
+        supporters=_supporters(group, None, member),
+        pending=_without(group.pending, member.member_id),
+        protocol_type=group.protocol_type if group.members else record.protocol_type,
+        leader=group.leader or member.member_id,
+        rebalance=phase,
+    )
+
+
+def _member_updated(group: Group, record: r.MemberUpdated) -> Group:
+    member = record.member
+    return replace(
+        group,
+        members={**group.members, member.member_id: member},
+        supporters=_supporters(group, group.members[member.member_id], member),
+    )
+
+
+def _member_replaced(group: Group, record: r.MemberReplaced) -> Group:
+    old, member = record.old_id, record.member
+    new, instance = member.member_id, member.group_instance_id or ""
+    return replace(
+        group,
+        members={**_renamed(group.members, old, new), new: member},
+        instances={**group.instances, instance: new},
+        supporters=_supporters(group, group.members[old], member),
+        leader=new if group.leader == old else group.leader,
+        joins=_without(group.joins, old),
+        syncs=_without(group.syncs, old),
+        unsynced=frozenset(new if m == old else m for m in group.unsynced),
+        sessions=_without(group.sessions, old),
+        assignments=_renamed(group.assignments, old, new),
+        owned=_without(group.owned, old),
+        promised=_without(group.promised, old),
+        settled=_renamed(group.settled, old, new),  # it is the same place in the group: what stays has not moved
+        departed=_departed(group, old, f"replaced by {new}"),
+    )
+
+
+def _departed(group: Group, gone: str, reason: str) -> tuple[tuple[str, str], ...]:
+    story = f"{reason}, in generation {group.generation}"
+    return (*group.departed, (gone, story))[-REMEMBERED_DEPARTURES:]
+
+
+def _member_removed(group: Group, record: r.MemberRemoved) -> Group:
+    gone = record.member_id
+    member = group.members[gone]
+    members = _without(group.members, gone)
+    instance = member.group_instance_id
+    return _synced(
+        replace(
+            group,
+            members=members,
+            instances=_without(group.instances, instance) if instance is not None else group.instances,
+            supporters=_supporters(group, member, None),
+            leader=next(iter(members), "") if group.leader == gone else group.leader,
+            joins=_without(group.joins, gone),
+            syncs=_without(group.syncs, gone),
+            sessions=_without(group.sessions, gone),
+            assignments=_without(group.assignments, gone),
+            owned=_without(group.owned, gone),
+            promised=_without(group.promised, gone),
+            departed=_departed(group, gone, record.reason),
+        ),
+        gone,
+    )
+
+
+def _synced(group: Group, *member_ids: str) -> Group:
+    """The group with these no longer owing a sync; the last one ends the deadline."""
+    if group.unsynced.isdisjoint(member_ids):
+        return group
+    unsynced = group.unsynced.difference(member_ids)
+    return replace(group, unsynced=unsynced, sync_deadline_ms=group.sync_deadline_ms if unsynced else None)
+
+
+def _leader_elected(group: Group, record: r.LeaderElected) -> Group:
+    return replace(group, leader=record.member_id)
+
+
+def _armed(group: Group, member_ids: Iterable[str], at_ms: int) -> Group:
+    """The group with the sessions of these running from ``at_ms``."""
+    deadlines = {m: at_ms + group.members[m].session_timeout_ms for m in member_ids}
+    if not deadlines:
+        return group
+    due = min(deadlines.values())
+    if group.sessions_due_ms is not None:
+        due = min(due, group.sessions_due_ms)
+    return replace(group, sessions={**group.sessions, **deadlines}, sessions_due_ms=due)
+
+
+def _join_parked(group: Group, record: r.JoinParked) -> Group:
+    joins = {**group.joins, record.member_id: record.correlation}
+    if record.session_ms is not None:
+        due = record.session_ms if group.sessions_due_ms is None else min(record.session_ms, group.sessions_due_ms)
+        sessions = {**group.sessions, record.member_id: record.session_ms}
+        return replace(group, joins=joins, sessions=sessions, sessions_due_ms=due)
+    if record.member_id in group.joins:  # a repeated join: a newcomer keeps its limit
+        return replace(group, joins=joins)
+    return replace(group, joins=joins, sessions=_without(group.sessions, record.member_id))
+
+
+def _joins_answered(group: Group, record: r.JoinsAnswered) -> Group:
+    answered = set(record.member_ids)
+    joins = {m: c for m, c in group.joins.items() if m not in answered}
+    return _armed(replace(group, joins=joins), record.member_ids, record.at_ms)
+
+
+def _sync_parked(group: Group, record: r.SyncParked) -> Group:
+    parked = replace(
+        group,
+        syncs={**group.syncs, record.member_id: record.correlation},
+        sessions=_without(group.sessions, record.member_id),
+    )
+    return _synced(parked, record.member_id)
+
+
+def _syncs_answered(group: Group, record: r.SyncsAnswered) -> Group:
+    answered = set(record.member_ids)
+    syncs = {m: c for m, c in group.syncs.items() if m not in answered}
+    told = _synced(replace(group, syncs=syncs), *record.member_ids)
+    return _armed(told, [m for m in record.member_ids if m not in group.joins], record.at_ms)  # parked is alive
+
+
+def _heard(group: Group, record: r.Heard) -> Group:
+    deadline = record.at_ms + group.members[record.member_id].session_timeout_ms
+    due = deadline if group.sessions_due_ms is None else min(deadline, group.sessions_due_ms)
+    return replace(group, sessions=with_value(group.sessions, record.member_id, deadline), sessions_due_ms=due)
+
+
+def _sessions_checked(group: Group, record: r.SessionsChecked) -> Group:
+    return replace(group, sessions_due_ms=record.due_ms)
+
+
+def _rebalance_started(group: Group, record: r.RebalanceStarted) -> Group:
+    # Kafka clears the assignments of a generation that never became stable, lest they be taken for its own.
+    completing = group.state is GroupState.COMPLETING_REBALANCE
+    return replace(
+        group,
+        state=_to(group, GroupState.PREPARING_REBALANCE),
+        rebalance=record.phase,
+        assignments=NOTHING if completing else group.assignments,
+        unsynced=frozenset(),
+        sync_deadline_ms=None,
+    )
+
+
+def _join_phase_extended(group: Group, record: r.JoinPhaseExtended) -> Group:
+    if group.rebalance is None:
+        raise IllegalTransitionError(f"group {group.config.group_id}: no join phase to extend in {group.state}")
+    phase = replace(group.rebalance, deadline_ms=record.deadline_ms, remaining_ms=record.remaining_ms, newcomer=False)
+    return replace(group, rebalance=phase)
+
+
+def _generation_started(group: Group, record: r.GenerationStarted) -> Group:
+    return replace(
+        group,
+        state=_to(group, GroupState.COMPLETING_REBALANCE),
+        generation=record.generation,
+        protocol_name=record.protocol_name,
+        unsynced=frozenset(group.members),
+        sync_deadline_ms=record.sync_deadline_ms,
+    )
+
+
+def _emptied(group: Group, record: r.Emptied) -> Group:
+    return replace(
+        group,
+        state=_to(group, GroupState.EMPTY),
+        generation=record.generation,
+        protocol_name="",
+        leader="",
+        assignments=NOTHING,
+        rebalance=None,
+        settled=NOTHING,
+    )
+
+
+def _assignment_stored(group: Group, record: r.AssignmentStored) -> Group:
+    return replace(group, state=_to(group, GroupState.STABLE), assignments=dict(record.assignments))
+
+
+def _granted(group: Group, record: r.Granted) -> Group:
+    owned, promised = dict(group.owned), dict(group.promised)
+    for member_id, partitions in record.grants:
+        owned[member_id] = {**owned.get(member_id, {}), **dict(partitions)}
+        if member_id in promised:
+            promised[member_id] = {tp: g for tp, g in promised[member_id].items() if tp not in owned[member_id]}
+    return replace(group, owned=owned, promised={m: p for m, p in promised.items() if p})
+
+
+def _released(group: Group, record: r.Released) -> Group:
+    gone = set(record.partitions)
+    kept = {tp: g for tp, g in group.owned[record.member_id].items() if tp not in gone}
+    owned = {**group.owned, record.member_id: kept}
+    return replace(group, owned=owned if kept else _without(owned, record.member_id))
+
+
+def _promised(group: Group, record: r.Promised) -> Group:
+    return replace(group, promised={m: dict(partitions) for m, partitions in record.promises})
+
+
+def _rebalance_ended(group: Group, record: r.RebalanceEnded) -> Group:
+    return replace(group, rebalance=None, settled=dict(record.settled))
+
+
+def _offsets_committed(group: Group, record: r.OffsetsCommitted) -> Group:
+    return replace(group, committed={**group.committed, **dict(record.positions)})
+
+
+def _unloaded(group: Group, _record: r.Unloaded) -> Group:
+    return replace(
+        Group(group.config, group.embedded, _to(group, GroupState.DEAD), group.generation),
+        committed=group.committed,
+        departed=group.departed,
+        serial=group.serial,
+    )
+
+
+def _resumed(group: Group, record: r.Resumed) -> Group:
+    # Not a transition but a beginning, from whatever state the journal ended in.  What is owned stays owned; an
+    # assignment is not given any more, for the journal may end between it and the ownership that follows from it.
+    resumed = replace(
+        group,
+        config=record.config,
+        state=GroupState.PREPARING_REBALANCE if record.phase else GroupState.EMPTY,
+        pending=NOTHING,
+        joins=NOTHING,
+        syncs=NOTHING,
+        unsynced=frozenset(),
+        sync_deadline_ms=None,
+        sessions=NOTHING,
+        sessions_due_ms=None,
+        rebalance=record.phase,
+        assignments=NOTHING,
+    )
+    return _armed(resumed, group.members, record.at_ms)
+
+
+_APPLY: Mapping[type, Callable[[Group, Any], Group]] = {
+    r.GroupCreated: lambda _group, record: created(record),
+    r.SerialTaken: _serial_taken,
+    r.IdIssued: _id_issued,
+    r.IdDropped: _id_dropped,
+    r.MemberAdded: _member_added,
+    r.MemberUpdated: _member_updated,
+    r.MemberReplaced: _member_replaced,
+    r.MemberRemoved: _member_removed,
+    r.LeaderElected: _leader_elected,
+    r.JoinParked: _join_parked,
+    r.JoinsAnswered: _joins_answered,
+    r.SyncParked: _sync_parked,
+    r.SyncsAnswered: _syncs_answered,
+    r.Heard: _heard,
+    r.SessionsChecked: _sessions_checked,
+    r.RebalanceStarted: _rebalance_started,
+    r.JoinPhaseExtended: _join_phase_extended,
+    r.GenerationStarted: _generation_started,
+    r.Emptied: _emptied,
+    r.AssignmentStored: _assignment_stored,
+    r.Granted: _granted,
+    r.Released: _released,
+    r.Promised: _promised,
+    r.RebalanceEnded: _rebalance_ended,
+    r.OffsetsCommitted: _offsets_committed,
+    r.Unloaded: _unloaded,
+    r.Resumed: _resumed,
+}

@@ -1,0 +1,133 @@
+"""The group as a frozen value: its configuration, its members, and what it remembers about each.
+
+Every mapping in here is replaced, never changed in place, so an old ``Group`` stays what it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Protocol as Interface
+
+from sparkcohort.runtime.group.table import GroupState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sparkcohort.runtime.protocol.messages import Protocol
+    from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[Any, Any]:
+    return NOTHING
+
+
+class EmbeddedProtocol(Interface):
+    """How the otherwise opaque bytes of members and leader name partitions."""
+
+    def assigned(self, assignment: bytes) -> frozenset[TopicPartition]:
+        """The partitions that an assignment gives; ValueError when the bytes can't be read."""
+
+    def claimed(self, metadata: bytes) -> frozenset[TopicPartition]:
+        """The partitions that a member's metadata says it still holds; ValueError when the bytes can't be read."""
+
+    def wanted(self, metadata: bytes) -> object:
+        """What a member's metadata asks for, to be compared with what it asked for before; ValueError likewise."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """What a group is set up with; times in ms (Kafka: ``group.*`` broker settings)."""
+
+    group_id: str
+    protocol_type: str = "consumer"
+    min_session_timeout_ms: int = 1
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 0
+    max_size: int = 2**31 - 1
+    first_generation: int = 0
+    member_id_salt: str = ""
+    new_member_join_timeout_ms: int = 300_000
+    offset_metadata_max_bytes: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One member as the group knows it; ``attempt`` is that of its last join."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    attempt: int = 0
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """The member's metadata for one protocol; empty when it does not offer it."""
+        return next((p.metadata for p in self.protocols if p.name == protocol_name), b"")
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPhase:
+    """A rebalance in its join phase, or waiting for the leader's assignment.
+
+    ``deadline_ms`` ends the join phase; ``remaining_ms`` is what the initial delay may still be extended by (None:
+    not an initial rebalance); ``newcomer`` tells that one came since the delay began.
+    """
+
+    reason: str
+    started_ms: int
+    deadline_ms: int
+    remaining_ms: int | None = None
+    newcomer: bool = False
+
+
+class Position(NamedTuple):
+    """A committed offset: by whom ("" for a commit without member) and when (ms)."""
+
+    offset: int
+    metadata: str
+    member_id: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One consumer group (Kafka: ``ClassicGroup``).
+
+    ``members`` is in joining order; the leader is its first unless elected otherwise.  ``joins`` and ``syncs`` hold the
+    correlation of each parked request, ``sessions`` the deadline of each member that is not parked, ``pending`` the
+    expiry of each id that was issued and not used.  ``owned`` is member id to partition to assignment generation;
+    ``promised`` likewise for what a member is assigned while another still owns it.
+    """
+
+    config: GroupConfig
+    embedded: EmbeddedProtocol = field(compare=False, repr=False)
+    state: GroupState = GroupState.EMPTY
+    generation: int = 0
+    protocol_type: str = ""
+    protocol_name: str = ""
+    leader: str = ""
+    members: Mapping[str, GroupMember] = field(default_factory=_nothing)
+    instances: Mapping[str, str] = field(default_factory=_nothing)
+    supporters: Mapping[str, int] = field(default_factory=_nothing)
+    pending: Mapping[str, int] = field(default_factory=_nothing)
+    joins: Mapping[str, int] = field(default_factory=_nothing)
+    syncs: Mapping[str, int] = field(default_factory=_nothing)
+    unsynced: frozenset[str] = frozenset()
+    sync_deadline_ms: int | None = None
+    sessions: Mapping[str, int] = field(default_factory=_nothing)
+    sessions_due_ms: int | None = None
+    rebalance: JoinPhase | None = None
+    assignments: Mapping[str, bytes] = field(default_factory=_nothing)
+    owned: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=_nothing)
+    promised: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=_nothing)
+    settled: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=_nothing)
+    committed: Mapping[TopicPartition, Position] = field(default_factory=_nothing)
+    departed: tuple[tuple[str, str], ...] = ()
+    serial: int = 0

@@ -1,0 +1,98 @@
+"""A rebalance in one line: why, who, what moved, how long.
+
+>>> t = [TopicPartition("t", n) for n in range(4)]
+>>> done = Rebalanced(7, "bb joined", 100, 103, "range", ("a", "bb"), {"a": (t[0], t[1], t[2], t[3])}, {"a": (t[0],), "bb": (t[1], t[2])})
+>>> line(done, routes(done, {}), {t[3]: "a"}, {"a": "executor 1", "bb": "executor 2"}.__getitem__)
+'rebalance to generation 7 in 3 ms (executor 2 joined): moved 2 partitions (t-1, t-2: executor 1 -> executor 2); executor 1 gives up t-3'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from sparkcohort.runtime.protocol.messages import Rebalanced
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+NAMED = 6  # partitions named in a line; the rest are counted
+
+
+Routes: TypeAlias = Mapping[tuple[str, str], Sequence[TopicPartition]]
+"""Partitions by (who had them last, who has them now); the former is empty where nobody ever had."""
+
+
+def routes(done: Rebalanced, last: Mapping[TopicPartition, str]) -> Routes:
+    """The partitions that a rebalance gave to somebody; ``last`` is who had each before, also where nobody has it now.
+
+    A partition *moves* when it is given to another member than the one that had it last.  A cooperative rebalance revokes it in
+    one round and assigns it in the next (KIP-429), and what a departed member had waits for a replacement (KIP-415): it
+    moves in the round in which its new owner gets it.
+    """
+    before = {tp: member for member, partitions in done.before.items() for tp in partitions}
+    found: dict[tuple[str, str], list[TopicPartition]] = {}
+    for member, partitions in sorted(done.after.items()):
+        for tp in sorted(partitions):
+            if before.get(tp) != member:
+                old = before.get(tp) or last.get(tp, "")
+                found.setdefault(("" if old == member else old, member), []).append(tp)
+    return found
+
+
+def moved(given: Routes) -> tuple[TopicPartition, ...]:
+    """Those of the partitions that somebody else had before, in order."""
+    return tuple(sorted(tp for (old, _), partitions in given.items() if old for tp in partitions))
+
+
+def line(done: Rebalanced, given: Routes, revoking: Mapping[TopicPartition, str], name: Callable[[str], str]) -> str:
+    """The line; ``revoking`` maps what is being given up to who gives it up, ``name`` makes a member readable."""
+    parts = []
+    if count := len(moved(given)):
+        ways = [f"{_named(tps)}: {name(old)} -> {name(new)}" for (old, new), tps in sorted(given.items()) if old]
+        parts.append(f"moved {_partitions(count)} ({'; '.join(ways)})")
+    fresh = {new: tps for (old, new), tps in sorted(given.items()) if not old}
+    if fresh:
+        ways = [f"{_named(tps)}: {name(new)}" for new, tps in fresh.items()]
+        parts.append(f"assigned {_partitions(sum(map(len, fresh.values())))} that nobody had ({'; '.join(ways)})")
+    parts += [
+        f"{name(member)} gives up {_named(tp for tp, by in revoking.items() if by == member)}"
+        for member in sorted(set(revoking.values()))
+    ]
+    reason = readable(done.reason, {*done.members, *done.before}, name)
+    what = "; ".join(parts) or "nothing moved"
+    return f"rebalance to generation {done.generation} in {done.ended_ms - done.started_ms} ms ({reason}): {what}"
+
+
+def readable(words: str, member_ids: Iterable[str], name: Callable[[str], str]) -> str:
+    """The group's own words with people's names in place of these member ids."""
+    for member in sorted(member_ids, key=len, reverse=True):  # no id is the beginning of another
+        words = words.replace(member, name(member))
+    return words
+
+
+def ranges(partitions: Iterable[tuple[str, int]]) -> str | None:
+    """Partitions by topic, neighbours as ranges: ``orders:0-99,120;returns:4``; what a person can read of thousands."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    return ";".join(f"{topic}:{runs(sorted(numbers))}" for topic, numbers in sorted(by_topic.items())) or None
+
+
+def runs(numbers: Sequence[int]) -> str:
+    """Ascending numbers, neighbours as ranges: ``0-99,120``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'s' * (count != 1)}"
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    names = [f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

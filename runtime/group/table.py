@@ -1,0 +1,321 @@
+"""The group's transition table, as data, and what the table can't say.
+
+Kafka's classic group has five states, and what arrives is one of the inputs below: a request, sorted by what it
+asks of *this* group (a join may be a newcomer's, a repetition, a change, a takeover), or something that
+happened inside (members went, the join phase ended).  A cell of the table holds the effect to run, the state that
+the effect enters, and the error that the asker is told.  ``group.step`` sorts, looks up, and runs the effect; nothing
+else chooses.  Every (state, input) has a cell: no combination is left to chance.  (Kafka: ``ClassicGroupState``.)
+
+What the table can't say:
+
+* **The gate comes first.**  Who speaks is checked in one place before the table is consulted: instance id, member
+  id, generation, in this order (``fencing.gate``).  So a row for a member's request only ever meets a member.
+* **The join phase ends itself.**  ``ALL_JOINED`` follows in the same step as the join, leave or expiry that made it
+  true: every member waits in its join and no issued id is outstanding (KIP-394).  A group that leaves Empty first
+  waits out the initial delay instead, which ends by time alone.  At the rebalance timeout the phase ends by
+  force: dynamic members that did not come back are removed, static ones are kept; when only such static
+  members are left, the phase is extended (``NOBODY_REJOINED``).
+* **Generations.**  They rise by one with ``ALL_JOINED`` and ``NONE_LEFT`` and never otherwise: a static member that
+  takes its slot back in Stable changes nothing for the others.
+* **Parked is alive.**  A member whose join or sync is unanswered has no session deadline; its answer arms it again.
+  Only a newcomer that has never been answered has one (five minutes).
+* **Asked again.**  A member whose connection broke asks again under its id: the new request is parked, the old one
+  answered REBALANCE_IN_PROGRESS, so that every request is answered exactly once.
+* **A join that was overtaken is void.**  A join tells what its member holds, and whatever it doesn't name is free.  One
+  that comes after a later one of the same member, or twice, would take from the member what it has been given since.
+* **A new coordinator** (``Resume``) is no transition but a beginning: it has the whole group from the journal, but none of
+  the connections, and another clock.  Parked requests and issued ids are void, sessions begin anew, owners stay owners,
+  and all members rejoin, whatever the state was.
+* **Where Kafka answers otherwise** stands in ``DIFFERENCES``, with the reason; a cell that is meant names its entry.
+* **A new assignment is not yet ownership.**  What the leader gives to one member while another still owns it is
+  promised, and granted when the owner no longer claims it at its next join, or is gone.
+* **A signal is not a refusal.**  MEMBER_ID_REQUIRED and REBALANCE_IN_PROGRESS tell the member what to do next; all
+  other errors are refusals and are counted.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class GroupState(StrEnum):
+    """The states of a classic group, by Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Input(StrEnum):
+    """What a group can meet: a request sorted by what it asks, or something that happened inside."""
+
+    ASK_ID = "JoinGroup: dynamic, without an id"
+    JOIN_NEW = "JoinGroup: newcomer with an issued id, or static"
+    JOIN_SAME = "JoinGroup: follower, metadata unchanged"
+    JOIN_LEADER = "JoinGroup: leader, metadata unchanged"
+    JOIN_CHANGED = "JoinGroup: metadata changed"
+    JOIN_LATE = "JoinGroup: a later one of the member came first"
+    TAKEOVER = "JoinGroup: static member back without its id"
+    TAKEOVER_CHANGED = "JoinGroup: static member back, another protocol would win, or it wants something else"
+    SYNC = "SyncGroup: follower"
+    SYNC_LATE = "SyncGroup: follower, the next join phase has begun"
+    SYNC_LEADER = "SyncGroup: leader"
+    HEARTBEAT = "Heartbeat"
+    LEAVE = "LeaveGroup"
+    COMMIT = "OffsetCommit: of a member"
+    COMMIT_SIMPLE = "OffsetCommit: without member"
+    FETCH = "OffsetFetch"
+    DESCRIBE = "DescribeGroup"
+    LIST = "ListGroups"
+    TRIGGER = "Trigger: a rebalance is asked for"
+    MEMBERS_GONE = "members left, expired or did not sync"
+    ALL_JOINED = "join phase over"
+    NONE_LEFT = "join phase over, no member left"
+    NOBODY_REJOINED = "join phase due, only absent static members"
+    UNLOAD = "Unload: the coordinator gives the group up"
+
+
+class Effect(StrEnum):
+    """What is done; ``group`` and ``rebalance`` hold one function for each."""
+
+    REFUSE = "refuse"
+    SIGNAL = "signal"
+    IGNORE = "ignore"
+    ISSUE_ID = "issue id"
+    ADD = "add, park"
+    ADD_AND_START = "add, start rebalance, park"
+    PARK = "update, park"
+    UPDATE_AND_START = "update, start rebalance, park"
+    ANSWER_JOIN = "answer current generation"
+    TAKE_OVER = "fence predecessor, answer current generation"
+    TAKE_OVER_AND_PARK = "fence predecessor, park"
+    TAKE_OVER_AND_START = "fence predecessor, start rebalance, park"
+    PARK_SYNC = "park"
+    STORE_ASSIGNMENT = "store assignment, answer all"
+    ANSWER_SYNC = "answer assignment"
+    ANSWER_LATE_SYNC = "answer assignment, tell to rejoin"
+    HEAR = "reset session"
+    LEAVE = "remove each"
+    COMMIT = "judge each partition"
+    COMMIT_SIMPLE = "store"
+    FETCH = "answer offsets"
+    DESCRIBE = "answer description"
+    LIST = "answer if the filter fits"
+    START = "start rebalance"
+    CHECK_JOINED = "end the join phase if all have joined"
+    COMPLETE_JOIN = "raise generation, answer all joins"
+    EMPTY_OUT = "raise generation"
+    EXTEND = "extend the join phase"
+    UNLOAD = "answer all parked, forget members"
+
+
+class Row(NamedTuple):
+    """One cell: the effect, the state it enters (None: stays), the error the asker is told.
+
+    ``differs`` names the entry of ``DIFFERENCES`` if Kafka does something else here.
+    """
+
+    effect: Effect
+    to: GroupState | None = None
+    error: ErrorCode = ErrorCode.NONE
+    differs: str = ""
+
+
+class Difference(NamedTuple):
+    """Where this group answers otherwise than Kafka's, on purpose."""
+
+    kafka: str
+    here: str
+    why: str
+
+
+DIFFERENCES: Mapping[str, Difference] = {
+    "commits per partition": Difference(
+        "A commit states the group's generation; ILLEGAL_GENERATION if it is another, REBALANCE_IN_PROGRESS in "
+        "CompletingRebalance.",
+        "Each partition is judged by its owner and its assignment generation, in every state with members.",
+        "Commits of partitions that stay never fail while others move, and a zombie's always do; Kafka answers the "
+        "complaints about its own rule with KIP-1251, for its newer protocol only.",
+    ),
+    "late sync": Difference(
+        "A SyncGroup in PreparingRebalance is answered REBALANCE_IN_PROGRESS.",
+        "If its member has not rejoined yet, it gets the assignment stored for its generation, and is told to rejoin.",
+        "It gives up in this round what it must. Else it would claim everything once more: a round more for everybody.",
+    ),
+    "offsets of a dead group": Difference(
+        "OffsetFetch of a dead group answers -1, no offset.",
+        "It answers what was committed.",
+        "A coordinator that has given up is no reason to start reading somewhere else.",
+    ),
+    "asked again": Difference(
+        "A second JoinGroup or SyncGroup of a member replaces its parked one, which may never be answered.",
+        "The earlier one is answered REBALANCE_IN_PROGRESS.",
+        "Every request is answered exactly once: no thread of the server waits for nobody.",
+    ),
+    "a slot in a full group": Difference(
+        "A static member that comes back without its id to a full group is told GROUP_MAX_SIZE_REACHED.",
+        "It takes its slot over.",
+        "The group doesn't grow by it.",
+    ),
+    "one group": Difference(
+        "Requests name their group: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, COORDINATOR_LOAD_IN_PROGRESS are possible; an "
+        "empty group takes members of any protocol type.",
+        "A coordinator has one group, of one protocol type, and serves no request before it has it. Another type is "
+        "INCONSISTENT_GROUP_PROTOCOL in an empty group too.",
+        "The port, its certificates and its token belong to one run of one query.",
+    ),
+    "failover": Difference(
+        "The log has Stable and Empty groups only; a rebalance in flight is lost, a Stable group stays in its generation.",
+        "The journal has everything; the new coordinator's members all rejoin, into a higher generation.",
+        "Nothing that was answered is forgotten, and what the old coordinator may still answer is of an old generation.",
+    ),
+    "member ids": Difference(
+        "A random UUID follows the client id or instance id.",
+        "The run's salt and a number follow it.",
+        "The core knows no chance: the same events give the same ids, in the simulator and in a replay.",
+    ),
+}
+
+
+_EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = GroupState
+_UNKNOWN = Row(Effect.REFUSE, error=ErrorCode.UNKNOWN_MEMBER_ID)
+_UNAVAILABLE = Row(Effect.REFUSE, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_REBALANCING = Row(Effect.SIGNAL, error=ErrorCode.REBALANCE_IN_PROGRESS)
+_ISSUE = Row(Effect.ISSUE_ID, error=ErrorCode.MEMBER_ID_REQUIRED)
+_IGNORE = Row(Effect.IGNORE)
+_PARK = Row(Effect.PARK, differs="asked again")
+_RESTART = Row(Effect.UPDATE_AND_START, _PREPARING)
+_START = Row(Effect.START, _PREPARING)
+_COMMIT = Row(Effect.COMMIT, differs="commits per partition")
+_PARK_SYNC = Row(Effect.PARK_SYNC, differs="asked again")
+_EVERYWHERE = {
+    Input.LEAVE: Row(Effect.LEAVE),
+    Input.FETCH: Row(Effect.FETCH),
+    Input.DESCRIBE: Row(Effect.DESCRIBE),
+    Input.LIST: Row(Effect.LIST),
+    Input.UNLOAD: Row(Effect.UNLOAD, _DEAD),
+}
+_NOT_JOINING = {Input.ALL_JOINED: _IGNORE, Input.NONE_LEFT: _IGNORE, Input.NOBODY_REJOINED: _IGNORE}
+
+TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
+    _EMPTY: {
+        **_EVERYWHERE,
+        **_NOT_JOINING,
+        Input.ASK_ID: _ISSUE,
+        Input.JOIN_NEW: Row(Effect.ADD_AND_START, _PREPARING),
+        Input.JOIN_SAME: _UNKNOWN,
+        Input.JOIN_LEADER: _UNKNOWN,
+        Input.JOIN_CHANGED: _UNKNOWN,
+        Input.JOIN_LATE: _UNKNOWN,
+        Input.TAKEOVER: _UNKNOWN,
+        Input.TAKEOVER_CHANGED: _UNKNOWN,
+        Input.SYNC: _UNKNOWN,
+        Input.SYNC_LATE: _UNKNOWN,
+        Input.SYNC_LEADER: _UNKNOWN,
+        Input.HEARTBEAT: _UNKNOWN,
+        Input.COMMIT: _UNKNOWN,
+        Input.COMMIT_SIMPLE: Row(Effect.COMMIT_SIMPLE),
+        Input.TRIGGER: _IGNORE,
+        Input.MEMBERS_GONE: _IGNORE,
+    },
+    _PREPARING: {
+        **_EVERYWHERE,
+        Input.ASK_ID: _ISSUE,
+        Input.JOIN_NEW: Row(Effect.ADD),
+        Input.JOIN_SAME: _PARK,
+        Input.JOIN_LEADER: _PARK,
+        Input.JOIN_CHANGED: _PARK,
+        Input.JOIN_LATE: _REBALANCING,
+        Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_PARK),
+        Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_PARK),
+        Input.SYNC: _REBALANCING,
+        Input.SYNC_LATE: Row(Effect.ANSWER_LATE_SYNC, differs="late sync"),
+        Input.SYNC_LEADER: _REBALANCING,
+        Input.HEARTBEAT: Row(Effect.HEAR, error=ErrorCode.REBALANCE_IN_PROGRESS),
+        Input.COMMIT: _COMMIT,
+        Input.COMMIT_SIMPLE: _UNKNOWN,
+        Input.TRIGGER: _IGNORE,
+        Input.MEMBERS_GONE: Row(Effect.CHECK_JOINED),
+        Input.ALL_JOINED: Row(Effect.COMPLETE_JOIN, _COMPLETING),
+        Input.NONE_LEFT: Row(Effect.EMPTY_OUT, _EMPTY),
+        Input.NOBODY_REJOINED: Row(Effect.EXTEND),
+    },
+    _COMPLETING: {
+        **_EVERYWHERE,
+        **_NOT_JOINING,
+        Input.ASK_ID: _ISSUE,
+        Input.JOIN_NEW: Row(Effect.ADD_AND_START, _PREPARING),
+        Input.JOIN_SAME: Row(Effect.ANSWER_JOIN),
+        Input.JOIN_LEADER: Row(Effect.ANSWER_JOIN),
+        Input.JOIN_CHANGED: _RESTART,
+        Input.JOIN_LATE: _REBALANCING,
+        Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
+        Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
+        Input.SYNC: _PARK_SYNC,
+        Input.SYNC_LATE: _PARK_SYNC,
+        Input.SYNC_LEADER: Row(Effect.STORE_ASSIGNMENT, _STABLE),
+        Input.HEARTBEAT: Row(Effect.HEAR),
+        Input.COMMIT: _COMMIT,
+        Input.COMMIT_SIMPLE: _UNKNOWN,
+        Input.TRIGGER: _START,
+        Input.MEMBERS_GONE: _START,
+    },
+    _STABLE: {
+        **_EVERYWHERE,
+        **_NOT_JOINING,
+        Input.ASK_ID: _ISSUE,
+        Input.JOIN_NEW: Row(Effect.ADD_AND_START, _PREPARING),
+        Input.JOIN_SAME: Row(Effect.ANSWER_JOIN),
+        Input.JOIN_LEADER: _RESTART,
+        Input.JOIN_CHANGED: _RESTART,
+        Input.JOIN_LATE: _REBALANCING,
+        Input.TAKEOVER: Row(Effect.TAKE_OVER),
+        Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
+        Input.SYNC: Row(Effect.ANSWER_SYNC),
+        Input.SYNC_LATE: Row(Effect.ANSWER_SYNC),
+        Input.SYNC_LEADER: Row(Effect.ANSWER_SYNC),
+        Input.HEARTBEAT: Row(Effect.HEAR),
+        Input.COMMIT: _COMMIT,
+        Input.COMMIT_SIMPLE: _UNKNOWN,
+        Input.TRIGGER: _START,
+        Input.MEMBERS_GONE: _START,
+    },
+    _DEAD: {
+        **dict.fromkeys(Input, _UNAVAILABLE),
+        **_NOT_JOINING,
+        Input.FETCH: Row(Effect.FETCH, differs="offsets of a dead group"),
+        Input.DESCRIBE: Row(Effect.DESCRIBE),
+        Input.LIST: Row(Effect.LIST),
+        Input.TRIGGER: _IGNORE,
+        Input.MEMBERS_GONE: _IGNORE,
+        Input.UNLOAD: _IGNORE,
+    },
+}
+
+LEGAL_PREVIOUS: Mapping[GroupState, frozenset[GroupState]] = {
+    _EMPTY: frozenset({_PREPARING}),
+    _PREPARING: frozenset({_EMPTY, _STABLE, _COMPLETING}),
+    _COMPLETING: frozenset({_PREPARING}),
+    _STABLE: frozenset({_COMPLETING}),
+    _DEAD: frozenset({_EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD}),
+}
+
+
+def diagram() -> str:
+    """The states and what moves the group between them, as Mermaid text (docs are compared with it by a test)."""
+    lines = ["stateDiagram-v2", "    [*] --> Empty"]
+    for state, rows in TABLE.items():
+        targets: dict[GroupState, list[str]] = {}
+        for met, row in rows.items():
+            if row.to is not None and row.to is not state:
+                targets.setdefault(row.to, []).append(met.name)
+        lines += [f"    {state} --> {to}: {', '.join(names)}" for to, names in targets.items()]
+    return "\n".join(lines) + "\n"

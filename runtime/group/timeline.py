@@ -1,0 +1,164 @@
+"""The journal: the records of every step, from which the group can be rebuilt and a member's story be told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.group.replay import apply, created
+from sparkcohort.runtime.group.summary import NAMED, ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sparkcohort.runtime.group.records import Partitions, Record
+    from sparkcohort.runtime.group.state import Group
+    from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+
+def opening(group: Group) -> tuple[Record, ...]:
+    """The records that a new group's journal begins with."""
+    return (r.GroupCreated(group.config, group.embedded),)
+
+
+def replay(records: Iterable[Record]) -> Group:
+    """The group that the records made; ValueError unless they begin with its creation."""
+    group: Group | None = None
+    for record in records:
+        if isinstance(record, r.GroupCreated):
+            group = created(record)
+        elif group is not None:
+            group = apply(group, record)
+        else:
+            break
+    if group is None:
+        raise ValueError("a journal begins with the creation of its group")
+    return group
+
+
+def story(records: Iterable[Record], member_id: str) -> tuple[str, ...]:
+    """What happened to a member, one line for each record about it, oldest first; heartbeats are left out."""
+    return tuple(said for _, said in told(records, member_id))
+
+
+def told(records: Iterable[Record], member_id: str) -> Iterator[tuple[int, str]]:
+    """The lines of ``story``, each with the place of its record, from 0; the records may begin in mid-life."""
+    kept = tuple(records)
+    present = _was_there(kept, member_id)
+    for place, record in enumerate(kept):
+        said = line(record, member_id)
+        if isinstance(record, r.MemberAdded | r.MemberReplaced | r.MemberRemoved) and said:
+            present = not said.startswith(_ENDS)
+        if present and not said:
+            said = _of_group(record)
+        if said:
+            yield place, said
+
+
+def line(record: Record, member_id: str) -> str:
+    """What one record says of a member itself; empty when it says nothing."""
+    return _of_membership(record, member_id) or _of_partitions(record, member_id)
+
+
+def about(record: Record) -> tuple[str, ...]:
+    """The ids of the members that a record is about; none where it concerns the group as a whole."""
+    match record:
+        case r.MemberAdded(member):
+            return (member.member_id,)
+        case r.MemberReplaced(old_id, member):
+            return (old_id, member.member_id)
+        case r.Granted(shares) | r.Promised(shares):
+            return tuple(member_id for member_id, _ in shares)
+        case r.OffsetsCommitted(positions):
+            return tuple(dict.fromkeys(at.member_id for _, at in positions))
+        case (
+            r.IdIssued(member_id)
+            | r.IdDropped(member_id)
+            | r.MemberRemoved(member_id)
+            | r.LeaderElected(member_id)
+            | r.JoinParked(member_id)
+            | r.SyncParked(member_id)
+            | r.Released(member_id)
+        ):
+            return (member_id,)
+    return ()
+
+
+def _was_there(records: Iterable[Record], member_id: str) -> bool:
+    """Whether a member was one before these records: the first that names it tells."""
+    first = next((record for record in records if member_id in about(record)), None)
+    match first:
+        case None | r.IdIssued() | r.IdDropped() | r.MemberAdded():
+            return False
+        case r.MemberReplaced(old_id):
+            return old_id == member_id
+    return True
+
+
+_ENDS = ("was removed", "was replaced")
+
+
+def _of_group(record: Record) -> str:
+    """What concerns every member."""
+    match record:
+        case r.RebalanceStarted(phase):
+            return f"a rebalance began: {phase.reason}"
+        case r.Resumed():
+            return "was to rejoin: the coordinator was restarted"
+        case r.Unloaded(reason):
+            return f"the group was given up: {reason}"
+        case r.GenerationStarted(generation, protocol_name):
+            return f"generation {generation} began, protocol {protocol_name}"
+    return ""
+
+
+def _of_membership(record: Record, member_id: str) -> str:
+    match record:
+        case r.IdIssued(issued) if issued == member_id:
+            return "was told its id"
+        case r.IdDropped(dropped, reason) if dropped == member_id:
+            return f"never joined: {reason}"
+        case r.MemberAdded(member) if member.member_id == member_id:
+            return f"became a member, from {member.client_host}"
+        case r.MemberReplaced(old_id, member) if old_id == member_id:
+            return f"was replaced by {member.member_id}"
+        case r.MemberReplaced(old_id, member) if member.member_id == member_id:
+            return f"took the place of {old_id}"
+        case r.MemberRemoved(removed, reason) if removed == member_id:
+            return f"was removed: {reason}"
+        case r.LeaderElected(elected) if elected == member_id:
+            return "was elected leader"
+        case r.JoinParked(joined) if joined == member_id:
+            return "joined"
+        case r.SyncParked(synced) if synced == member_id:
+            return "synced"
+    return ""
+
+
+def _of_partitions(record: Record, member_id: str) -> str:
+    match record:
+        case r.Granted(grants):
+            return _given("owns", dict(grants).get(member_id, ()))
+        case r.Promised(promises):
+            return _given("is promised", dict(promises).get(member_id, ()))
+        case r.Released(released, partitions) if released == member_id:
+            return f"gave up {_names(partitions)}"
+        case r.OffsetsCommitted(positions):
+            mine = [f"{tp.topic}-{tp.partition}={at.offset}" for tp, at in positions if at.member_id == member_id]
+            return f"committed {' '.join(mine)}" if mine else ""
+    return ""
+
+
+def _given(verb: str, partitions: Partitions) -> str:
+    if not partitions:
+        return ""
+    return f"{verb} {_names(tp for tp, _ in partitions)} since generation {', '.join(_generations(partitions))}"
+
+
+def _generations(partitions: Partitions) -> list[str]:
+    return [str(generation) for generation in sorted({generation for _, generation in partitions})]
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    named = tuple(partitions)
+    return " ".join(f"{tp.topic}-{tp.partition}" for tp in named) if len(named) <= NAMED else ranges(named) or ""

@@ -1,0 +1,171 @@
+"""Run numbers, blocks of generations and the pinned start, kept in the metadata text of Kafka's committed offsets.
+
+Every commit of a run carries its record as compact JSON, as ``{"cohort":1,"run":7,"gen":7000,"id":"5f2c81aa"}``, plus
+``"topic"``, and ``"pin"`` and ``"plan"`` while batch 0 is not committed: at most 200 bytes of Kafka's
+offset.metadata.max.bytes (4,096).
+The record with the highest run number speaks for the group.
+
+- **Run numbers** tell a newer driver from an older one, which Kafka's static membership alone cannot: a driver frozen
+  past its session that thaws rejoins with the same instance id and fences the newer one.  Whoever sees a higher number
+  than its own stops for good.
+- **Generations** are reserved in blocks of 1,000, so that they go up over a restart of the driver (law I4).
+- **The pin** names what the start of batch 0 was computed from; the committed offsets next to it are that start.
+- **The topic** is the id of the one that the offset is of.  Kafka deletes what is committed with its topic; but a driver
+  that has not heard of it yet commits to the new one of that name.
+- **The plan** names the end that was planned from there, over all partitions.  Spark replays a batch by its end alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+FORMAT = 1
+GENERATION_BLOCK = 1000
+MAX_BYTES = 4096  # Kafka: offset.metadata.max.bytes
+
+Offset: TypeAlias = tuple[int | None, str] | tuple[int | None, str, int]
+"""As ``Committed``, or without its epoch."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Record:
+    """What one run wrote; ``generation`` is the last one reserved, the texts are empty or hashes; orders by run number."""
+
+    run: int = 0
+    generation: int = 0
+    id: str = ""
+    pin: str = ""
+    plan: str = ""
+    topic: str = ""
+
+
+NOTHING = Record()
+
+
+def encode(record: Record) -> str:
+    """The record as metadata text.  Raises ValueError where Kafka would refuse its size."""
+    value: dict[str, object] = {"cohort": FORMAT, "run": record.run, "gen": record.generation, "id": record.id}
+    value |= {
+        name: text for name, text in (("pin", record.pin), ("plan", record.plan), ("topic", record.topic)) if text
+    }
+    text = json.dumps(value, separators=(",", ":"))
+    if len(text.encode()) >= MAX_BYTES:
+        raise ValueError(f"commit metadata of {len(text)} characters; Kafka takes less than {MAX_BYTES} bytes")
+    return text
+
+
+def decode(text: str) -> Record:
+    """The record in a metadata text; ``NOTHING`` for text of somebody else, of whatever kind."""
+    try:
+        value = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return NOTHING
+    if not isinstance(value, dict) or type(value.get("cohort")) is not int:
+        return NOTHING
+    run, generation = value.get("run"), value.get("gen")
+    if type(run) is not int or type(generation) is not int or run < 0 or generation < 0:
+        return NOTHING
+    return Record(run, generation, *(str(value.get(name, "")) for name in ("id", "pin", "plan", "topic")))
+
+
+def of_topic(text: str, topic_id: str) -> str:
+    """A metadata text of ours, for an offset in the topic with this id; as it is where that isn't known."""
+    return encode(replace(decode(text), topic=topic_id)) if topic_id else text
+
+
+def latest(texts: Iterable[str]) -> Record:
+    """The record that speaks for the group: highest run; the highest generation anybody reserved."""
+    records = [decode(text) for text in texts]
+    newest = max(records, default=NOTHING)
+    return replace(newest, generation=max((record.generation for record in records), default=0))
+
+
+def pinned(committed: Mapping[TopicPartition, Offset], pin: str) -> dict[TopicPartition, int]:
+    """The start that was pinned under this hash; empty when none was, or another."""
+    return {
+        tp: offset
+        for tp, (offset, text, *_) in sorted(committed.items())
+        if offset is not None and pin and decode(text).pin == pin
+    }
+
+
+def plan_of(end: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> str:
+    """16 hex digits that name the end of a batch: all its partitions with their offsets, and the topics' ids it tells.
+
+    An end that ``format("kafka")`` planned tells none.
+    """
+    value = [[[*tp, offset] for tp, offset in sorted(end.items())], sorted(ids.items())]
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def planned(committed: Mapping[TopicPartition, Offset], plan: str) -> dict[TopicPartition, int]:
+    """The start from which an end of this name was planned, whatever it was computed from; empty when nobody did."""
+    return {
+        tp: offset
+        for tp, (offset, text, *_) in sorted(committed.items())
+        if offset is not None and plan and decode(text).plan == plan
+    }
+
+
+class Reservation:
+    """One run's place in the order of runs: what it saw when it joined, what it reserved, whether somebody came later.
+
+    Feed it the group's metadata texts: ``observe`` around the first join, ``next`` for the record to commit, then
+    ``confirm`` when Kafka has it.  Not thread-safe by itself: each method is one step under the caller's lock.
+    """
+
+    def __init__(self, run_id: str | None = None) -> None:
+        """``run_id`` tells two runs of one number apart; random unless given."""
+        self._id = secrets.token_hex(4) if run_id is None else run_id
+        self._seen: Record | None = None
+        self.own: Record | None = None
+
+    def observe(self, texts: Iterable[str]) -> None:
+        """Remember who was there before this run: read before joining, and once more right after the first join."""
+        self._seen = latest(texts)
+
+    def next(self, texts: Iterable[str], pin: str = "", plan: str = "") -> Record:
+        """The record to commit next: the first run number and block, or this run's further block."""
+        found = latest(texts)
+        if self.own is not None:
+            generation = max(self.own.generation, found.generation) + GENERATION_BLOCK
+            return replace(self.own, generation=generation, pin=pin, plan=plan)
+        seen = self._seen or NOTHING
+        return Record(
+            max(found.run, seen.run) + 1, max(found.generation, seen.generation) + GENERATION_BLOCK, self._id, pin, plan
+        )
+
+    def confirm(self, record: Record) -> None:
+        """Kafka has the record."""
+        self.own = replace(record, pin="", plan="")
+
+    @property
+    def first_generation(self) -> int:
+        """Generations of the newest block are above this one and up to ``last_generation``."""
+        return self.last_generation - GENERATION_BLOCK if self.own is not None else 0
+
+    @property
+    def last_generation(self) -> int:
+        """The last generation reserved; reserve another block before it is passed."""
+        return self.own.generation if self.own is not None else 0
+
+    def metadata(self, pin: str = "", plan: str = "") -> str:
+        """The text that every commit of this run carries."""
+        return encode(replace(self.own or Record(id=self._id), pin=pin, plan=plan))
+
+    def superseded(self, texts: Iterable[str]) -> Record | None:
+        """The record of a later run, if there is one: then this run must stop for good."""
+        found = latest(texts)
+        mine = self.own or self._seen
+        if mine is None or found.run < mine.run or found.id == self._id:  # ours, perhaps without our having been told
+            return None
+        if self.own is None:
+            return found if found.run > mine.run else None
+        return found if (found.run, found.id) != (mine.run, mine.id) else None

@@ -1,0 +1,199 @@
+"""What the leader remembers between rounds: whose partitions wait for a replacement, and when revoking may go on.
+
+Connect's rules (KIP-415, ``IncrementalCooperativeAssignor``; KAFKA-12495 for the back-off), for partitions:
+
+* **Lost** is what a departed member had when the last rebalance ended and nobody holds now.  It stays unassigned (tasks
+  read it directly) for ``scheduled.rebalance.max.delay.ms`` from the first loss on; a delay of 0 means: reassign at once.
+  What nobody departed with is not lost but free, and free partitions are given out in any round.
+* **While the delay runs nobody gives anything up.**  Those who come wait empty-handed, as candidates.
+* **It ends** when its time has come, or sooner when the members are as many as those that had partitions.  Connect waits
+  for the time even then, since a worker may come back under its own name; a Spark executor never does (a replacement has
+  a new id), so there is nobody left to wait for.  Who had nothing yet when somebody departs counts as come: a replacement
+  is often there before the group has noticed whom it replaces, and whoever idles can take over at once.  Then the assignor rules again: a sticky one gives what was lost to those
+  who have least, that is to the candidates, or evenly to the others if none came, and moves nothing else.
+* **Revoking backs off.**  A round that would take partitions from live members right after a round that did waits for
+  1 ms x 40^n, at most the delay; n is how many times in a row.  Meanwhile free partitions go to who has least.
+* **An assignor that fails is asked again** after 5 s, 10 s, 20 s and so on, at most 5 minutes, and with every round
+  that begins for another reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sparkcohort.assignors import ASSIGNORS, Assignor, Racks
+from sparkcohort.runtime.leader import assignment
+from sparkcohort.runtime.leader.imbalance import Balance
+from sparkcohort.runtime.protocol.messages import JoinedMember
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+BACK_OFF_BASE = 40  # Connect: ExponentialBackoff(1, 40, maxDelay, 0)
+_MOST_BACK_OFFS = 16  # 40^16 ms is past any delay
+RETRY_MS, MOST_RETRY_MS = 5_000, 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Grace:
+    """Partitions ``lost`` with ``departed`` members, unassigned until ``due_ms`` or until ``expected`` members are there.
+
+    ``due_ms`` is None when nothing is lost.
+    """
+
+    departed: tuple[str, ...] = ()
+    lost: frozenset[TopicPartition] = frozenset()
+    expected: int = 0
+    due_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """Whether the last round took partitions from live members, how often in a row it had to wait, and until when."""
+
+    revoked: bool = False
+    times: int = 0
+    due_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How many times in a row the assignor has failed, and when it is asked again."""
+
+    times: int
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All that a leader remembers; a new leader begins with an empty one."""
+
+    grace: Grace = Grace()
+    back_off: BackOff = BackOff()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round as its leader meets it; ``settled`` is who had what when the last rebalance ended (see ``leader.assign``).
+
+    ``barred`` has what members can't fetch.  ``balance`` is what is known of loads, and what the round may do about them, if loads are looked at.
+    """
+
+    protocol_name: str
+    members: Sequence[JoinedMember]
+    topics: Mapping[str, int]
+    since: assignment.Since
+    settled: Mapping[str, Sequence[TopicPartition]]
+    only: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    racks: Racks = field(default_factory=dict)
+    balance: Balance | None = None
+    barred: assignment.Barred = field(default_factory=dict)
+
+
+def lead(
+    memory: Memory,
+    asked: Round,
+    now_ms: int,
+    max_delay_ms: int,
+    assignors: Mapping[str, Assignor] = ASSIGNORS,
+) -> tuple[assignment.Assignments, Memory]:
+    """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does (then: ``failed``)."""
+    said = assignment.subscriptions(asked.members, asked.since)
+    grace = depart(memory.grace, _seen(memory.grace, asked, said), now_ms, max_delay_ms)
+    if grace.due_ms is not None:
+        kept = assignment.stay(said, asked.topics, only=asked.only, withheld=grace.lost, barred=asked.barred)
+        return kept, Memory(grace, failure=memory.failure)
+    if asked.balance is not None:
+        said, assignors = asked.balance.loaded(said), {**assignors, asked.balance.assignor.name: asked.balance.assignor}
+    plan = assignment.plan(
+        asked.protocol_name,
+        said,
+        asked.topics,
+        only=asked.only,
+        racks=asked.racks,
+        assignors=assignors,
+        barred=asked.barred,
+    )
+    back_off = revoke(memory.back_off, now_ms, max_delay_ms, wanted=plan.revokes)
+    if back_off.due_ms is not None:
+        return assignment.stay(said, asked.topics, only=asked.only, barred=asked.barred), Memory(grace, back_off)
+    return plan.assignments, Memory(grace, back_off)
+
+
+def failed(memory: Memory, now_ms: int) -> Memory:
+    """What to remember of a round whose assignor failed: everybody kept what it had, and nothing waits."""
+    times = 1 if memory.failure is None else memory.failure.times + 1
+    wait_ms = min(RETRY_MS << min(times - 1, _MOST_BACK_OFFS), MOST_RETRY_MS)
+    return Memory(failure=Failure(times, now_ms + wait_ms))
+
+
+def deadline(memory: Memory) -> int | None:
+    """When the next round is due (absolute ms); None if only an event can bring one."""
+    if memory.grace.due_ms is not None:
+        return memory.grace.due_ms
+    return memory.back_off.due_ms if memory.failure is None else memory.failure.due_ms
+
+
+def reason(memory: Memory, name: Callable[[str], str] = str) -> str:
+    """Why the round that is due takes place; ``name`` makes a member id readable."""
+    if memory.grace.due_ms is not None:
+        return f"the grace period of {', '.join(map(name, memory.grace.departed))} is over"
+    return (
+        "the back-off of revoking rounds is over"
+        if memory.failure is None
+        else "the assignor failed and is asked again"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at the group finds.
+
+    ``lost`` is what each departed member had that exists and nobody holds, and ``before`` likewise of who departed in
+    earlier rounds; ``workers`` counts the members that want partitions, ``survivors`` those of them that had some before.
+    """
+
+    lost: Mapping[str, frozenset[TopicPartition]]
+    before: frozenset[TopicPartition]
+    workers: int
+    survivors: int
+
+
+def depart(grace: Grace, seen: Seen, now_ms: int, max_delay_ms: int) -> Grace:
+    """The grace period after a look at who is there; the empty one when there is none, or when it is over."""
+    lost = seen.before.union(*seen.lost.values())
+    if not lost or max_delay_ms == 0:
+        return Grace()
+    expected = grace.expected or seen.survivors + len(seen.lost)
+    due_ms = now_ms + max_delay_ms if grace.due_ms is None else grace.due_ms
+    if seen.workers >= expected or now_ms >= due_ms:
+        return Grace()
+    return Grace(tuple(dict.fromkeys((*grace.departed, *sorted(seen.lost)))), lost, expected, due_ms)
+
+
+def revoke(back_off: BackOff, now_ms: int, max_delay_ms: int, *, wanted: bool) -> BackOff:
+    """After a round whose plan takes partitions from live members, or doesn't; ``due_ms`` set means: not in this round."""
+    if not wanted:
+        return BackOff()
+    if back_off.due_ms is not None:
+        return back_off if now_ms < back_off.due_ms else replace(back_off, revoked=True, due_ms=None)
+    if not back_off.revoked:
+        return BackOff(revoked=True)
+    times = min(back_off.times + 1, _MOST_BACK_OFFS)
+    wait_ms = min(BACK_OFF_BASE**times, max_delay_ms)
+    return BackOff(revoked=True, times=times, due_ms=now_ms + wait_ms if wait_ms else None)
+
+
+def _seen(grace: Grace, asked: Round, said: assignment.Said) -> Seen:
+    workers = {name for name, subscription in said.items() if subscription.topics}
+    gone = {name: had for name, had in asked.settled.items() if name not in said and had}
+    held: set[tuple[str, int]] = set()
+    if gone or grace.lost:
+        held = {partition for member in said.values() for partition in member.owned}
+
+    def still_lost(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        return frozenset(tp for tp in partitions if tp.partition < asked.topics.get(tp.topic, 0) and tp not in held)
+
+    lost = {name: found for name, had in gone.items() if (found := still_lost(had))}
+    survivors = sum(bool(asked.settled.get(name)) for name in workers)
+    return Seen(lost, still_lost(grace.lost), len(workers), survivors)

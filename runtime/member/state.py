@@ -1,0 +1,223 @@
+"""A member's values: its states, its configuration, itself, what happens to it and what it wants done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from sparkcohort.runtime.group.state import NOTHING
+from sparkcohort.runtime.protocol import messages as p
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sparkcohort.runtime.protocol.error_codes import ErrorCode
+    from sparkcohort.runtime.protocol.messages import JoinedMember
+    from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+
+PARKED_MARGIN_MS = 5_000  # Kafka: AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE
+LEAST_TIMEOUT_MS = 500
+
+
+class MemberState(StrEnum):
+    """Where a member stands."""
+
+    UNJOINED = "Unjoined"
+    JOINING = "Joining"
+    COMPUTING = "Computing"  # leader only: the assignor runs
+    SYNCING = "Syncing"
+    STABLE = "Stable"
+    REVOKING = "Revoking"  # assigned, and still giving up what it no longer has
+    STOPPING = "Stopping"  # giving up everything
+    LEFT = "Left"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberConfig:
+    """What a member is set up with; times in ms, with Kafka's meanings.
+
+    ``leave_on_stop`` of None is Kafka's way: dynamic members leave, static ones stay until their session ends
+    (KIP-1092).  An ``eager`` member gives everything up before it joins (Kafka: ``RebalanceProtocol.EAGER``).
+    """
+
+    client_id: str
+    client_host: str
+    group_instance_id: str | None
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    topics: tuple[str, ...]
+    assignors: tuple[str, ...]
+    rack: str = ""
+    user_data: bytes = b""
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    leave_on_stop: bool | None = None
+    eager: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member; ``owned`` maps each partition that it may read to its assignment generation."""
+
+    config: MemberConfig
+    state: MemberState = MemberState.UNJOINED
+    member_id: str = p.UNKNOWN_MEMBER
+    generation: int = p.NO_GENERATION
+    protocol_name: str = ""
+    leads: bool = False
+    owned: Mapping[TopicPartition, int] = field(default_factory=lambda: NOTHING)
+    revoking: frozenset[TopicPartition] = frozenset()
+    outstanding: p.JoinGroup | p.SyncGroup | None = None
+    joins: int = 0  # sent so far
+    rejoin_reason: str = ""  # why it gives up before a join, to be told with the join
+    rejoin_after: int | None = None  # told to leave this generation behind while a request was outstanding
+    heartbeat_sent: tuple[str, int] | None = None  # the id and generation of the one that is unanswered
+    heartbeat_due_ms: int | None = None
+    retry_due_ms: int | None = None
+    attempts: int = 0
+    unreachable_since_ms: int | None = None
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Join the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """The coordinator answered; with the ``request`` that it answers, a reply that comes too late is known as such."""
+
+    reply: p.Reply
+    request: p.Request | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """A request (its class name) got no answer."""
+
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """The coordinator pushed "rejoin"; ``generation`` is that of ``PushRejoin``, -1 if the shell doesn't know it."""
+
+    reason: str
+    generation: int = p.NO_GENERATION
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentComputed:
+    """The leader's assignor is done; ``generation`` is that of ``ComputeAssignment``, or -1: not kept."""
+
+    assignments: tuple[tuple[str, bytes], ...]
+    generation: int = p.NO_GENERATION
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """The shell has finished giving up what ``Revoke`` named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resubscribe:
+    """The topics changed (a pattern matched more)."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Give everything up and leave."""
+
+    reason: str
+
+
+MemberEvent: TypeAlias = (
+    Start | Replied | Unreachable | Pushed | AssignmentComputed | Revoked | Resubscribe | Stop | p.Tick
+)
+
+# --- actions ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a request; its reply comes back as ``Replied``, its failure as ``Unreachable``."""
+
+    request: p.Request
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAssignment:
+    """Run the assignor of this name over the members, then say ``AssignmentComputed``; for leaders only."""
+
+    protocol_name: str
+    members: tuple[JoinedMember, ...]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """These partitions are the member's from now on, under these assignment generations."""
+
+    added: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """Finish with these partitions (commits of them are still accepted), then say ``Revoked``."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """These partitions are not the member's any more; a commit of them would be refused."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The member has ended for good."""
+
+    error: ErrorCode
+    message: str
+
+
+MemberAction: TypeAlias = Send | ComputeAssignment | Assigned | Revoke | Lost | Failed
+
+
+def timeout_ms(config: MemberConfig, request: p.Request) -> int:
+    """How long a member waits for a reply: joins and syncs are parked until everybody is there (KIP-62)."""
+    if isinstance(request, p.JoinGroup | p.SyncGroup):
+        return config.rebalance_timeout_ms + PARKED_MARGIN_MS
+    return max(config.session_timeout_ms // 3, LEAST_TIMEOUT_MS)
+
+
+def commit(member: Member, positions: Mapping[TopicPartition, int]) -> p.OffsetCommit | None:
+    """A commit of those positions that are the member's to commit; None if there are none."""
+    offsets = tuple(
+        p.CommittedPosition(tp.topic, tp.partition, offset, member.owned[tp])
+        for tp, offset in sorted(positions.items())
+        if tp in member.owned
+    )
+    config = member.config
+    return p.OffsetCommit(member.member_id, config.group_instance_id, member.generation, offsets) if offsets else None
+
+
+def overtaken(member: Member, asked: p.Request | None) -> bool:
+    """Whether a reply is to a request whose place another has taken (Kafka: ``generationUnchanged``)."""
+    match asked:
+        case p.JoinGroup() | p.SyncGroup():
+            return asked != member.outstanding
+        case p.Heartbeat(member_id, _, generation):
+            return (member_id, generation) != member.heartbeat_sent
+    return False

@@ -1,0 +1,326 @@
+"""Kafka's ConsumerProtocol: the bytes that a group carries for its members without reading them.
+
+A *subscription* is a member's metadata in JoinGroup, an *assignment* what SyncGroup hands it.  Both start with
+an int16 version; integers are big-endian, a string is int16 length and UTF-8, bytes are int32 length (-1: null),
+an array is int32 count (schemas ``ConsumerProtocolSubscription.json``, ``ConsumerProtocolAssignment.json``):
+
+======= ==================================================== ==========================================
+version subscription                                         assignment
+======= ==================================================== ==========================================
+0       topics, user data                                    [topic, [partition]], user data
+1       + owned [topic, [partition]] (KIP-429)               as 0
+2       + generation, -1: none (KIP-792)                     as 0
+3       + rack, null or empty: none (KIP-881)                as 0
+======= ==================================================== ==========================================
+
+Versions only append, so a reader takes a higher version than it knows for its own highest.  Writing is
+canonical (topics and partitions sorted): equal values give equal bytes, and a member whose metadata did not
+change is seen as unchanged.  Other writers order differently: compare values, never bytes.
+
+>>> mine = Subscription(("t1", "t0"), owned=(TopicPartition("t0", 1), TopicPartition("t0", 0)), generation=7)
+>>> decode_subscription(encode_subscription(mine))  # doctest: +NORMALIZE_WHITESPACE
+Subscription(topics=('t0', 't1'), user_data=None, owned=(TopicPartition(topic='t0', partition=0),
+             TopicPartition(topic='t0', partition=1)), generation=7, rack=None)
+>>> encode_assignment(Assignment((TopicPartition("t0", 2),))).hex(" ", -2)
+'0003 0000 0001 0002 7430 0000 0001 0000 0002 ffff ffff'
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, repeat
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkcohort.assignors.solver.packed import distinct
+from sparkcohort.runtime.protocol.messages import NO_GENERATION
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+HIGHEST_VERSION = 3
+_MAX_STRING = 0x7FFF
+_INT16 = struct.Struct(">h").pack
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+class MalformedConsumerProtocol(ValueError):
+    """Bytes that are no ConsumerProtocol message, or a value that can't be written as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member wants and what it holds; ``owned`` was acquired in or before ``generation``."""
+
+    topics: tuple[str, ...] = ()
+    user_data: bytes | None = None
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = NO_GENERATION
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a member is given."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    user_data: bytes | None = None
+
+
+class ConsumerEmbedded:
+    """How ConsumerProtocol bytes name partitions (implements ``group.EmbeddedProtocol``).
+
+    Total, because the group's core is: bytes that can't be read name nothing.  The leader is who complains.
+    """
+
+    def assigned(self, assignment: bytes) -> frozenset[TopicPartition]:
+        """Partitions of an assignment; none for empty bytes (a member that the leader left out)."""
+        try:
+            return frozenset(decode_assignment(assignment).partitions) if assignment else frozenset()
+        except MalformedConsumerProtocol:
+            return frozenset()
+
+    def claimed(self, metadata: bytes) -> frozenset[TopicPartition]:
+        """Partitions that a subscription says its member owns."""
+        try:
+            return frozenset(decode_subscription(metadata).owned)
+        except MalformedConsumerProtocol:
+            return frozenset()
+
+    def wanted(self, metadata: bytes) -> object:
+        """Topics of a subscription."""
+        try:
+            return frozenset(decode_subscription(metadata).topics)
+        except MalformedConsumerProtocol:
+            return metadata
+
+
+def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
+    """Write a subscription; fields that ``version`` (0 to 3) doesn't have are left out."""
+    out = [_version(version), _array(map(_string, sorted(set(subscription.topics)))), _bytes(subscription.user_data)]
+    if version >= 1:
+        out.append(_partitions(subscription.owned))
+    if version >= 2:
+        out.append(_int32(subscription.generation))
+    if version >= 3:
+        out.append(_nullable_string(subscription.rack or None))
+    return b"".join(out)
+
+
+def decode_subscription(data: bytes) -> Subscription:
+    """Read a subscription of any version; raises MalformedConsumerProtocol."""
+    reader = _Reader(data, "subscription")
+    version = reader.version()
+    topics = tuple(reader.string() for _ in range(reader.count()))
+    user_data = reader.nullable_bytes()
+    owned = reader.partitions() if version >= 1 else ()
+    generation = reader.int32() if version >= 2 else NO_GENERATION
+    rack = reader.nullable_string() or None if version >= 3 else None
+    return Subscription(topics, user_data, owned, generation, rack)
+
+
+def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
+    """Write an assignment; all versions have the same fields."""
+    return _version(version) + _partitions(assignment.partitions) + _bytes(assignment.user_data)
+
+
+class AssignmentWriter:
+    """Writes assignments of partitions of these topics, many at once, each as ``encode_assignment`` does."""
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self._names = "".join(topics).encode()
+        written: Iterable[str | bytes] = topics if self._names.isascii() else map(str.encode, topics)
+        self._width = np.fromiter(map(len, written), np.int64, len(topics))
+        if self._width.max(initial=0) > _MAX_STRING:
+            _string(topics[int(self._width.argmax())])  # which says so
+        self._begin: Ints = np.cumsum(self._width)
+        self._begin -= self._width
+        self._widths = distinct(self._width).tolist()
+
+    def write(self, topic: Ints, number: Ints, starts: Ints) -> list[bytes]:
+        """Partition i is ``number[i]`` of the topic at ``topic[i]``; assignment k has those from ``starts[k]`` on.
+
+        They end where the next one's begin, the last one's at ``starts[-1]``; sorted by topic's position and number.
+
+        >>> AssignmentWriter(["t0"]).write(np.array([0]), np.array([2]), np.array([0, 1, 1]))[0].hex(" ", -2)
+        '0003 0000 0001 0002 7430 0000 0001 0000 0002 ffff ffff'
+        """
+        data, begins = self._joined(topic, number, starts)
+        return [data[begin:end] for begin, end in pairwise(begins.tolist())]
+
+    def _joined(self, topic: Ints, number: Ints, starts: Ints) -> tuple[bytes, Ints]:
+        """All assignments in one, and where each begins, and the end."""
+        new = _new_topics(topic, starts)
+        first_run = np.concatenate(([0], np.cumsum(new)))[starts]
+        runs = np.flatnonzero(new)
+        name, count = topic[runs], np.diff(first_run)
+        # Bytes: 2 for the version, 4 for the number of runs, the runs, 4 for the user data that there isn't.
+        lengths = np.diff(runs, append=len(topic))
+        at = np.zeros(len(runs) + 1, np.int64)
+        np.cumsum(self._width[name] + 4 * lengths + 6, out=at[1:])
+        begins = at[first_run] + 10 * np.arange(len(starts))
+        at = at[:-1]
+        at += np.repeat(10 * np.arange(len(count)) + 6, count)
+        out = np.zeros(int(begins[-1]), np.uint8)
+        out[begins[:-1] + 1] = HIGHEST_VERSION
+        _put(out, begins[:-1] + 2, count.astype(">i4"))
+        _put(out, begins[1:] - 4, np.full(len(count), -1, ">i4"))
+        self._put_heads(out, at, name, lengths)
+        del new, name, first_run
+        runs *= 4
+        at -= runs
+        numbers_at = np.repeat(at, lengths)
+        numbers_at += np.arange(0, 4 * len(topic), 4)
+        del at, runs, lengths
+        _put(out, numbers_at, number.astype(">i4"))
+        del numbers_at
+        return out.tobytes(), begins
+
+    def _put_heads(self, out: npt.NDArray[np.uint8], at: Ints, name: Ints, lengths: Ints) -> None:
+        """What stands before each run's partitions: its topic and their count; ``at`` is then where they begin."""
+        width = self._width[name]
+        _put(out, at, width.astype(">i2"))
+        at += 2
+        for each in self._widths:
+            same = slice(None) if len(self._widths) == 1 else np.flatnonzero(width == each)
+            if each and len(at[same]):
+                _items(out, each)[at[same]] = _items(self._names, each)[self._begin[name[same]]]
+        at += width
+        _put(out, at, lengths.astype(">i4"))
+        at += 4
+
+
+def _new_topics(topic: Ints, starts: Ints) -> npt.NDArray[np.bool_]:
+    """Whether at each partition an assignment's next topic begins."""
+    new = np.ones(len(topic), np.bool_)
+    np.not_equal(topic[1:], topic[:-1], out=new[1:])
+    new[starts[:-1][starts[:-1] < starts[1:]]] = True
+    return new
+
+
+def _put(out: npt.NDArray[np.uint8], at: Ints, what: npt.NDArray[Any]) -> None:
+    """Write items of one size at any bytes."""
+    if len(at):
+        _items(out, what.dtype.itemsize)[at] = what.view(f"V{what.dtype.itemsize}")
+
+
+def _items(data: npt.NDArray[np.uint8] | bytes, width: int) -> npt.NDArray[Any]:
+    """A view in which an item of this width begins at every byte."""
+    return np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """Read an assignment of any version; raises MalformedConsumerProtocol."""
+    reader = _Reader(data, "assignment")
+    reader.version()
+    return Assignment(reader.partitions(), reader.nullable_bytes())
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def _version(version: int) -> bytes:
+    if not 0 <= version <= HIGHEST_VERSION:
+        raise MalformedConsumerProtocol(f"ConsumerProtocol version {version} is not one of 0 to {HIGHEST_VERSION}")
+    return struct.pack(">h", version)
+
+
+def _int32(value: int) -> bytes:
+    try:
+        return struct.pack(">i", value)
+    except struct.error:
+        raise MalformedConsumerProtocol(f"{value} doesn't fit into an int32") from None
+
+
+def _string(value: str) -> bytes:
+    data = value.encode()
+    if len(data) > _MAX_STRING:
+        raise MalformedConsumerProtocol(f"a string of {len(data)} bytes is too long: {_MAX_STRING} is the most")
+    return _INT16(len(data)) + data
+
+
+def _nullable_string(value: str | None) -> bytes:
+    return struct.pack(">h", -1) if value is None else _string(value)
+
+
+def _bytes(value: bytes | None) -> bytes:
+    return _int32(-1) if value is None else _int32(len(value)) + value
+
+
+def _array(items: Iterable[bytes]) -> bytes:
+    written = list(items)
+    return _int32(len(written)) + b"".join(written)
+
+
+def _partitions(partitions: Iterable[tuple[str, int]]) -> bytes:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(set(partitions)):
+        by_topic.setdefault(topic, []).append(partition)
+    return _array(_string(topic) + _array(map(_int32, ids)) for topic, ids in by_topic.items())
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """A cursor over one message; every read checks that the bytes are there, so a lying count costs nothing."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data, self._at, self._what = data, 0, what
+
+    def _fail(self, why: str) -> MalformedConsumerProtocol:
+        return MalformedConsumerProtocol(f"not a ConsumerProtocol {self._what}: {why} at byte {self._at}")
+
+    def _take(self, length: int) -> bytes:
+        if length < 0:
+            raise self._fail(f"length {length}")
+        if self._at + length > len(self._data):
+            raise self._fail(f"ends where {length} bytes more are due")
+        self._at += length
+        return self._data[self._at - length : self._at]
+
+    def int16(self) -> int:
+        return int.from_bytes(self._take(2), "big", signed=True)
+
+    def int32(self) -> int:
+        return int.from_bytes(self._take(4), "big", signed=True)
+
+    def version(self) -> int:
+        version = self.int16()
+        if version < 0:
+            raise self._fail(f"version {version}")
+        return min(version, HIGHEST_VERSION)
+
+    def count(self) -> int:
+        count = self.int32()
+        if count < 0:
+            raise self._fail(f"count {count}")
+        return count
+
+    def string(self) -> str:
+        value = self.nullable_string()
+        if value is None:
+            raise self._fail("null where a string is due")
+        return value
+
+    def nullable_string(self) -> str | None:
+        length = self.int16()
+        try:
+            return None if length == -1 else self._take(length).decode()
+        except UnicodeDecodeError:
+            raise self._fail("text that is not UTF-8") from None
+
+    def nullable_bytes(self) -> bytes | None:
+        length = self.int32()
+        return None if length == -1 else self._take(length)
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        found: list[TopicPartition] = []
+        for _ in range(self.count()):
+            topic = self.string()
+            count = self.count()
+            numbers = struct.unpack(f">{count}i", self._take(4 * count))
+            found.extend(map(TopicPartition._make, zip(repeat(topic), numbers, strict=False)))
+        return tuple(found)

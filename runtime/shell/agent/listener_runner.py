@@ -1,0 +1,234 @@
+"""The user's rebalance listener: found by its dotted name, called in a thread of its own, timed, and never waited for too long.
+
+Everything that is the user's (the import, the constructor, the calls) runs in that thread.  A call that blocks keeps
+later calls waiting, not the member: what it holds up is acknowledged without it when its time is over.  Only native code
+that keeps Python's lock to itself could stop a member, and the group then does without it after a session.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+from sparkcohort.runtime.errors import CohortError, OptionError
+from sparkcohort.runtime.listener import LISTENER_EVENTS
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.process.threads import Supervised
+
+log = logging.getLogger("sparkcohort.listener")
+
+OPTION = "rebalance.listener"
+MARGIN_MS = 5_000
+_CREATED, _ASSIGNED, _REVOKED, _LOST = LISTENER_EVENTS
+
+Report = Callable[[str, str, int], None]
+"""Takes what happened to every call: event, outcome (``LISTENER_OUTCOMES``), milliseconds."""
+
+
+def patience_ms(rebalance_timeout_ms: int) -> int:
+    """How long a listener may take over a revocation: the rebalance timeout less what the rejoin needs, 5 s or a fifth."""
+    return rebalance_timeout_ms - min(MARGIN_MS, rebalance_timeout_ms // 5)
+
+
+def find(name: str) -> Any:
+    """The class or object of a dotted name (``package.module.Class``, ``package.module:object``); whatever its import raises."""
+    module, _, path = name.partition(":") if ":" in name else name.rpartition(".")
+    return reduce(getattr, path.split("."), importlib.import_module(module))
+
+
+def check(name: str) -> None:
+    """Raise OptionError unless the listener can be imported here and looks like one; nothing is created."""
+    try:
+        found = find(name)
+    except Exception as error:  # noqa: BLE001  the user's module may raise anything
+        raise OptionError(
+            f"option {OPTION}={name!r} cannot be imported on the driver ({type(error).__name__}: {error}); write it as "
+            "package.module.Class or package.module:object, and ship its file with --py-files, or install it where "
+            "driver and executors run"
+        ) from None
+    if not any(callable(getattr(found, _method(event), None)) for event in (_ASSIGNED, _REVOKED, _LOST)):
+        raise OptionError(
+            f"option {OPTION}={name!r} has none of the methods {_method(_ASSIGNED)}, {_method(_REVOKED)}, {_method(_LOST)} "
+            "(see sparkcohort.runtime.listener.RebalanceListener)"
+        )
+    if inspect.isclass(found) and not _takes_nothing(found):
+        raise OptionError(
+            f"option {OPTION}={name!r}: the class is created without arguments, and its constructor wants some"
+        )
+
+
+def _takes_nothing(found: type) -> bool:
+    try:
+        inspect.signature(found).bind()
+    except TypeError:
+        return False
+    except ValueError:  # a class that doesn't tell
+        return True
+    return True
+
+
+def _method(event: str) -> str:
+    return f"on_partitions_{event}"
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One call to be made; ``done`` is called once, when it has ended or its time is over."""
+
+    event: str
+    partitions: tuple[tuple[str, int], ...]
+    done: Callable[[], None]
+    acknowledged: bool = False
+    timer: threading.Timer | None = None
+
+
+class Listening:
+    """Calls one listener, in the order told; ``report`` hears of every call, from any thread.
+
+    ``patience_ms`` is how long a revocation waits for its call, those before it included.  While a call has overrun it,
+    revocations don't wait at all.
+    """
+
+    def __init__(self, name: str, patience_ms: int, report: Report) -> None:
+        self._name = name
+        self._patience_ms = patience_ms
+        self._report = report
+        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._stuck = False
+        self._listener: Any = None
+        self._created = False
+        self._call: _Call
+        self._thread = Supervised("cohort-listener", self._wait, self._work, self._give_up, stuck_s=None)
+        self._thread.start()
+
+    # --- from the agent -----------------------------------------------------------------------------
+
+    def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell of new partitions; nobody waits."""
+        self._calls.put(_Call(_ASSIGNED, _plain(partitions), _nothing))
+
+    def lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell of partitions that are gone; nobody waits."""
+        self._calls.put(_Call(_LOST, _plain(partitions), _nothing))
+
+    def revoked(self, partitions: Iterable[TopicPartition], done: Callable[[], None]) -> None:
+        """Tell of partitions to be given up; ``done`` is called, from some thread, when the member may go on."""
+        call = _Call(_REVOKED, _plain(partitions), done)
+        if self._stuck:
+            self._overrun(call, 0)
+        else:
+            call.timer = threading.Timer(self._patience_ms / 1000, self._overrun, args=(call, self._patience_ms))
+            call.timer.daemon = True
+            try:
+                call.timer.start()
+            except RuntimeError:  # no thread to be had: nobody would end the wait
+                self._overrun(call, 0)
+        self._calls.put(call)
+
+    def close(self, partitions: Iterable[TopicPartition], patience_s: float, *, lost: bool) -> None:
+        """The member ends, with what it still has; waits for this call and those before it, so long at most."""
+        told = threading.Event()
+        self._calls.put(_Call(_LOST if lost else _REVOKED, _plain(partitions), told.set))
+        told.wait(patience_s)
+
+    def _overrun(self, call: _Call, waited_ms: int) -> None:
+        if not self._acknowledge(call, stuck=True):
+            return
+        log.warning(
+            "listener %s: not done with %s after %d ms; the member gives up %d partitions without it",
+            self._name,
+            _method(call.event),
+            waited_ms,
+            len(call.partitions),
+        )
+        self._report(call.event, "overran", waited_ms)
+
+    def _acknowledge(self, call: _Call, *, stuck: bool) -> bool:
+        """Let the member go on; whether it was this that did it."""
+        with self._lock:
+            first, call.acknowledged = not call.acknowledged, True
+            if first or not stuck:
+                self._stuck = stuck
+        if first:
+            if call.timer is not None:
+                call.timer.cancel()
+            call.done()
+        return first
+
+    # --- the listener's thread ------------------------------------------------------------------------
+
+    def _wait(self) -> bool:
+        if self._created:
+            self._call = self._calls.get()
+        return True
+
+    def _work(self) -> None:
+        if not self._created:
+            self._created = True
+            self._listener = self._timed(_Call(_CREATED, (), _nothing), self._create)
+            return
+        call = self._call
+        method = _called(self._listener, call.event) if call.partitions else None
+        if method is None:
+            self._acknowledge(call, stuck=False)
+        else:
+            self._timed(call, partial(method, call.partitions))
+
+    def _give_up(self, error: CohortError) -> None:
+        log.error("listener %s is not called any more: %s", self._name, error)
+
+    def _create(self) -> Any:
+        found = find(self._name)
+        return found() if inspect.isclass(found) else found
+
+    def _timed(self, call: _Call, what: Callable[[], Any]) -> Any:
+        """What the user's code returns; None where it raised."""
+        began, outcome, returned = time.monotonic(), "returned", None
+        try:
+            returned = what()
+        except BaseException:  # also what would end the thread: it is the user's, and the group goes on
+            outcome = "raised"
+            log.exception("listener %s: %s raised", self._name, _words(call))
+        took_ms = int((time.monotonic() - began) * 1000)
+        in_time = self._acknowledge(call, stuck=False)
+        log.info(
+            "listener %s: %s %s after %d ms%s",
+            self._name,
+            _words(call),
+            outcome,
+            took_ms,
+            "" if in_time else ", too late",
+        )
+        if in_time:
+            self._report(call.event, outcome, took_ms)
+        return returned
+
+
+def _words(call: _Call) -> str:
+    count = len(call.partitions)
+    return f"{_method(call.event)} of {count} partition{'s' if count != 1 else ''}" if count else "its creation"
+
+
+def _called(listener: Any, event: str) -> Callable[..., Any] | None:
+    """The listener's method for an event; what is lost counts as revoked where it has none for it (as Kafka's does)."""
+    method = getattr(listener, _method(event), None)
+    if method is None and event == _LOST:
+        method = getattr(listener, _method(_REVOKED), None)
+    return method
+
+
+def _plain(partitions: Iterable[TopicPartition]) -> tuple[tuple[str, int], ...]:
+    return tuple((tp.topic, tp.partition) for tp in sorted(partitions))
+
+
+def _nothing() -> None:
+    """Nobody waits."""

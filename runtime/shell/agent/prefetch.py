@@ -1,0 +1,495 @@
+"""Fetching ahead: what the member owns, kept as Arrow in a bounded buffer until the tasks ask for it.
+
+A cache and nothing more: what it can't serve is *missed*, with the reason, and the task reads the rest of that range
+from Kafka by itself.  Every partition's buffer is one gapless run of chunks ``[base, position)``; records only ever
+come from the broker in order behind ``position``, so a served range is byte for byte what a direct read gives.
+
+One thread talks to Kafka and waits to be asked; those that serve wait for what arrives.  A partition is *live* while what the client fetches
+continues its buffer: whoever moves ``position`` any other way takes the mark away, and the thread fetches from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from sparkcohort.runtime.batches.slow_partitions import Fetched
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.leader.load_report import Progress
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.agent.buffers import (
+    CHUNK_OVERHEAD,
+    Buffer,
+    Chunk,
+    Load,
+    Reader,
+    dismiss,
+    evict_for_waiting,
+    joined,
+)
+from sparkcohort.runtime.shell.agent.unidentified_records import Untold, in_doubt, settle
+from sparkcohort.runtime.shell.kafka.reading.new_source import bounds, new_drain
+from sparkcohort.runtime.shell.kafka.reading.range_reader import of_another_log
+from sparkcohort.runtime.shell.kafka.reading.record_source import (
+    BATCH_BYTES,
+    EndOfLog,
+    Event,
+    Largest,
+    MalformedRecordError,
+    PartitionError,
+    Records,
+)
+from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.text import printable
+
+POLL_S = 0.05
+RETRY_S = 1.0
+PATIENCE_S = 5.0
+CLOSE_S = 10.0
+NO_END = 2**63 - 1
+SILENT_S = 3.0  # without an answer that the leader owes: from here nobody gets anything of it
+SILENT = "its leader does not answer here"
+SHORT_S = 0.1  # shorter waits don't count: whoever takes faster than Kafka gives waits between any two fetches
+PACE_S = 0.04  # between fetches at the logs' ends, unless somebody waits for what they bring
+LEAST_LARGEST = 2 << 20  # a record as large as brokers take by default is fetched ahead by the smallest buffer
+REMEDY = "that is a quarter of buffer.bytes; the tasks read it directly"
+MOST_RETRY_S = 60.0
+
+_log = logging.getLogger("sparkcohort.prefetch")
+
+
+class Served(NamedTuple):
+    """One step of serving ranges, which are called by their index in the request.
+
+    ``batch`` holds rows of any of them, in order per partition; ``positions`` are the next offsets (index, offset) of
+    those that have moved, whether by rows or by gaps.  What is ``missed`` (index, reason) won't come from here any more.
+    """
+
+    positions: Sequence[tuple[int, int]]
+    batch: pa.RecordBatch | None = None
+    missed: Sequence[tuple[int, str]] = ()
+
+
+class PartitionStats(NamedTuple):
+    """One owned partition: where fetching stands, what is buffered, what has been handed out since it was assigned."""
+
+    position: int
+    buffered_bytes: int
+    records: int
+    bytes: int
+    error: str
+
+
+class _Wait:
+    """A task that waits for records of any of its ranges, and from when on that hasn't been counted yet."""
+
+    __slots__ = ("began", "readers", "since")
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self.readers = readers
+        self.began = self.since = time.monotonic()
+
+
+class Prefetcher:
+    """Fetches owned partitions ahead; all methods may be called from any thread.
+
+    ``conf`` are librdkafka settings; ``buffer_bytes`` bounds chunks and the client's queue together; ``patience_s`` is
+    how long a reader waits for Kafka before it is told to read directly.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        *,
+        include_headers: bool = False,
+        buffer_bytes: int = 64 << 20,
+        patience_s: float = PATIENCE_S,
+        give_up: Callable[[CohortError], None] | None = None,
+    ) -> None:
+        """Create the client and start its thread; nothing is awaited.  ``give_up`` hears of it when nothing can be fetched."""
+        queue = max(buffer_bytes // 8, 64 << 10)
+        self._buffer_bytes = buffer_bytes
+        self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
+        self._patience_s = patience_s
+        self._new_drain = partial(
+            new_drain,
+            {**conf, **bounds(queue)},
+            include_headers=include_headers,
+            batch_bytes=self._batch_bytes,
+            unhurried=True,
+            largest=Largest(max(buffer_bytes // 4, LEAST_LARGEST), REMEDY),
+        )
+        self._drain = self._new_drain()
+        self._untold = Untold(conf)
+        self._doubtful = False  # how the drain stands is not known
+        self._buffers: dict[TopicPartition, Buffer] = {}
+        self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
+        self._waiting: set[_Wait] = set()
+        self._waits: dict[TopicPartition, float] = {}  # seconds since they were asked for
+        self._ends: Mapping[TopicPartition, int | None] = {}
+        self._ends_asked = False
+        self._silence_due = 0.0
+        self._lock = threading.Lock()
+        # Two, since those who wait for records would wake each other without end by saying that they wait.
+        self._arrived, self._asked = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._closed = False
+        self._prepared = False
+        self._thread = Supervised(
+            "cohort-prefetch",
+            lambda: not self._closed,
+            self._turn,
+            give_up or (lambda error: _log.error("%s", error)),
+            amend=self._begin_anew,
+            ended=self._close_drain,
+        )
+        self._thread.start()
+
+    # --- from the agent -------------------------------------------------------------------------
+
+    def assign(self, added: Mapping[TopicPartition, int]) -> None:
+        """Own more partitions, fetching each from the offset given."""
+        with self._lock:
+            for tp, start in added.items():
+                self._buffers[tp] = Buffer(tp, start, start, start, served=start)
+            self._arrived.notify_all()
+            self._asked.notify()
+
+    def revoke(self, partitions: Iterable[TopicPartition]) -> None:
+        """Own them no longer; readers in the middle of one miss the rest."""
+        with self._lock:
+            for tp in partitions:
+                self._buffers.pop(tp, None)
+            self._arrived.notify_all()
+
+    def stats(self) -> dict[TopicPartition, PartitionStats]:
+        """What every owned partition stands at."""
+        with self._lock:
+            return {
+                tp: PartitionStats(b.position, b.nbytes, b.records_out, b.bytes_out, b.error)
+                for tp, b in self._buffers.items()
+            }
+
+    def progress(self) -> dict[TopicPartition, Progress]:
+        """How far the query has come in every owned partition, what was fetched, and the log's end as of the last call."""
+        with self._lock:
+            self._ends_asked, ends, all_ = True, self._ends, self._buffers.items()
+            return {tp: Progress(max(b.served, b.floor), b.records_in, b.bytes_in, ends.get(tp)) for tp, b in all_}
+
+    def waits(self, followed: Collection[TopicPartition] = ()) -> dict[TopicPartition, Fetched]:
+        """For how long tasks have waited for partitions since the last call, and where fetching stands.
+
+        Those not waited for, or hardly, are left out unless they are ``followed``.
+        """
+        with self._lock:
+            for wait in self._waiting:
+                self._count(wait)
+            waits, self._waits = self._waits, {}
+            told = waits.keys() | set(followed)
+            return {
+                tp: Fetched(self._buffers[tp].position, round(1000 * waits.get(tp, 0.0), 1))
+                for tp in told
+                if tp in self._buffers
+            }
+
+    def silent(self) -> dict[TopicPartition, tuple[int, str]]:
+        """The partitions whose leaders don't answer this process: where fetching stands, and why, in words."""
+        with self._lock:
+            return {tp: (b.position, b.silent) for tp, b in self._buffers.items() if b.silent}
+
+    def _count(self, wait: _Wait) -> None:
+        now = time.monotonic()
+        if now - wait.began >= SHORT_S:
+            for reader in wait.readers:
+                self._waits[reader.buffer.tp] = self._waits.get(reader.buffer.tp, 0.0) + now - wait.since
+            wait.since = now
+
+    def buffered_bytes(self) -> int:
+        """The bytes in all chunks (what the client and those who are being served hold comes on top)."""
+        with self._lock:
+            return self._total()
+
+    def close(self) -> None:
+        """Stop fetching; readers miss what is left."""
+        with self._lock:
+            self._closed = True
+            self._arrived.notify_all()
+            self._asked.notify()
+        self._thread.close()
+        self._thread.join(CLOSE_S)
+
+    # --- from the tasks -------------------------------------------------------------------------
+
+    def serve(
+        self,
+        ranges: Sequence[Range],
+        floors: Sequence[int],
+        plan_seq: int,
+        patience_s: float | None = None,
+        ids: Mapping[str, str] | None = None,
+    ) -> Iterator[Served]:
+        """Yield steps until every range is at its end or missed, waiting for Kafka only when nothing is buffered.
+
+        ``floors`` are the offsets of the ranges' partitions below which plan ``plan_seq`` (growing) reads nothing, ``ids``
+        those of the topics that it reads; ``patience_s`` shortens the prefetcher's own.
+        """
+        patience_s = min(self._patience_s, self._patience_s if patience_s is None else patience_s)
+        with self._lock:
+            readers, missed = self._begin(ranges, floors, plan_seq, ids or {})
+        try:
+            if missed:
+                yield Served([], None, missed)
+            while readers:
+                with self._lock:
+                    missed = self._await(readers, patience_s)
+                    doubted = in_doubt(readers)
+                told = self._untold.ids(doubted)
+                with self._lock:
+                    step = self._next(readers, missed + settle(readers, doubted, told))
+                yield step
+        finally:
+            with self._lock:
+                dismiss(readers)
+                self._asked.notify()
+
+    def _begin(
+        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, ids: Mapping[str, str]
+    ) -> tuple[list[Reader], list[tuple[int, str]]]:
+        """Bring the buffers in line with the plan; one reader for each range whose start can be served, and the rest."""
+        readers: list[Reader] = []
+        missed: list[tuple[int, str]] = []
+        for index, (wanted, floor) in enumerate(zip(ranges, floors, strict=True)):
+            buffer = self._buffers.get(wanted.tp)
+            if buffer is None:
+                missed.append((index, "not owned"))
+                continue
+            self._follow(buffer, floor, plan_seq, ids.get(wanted.topic, ""))
+            if wanted.start < buffer.base:
+                missed.append((index, "no longer buffered"))
+            elif wanted.start < wanted.end:
+                reader = Reader(index, buffer, wanted.start, wanted.end, ids.get(wanted.topic, ""))
+                buffer.readers.append(reader)
+                readers.append(reader)
+        self._arrived.notify_all()  # the plan may have given up what an older one's reader waits for
+        self._asked.notify()
+        return readers, missed
+
+    def _follow(self, buffer: Buffer, floor: int, plan_seq: int, topic_id: str) -> None:
+        """Give up what no plan will ask for again."""
+        if plan_seq <= buffer.plan_seq:
+            return
+        # A floor that goes down: the offsets start anew (topic recreated), what is buffered is another log's.
+        # From a client that doesn't tell, what was fetched before this plan may be another topic's than the plan's.
+        untold = topic_id and not self._drain.tells_ids
+        anew = topic_id not in ("", buffer.topic_id) and bool(buffer.topic_id or untold)
+        if anew or floor > buffer.position or floor < buffer.floor:
+            buffer.move(floor)
+        buffer.plan_seq, buffer.floor = plan_seq, floor
+        buffer.topic_id = topic_id if untold else buffer.topic_id
+        while buffer.chunks and buffer.chunks[0].next_offset <= floor:
+            buffer.drop_head()
+
+    def _next(self, readers: list[Reader], missed: Sequence[tuple[int, str]]) -> Served:
+        """The next step: what is buffered, up to a batch; readers that have come to their end are taken off the list."""
+        load = Load(self._batch_bytes)
+        positions: list[tuple[int, int]] = []
+        for reader in sorted(readers, key=lambda each: -each.buffer.nbytes):  # evenly, so that nobody runs dry
+            if reader.at >= reader.limit or reader.at < reader.buffer.base or reader.strange:
+                continue
+            if load.full:
+                break
+            load.take(reader)
+            reader.buffer.served = max(reader.buffer.served, reader.at)
+            positions.append((reader.index, reader.at))
+        gone = {index for index, _ in missed}
+        dismiss([reader for reader in readers if reader.index in gone or reader.at >= reader.end])
+        readers[:] = [reader for reader in readers if reader in reader.buffer.readers]
+        return Served(positions, joined(load.batches), missed)
+
+    def _await(self, readers: Sequence[Reader], patience_s: float) -> list[tuple[int, str]]:
+        """Wait until something can be served; returns what can't be any more."""
+        wait = _Wait(readers)
+        deadline = wait.since + patience_s
+        self._waiting.add(wait)
+        for reader in readers:
+            reader.waiting = True
+        hurried = False
+        try:
+            while True:
+                missed = [(reader.index, why) for reader in readers if (why := self._hopeless(reader))]
+                if missed or any(reader.at < reader.buffer.position for reader in readers):
+                    return missed
+                self._asked.notify()
+                if not hurried:
+                    hurried = True
+                    self._drain.wake()
+                if not self._arrived.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
+                    return [(reader.index, f"nothing from Kafka within {patience_s} s") for reader in readers]
+        finally:
+            self._waiting.discard(wait)
+            self._count(wait)
+            for reader in readers:
+                reader.waiting = False
+
+    def _hopeless(self, reader: Reader) -> str:
+        """Why the reader's next offset won't be buffered; empty if it is or may be."""
+        buffer = reader.buffer
+        if self._closed or self._buffers.get(buffer.tp) is not buffer:
+            return "revoked"
+        if reader.at < buffer.base:
+            return "evicted"
+        if reader.strange:
+            return "of another topic of that name"
+        if reader.at >= buffer.position and (buffer.error or buffer.silent):
+            return buffer.error or buffer.silent
+        if reader.at > buffer.position and buffer.nbytes >= self._share():
+            return "too far ahead"
+        return ""
+
+    # --- the thread -----------------------------------------------------------------------------
+
+    def _close_drain(self) -> None:
+        self._drain.close()
+
+    def _begin_anew(self) -> None:
+        """A cache: whatever happened, the tasks read directly, and fetching starts again at every partition's position."""
+        self._doubtful = True
+        with self._lock:
+            for buffer in self._buffers.values():
+                buffer.live = False
+
+    def _turn(self) -> None:
+        """Decide what to fetch, tell the client, and take in what one poll brings."""
+        if self._doubtful:
+            old, self._drain = self._drain, self._new_drain()
+            self._assigned, self._doubtful, self._prepared = set(), False, False
+            with contextlib.suppress(Exception):  # it may have been closing when it failed
+                old.close()
+        if not self._prepared:
+            self._drain.prepare()
+            self._prepared = True
+        if self._ends_asked:
+            self._ends_asked, heard = False, {tp: self._drain.log_end(tp) for tp in self._assigned}
+            self._ends = {**self._ends, **heard}
+        with self._lock:
+            full = self._make_room()
+            drop, start = (set(), {}) if not full and self._is_settled() else self._targets(full)
+            self._drain.pace(0.0 if self._waiting else PACE_S)
+            if full and not drop and not start and not any(b.waiting for b in self._buffers.values()):
+                self._asked.wait(POLL_S)  # nobody waits, nothing fits: the client's queue fills, then fetching stops
+                return
+        self._drain.unassign(drop)
+        self._drain.assign({tp: (at, NO_END) for tp, at in start.items()})
+        self._assigned = (self._assigned - drop) | set(start)
+        events = self._drain.poll(POLL_S)
+        self._hear_silence()
+        if events:
+            with self._lock:
+                for event in events:
+                    self._store(event)
+                self._arrived.notify_all()
+
+    def _hear_silence(self) -> None:
+        """Look, twice a second, which leaders owe an answer for too long: who waits for their records, waits in vain."""
+        now = time.monotonic()
+        if now < self._silence_due:
+            return
+        self._silence_due = now + 0.5
+        silent = {tp: since for tp, since in (self._drain.silence() or {}).items() if since >= SILENT_S}
+        with self._lock:
+            for tp, buffer in self._buffers.items():
+                reason = f": {self._drain.last_error}" if self._drain.last_error else ""
+                buffer.silent = f"{SILENT} for {SILENT_S:g} s{reason}" if tp in silent and buffer.live else ""
+            if silent:
+                self._arrived.notify_all()
+
+    def _targets(self, full: bool) -> tuple[set[TopicPartition], dict[TopicPartition, int]]:
+        """What the client must stop fetching, and start fetching where; marks the latter live."""
+        wanted = self._wanted(full)
+        drop = {tp for tp in self._assigned if tp not in wanted or not wanted[tp].live}
+        start = {tp: b.position for tp, b in wanted.items() if not b.live}
+        for tp in drop:
+            if tp in self._buffers:
+                self._buffers[tp].live = False
+        for tp in start:
+            self._buffers[tp].live = True
+        return drop, start
+
+    def _is_settled(self) -> bool:
+        """Whether all that is owned is being fetched, and nothing else: what is live is in the client."""
+        return len(self._assigned) == len(self._buffers) and all(b.live for b in self._buffers.values())
+
+    def _wanted(self, full: bool) -> dict[TopicPartition, Buffer]:
+        """The partitions to fetch now: in need only those that somebody waits for, else all.
+
+        Whoever is being fetched stays, also above its share: a stop throws away what the client has queued, to be
+        fetched again.  A full buffer stops the polling instead.
+        """
+        now, start_below = time.monotonic(), max(1, self._share() // 2)
+        requested = {tp: b for tp, b in self._buffers.items() if b.waiting}
+        if requested and full:
+            return requested
+        return requested | {
+            tp: b
+            for tp, b in self._buffers.items()
+            if b.retry_at <= now and (b.live or (b.nbytes < start_below and not full))
+        }
+
+    def _store(self, event: Event) -> None:
+        buffer = self._buffers.get(event.tp)
+        if buffer is None or not buffer.live:
+            return  # of a past assignment
+        topic_id = self._drain.topic_id(event.tp)
+        if "" not in (topic_id, buffer.topic_id) and topic_id != buffer.topic_id:
+            buffer.move(buffer.floor)  # assigned again after the topic was made anew
+            return
+        buffer.topic_id = topic_id or buffer.topic_id
+        told = bool(topic_id)
+        match event:
+            case Records(next_offset=next_offset, batch=batch, nbytes=nbytes):
+                buffer.append(Chunk(buffer.position, next_offset, batch, nbytes + CHUNK_OVERHEAD), told=told)
+            case EndOfLog(offset=offset):
+                if offset > buffer.position:  # control records and aborted ones
+                    buffer.append(Chunk(buffer.position, offset, None, CHUNK_OVERHEAD), told=told)
+            case PartitionError(offset=offset) if offset == buffer.left >= 0 and offset != buffer.position:
+                return  # the client doesn't take back an error that was on its way
+            case PartitionError(error=error):
+                said = printable(str(error))
+                if said != buffer.error:
+                    _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, said)
+                if of_another_log(error):
+                    buffer.move(buffer.floor)  # what is buffered may not be what Kafka has at these offsets
+                buffer.error, buffer.live = said, False
+                buffer.retry_at = time.monotonic() + min(RETRY_S * 2**buffer.failures, MOST_RETRY_S)
+                # It stays what it is: the tasks get past it, or nobody does.
+                if isinstance(error, MalformedRecordError):
+                    buffer.failures = min(buffer.failures + 1, 10)
+
+    @property
+    def _budget(self) -> int:
+        return int(self._buffer_bytes * self._drain.share())
+
+    def _share(self) -> int:
+        return self._budget // max(1, len(self._buffers))
+
+    def _total(self) -> int:
+        return sum(buffer.nbytes for buffer in self._buffers.values())
+
+    def _make_room(self) -> bool:
+        """Evict down to the budget, least useful first; returns whether only those who wait may fetch now."""
+        over = self._total() - self._budget + self._batch_bytes
+        if over <= 0:
+            return False
+        buffers = list(self._buffers.values())
+        for buffer in buffers:  # handed out already: kept only for second readings
+            while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= buffer.spent():
+                over -= buffer.drop_head()
+        if over > 0 and any(buffer.waiting for buffer in buffers):
+            evict_for_waiting(buffers, over)
+        return over > 0

@@ -1,0 +1,69 @@
+"""Whose records they are that a client gives without telling: librdkafka's, of a topic that may have been made anew.
+
+An id is never that of two topics.  The driver has seen the plan's before anything was fetched for that plan (see
+``Prefetcher._follow``); so records are of that topic if it still has this id after they have come.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.agent.buffers import Chunk, Reader
+from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+
+UNKNOWN = "nobody tells of which topic of that name it is"
+ANOTHER = "of another topic of that name"
+
+
+class Untold:
+    """Asks for the ids of topics; may be called from any thread."""
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        """Nothing is opened before the first question."""
+        self._topics = TopicIds(conf)
+        self._lock = threading.Lock()
+
+    def ids(self, partitions: Collection[TopicPartition]) -> dict[str, str]:
+        """The id that each topic has now; none where nobody answers, or nothing is asked."""
+        if not partitions:
+            return {}
+        with self._lock:
+            try:
+                return self._topics.ask(sorted({tp.topic for tp in partitions}))
+            except (KafkaException, CohortError, TimeoutError):
+                return {}
+
+
+def in_doubt(readers: Sequence[Reader]) -> dict[TopicPartition, Chunk]:
+    """The partitions of which readers need more than is sure, each with the last chunk that has come."""
+    return {
+        reader.buffer.tp: reader.buffer.chunks[-1]
+        for reader in readers
+        if reader.buffer.chunks and reader.limit <= reader.at < reader.buffer.position
+    }
+
+
+def settle(
+    readers: Sequence[Reader], doubted: Mapping[TopicPartition, Chunk], ids: Mapping[str, str]
+) -> list[tuple[int, str]]:
+    """Judge chunks by the ids that topics had after they came; returns who gets nothing, with the reason."""
+    missed: list[tuple[int, str]] = []
+    for reader in readers:
+        buffer, last = reader.buffer, doubted.get(reader.buffer.tp)
+        if last is None or not any(chunk is last for chunk in buffer.chunks):
+            continue  # begun anew meanwhile
+        topic_id = ids.get(buffer.tp.topic, "")
+        if topic_id and topic_id == buffer.topic_id:
+            buffer.sure = max(buffer.sure, last.next_offset)
+        elif topic_id:  # fetched again, to be of the topic with this id
+            buffer.move(buffer.floor)
+            buffer.topic_id = topic_id
+        if topic_id != reader.topic_id:
+            missed.append((reader.index, ANOTHER if topic_id else UNKNOWN))
+    return missed

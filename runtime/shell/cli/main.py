@@ -1,0 +1,301 @@
+"""The command ``cohort``: what the live groups on this host are doing.
+
+It finds coordinators by their connection files (see ``connection_file``), so it runs on the driver's host as the driver's
+user.  Exit status 0, 1 when there is no answer to give, 2 for a mistake on the command line; an error is one line on
+standard error, never a traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+from rich.console import Console
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.group.summary import runs
+from sparkcohort.runtime.shell.cli import rebalances as history
+from sparkcohort.runtime.shell.cli import views
+from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.connection_file import Connection
+
+T = TypeVar("T")
+DEFAULT_LAST: Final = 20
+
+NOBODY: Final = (
+    "no live coordinator on this host; run this on the driver's host, as the driver's user, while a query with "
+    "format('cohort') runs"
+)
+
+_EPILOG: Final = """\b
+Examples:
+  cohort groups                            which groups run on this host
+  cohort describe                          offsets, lag and owners of all of them
+  cohort describe --group billing          of one group
+  cohort describe --group billing --members --verbose
+  cohort describe --state --output json | jq '.[].state'
+  cohort rebalances --group billing        the last rebalances: when, why, how long, what moved
+  cohort rebalances --group billing --show -1
+                                           the latest one: who had what before and after
+  cohort story executor-3                  what happened to a member
+  cohort simulate --group billing --members +2
+                                           what would move if two executors came
+"""
+
+_REBALANCES_EPILOG: Final = """\b
+Examples:
+  cohort rebalances --last 5
+  cohort rebalances --group billing --show -1       the latest one, member by member
+  cohort rebalances --group billing --show 1042     the one that began generation 1042
+  cohort rebalances --output json | jq '.[] | select(.result != "ok")'
+"""
+
+_STORY_EPILOG: Final = """\b
+Examples:
+  cohort story executor-3 --group billing           the latest member of that executor
+  cohort story executor-3-9f2c-17                   one member, by its CONSUMER-ID
+"""
+
+_group = click.option("--group", "group_id", metavar="GROUP", help="The group.id; every live group when left out.")
+
+_output = click.option(
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print it; JSON is a list of one object a row.",
+)
+
+
+class _Commands(click.Group):
+    """The commands; ``simulate``, which brings the assignors and the Kafka client along, is imported when it's asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, sorted."""
+        return sorted([*super().list_commands(ctx), "simulate"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        if cmd_name != "simulate":
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = import_module("sparkcohort.runtime.shell.cli.simulate").simulate_command
+        return command
+
+
+@click.group(
+    cls=_Commands,
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="sparkcohort", prog_name="cohort")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Look at the live consumer groups of Spark queries that read format('cohort').
+
+    Run it on the driver's host, as the driver's user.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@cli.command()
+@_group
+@click.option("--members", is_flag=True, help="List the members instead of the partitions.")
+@click.option("--state", is_flag=True, help="Show the group's state instead of its partitions.")
+@click.option("--verbose", is_flag=True, help="More columns, with --members or --state.")
+@_output
+def describe(group_id: str | None, members: bool, state: bool, verbose: bool, output: str) -> None:
+    """Show a live group: committed offsets, lag, and which executor owns what.
+
+    The columns are those of kafka-consumer-groups --describe.  CLIENT-ID names the Spark executor.
+    """
+    if members and state:
+        raise click.UsageError("--members and --state exclude each other.", click.get_current_context())
+    what = "members" if members else "state" if state else "offsets"
+    shown, failures = _of_each(group_id, lambda run: _view(run, _status(run), what, verbose))
+    if shown:
+        _print(views.joined(shown), output)
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+@cli.command(epilog=_REBALANCES_EPILOG)
+@_group
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="The last N; 20 when left out, 200 are kept.")
+@click.option(
+    "--show", type=int, metavar="N", help="Who had what before and after the one of generation N; -1: the latest."
+)
+@_output
+def rebalances(group_id: str | None, last: int | None, show: int | None, output: str) -> None:
+    """List the last rebalances of a live group, newest last."""
+    if last is not None and show is not None:
+        raise click.UsageError("--last and --show exclude each other.", click.get_current_context())
+    if show is not None:
+        _show(group_id, show, output)
+        return
+
+    def listed(run: Connection) -> views.View:
+        done = connection_file.fetch_rebalances(run, last or DEFAULT_LAST)
+        return history.rebalances(run.group_id, done, time.time())
+
+    shown, failures = _of_each(group_id, listed)
+    if shown:
+        _print(views.joined(shown), output)
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+@cli.command(epilog=_STORY_EPILOG)
+@click.argument("member")
+@_group
+@_output
+def story(member: str, group_id: str | None, output: str) -> None:
+    """Tell what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
+    told, failures = _of_each(group_id, lambda run: connection_file.fetch_story(run, member))
+    found = [item for item in told if "lines" in item]
+    if found:
+        if output != "json":
+            for item in found:
+                about = f"{item['member_id']} ({item['client_id'] or '-'} on {item['host'] or '-'})"
+                click.echo(views.printable(about))
+        _print(views.joined([history.story(item) for item in found]), output)
+    elif told:
+        known = [f"{name} ({client or '-'})" for item in told for name, client in item["known"]]
+        failures.append(f"no member {member} is known; known are {', '.join(known) or 'none'}")
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+@cli.command()
+@_output
+def groups(output: str) -> None:
+    """List the live groups on this host, and those of other hosts and containers that share its COHORT_HOME."""
+    others = list(connection_file.elsewhere())
+    rows = [_listed(run, "elsewhere") for run in others]
+    for run in connection_file.live() if others else _everyone():
+        try:
+            rows.append(_listed(run, _status(run)))
+        except CohortError:
+            rows.append(_listed(run, "unreachable"))
+    _print(views.groups(sorted(rows, key=lambda row: row[:2])), output)
+
+
+def _listed(run: Connection, status: dict[str, Any] | str) -> tuple[str, str, int, str, dict[str, Any] | str]:
+    return (run.group_id, run.instance_id, run.pid, run.place.host, status)
+
+
+def _show(group_id: str | None, generation: int, output: str) -> None:
+    """Print one rebalance of each run that has it."""
+    answers, failures = _of_each(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
+    found = [(name, item) for name, item in answers if "assignments" in item]
+    shown = [history.rebalance(name, item, time.time()) for name, item in found]
+    if output == "json" and shown:
+        _print(views.joined(shown), output)
+    for (name, item), view in zip(found, shown, strict=True):
+        if output != "json":
+            click.echo("\n".join(map(views.printable, history.title(name, item, time.time()))))
+            _print(view, output)
+    if not found:
+        failures += [
+            f"group {name}: no rebalance {generation} is known; known are generations "
+            f"{runs(sorted(item['known'])) or 'none'}"
+            for name, item in answers
+        ]
+    if failures:
+        raise CohortError("; ".join(failures))
+
+
+def _of_each(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list[T], list[str]]:
+    """What each live run (of a group, if one is named) answers, and what those said that failed."""
+    answers: list[T] = []
+    failures: list[str] = []
+    for run in connection_file.find(group_id) if group_id is not None else _everyone():
+        try:
+            answers.append(ask(run))
+        except CohortError as error:
+            failures.append(str(error))
+    return answers, failures
+
+
+def _everyone() -> list[Connection]:
+    found = list(connection_file.live())
+    if not found:
+        raise CohortError(f"{NOBODY}{connection_file.told(list(connection_file.elsewhere()))}")
+    return found
+
+
+def _status(run: Connection) -> dict[str, Any]:
+    status = connection_file.fetch_status(run)
+    if not status:
+        raise CohortError(f"group {run.group_id}: the query is ending")
+    return status
+
+
+def _view(run: Connection, status: dict[str, Any], what: str, verbose: bool) -> views.View:
+    return replace(_table(run, status, what, verbose), notes=views.notes(status))
+
+
+def _table(run: Connection, status: dict[str, Any], what: str, verbose: bool) -> views.View:
+    if what == "members":
+        return views.members(status, verbose=verbose)
+    if what == "state":
+        return views.state(status, f"127.0.0.1:{run.run.port}", verbose=verbose)
+    return views.offsets(status)
+
+
+def _print(view: views.View, output: str) -> None:
+    for note in view.notes:
+        click.echo(views.printable(note), err=True)
+    if output == "json":
+        click.echo(views.as_json(view))
+    elif sys.stdout.isatty():
+        console = Console()
+        if not view.rows:
+            click.echo(views.as_text(view))
+        elif views.fits(view, console.width) or not (view.wide or view.below):
+            console.print(views.as_table(view))
+        else:
+            console.print(views.as_blocks(view) if view.wide else views.as_lines(view), soft_wrap=not view.wide)
+    else:
+        click.echo(views.as_text(view))
+
+
+def _end(message: str, status: int) -> NoReturn:
+    click.echo(f"cohort: {' '.join(message.split())}", err=True)
+    sys.exit(status)
+
+
+def run(command: Callable[[], object]) -> NoReturn:
+    """Call ``command`` and end the process with the right status and at most one line of error."""
+    try:
+        result = command()
+    except click.UsageError as error:
+        where = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
+        _end(f"{error.format_message()}{where}", 2)
+    except click.ClickException as error:
+        _end(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _end("interrupted", 130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has what it wanted; Python would complain at its last flush
+        sys.exit(0)
+    except CohortError as error:
+        _end(str(error), 1)
+    except Exception as error:  # noqa: BLE001  a mistake of ours is still one line
+        _end(f"internal error: {type(error).__name__}: {error}", 1)
+    sys.exit(result if isinstance(result, int) else 0)
+
+
+def main() -> NoReturn:
+    """The entry point of the command."""
+    run(lambda: cli(prog_name="cohort", standalone_mode=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,415 @@
+"""What the ``cohort`` command prints: tables of a run's status, in the columns of Kafka's own command.
+
+A view is columns and rows of plain values (None: unknown).  It is printed in three ways: padded text for a pipe, where
+nothing is ever cut; a table for a terminal, or a block a row where a wide one does not fit; JSON.
+Columns: Kafka's ``ConsumerGroupCommand`` (4.2); those behind ``verbose`` are ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from sparkcohort.runtime.group.summary import ranges
+
+Status = Mapping[str, Any]
+Row = tuple[object, ...]
+
+MISSING: Final = "-"  # as Kafka prints what is not known
+
+OFFSETS: Final = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+)
+MEMBERS: Final = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
+MEMBERS_VERBOSE: Final = (
+    "GROUP-INSTANCE-ID",
+    "MEMBER-STATE",
+    "RACK",
+    "CORES",
+    "PID",
+    "HEARTBEAT-AGE-MS",
+    "LOAD-SHARE",
+    "RECORDS/S",
+    "BYTES/S",
+    "BACKLOG",
+    "CURRENT-ASSIGNMENT",
+    "TARGET-ASSIGNMENT",
+    "AWAITED",
+)
+STATE: Final = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+STATE_VERBOSE: Final = (
+    "GENERATION",
+    "#PENDING",
+    "IN-STATE-FOR",
+    "REBALANCES",
+    "PARTITIONS-MOVED",
+    "REFUSED-REQUESTS",
+    "REBALANCE",
+    "SCHEDULED",
+    "FAILED-REBALANCES",
+    "ASSIGNOR-FAILURE",
+)
+NAMED: Final = 5  # partitions of one reason
+GROUPS: Final = ("GROUP", "INSTANCE-ID", "STATE", "GENERATION", "#MEMBERS", "#PARTITIONS", "LAG", "PID", "HOST")
+
+_NUMBERS: Final = {
+    *("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "GENERATION", "PID", "CORES", "AGE"),
+    *("LOAD-SHARE", "RECORDS/S", "BYTES/S", "BACKLOG"),
+}
+
+_RANGES: Final = {"CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT", "AWAITED", "KEPT", "+GAINED", "-LOST", "GIVES-UP"}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table: the names of its columns and its rows.
+
+    ``objects`` are the rows as JSON where that is more than the cells.  Where a terminal is too narrow, ``wide`` rows
+    become blocks, and the last ``below`` columns, which are words, go under their row.  ``notes`` are not part of the
+    table: what else there is to say of it, a line each, goes to standard error.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    objects: tuple[Mapping[str, Any], ...] | None = None
+    wide: bool = False
+    below: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def joined(views: Sequence[View]) -> View:
+    """The rows of views of the same kind under each other; ``views`` is not empty."""
+    objects = None if views[0].objects is None else tuple(item for view in views for item in view.objects or ())
+    first, rows = views[0], tuple(row for view in views for row in view.rows)
+    notes = tuple(note for view in views for note in view.notes)
+    return View(first.columns, rows, objects, first.wide, first.below, notes)
+
+
+def notes(status: Status) -> tuple[str, ...]:
+    """What whoever looks at a group should hear even if the view has no column for it."""
+    failure, group = status["assignor_failure"], status["group"]
+    said = [] if failure is None else [f"group {group}: {_failure(failure)}; everybody keeps what it has"]
+    held = (*_held(status, "unreachable", "held"), *_held(status, "late", "read as far as it is fetched"))
+    return (*said, *held, *_cut_off(status))
+
+
+def _cut_off(status: Status) -> list[str]:
+    """A line for each member that can't fetch what others can, and why."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for row in status["cut_off"]:
+        names = found.setdefault((str(row["executor"]), str(row["host"]), str(row["why"])), [])
+        names.append(f"{row['topic']}-{row['partition']}")
+    return [
+        f"group {status['group']}: executor {executor} on {host} can't fetch {_first(names)}: {why}; others own and read them"
+        for (executor, host, why), names in sorted(found.items())
+    ]
+
+
+def _first(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' * (len(names) > NAMED)}"
+
+
+def _held(status: Status, why: str, what: str) -> list[str]:
+    """A line for each reason why partitions don't flow as the others do, with the first of them."""
+    held: dict[str, list[str]] = {}
+    for row in status["partitions"]:
+        if row[why] is not None:
+            held.setdefault(row[why], []).append(f"{row['topic']}-{row['partition']}")
+    return [f"group {status['group']}: {_first(names)} {what}: {reason}" for reason, names in sorted(held.items())]
+
+
+def offsets(status: Status) -> View:
+    """One row a partition (``--describe --offsets``)."""
+    rows = tuple(
+        (
+            status["group"],
+            row["topic"],
+            row["partition"],
+            row["current_offset"],
+            row["log_end_offset"],
+            row["lag"],
+            row["member_id"],
+            row["host"],
+            client_id(row["executor"]),
+        )
+        for row in status["partitions"]
+    )
+    return View(OFFSETS, rows)
+
+
+def members(status: Status, *, verbose: bool = False) -> View:
+    """One row a member (``--describe --members``); the driver, which owns nothing, is not among them.
+
+    What is owned stands with its assignment generation, ``orders:0-4@1002``; AWAITED is what others have yet to give up.
+    The last rows are ids that were issued and not used yet.
+    """
+    group = status["group"]
+    objects = [_member(group, row) for row in status["members"]]
+    objects += [_pending(group, row) for row in status["pending_members"]]
+    rows = tuple(_member_row(item, verbose=verbose) for item in objects)
+    return View(MEMBERS + MEMBERS_VERBOSE if verbose else MEMBERS, rows, tuple(objects), wide=verbose)
+
+
+def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    owned = [
+        {"topic": topic, "partition": partition, "generation": generation}
+        for (topic, partition), generation in zip(row["owned"], row["generations"], strict=True)
+    ]
+    return {
+        "group": group,
+        "consumer_id": row["member_id"],
+        "host": row["host"],
+        "client_id": client_id(row["executor"]),
+        "partitions": len(owned),
+        "group_instance_id": row["instance_id"],
+        "member_state": row["state"],
+        "executor": row["executor"],
+        "rack": row["rack"],
+        "cores": row["cores"],
+        "pid": row["pid"],
+        "heartbeat_age_ms": row["heartbeat_age_ms"],
+        "load": row["load"],
+        "current_assignment": owned,
+        "target_assignment": [{"topic": topic, "partition": partition} for topic, partition in row["target"]],
+        "expires_in_ms": None,
+    }
+
+
+def _pending(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    told = {"group": group, "consumer_id": row["member_id"], "partitions": 0, "member_state": "pending"}
+    nothing = {"current_assignment": [], "target_assignment": [], "expires_in_ms": row["expires_in_ms"]}
+    return {**dict.fromkeys(MEMBER_KEYS), **told, **nothing}
+
+
+MEMBER_KEYS: Final = (
+    "group",
+    "consumer_id",
+    "host",
+    "client_id",
+    "partitions",
+    "group_instance_id",
+    "member_state",
+    "executor",
+    "rack",
+    "cores",
+    "pid",
+    "heartbeat_age_ms",
+    "load",
+    "current_assignment",
+    "target_assignment",
+    "expires_in_ms",
+)
+"""The keys of a member in JSON, verbose or not."""
+
+
+def _member_row(item: Mapping[str, Any], *, verbose: bool) -> Row:
+    plain: Row = tuple(item[key] for key in MEMBER_KEYS[:5])
+    if not verbose:
+        return plain
+    owned = {(each["topic"], each["partition"]): each["generation"] for each in item["current_assignment"]}
+    target = [(each["topic"], each["partition"]) for each in item["target_assignment"]]
+    state = item["member_state"]
+    if item["expires_in_ms"] is not None:
+        state = f"{state}, {duration(item['expires_in_ms'])} left"
+    facts = (item["group_instance_id"], state, item["rack"], item["cores"], item["pid"], item["heartbeat_age_ms"])
+    facts += _load(item["load"])
+    by_generation = (
+        f"{ranges(tp for tp, at in owned.items() if at == generation)}@{generation}"
+        for generation in sorted(set(owned.values()))
+    )
+    return (*plain, *facts, " ".join(by_generation) or None, ranges(target), ranges(set(target) - owned.keys()))
+
+
+def _load(load: Mapping[str, Any] | None) -> Row:
+    """What a member carries: its part of the whole, and of what."""
+    if load is None:
+        return (None,) * 4
+    figures = (round(load["records_per_second"]), load["bytes_per_second"], load["backlog"])
+    return (f"{100 * load['share']:.0f}%", *figures)
+
+
+def state(status: Status, address: str, *, verbose: bool = False) -> View:
+    """One row for the run (``--describe --state``); ``address`` is the coordinator's host and port."""
+    count = len(status["members"])
+    coordinator = f"{address} ({status['instance_id']})"
+    plain: Row = (status["group"], coordinator, status["protocol"] or None, status["state"], count)
+    scheduled = status.get("scheduled_rebalance")
+    totals: dict[str, Any] = {
+        "generation": status["generation"],
+        "pending_members": len(status["pending_members"]),
+        "in_state_ms": status["state_age_ms"],
+        "rebalances": status["rebalance_totals"]["count"],
+        "partitions_moved": status["partitions_moved"],
+        "refused_requests": sum(row["count"] for row in status["refused"]),
+    }
+    known = dict(zip(_keys(STATE), plain, strict=True))
+    failure = status["assignor_failure"]
+    failed = {"failed_rebalances": status["failed_rebalances"], "assignor_failure": failure}
+    told = {**known, **totals, "rebalance": status["rebalance"], "scheduled_rebalance": scheduled, **failed}
+    more: Row = (
+        totals["generation"],
+        totals["pending_members"],
+        duration(totals["in_state_ms"]),
+        *(totals[key] for key in ("rebalances", "partitions_moved", "refused_requests")),
+        _under_way(status["rebalance"]),
+        _scheduled(scheduled),
+        sum(status["failed_rebalances"].values()),
+        None if failure is None else _failure(failure),
+    )
+    return View(STATE + STATE_VERBOSE if verbose else STATE, (plain + more if verbose else plain,), (told,), verbose)
+
+
+def _under_way(rebalance: Mapping[str, Any] | None) -> str | None:
+    """A running rebalance in words: why, since when, and who keeps it waiting."""
+    if rebalance is None:
+        return None
+    missing = [row["client_id"] or row["member_id"] for row in rebalance["missing"]]
+    left = f", {duration(rebalance['deadline_in_ms'])} left" if rebalance["deadline_in_ms"] is not None else ""
+    runs = rebalance["assignor"]
+    since = f"; assignor {runs['name']} runs for {duration(runs['age_ms'])}" if runs is not None else ""
+    return (
+        f"{rebalance['reason']}, {duration(rebalance['age_ms'])} ago; waits for {', '.join(missing) or 'nobody'} "
+        f"to {rebalance['waits_for']}{left}{since}"
+    )
+
+
+def _failure(failure: Mapping[str, Any]) -> str:
+    """What is wrong with the assignor, and when it is asked again."""
+    times = f" ({failure['in_a_row']} times in a row)" if failure["in_a_row"] > 1 else ""
+    return f"{failure['error']}{times}; asked again in {duration(failure['retry_in_ms'])}"
+
+
+def _scheduled(scheduled: Mapping[str, Any] | None) -> str | None:
+    """A round that is put off: what waits for a replacement of its member, or that moves back off; for how long at most."""
+    if scheduled is None:
+        return None
+    waiting = ranges((topic, partition) for topic, partition in scheduled["partitions"])
+    what = f"{waiting} waits for a replacement" if waiting else "moves to balance the members wait for their back-off"
+    return f"{what}, {duration(scheduled['due_in_ms'])} left"
+
+
+def groups(runs: Iterable[tuple[str, str, int, str, Status | str]]) -> View:
+    """One row a run: (group id, instance id, pid and host of the driver's process, status or a word in its place)."""
+    rows: list[Row] = []
+    for group_id, instance_id, pid, host, status in runs:
+        if isinstance(status, str):
+            rows.append((group_id, instance_id, status, None, None, None, None, pid, host))
+            continue
+        known = [row["lag"] for row in status["partitions"] if row["lag"] is not None]
+        facts = (status["state"], status["generation"], len(status["members"]), len(status["partitions"]))
+        rows.append((group_id, instance_id, *facts, sum(known) if known else None, pid, host))
+    return View(GROUPS, tuple(rows))
+
+
+def client_id(executor: object) -> str | None:
+    """How a member is named to people: by Spark's id of its executor."""
+    return None if executor is None else f"executor-{executor}"
+
+
+def duration(ms: float) -> str:
+    """Milliseconds for people: ``850ms``, ``12s``, ``3m20s``, ``2h5m``, ``4d1h``; a word without blanks."""
+    seconds = int(ms / 1000)
+    if seconds < 1:
+        return f"{int(ms)}ms"
+    units = [("d", seconds // 86_400), ("h", seconds // 3600 % 24), ("m", seconds // 60 % 60), ("s", seconds % 60)]
+    first = next(index for index, (_, count) in enumerate(units) if count)
+    return "".join(f"{count}{unit}" for unit, count in units[first : first + 2] if count)
+
+
+def as_text(view: View) -> str:
+    """Padded columns, one line a row, for pipes and files: no colours, nothing cut or wrapped."""
+    lines = [view.columns, *(tuple(map(_cell, row)) for row in view.rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(view.columns))]
+    padded = (" ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(line.rstrip() for line in padded)
+
+
+def as_table(view: View) -> Table:
+    """The same for a terminal; what does not fit is folded, never cut."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in view.columns:
+        right = name in _NUMBERS or name.startswith("#") or name.endswith("-MS")
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in view.rows:
+        table.add_row(*(_styled(name, value) for name, value in zip(view.columns, row, strict=True)))
+    return table
+
+
+def as_blocks(view: View) -> Table:
+    """Each row as a block of lines, a name and a known value each, for what is too wide for the terminal."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for place, row in enumerate(view.rows):
+        if place:
+            table.add_row("", "")
+        for name, value in zip(view.columns, row, strict=True):
+            if value is not None:
+                spaced = str(value).replace(",", ", ") if name in _RANGES else value  # so that no number is broken
+                table.add_row(name, _styled(name, spaced))
+    return table
+
+
+def as_lines(view: View) -> Text:
+    """The rows with their last ``below`` cells under them, for what is too wide for the terminal."""
+    kept = len(view.columns) - view.below
+    header, *lines = as_text(View(view.columns[:kept], tuple(row[:kept] for row in view.rows))).splitlines()
+    text = Text(header, style="bold")
+    for line, row in zip(lines, view.rows, strict=True):
+        text.append(f"\n{line}\n   ", style="not bold")
+        for name, value in zip(view.columns[kept:], row[kept:], strict=True):
+            text.append("; " if name != view.columns[kept] else " ").append_text(_styled(name, value))
+    return text
+
+
+def fits(view: View, width: int) -> bool:
+    """Whether the table needs no folding in so many columns."""
+    return max(map(len, as_text(view).splitlines())) + len(view.columns) <= width
+
+
+def as_json(view: View) -> str:
+    """A list of one object a row, keyed by the columns in lower case with ``_``; unknown is null.
+
+    Where a view has objects of its own these are it: all there is, verbose or not, lists as lists.
+    """
+    if view.objects is not None:
+        return json.dumps(view.objects, indent=2)
+    keys = _keys(view.columns)
+    return json.dumps([dict(zip(keys, row, strict=True)) for row in view.rows], indent=2)
+
+
+def _keys(columns: Iterable[str]) -> list[str]:
+    return [name.lower().replace("#", "").replace(" (id)", "").replace("-", "_") for name in columns]
+
+
+def _cell(value: object) -> str:
+    return MISSING if value is None else printable(str(value))
+
+
+def printable(words: str) -> str:
+    """Words on one line that can't steer the terminal: some are a member's own."""
+    return "".join(character if character.isprintable() else "?" for character in words)
+
+
+def _styled(column: str, value: object) -> Text:
+    style = ""
+    if column == "LAG" and isinstance(value, int):
+        style = "yellow" if value else "green"
+    elif column == "STATE":
+        style = "green" if value == "Stable" else "yellow"
+    elif column == "RESULT":
+        style = "green" if value == "ok" else "red" if str(value).startswith("failed") else "yellow"
+    return Text(_cell(value), style=style)

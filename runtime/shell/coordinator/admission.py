@@ -1,0 +1,127 @@
+"""Who is let in to the coordinator (``runtime.group.validation`` has the rules): asks the books, and tells of what is wrong.
+
+Everything here is done by whoever owns the group.  What is said of one member is said once, what is refused again and
+again once a minute: a member that has gone mad is one line in the log, not a flood.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Collection, Hashable
+from dataclasses import replace
+from typing import Final
+
+from sparkcohort.runtime.group import validation
+from sparkcohort.runtime.group.state import Group
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+log = logging.getLogger("sparkcohort.coordinator")
+
+TOLD: Final = 1_000
+AGAIN_MS: Final = 60_000
+MOST_LEAVING: Final = 100
+"""Members that may leave in one request though fewer are there: some may be gone already."""
+
+
+class Admission:
+    """One group's; ``assignors`` are the names that it offers."""
+
+    def __init__(self, group_id: str, assignors: Collection[str], rebalance_timeout_ms: int) -> None:
+        self._group_id = group_id
+        self._assignors = frozenset(assignors)
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._told: OrderedDict[Hashable, int] = OrderedDict()
+
+    def admit(self, request: p.Request, group: Group, topics: Collection[str], now_ms: int) -> p.Request:
+        """The request as the group may hear it.  Raises door.Refusal, which is told."""
+        try:
+            if isinstance(request, p.JoinGroup):
+                return self._join(request, group, topics)
+            if isinstance(request, p.LeaveGroup):
+                _check_leave(request, group)
+            elif isinstance(request, p.OffsetCommit):
+                _check_commit(request)
+        except validation.Refusal as refusal:
+            if self._is_new(_who(request), type(request).__name__, refusal.error, now_ms=now_ms):
+                log.warning(
+                    "group %s: refused %s of %s: %s", self._group_id, type(request).__name__, _who(request), refusal
+                )
+            raise
+        return request
+
+    def _join(self, request: p.JoinGroup, group: Group, topics: Collection[str]) -> p.JoinGroup:
+        if not request.member_id and len(group.pending) >= validation.MOST_MEMBERS:
+            raise validation.Refusal(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"{len(group.pending)} members are about to join already, which is the most",
+            )
+        held = {*group.owned.get(request.member_id, ()), *group.promised.get(request.member_id, ())}
+        books = validation.Books(topics, self._assignors, group.generation, held, self._rebalance_timeout_ms)
+        join, complaints = validation.checked(request, books)
+        self._complain(_who(request), complaints)
+        return join
+
+    def named(self, join: p.JoinGroup, member_id: str, taken: Collection[str]) -> validation.MemberInfo:
+        """What a member that was let in says of itself; ``taken`` are the addresses of the other members."""
+        info, complaints = validation.about(join, member_id)
+        if info.address in taken:
+            complaints["address"] = f"another member has its address, {info.address}"
+            info = replace(info, address="")
+        self._complain(_who(join), complaints)
+        return info
+
+    def _complain(self, who: str, complaints: validation.Complaints) -> None:
+        for about, complaint in complaints.items():
+            if self._is_new(who, about):
+                log.warning("group %s: %s is not believed: %s", self._group_id, who, complaint)
+
+    def is_worth_a_line(self, refused: p.Refused, now_ms: int) -> bool:
+        """Whether a refusal is told, or one like it was a moment ago."""
+        return self._is_new(refused.request, refused.error, refused.member_id, now_ms=now_ms)
+
+    def _is_new(self, *what: Hashable, now_ms: int = 0) -> bool:
+        last = self._told.get(what)
+        if last is not None and now_ms - last < AGAIN_MS:
+            return False
+        self._told[what] = now_ms
+        self._told.move_to_end(what)
+        if len(self._told) > TOLD:
+            self._told.popitem(last=False)
+        return True
+
+
+def _check_leave(request: p.LeaveGroup, group: Group) -> None:
+    most = max(len(group.members) + len(group.pending), MOST_LEAVING)
+    if len(request.members) > most:
+        raise validation.Refusal(
+            ErrorCode.INVALID_REQUEST, f"{len(request.members)} members are to leave: more than there are"
+        )
+
+
+def _check_commit(request: p.OffsetCommit) -> None:
+    for position in request.offsets:
+        if position.offset < 0 or position.partition < 0:
+            where = f"{validation.plain(position.topic)}-{position.partition}"
+            raise validation.Refusal(ErrorCode.INVALID_REQUEST, f"offset {position.offset} of {where} is not valid")
+
+
+def _who(request: p.Request) -> str:
+    """The member as it calls itself, fit for a log."""
+    if isinstance(request, p.JoinGroup):
+        name = request.group_instance_id or request.client_id or request.member_id
+        return f"{validation.plain(name) or 'a member'} on {validation.plain(request.client_host) or '?'}"
+    return validation.plain(getattr(request, "member_id", "")) or "a member"
+
+
+def refused(request: p.Request, refusal: validation.Refusal) -> p.Reply:
+    """The answer to a request that is refused at the door."""
+    error, why = refusal.error, str(refusal)
+    if isinstance(request, p.OffsetCommit):
+        every = tuple((TopicPartition(each.topic, each.partition), error) for each in request.offsets)
+        return p.OffsetCommitReply(every, why)
+    if isinstance(request, p.LeaveGroup):
+        return p.LeaveGroupReply(error, message=why)
+    return p.JoinGroupReply(error, member_id=getattr(request, "member_id", ""), message=why)

@@ -1,0 +1,253 @@
+"""The driver leads: it has the assignments computed, by a built-in assignor at once, by a user's own in a thread.
+
+Whatever an assignor does wrong costs its round and nothing else: everybody keeps what it has, the failure is counted,
+logged once and told, and the assignor is asked again later (``departed.failed``).  A user's has a deadline and is gone
+on without when it is over; until it has returned, rounds fail at once, since Python can't end a thread.  Only native
+code that keeps Python's lock to itself could stop the group.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from sparkcohort.assignors import ASSIGNORS, Assignor
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.leader import assignment, delayed_rebalance
+from sparkcohort.runtime.member.state import ComputeAssignment
+from sparkcohort.runtime.shell.agent.listener_runner import patience_ms
+from sparkcohort.runtime.shell.coordinator.load_balancing import Balancing
+from sparkcohort.runtime.shell.process.threads import Supervised
+
+log = logging.getLogger("sparkcohort.assignor")
+
+SLOW_MS: Final = 1_000
+"""An assignor that runs for longer is logged, once."""
+TOLD: Final = 100
+"""Of so many different failures in a row it is known that they were logged."""
+
+Result: TypeAlias = tuple[assignment.Assignments, delayed_rebalance.Memory] | BaseException
+Done: TypeAlias = Callable[[assignment.Assignments, int, str], None]
+"""Takes the assignments of a round, its generation, and why they are not the assignor's (empty when they are)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """The last failure, until the assignor succeeds."""
+
+    assignor: str
+    error: str
+    at_ms: int
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One round's computation; ``round`` is set before it goes to the thread."""
+
+    asked: ComputeAssignment
+    since: assignment.Since
+    memory: delayed_rebalance.Memory
+    began_ms: int
+    due_ms: int
+    round: delayed_rebalance.Round | None = None
+    slow: bool = field(default=False, init=False)
+
+    @property
+    def name(self) -> str:
+        return self.asked.protocol_name
+
+
+class Leading:
+    """Computes the assignments of one group; all of it but the thread under the coordinator's lock.
+
+    ``now`` is the group's clock (ms), ``post`` hands a job to whoever has the lock, ``done`` takes what is computed.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        assignors: Mapping[str, Assignor],
+        rebalance_timeout_ms: int,
+        max_delay_ms: int,
+        balancing: Balancing | None = None,
+        *,
+        now: Callable[[], int],
+        post: Callable[[Callable[[], None]], None],
+        done: Done,
+    ) -> None:
+        self.memory = delayed_rebalance.Memory()
+        self.failures: Counter[str] = Counter()
+        self.trouble: Trouble | None = None
+        self._group_id = group_id
+        self._assignors = assignors
+        self._patience_ms = patience_ms(rebalance_timeout_ms)
+        self._max_delay_ms = max_delay_ms
+        self._balancing = balancing
+        self._now, self._post, self._done = now, post, done
+        self._current: _Call | None = None
+        self._stuck: _Call | None = None
+        self._told: OrderedDict[str, None] = OrderedDict()
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._thread: Supervised | None = None
+        self._asked: _Call | None = None  # of the thread: what it computes
+
+    def lead(
+        self, asked: ComputeAssignment, since: assignment.Since, look: Callable[[], delayed_rebalance.Round]
+    ) -> None:
+        """Begin a round, of which ``look`` tells the rest; a round that is still computed is void."""
+        began_ms = self._now()
+        call = self._current = _Call(asked, since, self.memory, began_ms, began_ms + self._patience_ms)
+        own = ASSIGNORS.get(call.name) is not self._assignors.get(call.name)
+        if own and self._stuck is not None:
+            began = self._stuck.asked.generation
+            self._fail(call, f"assignor {self._stuck.name} has not returned since the round of generation {began}")
+            return
+        try:
+            call.round = look()
+        except Exception as error:  # noqa: BLE001  whatever it is, the group gets an answer
+            self._fail(call, f"assignor {call.name} could not be asked: {assignment.words(error)}", error)
+            return
+        if not own:
+            self._end(call, self._computed(call))
+            return
+        if self._thread is None:
+            self._thread = Supervised(
+                "cohort-assignor", self._wait, self._work, self._give_up, amend=self._answer, stuck_s=None
+            )
+            self._thread.start()
+        self._calls.put(call)
+
+    def due(self) -> int | None:
+        """When another round is due (ms of the group's clock); None if only an event can bring one."""
+        due = delayed_rebalance.deadline(self.memory)
+        return self._balancing.due() if due is None and self._balancing is not None else due
+
+    def reason(self, name: Callable[[str], str]) -> str:
+        """Why the round that is due takes place; ``name`` makes a member id readable."""
+        if self._balancing is None or delayed_rebalance.deadline(self.memory) is not None:
+            return delayed_rebalance.reason(self.memory, name)
+        return self._balancing.reason(self._now())
+
+    def deadline(self) -> int | None:
+        """When ``tick`` has something to do (ms of the group's clock); None while nothing is computed."""
+        call = self._current
+        if call is None:
+            return None
+        return call.due_ms if call.slow else min(call.due_ms, call.began_ms + SLOW_MS)
+
+    def tick(self) -> None:
+        """Go on without an assignor whose time is over; say so of one that is slow."""
+        call, now_ms = self._current, self._now()
+        if call is not None and now_ms >= call.due_ms:
+            self._stuck = call
+            self._fail(call, f"assignor {call.name} did not return within {self._patience_ms} ms")
+        elif call is not None and not call.slow and now_ms >= call.began_ms + SLOW_MS:
+            call.slow = True
+            log.warning(
+                "group %s: assignor %s runs since %d ms ago, for generation %d; it is gone on without after %d ms",
+                self._group_id,
+                call.name,
+                now_ms - call.began_ms,
+                call.asked.generation,
+                self._patience_ms,
+            )
+
+    def running(self) -> dict[str, Any] | None:
+        """The assignor that runs and for how long; None when none does."""
+        call = self._current
+        return None if call is None else {"name": call.name, "age_ms": self._now() - call.began_ms}
+
+    def failure(self) -> dict[str, Any] | None:
+        """What is wrong with the assignor, how often in a row it failed and when it is asked again; None: nothing is."""
+        trouble, failure = self.trouble, self.memory.failure
+        if trouble is None or failure is None:
+            return None
+        return {
+            "assignor": trouble.assignor,
+            "error": trouble.error,
+            "age_ms": self._now() - trouble.at_ms,
+            "in_a_row": failure.times,
+            "retry_in_ms": max(failure.due_ms - self._now(), 0),
+        }
+
+    def close(self) -> None:
+        """End the thread, unless an assignor keeps it."""
+        self._calls.put(None)
+
+    # --- the assignors' thread ------------------------------------------------------------------------
+
+    def _wait(self) -> bool:
+        self._asked = self._calls.get()
+        return self._asked is not None
+
+    def _work(self) -> None:
+        call = self._asked
+        void = call is not self._current  # another round has begun meanwhile, or its time is over
+        self._answer(None if void or call is None else self._computed(call))
+
+    def _answer(self, result: Result | None = None) -> None:
+        """Say that the thread is there for the next call; whether it could answer or not, it must not seem to be stuck."""
+        if self._asked is not None:
+            self._post(partial(self._returned, self._asked, result))
+            self._asked = None
+
+    def _give_up(self, error: CohortError) -> None:
+        """The round that waits ends when its time is over, and the next one has another thread."""
+        log.error("group %s: %s", self._group_id, error)
+        self._thread = None
+
+    def _computed(self, call: _Call) -> Result:
+        try:
+            assert call.round is not None  # noqa: S101  see lead
+            return delayed_rebalance.lead(call.memory, call.round, call.began_ms, self._max_delay_ms, self._assignors)
+        except BaseException as error:  # noqa: BLE001  also what would end the thread: it is the user's, and the group goes on
+            return error
+
+    # --- how a round ends ------------------------------------------------------------------------------
+
+    def _returned(self, call: _Call, result: Result | None) -> None:
+        """The thread is done with a call, or has passed over it: it is there for the next one."""
+        if self._stuck is not None:
+            late_ms = self._now() - call.began_ms
+            log.warning("group %s: assignor %s has returned, after %d ms", self._group_id, call.name, late_ms)
+            self._stuck = None
+        if call is self._current and result is not None:
+            self._end(call, result)
+
+    def _end(self, call: _Call, result: Result) -> None:
+        if isinstance(result, BaseException):
+            self._fail(call, assignment.blamed(call.name, result), result)
+            return
+        self._current = None
+        assignments, self.memory = result
+        if self._balancing is not None and delayed_rebalance.deadline(self.memory) is None:  # the assignor had its way
+            self._balancing.led(self._now())
+        if self.trouble is not None and self.memory.failure is None:
+            log.info("group %s: assignor %s works again", self._group_id, call.name)
+            self.trouble = None
+            self._told.clear()
+        self._done(assignments, call.asked.generation, "")
+
+    def _fail(self, call: _Call, why: str, error: BaseException | None = None) -> None:
+        self._current = None
+        self.memory = delayed_rebalance.failed(self.memory, self._now())
+        self.failures[call.name] += 1
+        self.trouble = Trouble(call.name, why, self._now())
+        self._tell(f"{why}; everybody keeps what it has", error)
+        self._done(assignment.keep(call.asked.members, call.since), call.asked.generation, why)
+
+    def _tell(self, why: str, error: BaseException | None) -> None:
+        """Log a failure, once until the assignor works again."""
+        if why in self._told:
+            log.debug("group %s: once more: %s", self._group_id, why)
+            return
+        self._told[why] = None
+        if len(self._told) > TOLD:
+            self._told.popitem(last=False)
+        users = error if not isinstance(error, assignment.InvalidAssignment) else None
+        log.error("group %s: %s", self._group_id, why, exc_info=users)

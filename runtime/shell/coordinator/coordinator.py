@@ -1,0 +1,500 @@
+"""The coordinator: who owns the group, steps it, and carries out what it answers.
+
+Whoever holds the lock owns the group: a request is stepped by the thread that brings it (handing it to another and
+waiting for the answer costs more than the step), everything else by the loop.  The driver is the group's first member
+and so its leader; it lives in the loop and talks to the group without a network.  Everybody else comes in through
+``request`` (Flight's threads) and ``subscribe``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from sparkcohort.assignors import ASSIGNORS, Assignor, Load, Racks
+from sparkcohort.runtime import group as groups
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.group import summary, validation
+from sparkcohort.runtime.group.validation import MemberInfo
+from sparkcohort.runtime.leader import assignment as leader
+from sparkcohort.runtime.leader import delayed_rebalance
+from sparkcohort.runtime.member import machine
+from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.messages import (
+    Action,
+    Answer,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupReply,
+    LeaveGroup,
+    LeavingMember,
+    PushRejoin,
+    Rebalanced,
+    Received,
+    Refused,
+    Removed,
+    Reply,
+    Request,
+    Tick,
+    Trigger,
+)
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.coordinator import admission, load_balancing
+from sparkcohort.runtime.shell.coordinator.assignor_runner import Leading
+from sparkcohort.runtime.shell.coordinator.clock import Clock
+from sparkcohort.runtime.shell.coordinator.history import History
+from sparkcohort.runtime.shell.coordinator.totals import ListenerTotals, RebalanceTotals
+from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.rpc.flight import EventQueue
+from sparkcohort.runtime.shell.rpc.waiter import Waiter
+
+log = logging.getLogger("sparkcohort.coordinator")
+
+STOP_S = 1.5
+DRIVER = "driver"
+"""The instance id of the driver's own member, which leads: whoever took it over would end the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What the coordinator is told at start; times in milliseconds."""
+
+    group_id: str
+    run_id: str
+    first_generation: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    assignors: tuple[str, ...]
+    scheduled_rebalance_max_delay_ms: int = 0
+    load_balance: tuple[float, int, int] = (1.2, 60_000, 5)  # threshold, after so long, moves (see ``load_balancing``)
+
+
+class Coordinator:
+    """Runs the group of one query; every public method may be called from any thread."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: Callable[[], Mapping[str, int]],
+        only: Mapping[str, Sequence[int]] | None = None,
+        *,
+        assignors: Mapping[str, Assignor] = ASSIGNORS,
+        racks: Callable[[], Racks] = dict,
+    ) -> None:
+        """``topics`` tells topics and partition counts whenever asked; ``only`` is what of them is read, if not all.
+
+        ``assignors`` has at least those that the settings name.  ``racks`` tells where replicas are; that they moved is
+        no reason for a rebalance: the next one sees it.
+        """
+        self.settings = settings
+        self._topics = topics
+        self._only = only or {}
+        self._racks = racks
+        self._known: dict[str, int] = {}
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._owning = threading.Lock()
+        self._clock = Clock()
+        self._waits_ms = 0  # how long the loop meant to wait when it last began to,
+        self._wakes_at_ms = 0  # and until when by the group's clock
+        self._due_ms = 0  # when it has to wake up at the latest
+        self._ended = False
+        self._waiting: dict[int, tuple[Request, Waiter | None]] = {}  # no waiter: the driver's own request
+        self._correlation = 0
+        self._streams: dict[EventQueue, str] = {}
+        self._infos: dict[str, MemberInfo] = {}
+        self.history = History()
+        self.rebalance_totals, self.listener_totals = RebalanceTotals(), ListenerTotals()
+        self.counters: Counter[tuple[str, str]] = Counter()
+        self.moved = 0
+        self.barred: Callable[[], leader.Barred] = dict  # what members can't fetch
+        config = groups.GroupConfig(
+            group_id=settings.group_id,
+            first_generation=settings.first_generation,
+            member_id_salt=settings.run_id,
+            max_size=validation.MOST_MEMBERS + 1,
+        )
+        self._door = admission.Admission(settings.group_id, settings.assignors, settings.rebalance_timeout_ms)
+        self.group = groups.new_group(config, ConsumerEmbedded())
+        self._driver = machine.new_member(self._driver_config())
+        weighs = load_balancing.NAME in settings.assignors
+        self.balancing = load_balancing.Balancing(*settings.load_balance) if weighs else None
+        self.leading = Leading(
+            settings.group_id,
+            assignors,
+            settings.rebalance_timeout_ms,
+            settings.scheduled_rebalance_max_delay_ms,
+            self.balancing,
+            now=lambda: self._clock.now_ms,
+            post=self._inbox.put,
+            done=self._led,
+        )
+        self._awaited: tuple[str, ...] = ()  # the departed that were told of
+        self._job: Callable[[], None] | None = _nothing
+        self.failure: CohortError | None = None  # what ended the loop, if it didn't end well
+        self._thread = Supervised("cohort-coordinator", self._wait, self._work, self._fail)
+
+    def _driver_config(self) -> machine.MemberConfig:
+        return machine.MemberConfig(
+            client_id="driver",
+            client_host="driver",
+            group_instance_id=DRIVER,
+            session_timeout_ms=self.settings.session_timeout_ms,
+            heartbeat_interval_ms=self.settings.heartbeat_interval_ms,
+            rebalance_timeout_ms=self.settings.rebalance_timeout_ms,
+            topics=(),
+            assignors=self.settings.assignors,
+        )
+
+    # --- from other threads ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the loop; the driver joins first."""
+        self._known = dict(self._topics())
+        self._inbox.put(lambda: self._drive(machine.Start()))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell every agent to go, answer what waits, end the loop."""
+        self._inbox.put(None)
+        self._thread.join(STOP_S)
+
+    def request(self, request: Request, timeout_s: float) -> Reply:
+        """The group's reply; parked requests wait for it.  Raises TimeoutError after ``timeout_s``."""
+        waiter = Waiter()
+        with self._owning:
+            if self._ended:
+                raise TimeoutError("the coordinator has ended")
+            self._clock.advance(self._waits_ms)
+            self._do(partial(self._let_in, request, waiter))
+            if not waiter.answered:
+                waiter.park()
+            if self._due_ms < self._wakes_at_ms:
+                self._wakes_at_ms = 0
+                self._inbox.put(_nothing)  # the loop is to wake up sooner than it meant to
+        try:
+            reply = waiter.get(timeout_s)
+        except queue.Empty:
+            raise TimeoutError(f"no answer within {timeout_s:g} s") from None
+        if reply is None:
+            raise TimeoutError("the coordinator has ended")
+        return reply
+
+    def subscribe(self, address: str) -> EventQueue:
+        """A queue of what is pushed to the agent at this address; the first event tells the topics."""
+        events: EventQueue = queue.SimpleQueue()
+        address = address[: validation.MOST_NAME]
+        with self._owning:  # no change of topics falls between these lines, and no join of this agent comes before them
+            for earlier in [queued for queued, listens in self._streams.items() if listens == address]:
+                self._streams.pop(earlier)  # an agent listens once: this one has come back before its stream was missed
+                earlier.put(None)
+            self._streams[events] = address
+            events.put(self._event("subscription"))
+        return events
+
+    def unsubscribe(self, events: EventQueue) -> None:
+        """Forget a queue."""
+
+        def forget() -> None:
+            self._streams.pop(events, None)
+
+        self._inbox.put(forget)
+
+    def topics_changed(self) -> None:
+        """Topics or partition counts may have changed; a rebalance follows if they did."""
+        self._inbox.put(self._on_topics_changed)
+
+    def trigger(self, reason: str) -> None:
+        """Ask for a rebalance (KIP-568)."""
+        self._inbox.put(lambda: self._step(Trigger(reason)))
+
+    def observed(self, member_id: str, loads: Mapping[TopicPartition, Load]) -> bool:
+        """Take a member's report of its loads; false if the group has no use for it, or no such member."""
+        with self._owning:
+            if self.balancing is None or member_id not in self.group.members:
+                return False
+            self.balancing.heard(groups.owned(self.group, member_id), loads)
+            if delayed_rebalance.deadline(self.leading.memory) is None:
+                self.balancing.look(self.group, self._round, self._clock.advance(self._waits_ms))
+            return True
+
+    def is_driver(self, request: Request) -> bool:
+        """Whether a request speaks as the driver's own member, which nobody does over the network."""
+        if isinstance(request, LeaveGroup):
+            return any(self._speaks_as_driver(leaving) for leaving in request.members)
+        return self._speaks_as_driver(request)
+
+    def _speaks_as_driver(self, speaker: object) -> bool:
+        if getattr(speaker, "group_instance_id", None) == DRIVER:
+            return True
+        own = self._driver.member_id
+        return bool(own) and getattr(speaker, "member_id", None) == own
+
+    def members(self) -> dict[str, MemberInfo]:
+        """The live members that are agents, by member id."""
+        infos = dict(self._infos)
+        return {name: infos[name] for name in list(self.group.members) if name in infos}
+
+    @property
+    def rebalances(self) -> tuple[Rebalanced, ...]:
+        """The last rebalances that came into force, newest last; ``history`` has all, and how they ended."""
+        return tuple(entry.done for entry in self.history.entries() if entry.in_force)
+
+    @property
+    def now_ms(self) -> int:
+        """The group's own time, as of the last event."""
+        return self._clock.now_ms
+
+    def owners(self) -> Mapping[TopicPartition, str]:
+        """Who owns which partition now."""
+        return groups.owners(self.group)
+
+    def racks(self) -> Racks:
+        """Where replicas are, as far as it is known."""
+        return self._racks()
+
+    def scheduled(self) -> tuple[frozenset[TopicPartition], int] | None:
+        """The partitions that wait for a replacement, and the ms until they or postponed moves are dealt with."""
+        memory = self.leading.memory
+        due = delayed_rebalance.deadline(memory)
+        waits = due is not None and (memory.failure is None or memory.grace.due_ms is not None)
+        return (memory.grace.lost, max(due - self._clock.now_ms, 0)) if waits and due is not None else None
+
+    # --- of whoever owns the group ------------------------------------------------------------------------
+
+    def _wait(self) -> bool:
+        if self._ended:
+            return False
+        with self._owning:
+            wait_ms = self._waits_ms = max(self._due_ms - self._clock.now_ms, 0)
+            self._wakes_at_ms = self._clock.now_ms + wait_ms
+        self._job = _nothing
+        with contextlib.suppress(queue.Empty):
+            self._job = self._inbox.get(timeout=wait_ms / 1000)
+        return True
+
+    def _work(self) -> None:
+        with self._owning:
+            self._clock.advance(self._waits_ms)
+            if self._job is None:
+                self._end()
+            else:
+                self._do(self._job)
+
+    def _fail(self, error: CohortError) -> None:
+        self.failure = error
+
+    def _do(self, job: Callable[[], None]) -> None:
+        try:
+            job()
+            self._due_ms = self._next_ms()
+            if self._due_ms <= self._clock.now_ms:  # also where requests never cease
+                self._tick()
+                self._due_ms = self._next_ms()
+        except Exception:  # one request must not end the group
+            log.exception("group %s: a request failed inside the coordinator", self.settings.group_id)
+
+    def _next_ms(self) -> int:
+        """When there is something to do though nothing comes in; at least once a second."""
+        due = self._clock.now_ms + 1000
+        ours = (self._round_due(), self.leading.deadline())
+        for at in (groups.deadline(self.group), machine.deadline(self._driver), *ours):
+            if at is not None and at < due:
+                due = at
+        return due
+
+    def _round_due(self) -> int | None:
+        """When the leader wants another round; one that is under way will see for itself what is due."""
+        return self.leading.due() if self.group.state is groups.GroupState.STABLE else None
+
+    def _tick(self) -> None:
+        due = groups.deadline(self.group)
+        if due is not None and due <= self._clock.now_ms:
+            self._step(Tick())
+        due = machine.deadline(self._driver)
+        if due is not None and due <= self._clock.now_ms:
+            self._drive(Tick())
+        due = self._round_due()
+        if due is not None and due <= self._clock.now_ms:
+            self._step(Trigger(self.leading.reason(self._name)))
+        self.leading.tick()
+
+    def _let_in(self, request: Request, waiter: Waiter) -> None:
+        """A request from outside: the group hears what the door lets through; who can't join isn't waited for either."""
+        try:
+            request = self._door.admit(request, self.group, self._known, self._clock.now_ms)
+        except validation.Refusal as refusal:
+            self.counters[type(request).__name__, refusal.error.name] += 1
+            waiter.put(admission.refused(request, refusal))
+            if isinstance(request, JoinGroup) and request.member_id:
+                leaving = LeavingMember(
+                    request.member_id, request.group_instance_id, f"its join was refused: {refusal}"
+                )
+                self._receive(LeaveGroup((leaving,)), Waiter())
+            return
+        self._receive(request, waiter)
+
+    def _receive(self, request: Request, waiter: Waiter | None) -> None:
+        self._correlation += 1
+        self._waiting[self._correlation] = request, waiter
+        self._step(Received(self._correlation, request))
+
+    def _step(self, event: Received | Tick | Trigger) -> None:
+        before, decision = self.group, groups.decide(self.group, event, self._clock.now_ms)
+        self.group = decision.group
+        self.history.stepped(before, self.group, decision.records, self._clock.now_ms)
+        for action in decision.actions:
+            try:
+                self._carry_out(action)
+            except Exception:  # what one member said must not cost the others their answers
+                log.exception("group %s: %s was not carried out", self.settings.group_id, type(action).__name__)
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case Answer(correlation, reply):
+                self._answer(correlation, reply)
+            case PushRejoin():
+                self._push_rejoin(action)
+            case Refused(request, error, member_id, partitions):
+                self.counters[request, error.name] += partitions
+                if not self._door.is_worth_a_line(action, self._clock.now_ms):
+                    return
+                lately = self.history.lately(member_id)
+                log.info(
+                    "group %s: refused %s of %s: %s%s",
+                    self.settings.group_id,
+                    request,
+                    validation.plain(member_id),
+                    error.name,
+                    f" (before that: {lately})" if lately else "",
+                )
+            case Rebalanced():
+                self._rebalanced(action)
+            case Removed(member_id, reason):
+                log.info("group %s: member %s removed: %s", self.settings.group_id, self._name(member_id), reason)
+
+    def _answer(self, correlation: int, reply: Reply) -> None:
+        request, waiter = self._waiting.pop(correlation)
+        if isinstance(request, JoinGroup) and isinstance(reply, JoinGroupReply) and reply.error == ErrorCode.NONE:
+            self._remember(request, reply.member_id)
+        if waiter is None:
+            # Not from inside the step that produced it: the driver's next request starts a step of its own.
+            self._inbox.put(lambda: self._drive(machine.Replied(reply, request)))
+        else:
+            waiter.put(self.history.explained(request, reply))
+
+    def _push_rejoin(self, push: PushRejoin) -> None:
+        if push.member_id == self._driver.member_id:
+            self._inbox.put(lambda: self._drive(machine.Pushed(push.reason, push.generation)))
+        info = self._infos.get(push.member_id)
+        for events, address in self._streams.items():
+            if info is not None and address == info.address:
+                events.put(self._event("rejoin", reason=push.reason, generation=push.generation))
+
+    def _event(self, kind: str, **more: object) -> bytes:
+        return json.dumps({"event": kind, "topics": self._subscribed(), **more}).encode()
+
+    def _drive(self, event: machine.MemberEvent) -> None:
+        """Step the driver's own member and carry out what it wants."""
+        self._driver, actions = machine.step(self._driver, event, self._clock.now_ms)
+        for action in actions:
+            match action:
+                case machine.Send(request):
+                    self._receive(request, None)
+                case machine.ComputeAssignment():
+                    self._lead(action)
+                case machine.Failed(error, message):
+                    log.error("group %s: the driver's own member failed: %s %s", self.settings.group_id, error, message)
+                case _:
+                    pass  # it subscribes to nothing, so it is never assigned, revoked or bereft of anything
+
+    def _lead(self, asked: machine.ComputeAssignment) -> None:
+        """Have the assignment computed; ``_led`` gets it."""
+        since = {joined.member_id: groups.owned(self.group, joined.member_id) for joined in asked.members}
+        self.leading.lead(asked, since, lambda: self._round(asked.protocol_name, asked.members))
+
+    def _round(self, name: str, members: Sequence[JoinedMember]) -> delayed_rebalance.Round:
+        group, topics, racks = self.group, self._topics(), self._racks()
+        since = {joined.member_id: groups.owned(group, joined.member_id) for joined in members}
+        known = self.balancing.balance(self._clock.now_ms) if self.balancing and name == load_balancing.NAME else None
+        return delayed_rebalance.Round(
+            name, members, topics, since, group.settled, self._only, racks, known, self.barred()
+        )
+
+    def _led(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
+        if failure:
+            self.history.assignor_failed(generation, f"{failure}; everybody kept what it had")
+        grace = self.leading.memory.grace
+        if grace.departed != self._awaited and grace.due_ms is not None:
+            log.info(
+                "group %s: %s departed: %d partitions are read directly until a replacement comes, for %d ms at most",
+                self.settings.group_id,
+                ", ".join(map(self._name, grace.departed)),
+                len(grace.lost),
+                grace.due_ms - self._clock.now_ms,
+            )
+        self._awaited = grace.departed
+        self._drive(machine.AssignmentComputed(assignments, generation))
+
+    def _rebalanced(self, done: Rebalanced) -> None:
+        self.rebalance_totals.add(done.reason, done.ended_ms - done.started_ms)
+        revoking = {
+            tp: name
+            for name, assignment in self.group.assignments.items()
+            for tp in groups.owned(self.group, name).keys() - self.group.embedded.assigned(assignment)
+        }
+        entry = self.history.rebalanced(done, revoking)
+        self.moved += len(entry.moved)
+        log.info("group %s: %s", self.settings.group_id, summary.line(done, entry.given, revoking, self._name))
+
+    def _on_topics_changed(self) -> None:
+        topics = dict(self._topics())
+        if topics == self._known:
+            return
+        told, self._known = self._subscribed(), topics
+        if told != self._subscribed():  # before the push to rejoin, so that every member joins once
+            event = self._event("subscription")
+            for events in self._streams:
+                events.put(event)
+        self._step(Trigger("topics or partitions changed"))
+
+    def _subscribed(self) -> tuple[str, ...]:
+        return tuple(sorted(self._known))
+
+    def _remember(self, request: JoinGroup, member_id: str) -> None:
+        if request.client_id == "driver":
+            return
+        live = self.group.members
+        taken = {info.address for name, info in self._infos.items() if name != member_id and name in live}
+        info = self._door.named(request, member_id, taken)
+        self._infos[member_id] = info
+        self.history.named(member_id, info.executor_id, info.host)
+        # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
+        for gone in set(self._infos) - {*self.group.members, *self.group.settled, *self.leading.memory.grace.departed}:
+            self._infos.pop(gone, None)
+
+    def _name(self, member_id: str) -> str:
+        info = self._infos.get(member_id)
+        return f"executor {info.executor_id} on {info.host}" if info else member_id
+
+    def _end(self) -> None:
+        self._ended = True
+        self.leading.close()
+        for events in self._streams:
+            events.put(self._event("stop"))
+            events.put(None)
+        for _, waiter in self._waiting.values():
+            if waiter is not None:
+                waiter.put(None)
+
+
+def _nothing() -> None:
+    """What there is to do when only time has passed."""

@@ -1,0 +1,239 @@
+"""What a coordinator run remembers for people: its last rebalances, its journal, and when the state last changed.
+
+Everything here is bounded.  The journal leaves out what comes all the time and tells nothing: signs of life and commits.
+Written under the coordinator's lock; readers in other threads get copies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.group import summary, timeline
+from sparkcohort.runtime.group.state import Group
+from sparkcohort.runtime.group.table import GroupState
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.messages import OffsetCommitReply, Rebalanced, Reply, Request
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+HISTORY: Final = 200
+"""How many rebalances are kept."""
+JOURNAL: Final = 20_000
+"""How many records are kept."""
+SPOKEN_OF: Final = 1_024
+"""Of how many members, present or gone, the last lines are at hand for an error."""
+LINES, LINE_LENGTH = 3, 160
+
+OK, FOLLOW_UP = "ok", "follow-up round due"
+
+_UNTOLD = (r.Heard, r.SessionsChecked, r.SerialTaken, r.OffsetsCommitted, r.JoinsAnswered, r.SyncsAnswered)
+_TELLING = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.ILLEGAL_GENERATION}
+
+T = TypeVar("T", bound=Reply)
+Held: TypeAlias = Mapping[str, tuple[TopicPartition, ...]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rebalance of the history.
+
+    ``at`` is when it ended (seconds since 1970); ``result`` is OK, FOLLOW_UP, or "failed: " and why; ``giving_up`` maps
+    partitions that were assigned away to who still has them, ``given`` has those that somebody got and who had them last;
+    ``removed`` names members that it went on without, and why.
+    Not ``in_force``: the next join phase began before the generation had an assignment.
+    """
+
+    done: Rebalanced
+    at: float
+    result: str
+    giving_up: Mapping[TopicPartition, str]
+    given: summary.Routes
+    removed: tuple[tuple[str, str], ...] = ()
+    in_force: bool = True
+
+    @cached_property
+    def moved(self) -> tuple[TopicPartition, ...]:
+        """The partitions that were given to another member than the one that had them last, in order."""
+        return summary.moved(self.given)
+
+    @cached_property
+    def revoked(self) -> tuple[TopicPartition, ...]:
+        """The partitions that a member is to give up, or lost without an heir, in order."""
+        lost = self._difference(self.done.before, self.done.after)
+        return tuple(sorted(self.giving_up.keys() | (lost - self._held(self.done.after) if lost else frozenset())))
+
+    @staticmethod
+    def _held(by_member: Held) -> set[TopicPartition]:
+        return {tp for partitions in by_member.values() for tp in partitions}
+
+    @staticmethod
+    def _difference(some: Held, others: Held) -> set[TopicPartition]:
+        """What members have of ``some`` that they don't have in ``others``; cheap where nothing changed."""
+        return {
+            tp
+            for name, partitions in some.items()
+            if partitions != others.get(name, ())
+            for tp in set(partitions).difference(others.get(name, ()))
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One line of a member's story, and when it was (seconds since 1970)."""
+
+    at: float
+    line: str
+
+
+class History:
+    """The memory of one coordinator run; ``wall`` tells the time of day in seconds since 1970."""
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self._entries: deque[Entry] = deque(maxlen=HISTORY)
+        self._records: deque[tuple[float, r.Record]] = deque(maxlen=JOURNAL)
+        self._lately: OrderedDict[str, deque[r.Record]] = OrderedDict()
+        self._names: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._forming: r.GenerationStarted | None = None
+        self._removed: deque[tuple[str, str]] = deque(maxlen=SPOKEN_OF)
+        self._failure: tuple[int, str] | None = None
+        self._owners: dict[TopicPartition, str] = {}  # who had each partition last, also where nobody has it now
+        self._state = GroupState.EMPTY
+        self.state_since_ms = 0
+
+    def stepped(self, before: Group, after: Group, records: Iterable[r.Record], now_ms: int) -> None:
+        """Take the records of one step in."""
+        if after.state is not self._state:
+            self._state, self.state_since_ms = after.state, now_ms
+        step = [record for record in records if not isinstance(record, _UNTOLD)]
+        at = self._wall() if step else 0.0
+        for record in step:
+            self._records.append((at, record))
+            for member_id in timeline.about(record):
+                self._remember(member_id, record)
+            match record:
+                case r.GenerationStarted():
+                    self._forming = record
+                case r.AssignmentStored():
+                    self._forming = None
+                case r.RebalanceStarted() | r.Emptied() if self._forming is not None:
+                    self._overtaken(self._forming, before, step, now_ms)
+                    self._forming = None
+                case r.MemberReplaced(old_id, member):  # the same place in the group: what waits for it is its own
+                    self._owners |= {tp: member.member_id for tp, owner in self._owners.items() if owner == old_id}
+                case r.MemberRemoved(member_id, reason):
+                    self._removed.append((member_id, reason))
+
+    def named(self, member_id: str, executor_id: str, host: str) -> None:
+        """Remember what a member is called, also for when it is gone."""
+        self._names[member_id] = executor_id, host
+        self._names.move_to_end(member_id)
+        if len(self._names) > SPOKEN_OF:
+            self._names.popitem(last=False)
+
+    def names(self) -> dict[str, tuple[str, str]]:
+        """(executor, host) of members, present or gone, by member id; the latest last."""
+        return dict(self._names)
+
+    def assignor_failed(self, generation: int, why: str) -> None:
+        """Note that the assignment of this generation is not the assignor's, which failed."""
+        self._failure = generation, _cut(why)
+
+    def rebalanced(self, done: Rebalanced, giving_up: Mapping[TopicPartition, str]) -> Entry:
+        """Take a rebalance in that has ended."""
+        result = FOLLOW_UP if giving_up else OK
+        if self._failure is not None and self._failure[0] == done.generation:
+            result = f"failed: {self._failure[1]}"
+        given = summary.routes(done, self._owners)
+        self._owners |= {tp: name for name, partitions in done.after.items() for tp in partitions}
+        return self._append(done, result, giving_up, given)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """The last rebalances, newest last."""
+        return tuple(self._entries)
+
+    def known(self) -> tuple[str, ...]:
+        """The ids of all members whose story can be told, oldest first."""
+        return tuple(dict.fromkeys(name for _, record in tuple(self._records) for name in timeline.about(record)))
+
+    def story(self, member_id: str) -> tuple[Told, ...]:
+        """What happened to a member, as far as the journal goes back."""
+        records = tuple(self._records)
+        return tuple(
+            Told(records[place][0], line) for place, line in timeline.told((item for _, item in records), member_id)
+        )
+
+    def lately(self, member_id: str) -> str:
+        """The last lines of a member's story in one; empty when nothing is known."""
+        records = self._lately.get(member_id, ())
+        return "; ".join(_cut(timeline.line(record, member_id)) for record in records)
+
+    def explained(self, request: Request, reply: T) -> T:
+        """The reply; one that sends a member away carries the end of its story."""
+        error = reply.error if not isinstance(reply, OffsetCommitReply) else _worst(reply)
+        member_id = getattr(request, "member_id", "")
+        if error not in _TELLING or not (lately := self.lately(member_id)):
+            return reply
+        said = getattr(reply, "message", "")
+        fuller: T = replace(
+            cast("Any", reply), message=f"{said}{'; ' if said else ''}{member_id} before that: {lately}"
+        )
+        return fuller
+
+    def _append(
+        self,
+        done: Rebalanced,
+        result: str,
+        giving_up: Mapping[TopicPartition, str],
+        given: summary.Routes,
+        *,
+        in_force: bool = True,
+    ) -> Entry:
+        entry = Entry(done, self._wall(), result, dict(giving_up), given, tuple(self._removed), in_force)
+        self._entries.append(entry)
+        self._removed.clear()
+        return entry
+
+    def _remember(self, member_id: str, record: r.Record) -> None:
+        self._lately.setdefault(member_id, deque(maxlen=LINES)).append(record)
+        self._lately.move_to_end(member_id)
+        if len(self._lately) > SPOKEN_OF:
+            self._lately.popitem(last=False)
+
+    def _overtaken(self, lost: r.GenerationStarted, before: Group, step: Sequence[r.Record], now_ms: int) -> None:
+        """A generation that never came into force: the next join phase began before its assignment was stored."""
+        phase = before.rebalance
+        done = Rebalanced(
+            lost.generation,
+            phase.reason if phase else "",
+            phase.started_ms if phase else now_ms,
+            now_ms,
+            lost.protocol_name,
+            tuple(before.members),
+            before.settled,
+            before.settled,
+        )
+        self._append(done, f"failed: {_cut(_cause(step))}", {}, {}, in_force=False)
+
+
+def _cause(step: Sequence[r.Record]) -> str:
+    gone = [
+        f"{record.member_id} was removed: {record.reason}" for record in step if isinstance(record, r.MemberRemoved)
+    ]
+    came = [f"{record.member.member_id} joined" for record in step if isinstance(record, r.MemberAdded)]
+    again = [f"{record.member_id} rejoined" for record in step if isinstance(record, r.JoinParked)]
+    return "; ".join(gone or came or again) or "another rebalance began"
+
+
+def _worst(reply: OffsetCommitReply) -> ErrorCode:
+    return next((error for _, error in reply.partitions if error in _TELLING), ErrorCode.NONE)
+
+
+def _cut(words: str) -> str:
+    words = " ".join(words.split())
+    return words if len(words) <= LINE_LENGTH else f"{words[: LINE_LENGTH - 1]}…"

@@ -1,0 +1,104 @@
+"""The driver's knowledge of loads: what the members reported last, and the watch over imbalance.
+
+Reports are taken for partitions that the member owns at that moment and for no others, so what a member makes up
+harms what it owns itself.  What is known of a partition stays until its owner reports it anew: when it moves, its
+weight moves with it.  All of this is done by whoever has the coordinator's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sparkcohort.assignors import Load, Partition
+from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief, shares
+from sparkcohort.runtime.group.state import Group
+from sparkcohort.runtime.group.table import GroupState
+from sparkcohort.runtime.leader import assignment, delayed_rebalance, imbalance, load_report
+from sparkcohort.runtime.protocol.messages import JoinedMember
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+NAME: Final = LoadBalancedAssignor.name
+
+
+class Balancing:
+    """Loads by partition, and when to do something about them; times in ms of the group's clock."""
+
+    def __init__(self, threshold: float, after_ms: int, max_moves: int) -> None:
+        self._assignor = LoadBalancedAssignor(threshold=threshold, max_moves=max_moves)
+        self._after_ms = after_ms
+        self._loads: dict[Partition, Load] = {}
+        self._watch = imbalance.Watch()
+        self._looked_ms: int | None = None
+
+    def heard(self, owned: Collection[TopicPartition], loads: Mapping[TopicPartition, Load]) -> None:
+        """Take what a member reports of what it owns."""
+        self._loads = {**self._loads, **{tp: load for tp, load in loads.items() if tp in owned}}
+
+    def look(
+        self, group: Group, asked: Callable[[str, Sequence[JoinedMember]], delayed_rebalance.Round], now_ms: int
+    ) -> None:
+        """See whether there is an imbalance that a round would relieve, as often as every member has told something new.
+
+        ``asked`` makes a round of the protocol's name and members as their leader sees them.
+        """
+        recent = self._looked_ms is not None and now_ms - self._looked_ms < load_report.interval_ms(self._after_ms)
+        if recent or group.state is not GroupState.STABLE or group.protocol_name != NAME:
+            return
+        self._looked_ms = now_ms
+        there = asked(NAME, _joined(group))
+        self._loads = {tp: load for tp, load in self._loads.items() if tp[1] < there.topics.get(tp[0], 0)}
+        self._watch = imbalance.look(self._watch, self._relief(there, now_ms), now_ms)
+
+    def _relief(self, group: delayed_rebalance.Round, now_ms: int) -> Relief | None:
+        said = assignment.subscriptions(group.members, group.since)
+        said = self.balance(now_ms).loaded(said)
+        return self._assignor.relief(*assignment.shown(said, group.topics, only=group.only, racks=group.racks))
+
+    def due(self) -> int | None:
+        """When a round has to be asked for; None while nothing lasts."""
+        return imbalance.due(self._watch, self._after_ms)
+
+    def reason(self, now_ms: int) -> str:
+        """Ask for a round: the reason, with the member's id."""
+        self._watch = imbalance.asked_for(self._watch, now_ms)
+        return imbalance.reason(self._watch, now_ms)
+
+    def balance(self, now_ms: int) -> imbalance.Balance:
+        """What a round that is led now goes by: without an imbalance that has lasted it moves nothing for load."""
+        lasted = imbalance.lasted(self._watch, now_ms, self._after_ms)
+        return imbalance.Balance(self._assignor if lasted else replace(self._assignor, max_moves=0), self._loads)
+
+    def led(self, now_ms: int) -> None:
+        """A round was led by the assignor: what it was free to do is done."""
+        if imbalance.lasted(self._watch, now_ms, self._after_ms):
+            self._watch = imbalance.done(self._watch)
+
+    def loads(self) -> Mapping[Partition, Load]:
+        """What is known of each partition."""
+        return self._loads
+
+    def seen(self, owned: Mapping[str, Collection[TopicPartition]]) -> dict[str, dict[str, Any]]:
+        """What each member carries, in plain values; nothing until something is known."""
+        known = self._loads
+        if not known:
+            return {}
+        share = shares({member: sorted(mine) for member, mine in sorted(owned.items())}, known)
+        found = {}
+        for member, mine in owned.items():
+            loads = [known[tp] for tp in mine if tp in known]
+            found[member] = {
+                "records_per_second": round(sum(load.records for load in loads), 1),
+                "bytes_per_second": round(sum(load.bytes for load in loads)),
+                "backlog": sum(load.backlog for load in loads),
+                "share": round(share[member], 4),
+            }
+        return found
+
+
+def _joined(group: Group) -> list[JoinedMember]:
+    return [
+        JoinedMember(member.member_id, member.group_instance_id, member.metadata(group.protocol_name))
+        for member in group.members.values()
+    ]

@@ -1,0 +1,147 @@
+"""The plans of a run: who may claim which slot, what was planned, what was delivered.
+
+A plan is registered by the reader, claimed by tasks, audited when they report.  All of it lives in the
+driver's memory: after a restart Spark plans the batch anew from its offset log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from sparkcohort.runtime.batches.claims import Plan, Slot, claim, new_plan
+from sparkcohort.runtime.batches.record_sizes import Seen, Sizes, after
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+
+KEPT_PLANS = 64
+"""Plans whose claims are remembered.  Spark re-reads the inputs of the current batch only; the surplus serves
+DataFrames that user code kept from a few batches ago."""
+
+
+class PlanGone(LookupError):
+    """A task asked for a plan that is no longer, or was never, known to this coordinator run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a task got: its slot, the plan's number (rising with every plan), each partition's planned start, topics' ids."""
+
+    slot: Slot
+    sequence: int
+    floors: Mapping[TopicPartition, int]
+    ids: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Registered:
+    plan: Plan
+    sequence: int
+    floors: dict[TopicPartition, int]
+    ids: Mapping[str, str]
+    undelivered: set[Range]
+
+
+@dataclass(slots=True)
+class Audit:
+    """Counters of what tasks reported; ranges read again (a second action, a retry) are counted apart."""
+
+    plans: int = 0
+    slots: int = 0
+    ranges_delivered: int = 0
+    ranges_again: int = 0
+    records_from_agent: int = 0
+    records_direct: int = 0
+    bytes_from_agent: int = 0
+    bytes_direct: int = 0
+    agent_timeouts: int = 0
+
+
+class Plans:
+    """Registry of plans; every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[str, _Registered] = OrderedDict()
+        self._planned: dict[TopicPartition, int] = {}
+        self._seen: dict[TopicPartition, Seen] = {}
+        self.audit = Audit()
+
+    def register(self, plan_id: str, slots: Sequence[Slot], ids: Mapping[str, str] | None = None) -> None:
+        """Make the slots claimable under ``plan_id``, offsets in topics of these ids; the oldest plans are forgotten."""
+        floors: dict[TopicPartition, int] = {}
+        ends: dict[TopicPartition, int] = {}
+        every = {item for slot in slots for item in slot.ranges}
+        for item in (item for slot in slots for item in slot.ranges):
+            floors[item.tp] = min(item.start, floors.get(item.tp, item.start))
+            ends[item.tp] = max(item.end, ends.get(item.tp, item.end))
+        with self._lock:
+            self.audit.plans += 1
+            self.audit.slots += len(slots)
+            self._plans[plan_id] = _Registered(new_plan(plan_id, slots), self.audit.plans, floors, ids or {}, every)
+            self._planned.update(ends)
+            while len(self._plans) > KEPT_PLANS:
+                self._plans.popitem(last=False)
+
+    def claim(self, plan_id: str, index: int, member: str | None) -> Claimed:
+        """The slot of this input partition: the same at every call.  Raises PlanGone."""
+        with self._lock:
+            registered = self._plans.get(plan_id)
+            if registered is None:
+                raise PlanGone(
+                    f"plan {plan_id} is not known to this coordinator run: the DataFrame belongs to a batch "
+                    f"more than {KEPT_PLANS} batches ago or to an earlier start of the query; "
+                    "write or cache it inside foreachBatch"
+                )
+            registered.plan, slot = claim(registered.plan, index, member)
+            floors = {item.tp: registered.floors[item.tp] for item in slot.ranges}
+            ids = {topic: registered.ids[topic] for topic in {tp.topic for tp in floors} if topic in registered.ids}
+            return Claimed(slot, registered.sequence, floors, ids)
+
+    def report(
+        self,
+        plan_id: str,
+        ranges: Sequence[Range],
+        *,
+        agent: Sequence[int],
+        direct: Sequence[int],
+        sizes: Sequence[int] = (),
+    ) -> None:
+        """Count what a task delivered; ``agent`` and ``direct`` are (records, bytes) by path, ``sizes`` bytes by range."""
+        with self._lock:
+            registered = self._plans.get(plan_id)
+            for item, size in zip_longest(ranges, sizes):
+                if registered is not None and item in registered.undelivered:
+                    registered.undelivered.remove(item)
+                    self.audit.ranges_delivered += 1
+                    if size is not None and item.end > item.start:
+                        self._seen[item.tp] = after(self._seen.get(item.tp), item.end - item.start, size)
+                else:
+                    self.audit.ranges_again += 1
+            self.audit.records_from_agent += agent[0]
+            self.audit.bytes_from_agent += agent[1]
+            self.audit.records_direct += direct[0]
+            self.audit.bytes_direct += direct[1]
+
+    def sizes(self) -> Sizes:
+        """How large records have been so far, by what tasks reported."""
+        with self._lock:
+            return Sizes(dict(self._seen))
+
+    def agent_timed_out(self) -> None:
+        """Count a task that gave its agent up."""
+        with self._lock:
+            self.audit.agent_timeouts += 1
+
+    def planned_end(self, tp: TopicPartition) -> int | None:
+        """Where the next range of this partition will start, or None when it was never planned."""
+        with self._lock:
+            return self._planned.get(tp)
+
+    def seed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Tell where the next ranges start before the first plan is made."""
+        with self._lock:
+            for tp, offset in offsets.items():
+                self._planned.setdefault(tp, offset)

@@ -1,0 +1,153 @@
+"""The history of a run as JSON-able values: its rebalances, and the story of a member.
+
+What ``cohort rebalances`` and ``cohort story`` show; times of day are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sparkcohort.runtime.group import summary
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.coordinator.history import Entry, Held, History
+
+Names = Mapping[str, tuple[str, str]]  # (executor, host) by member id
+
+DETAILED: Final = 8
+"""Of how many rebalances a status tells who had what: every scrape makes one, and there may be 10,000 partitions."""
+
+
+def history(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The rebalances that came into force, as the status has them: who had what is told of the last few, else empty."""
+    entries = [entry for entry in entries if entry.in_force]
+    detailed = len(entries) - DETAILED
+    return [
+        {
+            **_facts(entry),
+            "started_ms": entry.done.started_ms,
+            "moved": _plain(entry.moved),
+            "revoked": _plain(entry.revoked),
+            "before": _holdings(entry.done.before) if place >= detailed else {},
+            "after": _holdings(entry.done.after) if place >= detailed else {},
+        }
+        for place, entry in enumerate(entries)
+    ]
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    done = entry.done
+    return {
+        "generation": done.generation,
+        "at": entry.at,
+        "reason": done.reason,
+        "duration_ms": done.ended_ms - done.started_ms,
+        "protocol": done.protocol_name,
+        "result": entry.result,
+        "members": max(len(done.members) - 1, 0),  # the driver's own is none to people
+    }
+
+
+def _holdings(held: Held) -> dict[str, list[list[Any]]]:
+    return {name: _plain(partitions) for name, partitions in held.items()}
+
+
+def rebalances(past: History, last: int) -> list[dict[str, Any]]:
+    """The last rebalances, newest last, without who had what; ``moved`` and ``revoked`` are counts."""
+    names = past.names()
+    return [_line(entry, names) for entry in past.entries()[-last:]]
+
+
+def shown(past: History, generation: int) -> dict[str, Any]:
+    """One rebalance with who had what; ``generation`` -1 is the latest, -2 the one before.
+
+    An unknown one is {"known": [generations that there are]}.
+    """
+    entries, names = past.entries(), past.names()
+    if generation < 0:
+        found = entries[generation] if -generation <= len(entries) else None
+    else:
+        found = next((entry for entry in reversed(entries) if entry.done.generation == generation), None)
+    if found is None:
+        return {"known": [entry.done.generation for entry in entries]}
+    removed = [{"member_id": gone, "client_id": client_id(gone, names), "reason": why} for gone, why in found.removed]
+    return {**_line(found, names), "removed": removed, "assignments": _assignments(found, names)}
+
+
+def story(past: History, who: str) -> dict[str, Any]:
+    """The story of a member, named by its id or by its client id (then the latest of that name).
+
+    An unknown one is {"known": [[member id, client id], …]}.
+    """
+    known, names = past.known(), past.names()
+    called = [member_id for member_id in known if who in (member_id, client_id(member_id, names))]
+    if not called:
+        return {"known": [[member_id, client_id(member_id, names)] for member_id in known]}
+    member_id = called[-1]
+    return {
+        "member_id": member_id,
+        "client_id": client_id(member_id, names),
+        "host": host(member_id, names),
+        "lines": [{"at": told.at, "what": told.line} for told in past.story(member_id)],
+    }
+
+
+def client_id(member_id: str, names: Names) -> str | None:
+    """How a member is called, present or gone: by its executor; None where it never said."""
+    return f"executor-{names[member_id][0]}" if member_id in names else None
+
+
+def host(member_id: str, names: Names) -> str | None:
+    """Where a member is or was."""
+    return names[member_id][1] if member_id in names else None
+
+
+def readable(words: str, names: Names) -> str:
+    """The group's words with client ids in place of member ids."""
+    return summary.readable(words, names, lambda member_id: client_id(member_id, names) or member_id)
+
+
+def _line(entry: Entry, names: Names) -> dict[str, Any]:
+    facts = _facts(entry)
+    words = {name: readable(facts[name], names) for name in ("reason", "result")}
+    return {**facts, **words, "moved": len(entry.moved), "revoked": len(entry.revoked)}
+
+
+def _assignments(entry: Entry, names: Names) -> list[dict[str, Any]]:
+    """A row a member: what it had, has, kept, gained from whom, lost to whom, is to give up."""
+    done = entry.done
+    had = {tp: old for (old, _), partitions in entry.given.items() for tp in partitions if old}
+    has = {tp: name for name, partitions in done.after.items() for tp in partitions}
+    rows = []
+    for member_id in dict.fromkeys([*done.after, *done.before]):
+        before, after = sorted(done.before.get(member_id, ())), sorted(done.after.get(member_id, ()))
+        if member_id not in names and not before and not after:  # the driver's own
+            continue
+        gained, lost = sorted(set(after) - set(before)), sorted(set(before) - set(after))
+        rows.append(
+            {
+                "member_id": member_id,
+                "client_id": client_id(member_id, names),
+                "host": host(member_id, names),
+                "present": member_id in done.members,
+                "before": _named(before),
+                "after": _named(after),
+                "kept": _named(sorted(set(before) & set(after))),
+                "gained": [{**_one(tp), "from": client_id(had.get(tp, ""), names) or had.get(tp)} for tp in gained],
+                "lost": [{**_one(tp), "to": client_id(has.get(tp, ""), names) or has.get(tp)} for tp in lost],
+                "giving_up": _named(sorted(tp for tp, name in entry.giving_up.items() if name == member_id)),
+            }
+        )
+    return sorted(rows, key=lambda row: (str(row["client_id"]), str(row["member_id"])))
+
+
+def _one(tp: TopicPartition) -> dict[str, Any]:
+    return {"topic": tp.topic, "partition": tp.partition}
+
+
+def _named(partitions: Sequence[TopicPartition]) -> list[dict[str, Any]]:
+    return [_one(tp) for tp in partitions]
+
+
+def _plain(partitions: Sequence[TopicPartition]) -> list[list[Any]]:
+    return [list(tp) for tp in partitions]

@@ -1,0 +1,305 @@
+"""What the coordinator's port answers: the group's requests, claims and reports of tasks, and the status."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from sparkcohort.assignors.load.weights import MOST
+from sparkcohort.runtime.batches import silent_agents
+from sparkcohort.runtime.batches.claims import UnknownSlot
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.group.validation import MemberInfo
+from sparkcohort.runtime.leader import load_report
+from sparkcohort.runtime.protocol.codec import WireError, decode, encode
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.messages import (
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetFetchReply,
+    Request,
+    SyncGroup,
+)
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.coordinator import reports
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanGone, Plans
+from sparkcohort.runtime.shell.coordinator.reachability_watch import AbilityWatch, Stuck
+from sparkcohort.runtime.shell.coordinator.slow_partition_watch import Isolation
+from sparkcohort.runtime.shell.rpc.flight import EventQueue, Handler
+
+log = logging.getLogger("sparkcohort.service")
+
+MOST_RECORD = 2**31
+"""Bytes of an offset: Kafka's sizes of messages have 32 bits; and room for the columns beside the value."""
+
+REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup, ListGroups)
+PARKED_MARGIN_S = 10.0
+MOST_PARKED_MS = 3_600_000
+"""However long a joiner lets the others take to rejoin, its own request does not hold a thread for longer."""
+MOST_WORDS, MOST_REASONS = 300, 20
+"""Of what tasks say is wrong with their executors: characters, and different reasons that are logged."""
+
+
+class Service:
+    """The handlers of one run; each is called from Flight's threads."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        plans: Plans,
+        *,
+        failure: Callable[[], CohortError | None],
+        status: Callable[[], dict[str, Any]],
+        isolation: Isolation | None = None,
+        abilities: AbilityWatch | None = None,
+        relay: Callable[[bytes], bytes] | None = None,
+        anew: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``relay`` reads ranges for tasks that can't (see ``relay``); without one they are told so.
+
+        ``anew`` is called when a task has found that a topic was deleted and made anew.
+        """
+        self._coordinator = coordinator
+        self._plans = plans
+        self._failure = failure
+        self._status = status
+        self._isolation = isolation or Isolation()
+        self._anew = anew
+        self._abilities = abilities
+        self._relay = relay
+        self._suspects: silent_agents.Suspects = {}
+        self._suspecting = threading.Lock()
+        self._alone: set[str] = set()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """The action names and what answers them."""
+        group: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
+        told: dict[str, Handler] = {"Status": self._describe, "Rebalances": self._rebalances, "Story": self._story}
+        heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened, "Loads": self._loads}
+        return {**group, **told, **heard, "Claim": self._claim, "Fetched": self._fetched, "Read": self._read}
+
+    def silent(self) -> frozenset[str]:
+        """The addresses of agents that are not to be asked now."""
+        members = self._coordinator.members() if self._suspects else {}
+        return frozenset(info.address for info in members.values() if self._suspected(info))
+
+    def subscribe(self, body: bytes) -> EventQueue:
+        """The event stream of the agent whose address is in ``body``."""
+        return self._coordinator.subscribe(body.decode(errors="replace"))
+
+    def unsubscribe(self, events: EventQueue) -> None:
+        """End of an event stream."""
+        self._coordinator.unsubscribe(events)
+
+    def _group(self, body: bytes) -> bytes:
+        request = decode(body)
+        if not isinstance(request, REQUESTS):
+            raise WireError(f"{type(request).__name__} is not a request")
+        if self._coordinator.is_driver(request):
+            raise WireError("nobody but the driver speaks as the driver's own member")
+        reply = self._coordinator.request(request, self._timeout_s(request))
+        if isinstance(request, Heartbeat):
+            with self._suspecting:
+                self._suspects = silent_agents.alive(self._suspects, request.member_id)
+        if isinstance(request, OffsetFetch) and isinstance(reply, OffsetFetchReply):
+            reply = self._with_planned_ends(request, reply)
+        return encode(reply)
+
+    def _timeout_s(self, request: Request) -> float:
+        asked_ms = request.rebalance_timeout_ms if isinstance(request, JoinGroup) else 0
+        timeout_ms = max(min(asked_ms, MOST_PARKED_MS), self._coordinator.settings.rebalance_timeout_ms)
+        return timeout_ms / 1000 + PARKED_MARGIN_S
+
+    def _with_planned_ends(self, request: OffsetFetch, reply: OffsetFetchReply) -> OffsetFetchReply:
+        """Where prefetching has to start: at the end of what is planned, which the owner's position may trail."""
+        committed = dict(reply.offsets)
+        offsets = []
+        for tp in request.partitions or tuple(committed):
+            planned = self._plans.planned_end(tp)
+            offsets.append((tp, committed.get(tp, -1) if planned is None else planned))
+        return OffsetFetchReply(reply.error, tuple(offsets), reply.message)
+
+    def _claim(self, body: bytes) -> bytes:
+        said = json.loads(body)
+        failure = self._failure()
+        if failure is not None:
+            return _json({"error": failure.error or "GROUP_FAILED", "message": str(failure)})
+        member = self._member_at(said["address"])
+        self._note_alone(said)
+        try:
+            claimed = self._plans.claim(said["plan"], int(said["index"]), member.member_id if member else None)
+        except (PlanGone, UnknownSlot) as error:
+            return _json({"error": "PLAN_GONE", "message": str(error)})
+        own = member is not None and claimed.slot.member == member.member_id
+        barred = self._barred(member)
+        return _json(
+            {
+                "barred": [index for index, item in enumerate(claimed.slot.ranges) if item.tp in barred],
+                "ranges": claimed.slot.ranges,
+                "floors": [claimed.floors[item.tp] for item in claimed.slot.ranges],
+                "sequence": claimed.sequence,
+                "ids": claimed.ids,
+                "agent": own and member is not None and not self._suspected(member),
+            }
+        )
+
+    def _note_alone(self, said: Mapping[str, Any]) -> None:
+        """A task may tell that its executor can have no agent: one warning for each reason."""
+        why, host = _printable(said.get("alone", "")), _printable(said.get("host", ""))
+        if why and why not in self._alone and len(self._alone) < MOST_REASONS:
+            self._alone.add(why)
+            log.warning(
+                "group %s: there is no member agent on host %s: %s. Tasks there, and wherever else this is so, read from Kafka "
+                "by themselves: each makes connections of its own, nothing is fetched ahead, and the executor owns no "
+                "partitions",
+                self._coordinator.settings.group_id,
+                host,
+                why,
+            )
+
+    def _member_at(self, address: str) -> MemberInfo | None:
+        found = [info for info in self._coordinator.members().values() if address and info.address == address]
+        return found[-1] if found else None
+
+    def _suspected(self, member: MemberInfo) -> bool:
+        return silent_agents.suspected(self._suspects, member.member_id, _now_ms())
+
+    def _delivered(self, body: bytes) -> bytes:
+        said = json.loads(body)
+        ranges = [_range(*item) for item in said["ranges"]]
+        agent, direct = _counts(*said["agent"]), _counts(*said["direct"])
+        offsets = sum(item.end - item.start for item in ranges)
+        if agent[0] + direct[0] > offsets:
+            raise ValueError(f"{agent[0] + direct[0]} records of {offsets} offsets")
+        self._plans.report(str(said["plan"]), ranges, agent=agent, direct=direct, sizes=_sizes(said, ranges))
+        if said.get("anew"):
+            self._anew()
+        member = self._member_at(said["address"])
+        if said["timed_out"]:
+            self._plans.agent_timed_out()
+            if member is not None:
+                self._suspect(member)
+        elif member is not None and agent[0]:
+            with self._suspecting:
+                self._suspects = silent_agents.served(self._suspects, member.member_id, _now_ms())
+        return _json({})
+
+    def _suspect(self, member: MemberInfo) -> None:
+        with self._suspecting:
+            known = silent_agents.present(self._suspects, self._coordinator.members())
+            self._suspects = after = silent_agents.silent(known, member.member_id, _now_ms())
+        if after is not known:
+            times = after[member.member_id].times
+            log.warning(
+                "the agent of executor %s on %s left a task without an answer%s; reading directly meanwhile",
+                member.executor_id,
+                member.host,
+                f", for the {times}th time in a row" if times > 3 else "",
+            )
+
+    def _listened(self, body: bytes) -> bytes:
+        said = json.loads(body)
+        self._coordinator.listener_totals.add(said["event"], said["outcome"], int(said["took_ms"]))
+        return _json({})
+
+    def _loads(self, body: bytes) -> bytes:
+        """What a member says of its partitions; nonsense is counted, and refused with a word on what is wrong."""
+        try:
+            member_id, loads = load_report.decode(body)
+        except load_report.MalformedReport:
+            self._coordinator.counters["Loads", ErrorCode.INVALID_REQUEST.name] += 1
+            raise
+        if not self._coordinator.observed(member_id, loads):
+            self._coordinator.counters["Loads", ErrorCode.UNKNOWN_MEMBER_ID.name] += 1
+        return _json({})
+
+    def _fetched(self, body: bytes) -> bytes:
+        """What a member tells of partitions that were waited for; it is to go on telling of those that are late."""
+        owners, said = self._coordinator.owners(), json.loads(body)
+        late = self._isolation.tell(body, owners)
+        if self._abilities is None:
+            return _json({"late": late, "barred": []})
+        member = str(said["member"])
+        silent = dict(_stuck(*row) for row in said.get("silent") or ())
+        tried = None if said.get("reached") is None else [TopicPartition(str(t), int(n)) for t, n in said["reached"]]
+        stuck = {tp: seen for tp, seen in silent.items() if owners.get(tp) == member}
+        barred = self._abilities.tell(member, stuck, tried)
+        return _json({"late": late, "barred": [[*tp, self._plans.planned_end(tp) or 0] for tp in barred]})
+
+    def _barred(self, member: MemberInfo | None) -> Collection[TopicPartition]:
+        """What a member can't fetch."""
+        return self._abilities.barred().get(member.member_id, ()) if self._abilities and member else ()
+
+    def _read(self, body: bytes) -> bytes:
+        """Ranges for a task whose executor doesn't reach their leaders; that it got them shows that others do."""
+        if self._relay is None:
+            raise WireError("nobody reads for others here")
+        failure = self._failure()
+        if failure is not None:
+            raise failure
+        return self._relay(body)
+
+    def _describe(self, body: bytes) -> bytes:  # noqa: ARG002  a handler's signature
+        return _json(self._status())
+
+    def _rebalances(self, body: bytes) -> bytes:
+        """The last so many, or the one of a generation with who had what."""
+        said, history = json.loads(body), self._coordinator.history
+        if "show" in said:
+            return _json(reports.shown(history, int(said["show"])))
+        return _json({"rebalances": reports.rebalances(history, max(int(said["last"]), 1))})
+
+    def _story(self, body: bytes) -> bytes:
+        return _json(reports.story(self._coordinator.history, str(json.loads(body)["member"])))
+
+
+def _printable(words: object) -> str:
+    """What a task says, fit for one line of a log."""
+    return "".join(each if each.isprintable() else " " for each in str(words)[:MOST_WORDS])
+
+
+def _stuck(topic: str, partition: int, position: int, why: str) -> tuple[TopicPartition, Stuck]:
+    """A partition whose leader doesn't answer a member; TypeError or ValueError if it is none."""
+    return TopicPartition(str(topic), int(partition)), Stuck(min(max(int(position), 0), 1 << 62), _printable(why))
+
+
+def _range(topic: str, partition: int, start: int, end: int) -> Range:
+    """A range that a task reports; TypeError or ValueError if it is none, before anything is counted."""
+    found = Range(str(topic), int(partition), int(start), int(end))
+    if not 0 <= found.start <= found.end < 2**63:
+        raise ValueError(f"offsets {start} to {end} of {topic}-{partition}"[:200])
+    return found
+
+
+def _counts(records: int, size: int) -> tuple[int, int]:
+    if not (0 <= records <= MOST and 0 <= size <= MOST):
+        raise ValueError("records or bytes that can't be")
+    return int(records), int(size)
+
+
+def _sizes(said: Mapping[str, Any], ranges: Sequence[Range]) -> list[int]:
+    """The bytes of each range, as reported."""
+    sizes = [int(size) for size in said["sizes"]]
+    if len(sizes) != len(ranges) or not all(
+        0 <= size <= MOST_RECORD * (each.end - each.start) for size, each in zip(sizes, ranges, strict=True)
+    ):
+        raise ValueError(f"{len(ranges)} ranges, and sizes {sizes!r:.100}")
+    return sizes
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value).encode()

@@ -1,0 +1,85 @@
+"""Late partitions on the driver: what owners tell of them, how far they are planned, what is said of them.
+
+The rules are in ``slow_partitions``; here are the clock, the lock and the log lines.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+
+from sparkcohort.runtime.batches import slow_partitions
+from sparkcohort.runtime.batches.slow_partitions import Fetched
+from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
+
+log = logging.getLogger("sparkcohort.isolation")
+
+FRESH_MS = 2_000
+"""Log ends are asked for when a batch is planned: while one runs they get old."""
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class Isolation:
+    """All methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        """Nobody is late."""
+        self._lock = threading.Lock()
+        self._tracks: slow_partitions.Tracks = {}
+        self._ends: Offsets = {}
+        self._ends_ms = 0
+        self._late: frozenset[TopicPartition] = frozenset()
+
+    def tell(self, body: bytes, owners: Mapping[TopicPartition, str]) -> list[TopicPartition]:
+        """An owner's report; returns the late ones among what it owns.  Raises ValueError or TypeError for nonsense."""
+        said = json.loads(body)
+        member_id = str(said["member"])
+        fetched = dict(_row(*row) for row in said["fetched"])
+        with self._lock:
+            own = {tp: seen for tp, seen in fetched.items() if owners.get(tp) == member_id}
+            now = _now_ms()
+            fresh = now - self._ends_ms < FRESH_MS
+            self._tracks = slow_partitions.heard(self._tracks, own, now, self._ends, fresh=fresh)
+            return [tp for tp in self._changes() if owners.get(tp) == member_id]
+
+    def limited(self, ends: Offsets, cut_off: Collection[TopicPartition] = ()) -> dict[TopicPartition, int]:
+        """How far to plan, by the log ends of all partitions.
+
+        ``cut_off`` are those whose owners can't fetch them: others read them, so nothing that their owners told counts.
+        """
+        with self._lock:
+            self._ends, self._ends_ms = ends, _now_ms()
+            self._tracks = {tp: track for tp, track in self._tracks.items() if tp not in cut_off}
+            self._changes()
+            return slow_partitions.limited(ends, self._tracks, _now_ms())
+
+    def reasons(self) -> dict[TopicPartition, str]:
+        """Why partitions are late, in words."""
+        with self._lock:
+            return slow_partitions.reasons(self._ends, self._tracks, _now_ms())
+
+    def _changes(self) -> frozenset[TopicPartition]:
+        """Who is late now; who has become so, or isn't any more, is told in the log."""
+        now = slow_partitions.reasons(self._ends, self._tracks, _now_ms())
+        came, went = slow_partitions.changed(self._late, now.keys())
+        if came:
+            log.warning("%s: %s; batches take what is fetched", names_of(came), now[came[0]])
+        if went:
+            log.info("%s: not late any more", names_of(went))
+        self._late = frozenset(now)
+        return self._late
+
+
+def _row(topic: str, partition: int, position: int, waited_ms: float) -> tuple[TopicPartition, Fetched]:
+    fetched = Fetched(int(position), float(waited_ms))
+    if not 0 <= fetched.position < 2**63 or not 0 <= fetched.waited_ms < 1e9:
+        raise ValueError(f"{topic}-{partition} fetched up to {position}, waited for {waited_ms} ms"[:200])
+    return TopicPartition(str(topic), int(partition)), fetched
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)

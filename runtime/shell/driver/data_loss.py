@@ -1,0 +1,211 @@
+"""Data loss that the driver can see, by Spark's condition names (``kafka-error-conditions.json``) and ``failOnDataLoss``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sparkcohort.runtime.batches.snapshot import Snapshot
+from sparkcohort.runtime.batches.suspected_loss import Doubts, mismatches
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.leader_epochs import Compared, Seen, compared, questions
+from sparkcohort.runtime.protocol.error_codes import UNREACHABLE
+from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+
+log = logging.getLogger("sparkcohort.data_loss")
+
+REMEDY = (
+    "Some data may have been lost: it was aged out by Kafka, or the topic was deleted or created anew, before it was "
+    "processed. To go on without it set the option failOnDataLoss to false."
+)
+
+
+class DriverDataLoss(CohortError):
+    """Data that was to be read is gone and ``failOnDataLoss`` is true; ``error`` is Spark's condition name."""
+
+
+NOTHING: Final = Compared({}, frozenset(), frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What has become of the partitions that are read.
+
+    ``gone``: they are no more.  ``reset``: where to go on instead.  ``doubted``: maybe lost, not to be read until that is
+    known.  ``ids``: of the topics that what is planned next is of, as far as known.
+    """
+
+    gone: frozenset[TopicPartition] = frozenset()
+    reset: Mapping[TopicPartition, int] = field(default_factory=dict)
+    doubted: frozenset[TopicPartition] = frozenset()
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+
+class DataLoss:
+    """Decides between failing and warning; remembers which topics are read, where new partitions began, what is doubted."""
+
+    def __init__(self, log_ends: LogEnds, *, fail: bool) -> None:
+        self._log_ends = log_ends
+        self._fail = fail
+        self._ids: dict[str, str] = {}
+        self._anew: Doubts[str] = Doubts()
+        self._shorter: Doubts[TopicPartition] = Doubts()
+        self._beginnings: dict[TopicPartition, int] = {}
+        self.epochs: Mapping[TopicPartition, int] = {}
+        """Of the leaders that were last known to have all before the positions; never changed, another takes its place."""
+        self._before: dict[TopicPartition, Seen] = {}  # what is known of offsets below the positions, instead
+        self._compared: tuple[object, int] = (None, 0)  # the epochs, and how many positions, of which all is settled
+        self._cut: Mapping[TopicPartition, int] = {}
+
+    def remember(self, start: Mapping[TopicPartition, int], seen: Mapping[TopicPartition, Seen]) -> None:
+        """What an earlier run has seen of the logs before this one, which begins at ``start``."""
+        there = {tp: known for tp, known in seen.items() if tp in start}
+        self.epochs = {tp: known.epoch for tp, known in there.items() if known.offset >= start[tp]}
+        self._before = {tp: known for tp, known in there.items() if known.offset < start[tp]}
+
+    def compare(
+        self, start: Mapping[TopicPartition, int], snapshot: Snapshot, void: Collection[TopicPartition] = ()
+    ) -> Compared:
+        """Whether the leaders' logs are still those that ``start`` is a position in; ``void`` ones aren't looked at.
+
+        Raises DriverDataLoss (PARTITION_OFFSET_CHANGED): logs were cut below.  Or warns; reading goes on where they were cut.
+        """
+        now, before = snapshot.epochs, self._before
+        if now is self._compared[0] and len(start) == self._compared[1]:
+            return NOTHING
+        known = {
+            tp: Seen(min(at, before[tp].offset), before[tp].epoch) if tp in before else Seen(at, self.epochs[tp])
+            for tp, at in start.items()
+            if tp in before or self.epochs.get(tp, now.get(tp)) != now.get(tp)
+            if tp not in void
+        }
+        asked = questions(known, now)
+        found = compared(known, asked, self._log_ends.epoch_ends.of(asked))
+        settled = {tp: now[tp] for tp in start if tp in now and tp not in void and tp not in asked.keys() - found.sound}
+        self.epochs = {**self.epochs, **settled}
+        self._before = {tp: seen for tp, seen in before.items() if tp not in settled}
+        self._compared = (now, len(start)) if not void and len(found.sound) == len(asked) else (None, 0)
+        for tp in sorted(found.cut) if found.cut != self._cut or self._fail else ():
+            self._lost(
+                "PARTITION_OFFSET_CHANGED",
+                f"Partition {names_of([tp])}: its log was cut by an unclean leader election. Under leader epoch "
+                f"{asked[tp].epoch} it went to {known[tp].offset} at least; the leader of epoch {asked[tp].now} has it up to "
+                f"{found.cut[tp]} only, and maybe other records in the place of the rest.",
+            )
+        self._cut = found.cut
+        return found
+
+    def look(
+        self, start: Mapping[TopicPartition, int], ids: Mapping[str, str], snapshot: Snapshot, now: float
+    ) -> Losses:
+        """What is lost of what comes after ``start``, whose offsets are of the topics with these ``ids`` (as far as told).
+
+        Raises DriverDataLoss: PARTITIONS_DELETED; PARTITION_OFFSET_CHANGED for a topic made anew or a log that ends before its
+        offset, once that has been said for as long as a broker may be behind, or for one that was cut (``compare``).
+        """
+        told = {**snapshot.ids, **self._ids, **ids}
+        known = {topic: told[topic] for topic in {tp.topic for tp in start} if topic in told}
+        found = mismatches(
+            start,
+            known,
+            partitions=snapshot.partitions,
+            ids_now=snapshot.ids,
+            ends=snapshot.ends,
+            silent=snapshot.unreachable,
+        )
+        self._deleted(found.gone)
+        void = found.gone | {tp for tp in start if tp.topic in found.anew} if found.anew else found.gone
+        epochs = self.compare(start, snapshot, void)
+        self._anew = self._anew.after(found.anew, snapshot.look, now)
+        self._shorter = self._shorter.after(found.shorter - epochs.cut.keys(), snapshot.answer, now)
+        if found.anew or found.shorter:
+            self._log_ends.doubt()
+        doubted = void - found.gone | found.shorter | epochs.unsure
+        reset = {**self._reset(start, known, snapshot, now), **epochs.cut}
+        left = known if not found.gone else known.keys() & {tp.topic for tp in start if tp not in found.gone}
+        self._ids |= {topic: known[topic] for topic in left} | {
+            tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in found.anew
+        }
+        return Losses(found.gone, reset, doubted - reset.keys(), {**snapshot.ids, **self._ids})
+
+    def deleted(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> frozenset[TopicPartition]:
+        """Partitions of ``start`` that are no more.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
+        gone = frozenset(start) - snapshot.partitions
+        self._deleted(gone)
+        return gone
+
+    def left_out(self, partitions: Collection[TopicPartition]) -> None:
+        """A batch that is replayed ends without these, which it starts with.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
+        self._lost(
+            "PARTITIONS_DELETED",
+            f"Partitions {names_of(partitions)} were taken for deleted when this batch was planned.",
+        )
+
+    def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions begin that were not there when the query started: the same answer at every call.
+
+        Raises DriverDataLoss (ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO) when records are gone already.
+        """
+        wanted = list(partitions)
+        missing = [tp for tp in wanted if tp not in self._beginnings]
+        for tp, offset in sorted(self._log_ends.beginnings(missing).items() if missing else ()):
+            if offset > 0:
+                self._lost(
+                    "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
+                    f"Added partition {names_of([tp])} starts from {offset} instead of 0.",
+                )
+            self._beginnings[tp] = offset
+        return {tp: self._beginnings[tp] for tp in wanted}
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """A deleted partition that comes back begins anew."""
+        for tp in partitions:
+            self._beginnings.pop(tp, None)
+            self._ids.pop(tp.topic, None)
+            self._before.pop(tp, None)
+        self.epochs = {tp: epoch for tp, epoch in self.epochs.items() if tp not in partitions}
+        self._compared = (None, 0)
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _deleted(self, gone: frozenset[TopicPartition]) -> None:
+        if gone:
+            self._lost("PARTITIONS_DELETED", f"Partitions {names_of(gone)} have been deleted.")
+            self.forget(gone)
+
+    def _reset(
+        self, start: Mapping[TopicPartition, int], known: Mapping[str, str], snapshot: Snapshot, now: float
+    ) -> dict[TopicPartition, int]:
+        """Where what is believed to be lost begins now; nothing yet where nobody can tell."""
+        topics, partitions = self._anew.believed(now), self._shorter.believed(now)
+        if not topics and not partitions:
+            return {}
+        for topic in sorted(topics):
+            self._lost(
+                "PARTITION_OFFSET_CHANGED",
+                f"Topic {topic} was deleted and created anew: its id was {known[topic]} and is {snapshot.ids[topic]} now. "
+                f"The offsets of {names_of(tp for tp in start if tp.topic == topic)} are those of the old one.",
+            )
+        for tp in sorted(partitions):
+            self._lost(
+                "PARTITION_OFFSET_CHANGED",
+                f"Partition {names_of([tp])} offset was changed from {start[tp]} to {snapshot.ends[tp]}: its log was "
+                "truncated, or the start offset is beyond what there is.",
+            )
+        lost = partitions | {tp for tp in start if tp.topic in topics and tp in snapshot.partitions}
+        self.forget(lost)
+        try:
+            return self._log_ends.beginnings(lost)
+        except CohortError as error:
+            if error.error != UNREACHABLE:
+                raise
+            return {}
+
+    def _lost(self, condition: str, reason: str) -> None:
+        name = f"KAFKA_DATA_LOSS.{condition}"
+        if self._fail:
+            raise DriverDataLoss(f"[{name}] {reason} {REMEDY}", name)
+        log.warning("[%s] %s Going on, as failOnDataLoss is false.", name, reason)

@@ -1,0 +1,127 @@
+"""Who else is in the real group: consumers that hold partitions which this query reads, named by client id and host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
+from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.text import printable
+
+DESCRIBE_TIMEOUT_S = 3.0
+ASK_GAP_S, MOST_GAP_S = 1.0, 30.0  # partitions may also be missing because they are new
+MOST_NAME = 200  # characters; a client id is as long as its owner likes
+PART_OF_SESSION = 0.9  # so that the query has ended when one session timeout is over
+EVERYBODY: frozenset[TopicPartition] = frozenset()
+
+
+class Strangers:
+    """Watches for partitions that somebody else in the group has had for a session timeout.  Called from one thread."""
+
+    def __init__(self, conf: Mapping[str, str], group_id: str, instance_id: str, session_timeout_ms: int) -> None:
+        self._conf = conf
+        self._group_id = group_id
+        self._instance_id = instance_id
+        self._limit_s = session_timeout_ms / 1000
+        self._since: float | None = None
+        self._asked: Future[Any] | None = None
+        self._next_ask = 0.0
+        self._gap_s = ASK_GAP_S
+        self._named: set[str] = set()
+        self.found = 0
+        self._admin: AdminClient | None = None
+
+    def look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
+        """The failure, once ``missing`` has been empty at no look for a session timeout and others hold some of it."""
+        now = time.monotonic()
+        if not missing:
+            self._since = self._asked = None
+            self._next_ask, self._gap_s = 0.0, ASK_GAP_S
+            self._named.clear()
+            return None
+        self._since = now if self._since is None else self._since
+        self._hear(missing)
+        if self._asked is None and now >= self._next_ask:
+            self._next_ask, self._gap_s = now + self._gap_s, min(2 * self._gap_s, MOST_GAP_S)
+            self._asked = self._describe()
+        if now - self._since >= PART_OF_SESSION * self._limit_s:
+            self._since = now
+            holders = self.holders(missing)
+            return self._failure(holders, missing) if holders else None
+        return None
+
+    @property
+    def asking(self) -> bool:
+        """Whether an answer is on its way."""
+        return self._asked is not None
+
+    def _describe(self) -> Future[Any] | None:
+        try:
+            if self._admin is None:
+                self._admin = clients.new_admin(self._conf)
+            asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=DESCRIBE_TIMEOUT_S)
+        except KafkaException as error:
+            clients.log.warning("group %s cannot be described: %s", self._group_id, error)
+            return None
+        found: Future[Any] = asked[self._group_id]
+        return found
+
+    def _hear(self, missing: frozenset[TopicPartition]) -> None:
+        """Warn of those who have some of ours, as soon as it is known, each once."""
+        if self._asked is None or not self._asked.done():
+            return
+        asked, self._asked = self._asked, None
+        new = [name for name in self._holding(asked, missing) if name not in self._named]
+        if not new:
+            return
+        self._named.update(new)
+        self.found += len(new)
+        clients.log.warning(
+            "%s has joined group %s and holds partitions that this query reads, of %s: nothing is lost, but the query ends "
+            "if it is still there after %g s (session.timeout.ms); stop that consumer, or give this query a group.id of its own",
+            ", ".join(new),
+            self._group_id,
+            names_of(missing),
+            self._limit_s,
+        )
+
+    def holders(self, partitions: frozenset[TopicPartition]) -> list[str]:
+        """``client id (host)`` of each other member that has some of these partitions (``EVERYBODY``: of each)."""
+        asked = self._describe()
+        return self._holding(asked, partitions) if asked is not None else []
+
+    def _holding(self, asked: Future[Any], partitions: frozenset[TopicPartition]) -> list[str]:
+        try:
+            members = asked.result(DESCRIBE_TIMEOUT_S).members
+        except (KafkaException, TimeoutError) as error:
+            clients.log.warning("group %s cannot be described: %s", self._group_id, error)
+            return []
+        others = [member for member in members if member.group_instance_id != self._instance_id]
+        return sorted(_name(member) for member in others if partitions == EVERYBODY or _held(member) & partitions)
+
+    def everybody(self) -> list[str]:
+        """All other members."""
+        return self.holders(EVERYBODY)
+
+    def _failure(self, holders: list[str], missing: frozenset[TopicPartition]) -> CohortError:
+        return CohortError(
+            f"{', '.join(holders)} in group {self._group_id} held {names_of(missing)}, which this query "
+            "reads, for "
+            f"{self._limit_s:g} s (session.timeout.ms): stop that consumer, or give this query a group.id of its own"
+        )
+
+
+def _name(member: Any) -> str:
+    return printable(f"client {member.client_id} ({str(member.host).lstrip('/')})", MOST_NAME)
+
+
+def _held(member: Any) -> set[TopicPartition]:
+    assignment = member.assignment
+    return {TopicPartition(held.topic, held.partition) for held in assignment.topic_partitions} if assignment else set()

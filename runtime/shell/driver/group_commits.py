@@ -1,0 +1,275 @@
+"""What the real Kafka group is told: the pinned start, the run's reservation, and every batch that Spark's commit log has.
+
+Spark's checkpoint is the truth; this is its mirror, for every Kafka tool and for queries that start without a checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.leader_epochs import Seen
+from sparkcohort.runtime.kafka.run_epoch import GENERATION_BLOCK, decode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver.first_batch import FirstBatch
+from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.process.threads import Supervised
+
+log = logging.getLogger("sparkcohort.mirror")
+
+Offsets = Mapping[TopicPartition, int]
+
+START_S = 30.0
+COMMIT_S = 10.0
+QUICK_S = 0.2
+"""How long a trigger waits for the commit before its own; a slow group coordinator must not hold the batch up."""
+FINAL_S = 30.0
+"""How long the end of a bounded query waits for its last commit."""
+RETRY_S = 1.0
+GENERATION_MARGIN = GENERATION_BLOCK // 10
+"""With so many generations left another block is asked for."""
+LOOK_S = 1.0
+"""How often the generation is looked at, however long a batch takes."""
+
+
+class Mirror:
+    """Commits offsets of one query to the real group, as its static member."""
+
+    def __init__(self, options: SourceOptions, log_ends: LogEnds) -> None:
+        self._options = options
+        self._membership = GroupMembership(options, log_ends.topics, log_ends.doubt)
+        self._counters: Counter[str] = Counter()
+        self._committed: dict[TopicPartition, int] = {}
+        self._first = FirstBatch(options, log_ends, self._membership)
+        self._mirrored: Offsets = {}
+        self._wanted: dict[TopicPartition, int] | None = None
+        self._changed = threading.Condition()
+        self._reserving = threading.Lock()  # one writer of what stands beside a pin
+        self._closed = False
+        self._used: Callable[[], int] = int
+        self._generation = 0
+        self._next_commit = self._next_reserve = 0.0
+        self._failure: CohortError | None = None
+        self._committing = Supervised("cohort-mirror", self._wait, self._work, self._fail)
+
+    def open(self) -> None:
+        """Join the real group.  Raises CohortError: no permission, group coordinator unreachable."""
+        self._membership.start(self._options.api_timeout_ms / 1000)
+        self._committing.start()
+
+    def close(self) -> None:
+        """Stop committing; the static member stays, so that a restarted driver takes over at once."""
+        self.end()
+        self._membership.close()
+
+    def end(self) -> None:
+        """As ``close``, without waiting for what is under way."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._committing.close()
+        self._membership.end()
+
+    def failure(self) -> CohortError | None:
+        """What ended this driver's place in the real group for good, if anything did."""
+        return self._membership.failure() or self._failure
+
+    def counters(self) -> Mapping[str, int]:
+        """Commits and failed attempts so far, and consumers of others that were found in the group."""
+        return {**self._counters, "strangers": self._membership.strangers()}
+
+    def committed(self) -> Offsets:
+        """What the real group has, as far as this run committed it."""
+        with self._changed:
+            return dict(self._committed)
+
+    # --- start ----------------------------------------------------------------------------------------
+
+    def initial(self) -> Offsets:
+        """Where a new query starts: the same until the first batch is committed.  Spark asks twice for batch 0."""
+        return self._first.start()
+
+    def replayed(self, end: Offsets, ids: Mapping[str, str]) -> Offsets:
+        """Where the first batch starts, which an earlier process planned to ``end``.  Raises CohortError if not this group."""
+        return self._first.replayed(end, ids)
+
+    def plan(self, start: Offsets, end: Offsets, ids: Mapping[str, str], entering: Offsets) -> None:
+        """Pin what is planned of the first batch; ``entering``: beginnings of what only ``end`` has."""
+        with self._reserving:
+            taken = self._first.plan(start, end, ids, entering, START_S)
+            with self._changed:
+                self._committed.update(taken)
+
+    def stands_in(self, ids: Mapping[str, str]) -> None:
+        """Of which topics the offsets are that are committed from now on."""
+        self._membership.ids = ids
+
+    def seen_under(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """Under which leader epochs the logs had the offsets that are committed from now on, as far as known."""
+        self._membership.epochs = epochs
+
+    def epochs(self, partitions: Collection[TopicPartition], ids: Mapping[str, str]) -> dict[TopicPartition, Seen]:
+        """What the group knows of that: committed offsets in the topics with these ids, with their epochs."""
+        return {
+            tp: Seen(known.offset, known.epoch)
+            for tp, known in self._membership.committed(partitions).items()
+            if known.offset is not None and known.epoch >= 0
+            if ids.get(tp.topic, "") in (decode(known.metadata).topic, "")
+        }
+
+    def begin(self, start: Offsets) -> int:
+        """Reserve this run's number and generations, if that has not been done; returns the first generation."""
+        if self._membership.reservation.own is None:
+            self._reserve(start, *self._first.marks(start))
+            with self._changed:
+                self._mirrored = dict(start)
+        return self._membership.reservation.first_generation
+
+    def follow(self, generation: Callable[[], int]) -> None:
+        """Look at the group's generation from now on, so that there is always one left that is reserved."""
+        self._used = generation
+
+    def _reserve(self, offsets: Offsets, pin: str, plan: str) -> None:
+        # The start of a run is what a checkpoint or an option says, also where the group has gone further: a reset.
+        self._membership.reserve(offsets, START_S, pin=pin, plan=plan, reset=True)
+        with self._changed:
+            self._committed.update(offsets)
+
+    # --- every batch ------------------------------------------------------------------------------------
+
+    def commit(self, start: Offsets, *, generation: int, final: bool) -> None:
+        """Commit what Spark's commit log has, in the background; when ``final``, waits until Kafka has it.
+
+        The commit before it is waited for, a moment.  Raises CohortError when a final commit does not get through, or when no
+        generation is left and no more can be reserved.
+        """
+        self._await_generations(generation)
+        self.settle()
+        with self._changed:
+            if start == self._mirrored and not self._first.pinned:
+                return
+            self._wanted = dict(start)
+            self._changed.notify_all()
+        if final and not self.settle(FINAL_S):
+            raise CohortError(
+                f"the last batch could not be committed to group {self._options.group_id} within {FINAL_S:g} s: its "
+                "coordinator does not answer. The batch itself is done and in the checkpoint; start the query again to commit"
+            )
+
+    def settle(self, timeout_s: float = QUICK_S) -> bool:
+        """Wait until Kafka has all that was committed; whether it has.  Raises what ended the membership for good."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: self._wanted is None or self.failure() is not None, timeout_s)
+        failure = self.failure()
+        if failure is not None:
+            raise failure
+        return done
+
+    def _await_generations(self, generation: int) -> None:
+        """Nothing goes on under a generation that a later run might use, too; long before, more are asked for."""
+        with self._changed:
+            self._generation = generation
+            self._changed.notify_all()
+            reserved = self._changed.wait_for(lambda: self._left() > 0 or self.failure() is not None, START_S)
+        if not reserved:
+            raise CohortError(
+                f"all generations reserved in group {self._options.group_id} are used, and no more could be reserved within "
+                f"{START_S:g} s: its coordinator does not answer. Start the query again when it does; nothing is lost"
+            )
+
+    def _left(self) -> int:
+        """How many generations are reserved and not used yet."""
+        reservation = self._membership.reservation
+        if reservation.own is None:
+            return GENERATION_BLOCK
+        return reservation.last_generation - max(self._generation, self._used())
+
+    # --- the thread ---------------------------------------------------------------------------------------
+
+    def _wait(self) -> bool:
+        with self._changed:
+            while not self._closed and self.failure() is None and not self._due():
+                self._changed.wait(LOOK_S)
+            return not self._closed and self.failure() is None
+
+    def _due(self) -> bool:
+        now = time.monotonic()
+        return (self._wanted is not None and now >= self._next_commit) or (
+            self._left() <= GENERATION_MARGIN and now >= self._next_reserve
+        )
+
+    def _work(self) -> None:
+        """Reserve what will be needed, commit what is wanted; what fails is tried again after a pause."""
+        if self._left() <= GENERATION_MARGIN and time.monotonic() >= self._next_reserve:
+            self._reserve_more()
+        with self._changed:
+            wanted = None if self._wanted is None else dict(self._wanted)
+        if wanted is None or time.monotonic() < self._next_commit:
+            return
+        self._next_commit = time.monotonic() + RETRY_S
+        try:
+            self._commit_now(self._changes(wanted), self._membership.reservation.metadata(), COMMIT_S)
+        except CohortError as error:
+            self._next_commit = time.monotonic() + RETRY_S
+            log.warning("commit to group %s failed, trying again: %s", self._options.group_id, error)
+            with self._changed:
+                self._changed.notify_all()
+            return
+        with self._changed:
+            self._next_commit = 0.0
+            self._first.over()
+            self._mirrored = wanted
+            if self._wanted == wanted:
+                self._wanted = None
+            self._changed.notify_all()
+
+    def _reserve_more(self) -> None:
+        try:
+            with self._reserving:
+                pin, plan = self._first.current()
+                self._membership.reserve(self.committed(), COMMIT_S, pin=pin, plan=plan, reset=True)
+        except CohortError as error:
+            log.warning(
+                "group %s: %d generations left, no more could be reserved, trying again: %s",
+                self._options.group_id,
+                self._left(),
+                error,
+            )
+            self._next_reserve = time.monotonic() + RETRY_S
+        with self._changed:
+            self._changed.notify_all()
+
+    def _fail(self, error: CohortError) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def _changes(self, wanted: Offsets) -> Offsets:
+        """What differs from the last commit; everything where a pin is to be replaced."""
+        if self._first.pinned:
+            return wanted
+        return {tp: offset for tp, offset in wanted.items() if self._committed.get(tp) != offset}
+
+    def _commit_now(self, offsets: Offsets, metadata: str, timeout_s: float) -> None:
+        began = time.monotonic()
+        known = self.committed()
+        # Below what this run committed itself lies only a log that was cut or created anew, which was accepted as data loss.
+        lower = {tp for tp, at in offsets.items() if at < known.get(tp, at)}
+        for reset, partitions in ((False, offsets.keys() - lower), (True, lower)):
+            try:
+                taken = self._membership.commit(
+                    {tp: (offsets[tp], metadata) for tp in partitions}, timeout_s, reset=reset
+                )
+            except CohortError:
+                self._counters["failures"] += 1
+                raise
+            with self._changed:
+                self._committed.update(taken)
+        self._counters["commits"] += 1
+        self._counters["milliseconds"] += int((time.monotonic() - began) * 1000)

@@ -1,0 +1,418 @@
+"""One query's side of the driver: the real Kafka group, the log ends, the coordinator and its port, as one thing.
+
+A session is opened by the first call that only PySpark's stream runner gets, begins its coordinator run when
+the first start offsets are known, and ends with the query (SIGTERM), or with the driver's JVM.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sparkcohort.assignors import Assignor
+from sparkcohort.runtime.batches.claims import Slot
+from sparkcohort.runtime.batches.record_sizes import Sizes
+from sparkcohort.runtime.batches.snapshot import Snapshot
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.leader import reachability
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.reachability_watch import AbilityWatch
+from sparkcohort.runtime.shell.coordinator.service import Service
+from sparkcohort.runtime.shell.coordinator.slow_partition_watch import Isolation
+from sparkcohort.runtime.shell.driver import async_progress, stream_process
+from sparkcohort.runtime.shell.driver.data_loss import DataLoss, Losses
+from sparkcohort.runtime.shell.driver.group_commits import Mirror
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.kafka import epoch_ends
+from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
+from sparkcohort.runtime.shell.kafka.reading.range_reader import RangeReader
+from sparkcohort.runtime.shell.kafka.reading.relay import Relay
+from sparkcohort.runtime.shell.observe import status
+from sparkcohort.runtime.shell.observe.metrics import MetricsEndpoint
+from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.process.shutdown import Ender, Ending, Order
+from sparkcohort.runtime.shell.process.threads import look
+from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from sparkcohort.runtime.shell.rpc.tls import new_authority
+
+log = logging.getLogger("sparkcohort.session")
+
+Offsets = Mapping[TopicPartition, int]
+STOP_S = 1.0
+RELAY_PATIENCE_MS = 2_000
+"""How long the driver waits for a leader on behalf of a task, which asks again."""
+STATUS_REFRESH_S = 0.2
+REFRESH_S = 1.0
+COMPARE_GAP_S = 0.02
+
+
+class Session:
+    """Everything that runs in PySpark's stream runner process for one query; called from one thread."""
+
+    def __init__(self, options: SourceOptions, assignors: Mapping[str, Assignor]) -> None:
+        """``assignors`` are those of the options, by name, in order of preference."""
+        self._options = options
+        self._assignors = assignors
+        self._lock = stream_process.InstanceLock(options.group_id, options.group_instance_id)
+        self._log_ends = LogEnds(options)
+        self._mirror = Mirror(options, self._log_ends)
+        self._loss = DataLoss(self._log_ends, fail=options.fail_on_data_loss)
+        self._plans = Plans()
+        self._isolation = Isolation()
+        self._ending = Ending()
+        self._coordinator: Coordinator | None = None
+        self._abilities: AbilityWatch | None = None
+        self._relay = self._ending.keep(Order.INSIDE, lambda: Relay(self._reader), Relay.close)
+        self._silent_agents: Callable[[], frozenset[str]] = frozenset
+        self._run: Run | None = None
+        self._announced: Offsets = {}
+        self._snapshot: Snapshot | None = None
+        self._accepted = Losses()
+        self._pause = threading.Event()
+
+    # --- life ----------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the lock of this instance id, find the topics, join the real group.
+
+        Raises CohortError: lock taken, topic missing, brokers unreachable, no permission.
+        """
+        stream_process.log_to_stderr()
+        jvm = stream_process.driver_jvm()
+        Ender(self._ending, None if jvm is None else jvm.pid).start()
+        for warning in self._options.warnings:
+            log.warning("%s", warning)
+        closing = self._ending.add
+        closing(Order.LOCK, self._lock.release)
+        self._lock.take()
+        closing(Order.INSIDE, self._log_ends.close)
+        self._log_ends.start()
+        closing(Order.COMMITS, self._mirror.end)
+        closing(Order.INSIDE, self._mirror.close)
+        self._mirror.open()
+
+    def initial(self) -> Offsets:
+        """Where a query starts that has no batch yet; nothing is changed."""
+        return self._mirror.initial()
+
+    def replayed(self, end: Offsets, ids: Mapping[str, str]) -> Offsets:
+        """Where the first batch starts, which an earlier process planned to ``end``.
+
+        Raises CohortError: this group did not plan it, or (DriverDataLoss) partitions of it are gone.
+        """
+        start = self._mirror.replayed(end, ids)
+        self._loss.deleted(end, self._log_ends.snapshot())
+        return start
+
+    def plan(self, start: Offsets, end: Offsets, ids: Mapping[str, str]) -> None:
+        """Have the real group remember, before Spark does, from where to where the first batch goes."""
+        new = end.keys() - start.keys()
+        self._mirror.plan(start, end, ids, self.beginnings_of_new(new) if new else {})
+
+    def stands_in(self, ids: Mapping[str, str]) -> None:
+        """Of which topics the offsets are that Spark speaks of now, as far as it says."""
+        self._mirror.stands_in(ids)
+
+    def begin(self, start: Offsets) -> None:
+        """Start the coordinator run, once; ``start`` is where the first batch of this run begins."""
+        if self._coordinator is not None:
+            return
+        self._compare(start)
+        first_generation = self._mirror.begin(start)
+        self._plans.seed(start)
+        self._announced = start
+        options, run_id = self._options, secrets.token_hex(6)
+        settings = GroupSettings(
+            group_id=options.group_id,
+            run_id=run_id,
+            first_generation=first_generation,
+            session_timeout_ms=options.session_timeout_ms,
+            heartbeat_interval_ms=options.heartbeat_interval_ms,
+            rebalance_timeout_ms=options.rebalance_timeout_ms,
+            assignors=tuple(self._assignors),
+            scheduled_rebalance_max_delay_ms=options.scheduled_rebalance_max_delay_ms,
+            load_balance=(
+                options.load_balance_threshold,
+                options.load_balance_after_ms,
+                options.load_balance_max_moves,
+            ),
+        )
+        only = _by_topic(options.subscription.partitions)
+        self._coordinator = Coordinator(
+            settings, self._log_ends.topics, only, assignors=self._assignors, racks=self._log_ends.racks
+        )
+        self._ending.add(Order.AGENTS, self._coordinator.stop)
+        self._abilities = AbilityWatch(
+            partial(reached, options.kafka), self._coordinator.members, self._coordinator.trigger
+        )
+        self._coordinator.barred = self._abilities.barred
+        self._coordinator.start()
+        group = self._coordinator
+        self._mirror.follow(lambda: group.group.generation)
+        self._log_ends.on_change(self._coordinator.topics_changed)
+        self._coordinator.topics_changed()  # what changed since it started
+        self._serve(self._coordinator, run_id)
+
+    def _compare(self, start: Offsets) -> None:
+        """Ask whether the logs were cut since an earlier run, before its commits give way to ours.  Raises DriverDataLoss."""
+        snapshot = self._log_ends.snapshot()
+        there = {tp: at for tp, at in start.items() if tp in snapshot.partitions}
+        self._loss.remember(there, self._mirror.epochs(there, snapshot.ids))
+        deadline = time.monotonic() + 2 * epoch_ends.PATIENCE_S
+        while self._loss.compare(there, snapshot).unsure and time.monotonic() < deadline:
+            self.pause(COMPARE_GAP_S)
+        self._mirror.seen_under(self._loss.epochs)
+
+    def _serve(self, coordinator: Coordinator, run_id: str) -> None:
+        options, authority = self._options, new_authority()
+        service = Service(
+            coordinator,
+            self._plans,
+            failure=self._mirror.failure,
+            status=self._status,
+            isolation=self._isolation,
+            anew=self._log_ends.doubt,
+            abilities=self._abilities,
+            relay=lambda body: self._relay.answer(body, {*self._announced, *self._log_ends.snapshot().partitions}),
+        )
+        port = options.coordinator_port
+        handlers = service.handlers()
+        try:
+            server = self._ending.keep(
+                Order.PORTS,
+                lambda: GroupServer(authority, handlers, service.subscribe, service.unsubscribe, port=port),
+                lambda opened: opened.stop(STOP_S),
+            )
+        except OSError as error:
+            raise CohortError(
+                f"port {options.coordinator_port} cannot be opened for the group coordinator: {error}; give the option "
+                "coordinator.port a free port, or leave it out for any free one"
+            ) from None
+        self._silent_agents = service.silent
+        names = coordinator.settings.assignors
+        self._run = Run(run_id, options.coordinator_host, server.port, authority.client, names)
+        if options.metrics_port is not None:
+            metrics = MetricsEndpoint(options.metrics_address, options.metrics_port, self._status)
+            self._ending.add(Order.PORTS, metrics.close)
+            metrics.start()
+        run = self._run
+        self._ending.keep(
+            Order.SECRETS,
+            lambda: connection_file.write(options.group_id, options.group_instance_id, run),
+            _remove,
+        )
+        log.info(
+            "group %s: coordinator run %s on port %d, instance id %s, first generation %d",
+            options.group_id,
+            run_id,
+            server.port,
+            options.group_instance_id,
+            coordinator.settings.first_generation,
+        )
+
+    def close(self) -> None:
+        """End the run: files are removed, agents told to go, ports closed; the real group keeps its static member."""
+        self._ending.run()
+
+    # --- what the reader asks --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise what ended the run for good: fenced, a stranger in the group, no permission any more."""
+        look()
+        for failure in (self._mirror.failure(), self._coordinator.failure if self._coordinator else None):
+            if failure is not None:
+                raise failure
+
+    def mirror(self, start: Offsets, *, final: bool) -> None:
+        """Commit ``start``, which Spark's commit log has, to the real group; ``final``, or ``mirrored``, waits for it."""
+        self.check()
+        assert self._coordinator is not None  # noqa: S101  begin comes first
+        self._mirror.commit(start, generation=self._coordinator.group.generation, final=final)
+
+    def may_be_async(self) -> bool:
+        """Whether Spark's logs may be written behind the query's back: then only Spark's ``commit`` follows them."""
+        late = async_progress.may_be_async()
+        if late:
+            log.info(
+                "group %s: a query of this application tracks its progress asynchronously (asyncProgressTrackingEnabled): "
+                "the group follows when Spark says that its logs have a batch, one batch later or more",
+                self._options.group_id,
+            )
+        return late
+
+    def mirrored(self) -> None:
+        """Wait a moment for the real group to have what was committed."""
+        self._mirror.settle()
+
+    def refresh(self, timeout_s: float) -> Snapshot:
+        """Log ends, asked for now; at most ``timeout_s`` old answers are waited for."""
+        self._snapshot = self._log_ends.refresh(timeout_s)
+        return self._snapshot
+
+    def isolated(self, ends: Offsets) -> Offsets:
+        """The log ends as far as a batch may go without waiting for a slow leader."""
+        barred = self._barred()
+        owners = self._coordinator.owners() if self._coordinator and barred else {}
+        return self._isolation.limited(ends, owners.keys() - reachability.without(barred, owners).keys())
+
+    def losses(self, start: Offsets, ids: Mapping[str, str], snapshot: Snapshot) -> Losses:
+        """What has been lost of what comes after ``start``, in the topics of these ids.  Raises DriverDataLoss, or warns."""
+        self._accepted = self._loss.look(start, ids, snapshot, time.monotonic())
+        self._mirror.seen_under(self._loss.epochs)
+        return self._accepted
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """The topics' ids now, as far as known."""
+        return self._log_ends.snapshot().ids
+
+    def explained(self, start: Offsets, end: Offsets) -> Offsets:
+        """Where to read from, instead of ``start``, whose planned end lies before it: what its log begins with now.
+
+        That is so after a loss which was accepted: in this process by ``losses``, or by whoever planned the batch before a
+        restart, if the log still shows it.  Raises DriverDataLoss, or warns, where it has not been told of a loss, partitions
+        that the plan leaves out included.  What is neither known nor seen is left out of the answer.
+        """
+        gone, reset = self._accepted.gone, self._accepted.reset
+        left_out = start.keys() - end.keys() - gone
+        if left_out:
+            self._loss.left_out(left_out)
+        back = {tp: start[tp] for tp, at in end.items() if at < start.get(tp, at)}
+        told = {tp: reset[tp] for tp in back if reset.get(tp) == end[tp]}
+        unknown = {tp: at for tp, at in back.items() if tp not in told}
+        seen = self._seen(unknown) if unknown else {}
+        return {**told, **{tp: min(at, end[tp]) for tp, at in seen.items()}}
+
+    def _seen(self, start: Offsets) -> Offsets:
+        """Where to go on from what is lost, waited for until nothing of it is doubted.  Raises DriverDataLoss."""
+        deadline = time.monotonic() + self._options.unreachable_timeout_ms / 1000
+        while True:
+            losses = self._loss.look(start, {}, self.refresh(REFRESH_S), time.monotonic())
+            if not losses.doubted or time.monotonic() > deadline:
+                return losses.reset
+            self.pause(REFRESH_S)
+
+    def beginnings_of_new(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Where partitions begin that were not there before.  Raises DriverDataLoss when records are gone already."""
+        found = self._loss.beginnings(sorted(partitions))
+        self._plans.seed(found)
+        return found
+
+    def announce(self, end: Offsets) -> None:
+        """Remember the end of the batch in flight."""
+        self._announced = end
+
+    def lag_remains(self, end: Offsets) -> bool:
+        """Whether there is more to read than this batch will."""
+        ends = self._snapshot.ends if self._snapshot else {}
+        return any(ends.get(tp, offset) > offset for tp, offset in end.items())
+
+    def owners(self) -> Mapping[TopicPartition, str]:
+        """Which agent owns which partition now, and can fetch it."""
+        owners = self._coordinator.owners() if self._coordinator else {}
+        return reachability.without(barred, owners) if (barred := self._barred()) else owners
+
+    def cores(self) -> Mapping[str, int]:
+        """How many tasks each member's executor runs at once; who is cut off and owns nothing that it can fetch has none."""
+        members = self._coordinator.members() if self._coordinator else {}
+        idle = self._idle()
+        return {name: info.cores for name, info in members.items() if name not in idle}
+
+    def idle_cores(self) -> int:
+        """How many tasks run at once where nothing can be read: that many slots had better be empty."""
+        members = self._coordinator.members() if self._coordinator else {}
+        return sum(members[name].cores for name in self._idle() & members.keys())
+
+    def _barred(self) -> reachability.Barred:
+        if self._abilities is None:
+            return {}
+        self._abilities.settle()
+        return self._abilities.barred()
+
+    def _idle(self) -> frozenset[str]:
+        """Members that are barred from something and own nothing that they can fetch."""
+        barred = self._abilities.barred() if self._abilities else {}
+        return frozenset(barred) - frozenset(self.owners().values()) if barred else frozenset()
+
+    def sizes(self) -> Sizes:
+        """How large records have been so far."""
+        return self._plans.sizes()
+
+    def register(self, slots: Sequence[Slot], ids: Mapping[str, str]) -> str:
+        """Make the slots claimable, offsets in topics of these ids; returns the plan's id."""
+        plan_id = secrets.token_hex(8)
+        if barred := self._barred():
+            slots = [
+                replace(slot, avoid=reachability.avoiding(barred, (item.tp for item in slot.ranges))) for slot in slots
+            ]
+        self._plans.register(plan_id, slots, ids)
+        return plan_id
+
+    def silent_agents(self) -> frozenset[str]:
+        """The addresses of agents that have lately left a task without an answer."""
+        return self._silent_agents()
+
+    def _reader(self) -> RangeReader:
+        """A reader for what tasks can't read by themselves."""
+        options = self._options
+        return RangeReader(
+            options.kafka,
+            include_headers=options.include_headers,
+            fail_on_data_loss=options.fail_on_data_loss,
+            poll_timeout_ms=RELAY_PATIENCE_MS,
+            on_data_loss=log.warning,
+        )
+
+    def run(self) -> Run:
+        """How tasks reach this run."""
+        assert self._run is not None  # noqa: S101  begin comes first
+        return self._run
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless the session ends meanwhile."""
+        self._pause.wait(seconds)
+
+    def _status(self) -> dict[str, Any]:
+        if self._coordinator is None or self._ending.begun:
+            return {}
+        return status.build(
+            self._coordinator,
+            self._plans,
+            instance_id=self._options.group_instance_id,
+            committed=self._mirror.committed(),
+            announced=self._announced,
+            snapshot=self._ends_now(),
+            late=self._isolation.reasons(),
+            cut_off=self._abilities.described() if self._abilities else (),
+            commits=self._mirror.counters(),
+        )
+
+    def _ends_now(self) -> Snapshot:
+        """Log ends as of now, or as last heard: a long batch must not make the lag look old."""
+        try:
+            return self._log_ends.refresh(STATUS_REFRESH_S)
+        except CohortError:
+            return self._log_ends.snapshot()
+
+
+def _remove(path: Path | None) -> None:
+    if path is not None:
+        path.unlink(missing_ok=True)
+
+
+def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, ascending."""
+    found: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        found.setdefault(tp.topic, []).append(tp.partition)
+    return found

@@ -1,0 +1,158 @@
+"""Where a query without a checkpoint starts: options, committed offsets and log ends in, offsets out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.error_codes import UNREACHABLE
+from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
+from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.options.values import Start
+
+Offsets = Mapping[TopicPartition, int]
+T = TypeVar("T")
+
+PATIENCE_S = 1.0
+"""How long one look for absent brokers takes while a start waits for them."""
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def initial_offsets(
+    options: SourceOptions, log_ends: LogEnds, committed: Callable[[Iterable[TopicPartition]], Offsets]
+) -> dict[TopicPartition, int]:
+    """The start of every partition there is; ``committed`` tells the group's offsets of those that have one.
+
+    Precedence as Spark's: startingTimestamp, startingOffsetsByTimestamp, startingOffsets.  Raises CohortError: no record at or
+    after a timestamp, a partition that does not exist, brokers that do not answer within ``unreachable.timeout.ms``.
+    """
+    partitions = sorted(log_ends.snapshot().partitions)
+    times = _times(options, partitions)
+    if times is not None:
+        return _at_times(options, log_ends, times)
+    start = options.starting_offsets
+    found = dict(committed(partitions)) if start == "committed" else {}
+    named = {tp: found[tp] for tp in partitions if tp in found} if start == "committed" else _named(start, partitions)
+    missing = [tp for tp in partitions if tp not in named]
+    wanted = {**named, **(_named(options.starting_offsets_fallback, missing, EARLIEST) if missing else {})}
+    _check_exist("startingOffsets", options.starting_offsets, partitions)
+    _check_exist("startingOffsets.fallback", options.starting_offsets_fallback, partitions)
+    return _resolve(options, log_ends, wanted)
+
+
+def lapsed(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
+    """Pinned offsets at which nothing can start any more, since they are outside their log, with a word on each.
+
+    What cannot be asked now is believed.
+    """
+    snapshot = log_ends.refresh(PATIENCE_S) if pins else log_ends.snapshot()
+    asked = [tp for tp in pins if tp in snapshot.partitions and tp not in snapshot.unreachable]
+    try:
+        beginnings = log_ends.beginnings(asked) if asked else {}
+    except CohortError as error:
+        if error.error != UNREACHABLE:
+            raise
+        return {}
+    young = {tp: f"its log begins at {at} by now" for tp, at in beginnings.items() if at > pins[tp]}
+    short = {tp: snapshot.ends[tp] for tp in asked if tp in snapshot.ends and snapshot.ends[tp] < pins[tp]}
+    return young | {tp: f"its log ends at {at} by now" for tp, at in short.items()}
+
+
+def _named(start: Start, partitions: Iterable[TopicPartition], default: int | None = None) -> dict[TopicPartition, int]:
+    """What a start says of each partition; those it leaves out get ``default``, or stay out."""
+    if isinstance(start, Mapping):
+        named = {tp: start[tp] for tp in partitions if tp in start}
+        return named if default is None else {**dict.fromkeys(partitions, default), **named}
+    return dict.fromkeys(partitions, _WORDS[start])
+
+
+def _resolve(options: SourceOptions, log_ends: LogEnds, wanted: Offsets) -> dict[TopicPartition, int]:
+    earliest = [tp for tp, offset in wanted.items() if offset == EARLIEST]
+    latest = [tp for tp, offset in wanted.items() if offset == LATEST]
+    found = dict(wanted)
+    if earliest:
+        found |= _patiently(options, log_ends, lambda: log_ends.beginnings(earliest))
+    if latest:
+        found |= ends_of(options, log_ends, latest)
+    return dict(sorted(found.items()))
+
+
+def ends_of(
+    options: SourceOptions, log_ends: LogEnds, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The log ends of these partitions, all of them fresh; waits for absent brokers.  Raises CohortError."""
+    wanted = list(partitions)
+    deadline = time.monotonic() + options.unreachable_timeout_ms / 1000
+    while True:
+        snapshot = log_ends.refresh(PATIENCE_S)
+        missing = [tp for tp in wanted if tp in snapshot.unreachable or tp not in snapshot.ends]
+        if not missing:
+            return {tp: snapshot.ends[tp] for tp in wanted}
+        if time.monotonic() > deadline:
+            reason = snapshot.unreachable.get(missing[0], "no answer")
+            raise CohortError(
+                f"the start cannot be told: no log end of {names_of(missing)} within unreachable.timeout.ms="
+                f"{options.unreachable_timeout_ms}: {reason}",
+                UNREACHABLE,
+            )
+
+
+def _patiently(
+    options: SourceOptions, log_ends: LogEnds, look_up: Callable[[], dict[TopicPartition, T]]
+) -> dict[TopicPartition, T]:
+    """Look offsets up, again while brokers are away, for ``unreachable.timeout.ms``.  Raises the last try's error."""
+    deadline = time.monotonic() + options.unreachable_timeout_ms / 1000
+    while True:
+        try:
+            return look_up()
+        except CohortError as error:
+            if error.error != UNREACHABLE:
+                raise
+            if time.monotonic() > deadline:
+                waited = f"unreachable.timeout.ms={options.unreachable_timeout_ms}"
+                raise CohortError(f"the start cannot be told within {waited}: {error}", UNREACHABLE) from None
+            log_ends.refresh(PATIENCE_S)
+
+
+def _times(options: SourceOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
+    if options.starting_timestamp is not None:
+        return dict.fromkeys(partitions, options.starting_timestamp)
+    by_partition = options.starting_offsets_by_timestamp
+    if by_partition is None:
+        return None
+    _check_exist("startingOffsetsByTimestamp", by_partition, partitions)
+    left_out = [tp for tp in partitions if tp not in by_partition]
+    if left_out:
+        raise CohortError(
+            f"option startingOffsetsByTimestamp leaves out {names_of(left_out)}: name every partition that is read",
+            "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED",
+        )
+    return dict(by_partition)
+
+
+def _at_times(
+    options: SourceOptions, log_ends: LogEnds, times: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    found = _patiently(options, log_ends, lambda: log_ends.at_timestamp(times))
+    too_young = sorted(tp for tp, offset in found.items() if offset is None)
+    if too_young and options.starting_offsets_by_timestamp_strategy == "error":
+        raise CohortError(
+            f"no record at or after the starting timestamp in {names_of(too_young)}: choose an earlier time, or set "
+            "startingOffsetsByTimestampStrategy to latest to start those at their ends"
+        )
+    ends = ends_of(options, log_ends, too_young) if too_young else {}
+    return {tp: ends[tp] if offset is None else offset for tp, offset in sorted(found.items())}
+
+
+def _check_exist(option: str, start: Start, partitions: Iterable[TopicPartition]) -> None:
+    strangers = sorted(set(start) - set(partitions)) if isinstance(start, Mapping) else []
+    if strangers:
+        raise CohortError(
+            f"option {option} names {names_of(strangers)}, which does not exist or is not read: "
+            "name existing partitions of what is subscribed",
+            "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
+        )

@@ -1,0 +1,87 @@
+"""The stream runner process itself: its log, and the lock of an instance id within one application (its end: ``shutdown``)."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import socket
+import sys
+import threading
+import time
+from functools import cache
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
+from sparkcohort.runtime.shell.process.log_lines import OneLine
+
+log = logging.getLogger("sparkcohort.process")
+
+TAKE_LOCK_S = 5.0
+
+
+@cache
+def driver_jvm() -> Executor | None:
+    """The driver's JVM; where it can't be found, one warning says what that costs."""
+    try:
+        return find_executor()
+    except NoExecutor as error:
+        log.warning(
+            "the JVM of this driver can't be found: %s. Two streams of this application on one group.id are not told "
+            "apart (give each its own), and the run may outlive a JVM that is killed",
+            error,
+        )
+        return None
+
+
+def log_to_stderr() -> None:
+    """Where nobody has set logging up, let Cohort's own lines reach the driver's log in Spark's form."""
+    ours = logging.getLogger("sparkcohort")
+    if logging.getLogger().handlers or ours.handlers:
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s", "%y/%m/%d %H:%M:%S"))
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+
+
+class InstanceLock:
+    """One reader per (group, instance id) within one application: two would take turns at fencing each other.
+
+    An abstract socket keyed by the driver's JVM: it can't go stale and leaves nothing behind.
+    """
+
+    def __init__(self, group_id: str, instance_id: str) -> None:
+        self._group_id = group_id
+        self._instance_id = instance_id
+        self._socket: socket.socket | None = None
+
+    def take(self) -> None:
+        """Take the lock; waits some seconds for the reader of a query that is just being stopped.  Raises CohortError."""
+        jvm = driver_jvm()
+        if jvm is None:
+            return
+        named = hashlib.sha256(f"{self._group_id}\0{self._instance_id}".encode()).hexdigest()[:16]
+        address = f"\0cohort-reader-{jvm.process()}-{named}"
+        deadline = time.monotonic() + TAKE_LOCK_S
+        attempt = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        while True:
+            try:
+                attempt.bind(address)
+            except OSError:
+                if time.monotonic() > deadline:
+                    attempt.close()
+                    raise CohortError(
+                        f"another stream of this application already reads group.id {self._group_id!r} with "
+                        f"group.instance.id {self._instance_id!r} (a self-join, or two writeStreams of one DataFrame): "
+                        "give each its own group.id, or write both outputs from one foreachBatch"
+                    ) from None
+                threading.Event().wait(0.1)
+            else:
+                self._socket = attempt
+                return
+
+    def release(self) -> None:
+        """Give the lock back."""
+        held, self._socket = self._socket, None
+        if held is not None:
+            held.close()

@@ -1,0 +1,108 @@
+"""Making Kafka clients for the driver: settings, log lines, and librdkafka's errors in words for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.kafka.client_log import log
+from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
+from sparkcohort.runtime.shell.options.security_settings import redact_text
+from sparkcohort.runtime.shell.process.resources import check_room
+from sparkcohort.runtime.text import printable
+
+__all__ = ["code_of", "error_of", "log", "new_admin", "new_consumer", "text_of"]
+
+# The driver moves no records: the smallest queues, and quick reconnects so that a broker that comes back is seen.
+_QUICK = {
+    "reconnect.backoff.max.ms": "1000",
+    "log.connection.close": "false",
+    "metadata.recovery.rebootstrap.trigger.ms": "10000",  # not five minutes, where all brokers have been away
+}
+_SMALL = {
+    **_QUICK,
+    "queued.max.messages.kbytes": "1",
+    "queued.min.messages": "1",
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "allow.auto.create.topics": "false",
+}
+_CONSUMER_ONLY = frozenset(
+    {
+        *(
+            "check.crcs",
+            "fetch.error.backoff.ms",
+            "fetch.max.bytes",
+            "fetch.message.max.bytes",
+            "fetch.min.bytes",
+            "fetch.queue.backoff.ms",
+        ),
+        *(
+            "fetch.wait.max.ms",
+            "isolation.level",
+            "max.partition.fetch.bytes",
+            "queued.max.messages.kbytes",
+            "queued.min.messages",
+        ),
+    }
+)
+
+Errors = Callable[[KafkaError], None]
+
+
+def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more: Any) -> Consumer:
+    """A consumer that never fetches by itself; its log lines go to the logger ``sparkcohort.kafka`` when it is polled.
+
+    ``conf`` is librdkafka's (``SourceOptions.kafka``) and wins over the small settings; ``more`` wins over both.
+    """
+    settings: dict[str, Any] = {"group.id": "cohort", **_SMALL, **conf, **more}
+    settings |= dict.fromkeys(("enable.auto.commit", "enable.auto.offset.store", "allow.auto.create.topics"), "false")
+    if on_error is not None:
+        settings["error_cb"] = on_error
+    try:
+        check_room()
+        return Consumer(paced(settings), logger=log)
+    except OSError as error:
+        raise CohortError(f"the Kafka client cannot be made now: {error.strerror}") from None
+    except KafkaException as error:
+        raise CohortError(f"the Kafka client cannot be made: {redact_text(text_of(error), conf)}") from None
+
+
+def new_admin(conf: Mapping[str, str]) -> AdminClient:
+    """An administrator with the same settings, less those of consumers."""
+    try:
+        check_room()
+    except OSError as error:
+        raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, error.strerror)) from None
+    settings = {**_QUICK, **{name: value for name, value in conf.items() if name not in _CONSUMER_ONLY}}
+    return AdminClient(paced(settings), logger=log)
+
+
+def error_of(error: KafkaException) -> KafkaError | None:
+    """The KafkaError inside an exception of confluent_kafka."""
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, KafkaError) else None
+
+
+def code_of(error: KafkaException) -> int:
+    """librdkafka's error code; -1 (unknown) where there is none."""
+    inner = error_of(error)
+    return inner.code() if inner is not None else KafkaError.UNKNOWN
+
+
+def text_of(error: KafkaException | KafkaError) -> str:
+    """The error in librdkafka's words."""
+    inner = error_of(error) if isinstance(error, KafkaException) else error
+    # Not cut here: whoever takes secrets out of it has to find them whole.
+    return printable(f"{inner.name()}: {inner.str()}" if inner is not None else str(error), 1 << 20)
+
+
+def epoch_of(position: Position) -> int:
+    """The leader epoch beside an offset; -1 where there is none, which confluent-kafka's stubs don't know of."""
+    epoch = getattr(position, "leader_epoch", None)
+    return -1 if epoch is None else int(epoch)

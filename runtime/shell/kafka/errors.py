@@ -1,0 +1,128 @@
+"""Kafka's errors in words for the user: each names the option or the resource, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import KafkaError
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.run_epoch import Record
+from sparkcohort.runtime.shell.kafka.clients import text_of
+from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.options.security_settings import redact_text
+
+AUTHENTICATION = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
+PATIENCE_S = 60.0
+SAME_S = 45.0  # without a refusal for so long, the next one is another matter
+GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
+TOPIC_DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+class Refusals:
+    """Whether logins that are refused in the middle of a run are to be believed.
+
+    A password that is changed, or a broker whose store of users lags, is right again after a moment, and connections that
+    there are go on meanwhile; a query that ends doesn't.  librdkafka tells of the same refusal twice a minute at least.
+    """
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._first = self._last = float("-inf")
+
+    def believed(self, now: float) -> bool:
+        """One more; whether they have gone on for a minute."""
+        if now - self._last > SAME_S:
+            self._first = now
+        self._last = now
+        return now - self._first >= PATIENCE_S
+
+
+def group_denied(group: str) -> CohortError:
+    """No permission on the group."""
+    return CohortError(
+        f"no permission on group {group}: allow this user READ and DESCRIBE on Group:{group} "
+        f"(kafka-acls --add --operation Read --operation Describe --group {group})",
+        "GROUP_AUTHORIZATION_FAILED",
+    )
+
+
+def topic_denied(topics: str) -> CohortError:
+    """No permission on a topic."""
+    return CohortError(
+        f"no permission on topic {topics}: allow this user READ and DESCRIBE on Topic:{topics} "
+        f"(kafka-acls --add --operation Read --operation Describe --topic {topics})",
+        "TOPIC_AUTHORIZATION_FAILED",
+    )
+
+
+def unauthenticated(conf: Mapping[str, str], text: str) -> CohortError:
+    """The brokers do not believe who we are, or we them."""
+    protocol = conf.get("security.protocol", "plaintext")
+    return CohortError(
+        f"authentication with {conf.get('bootstrap.servers', '')} failed (kafka.security.protocol={protocol}): "
+        f"{redact_text(text, conf)}; "
+        "check the kafka.sasl.* and kafka.ssl.* options",
+        "SASL_AUTHENTICATION_FAILED",
+    )
+
+
+def unreached(conf: Mapping[str, str], limit_ms: int, text: str) -> CohortError:
+    """No broker answered in time."""
+    why = f"; last: {redact_text(text, conf)}" if text else ""
+    return CohortError(
+        f"no broker of kafka.bootstrap.servers={conf.get('bootstrap.servers', '')} answered within {limit_ms} ms "
+        f"(kafka.default.api.timeout.ms){why}; check the address, the network and kafka.security.protocol"
+    )
+
+
+def not_joined(options: SourceOptions, waited_s: float, others: list[str]) -> CohortError:
+    """The group coordinator did not let us in, and did not say why."""
+    also = f"; also in it: {', '.join(others)}" if others else "; is its coordinator up?"
+    return CohortError(
+        f"group {options.group_id} could not be joined within {waited_s:g} s (kafka.default.api.timeout.ms){also}"
+    )
+
+
+def fenced(options: SourceOptions, later: Record, own: Record | None) -> CohortError:
+    """A later run has taken over."""
+    mine = f"run {own.run}" if own else "not numbered yet"
+    return CohortError(
+        f"FENCED_INSTANCE_ID: a newer driver (run {later.run}, this one is {mine}) reads "
+        f"{options.subscription} in group "
+        f"{options.group_id} as {options.group_instance_id}, so this query has stopped for good. If both should run, "
+        "give each its own group.id",
+        "FENCED_INSTANCE_ID",
+    )
+
+
+def permanent(error: KafkaError, options: SourceOptions, members: Callable[[], list[str]]) -> CohortError | None:
+    """The errors of a membership that waiting does not cure; ``members`` names who else is in the group."""
+    code, group = error.code(), options.group_id
+    if code in AUTHENTICATION:
+        return unauthenticated(options.kafka, text_of(error))
+    if code == GROUP_DENIED:
+        return group_denied(group)
+    if code == TOPIC_DENIED:
+        return topic_denied(options.subscription.name())
+    text = _refusals(options, members).get(code, lambda: "")()
+    return CohortError(text, error.name()) if text else None
+
+
+def _refusals(options: SourceOptions, members: Callable[[], list[str]]) -> Mapping[int, Callable[[], str]]:
+    group = options.group_id
+    return {
+        KafkaError.INVALID_SESSION_TIMEOUT: lambda: (
+            f"option session.timeout.ms={options.session_timeout_ms} is outside what the broker allows "
+            "(group.min.session.timeout.ms to group.max.session.timeout.ms): change one of them"
+        ),
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL: lambda: (
+            f"group {group} is used with another assignor by {', '.join(members()) or 'other consumers'}: stop "
+            "them, or "
+            "give this query a group.id of its own"
+        ),
+        KafkaError.GROUP_MAX_SIZE_REACHED: lambda: (
+            f"group {group} is full (group.max.size of the broker): give this query a group.id of its own"
+        ),
+        KafkaError.INVALID_GROUP_ID: lambda: f"option group.id={group!r} is not a valid name of a group",
+    }

@@ -1,0 +1,178 @@
+"""One broker as a fetching client sees it: its connection, its fetch session, and the one request that is under way.
+
+A response is received into one buffer, used again for the next; who asks for the next one is done with the last.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import struct
+from typing import Generic, TypeVar
+
+from sparkcohort.runtime.kafka.fetch_messages import FETCH, FETCH_VERSION, Node, framed
+from sparkcohort.runtime.kafka.fetch_session import FetchSession, Key
+from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
+from sparkcohort.runtime.shell.kafka.fetch.connection import Distrusted, Transport, TransportError
+
+P = TypeVar("P")
+_LENGTH = struct.Struct(">i")
+FIRST_BUFFER = 64 << 10
+RENEWAL_S = 0.5  # so long before its login ends a connection is made anew ...
+LEAST_LOGIN_S = 1.0  # ... and no sooner than so long after it was made, however short a login holds
+LEAST_WAIT_S, MOST_WAIT_S = 0.02, 0.1  # between two requests of which the first has brought nothing
+MOST_THROTTLE_S = 60.0  # Kafka's quotas come to seconds; a wrong number is not to silence a broker for weeks
+
+
+class FrameReader:
+    """Whole answers out of a stream of bytes, each in the same buffer as the one before."""
+
+    def __init__(self, largest: int, usual: int) -> None:
+        """``largest``: bytes that an answer may have; ``usual``: bytes above which its buffer isn't kept."""
+        self._largest, self._usual = largest, usual
+        self._buffer = bytearray()
+        self._filled = self._size = 0
+
+    def read(self, transport: Transport) -> memoryview | None:
+        """Take what is there; a whole answer without its length, or None.  Raises TransportError."""
+        if not self._filled and not 0 < len(self._buffer) <= 2 * self._usual:
+            self._buffer = bytearray(FIRST_BUFFER)
+        while True:
+            got = transport.recv_into(memoryview(self._buffer)[self._filled :])
+            if not got:
+                transport.expect(self._size - self._filled)
+                return None
+            self._filled += got
+            if not self._size and self._filled >= _LENGTH.size:
+                self._begin()
+            if self._size and self._filled > self._size:
+                raise TransportError("bytes that nobody asked for")
+            if self._size and self._filled == self._size:
+                answer = memoryview(self._buffer)[_LENGTH.size : self._size]
+                transport.expect(0)
+                self._filled = self._size = 0
+                return answer
+
+    @property
+    def filled(self) -> int:
+        """How many bytes there are of an answer that isn't whole."""
+        return self._filled
+
+    def clear(self) -> None:
+        """What was half read is void."""
+        self._filled = self._size = 0
+
+    def _begin(self) -> None:
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if not 0 < length <= self._largest:
+            raise TransportError(f"an answer of {length} bytes; receive.message.max.bytes allows {self._largest}")
+        self._size = length + _LENGTH.size
+        if self._size > len(self._buffer):
+            try:
+                larger = bytearray(max(self._size, min(2 * self._size, self._usual)))
+            except MemoryError:
+                raise TransportError(f"no memory for an answer of {length} bytes") from None
+            larger[: self._filled] = self._buffer[: self._filled]
+            self._buffer = larger
+
+
+class BrokerLink(Generic[P]):
+    """See the module; ``asked`` are the partitions of the request under way, each as the caller knows it."""
+
+    def __init__(self, node_id: int, address: Node, client_id: str, frames: FrameReader) -> None:
+        """Not connected."""
+        self.node_id, self.address = node_id, address
+        self.session = FetchSession()
+        self.transport: Transport | None = None
+        self.connecting = False
+        self.failures = 0
+        self.lost = False  # a connection, and no answer since
+        self.distrusted = ""  # why no request goes there, since its last connection was refused by us
+        self._connected_at = self._asked_at = 0.0
+        self._renew_at = float("inf")
+        self.not_before = 0.0  # the clock's; a broker that throttles, or can't be reached, is left alone
+        self.asked: dict[Key, P] | None = None
+        self.base: dict[Key, P] = {}  # what was asked last, which is what is asked next but for those ...
+        self.moved: dict[Key, P] = {}  # ... whose records came with the answer
+        self.sent, self.heard_at = True, 0.0
+        self.has_more = False  # the broker, than was in its last answer
+        self.max_bytes = 0  # of an answer
+        self.correlation_id = 0
+        self.frames = frames
+        self._client_id = client_id
+        self._ids = itertools.count(1)
+
+    def connected(self, transport: Transport, now: float) -> None:
+        """The broker has let us in, maybe for a time."""
+        self.transport, self.distrusted, self._connected_at = transport, "", now
+        left_s = transport.session_ends - now
+        self._renew_at = transport.session_ends - min(RENEWAL_S, left_s / 2)
+
+    def renew(self, now: float) -> bool:
+        """End a connection whose login ends soon, to be made anew; whether that is so."""
+        if self.transport is None or now < self._renew_at:
+            return False
+        self.disconnect()
+        self.not_before = max(self.not_before, self._connected_at + LEAST_LOGIN_S)
+        return True
+
+    def lose(self, error: Exception, now: float) -> None:
+        """There is no connection, or none any more; the next attempt comes ever later."""
+        self.disconnect()
+        self.failures, self.lost = self.failures + 1, True
+        self.not_before = now + backoff(self.failures, error)
+        self.distrusted = str(error) if isinstance(error, Distrusted) else ""
+
+    def answered(self, throttle_ms: int, error: int, now: float) -> dict[Key, P]:
+        """A whole answer has come, and is taken in next; returns what was asked for."""
+        asked, self.asked, self.has_more = self.asked or {}, None, False
+        self.failures, self.lost = self.failures + 1 if error else 0, False
+        self.not_before = now + min(max(throttle_ms / 1000, backoff(self.failures) if error else 0.0), MOST_THROTTLE_S)
+        return asked
+
+    def rest(self, max_wait_s: float) -> None:
+        """Keep to the pace of a broker that waits for data, where an answer without any came at once."""
+        pace_s = min(max(max_wait_s, LEAST_WAIT_S), MOST_WAIT_S)
+        self.not_before = max(self.not_before, self._asked_at + pace_s)
+
+    def send(self, body: bytes, asked: dict[Key, P], now: float) -> None:
+        """Ask for records; raises TransportError."""
+        if self.transport is None:
+            raise TransportError("not connected")
+        self.correlation_id = next(self._ids) & 0x7FFFFFFF
+        self.asked = self.base = asked
+        self.moved, self.heard_at, self._asked_at = {}, now, now
+        self.transport.send(framed(FETCH, FETCH_VERSION, self.correlation_id, self._client_id, body))
+        self.sent = self.transport.flush()
+
+    def readable(self) -> bool:
+        """Whether there is something to take, if only the connection's end."""
+        waiting = select.poll()
+        if self.transport is not None:
+            waiting.register(self.transport, select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def receive(self, now: float) -> memoryview | None:
+        """Take what has come; a whole answer, or None.  Raises TransportError."""
+        if self.transport is None:
+            return None
+        self.sent = self.transport.flush()
+        before = self.frames.filled
+        answer = self.frames.read(self.transport)
+        if self.frames.filled != before:
+            self.heard_at = now
+        if answer is not None and self.asked is None:
+            raise TransportError("an answer that nobody asked for")
+        return answer
+
+    def rest_s(self, now: float, pace_s: float) -> float:
+        """For how long it is to be left alone: as it asks for, and ``pace_s`` after an answer with all that it had."""
+        return max(self.not_before - now, 0.0 if self.has_more else self.heard_at + pace_s - now, 0.0)
+
+    def disconnect(self) -> None:
+        """Close the connection, and forget what depended on it."""
+        if self.transport is not None:
+            self.transport.close()
+        self.transport, self.asked = None, None
+        self.frames.clear()
+        self.session.lost()

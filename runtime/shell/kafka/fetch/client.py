@@ -1,0 +1,471 @@
+"""Kafka's Fetch responses by sockets of our own, decoded in C straight into Arrow's buffers.
+
+One thread does it all, in ``poll``: it asks each broker for what its partitions lack, and reads an answer while the next
+one is on its way.  Nothing is made per record, and little per request.  What this can't do (brokers and records that it
+doesn't know) it gives up, all of it, for ``source`` to hand to librdkafka.  A broker that refuses us is tried again,
+ever more slowly; one that we refuse fails its partitions.
+
+Sources: KIP-227 (sessions), KIP-320 and KIP-595 (epochs and divergence), KIP-392 (nearest replica), KIP-516 (topic ids),
+KIP-219 (throttling), KIP-74 (limits); Kafka's ``FetchCollector``.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from sparkcohort.native import _drain
+from sparkcohort.runtime.kafka.addresses import servers
+from sparkcohort.runtime.kafka.fetch_messages import NO_ID, Answer, Fetched, Metadata, Topic, WireError, fetch_answer
+from sparkcohort.runtime.kafka.fetch_session import Key, Request
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
+from sparkcohort.runtime.shell.kafka.fetch.background import Jobs
+from sparkcohort.runtime.shell.kafka.fetch.backoff import BACKOFF_S
+from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
+from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
+from sparkcohort.runtime.shell.kafka.fetch.connection import Beyond, Refused, Settings, Transport, TransportError
+from sparkcohort.runtime.shell.kafka.fetch.decode import Later, PartDecoder
+from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient, bootstrap_of, connect_to
+from sparkcohort.runtime.shell.kafka.fetch.partition import LEAST_BYTES, MOVED, SESSION_LOST, Partition, owed, turn
+from sparkcohort.runtime.shell.kafka.fetch.request import Wants
+from sparkcohort.runtime.shell.kafka.reading.record_source import (
+    BATCH_RECORDS,
+    DEFAULT_MOST_RECEIVED,
+    EndOfLog,
+    Event,
+    Largest,
+    PartitionError,
+    Records,
+)
+
+WAKE_S = 0.05  # how long a wait takes at most: what is due by the clock no socket tells
+REPLICA_S = 300.0  # how long the nearest replica is fetched from before the leader is asked again (KIP-392)
+
+RECEIVE_MORE = "set kafka.receive.message.max.bytes to more, and give the executors memory for it"
+
+OnError = Callable[[KafkaError], None]
+Link = BrokerLink[tuple[Partition, int]]
+Asked = Mapping[Key, tuple[Partition, int]]
+
+
+class Fetcher:
+    """Assigned partitions as a stream of events, as ``Drain`` has them; for one thread at a time.
+
+    ``given_up`` says why nothing more comes from here, once that is so; ``on_error`` takes errors of no partition.
+    """
+
+    def __init__(
+        self,
+        said: Mapping[str, Any],
+        *,
+        include_headers: bool,
+        batch_bytes: int,
+        on_error: OnError,
+        largest: Largest | None = None,
+    ) -> None:
+        """``said``: all settings, librdkafka's.  Raises TransportError, ValueError for values that can't be used.
+
+        ``largest`` bounds a record further than ``receive.message.max.bytes`` does.
+        """
+        self._batch_bytes, self._on_error = batch_bytes, on_error
+        self._settings = Settings.of(said)
+        self._wants = Wants.of(said)
+        self._max_bytes, self._partition_bytes = int(said["fetch.max.bytes"]), int(said["max.partition.fetch.bytes"])
+        self._largest = max(int(said.get("receive.message.max.bytes", DEFAULT_MOST_RECEIVED)), self._max_bytes + 512)
+        self._timeout_s = (int(said.get("socket.timeout.ms", 60_000)) + self._wants.max_wait_ms) / 1000
+        age_ms = int(said.get("topic.metadata.refresh.interval.ms", 300_000))
+        largest = min(Largest(self._largest, RECEIVE_MORE), largest or Largest(self._largest, RECEIVE_MORE))
+        self._decoder = PartDecoder(largest, include_headers=include_headers)
+        self._assigned: dict[TopicPartition, Partition] = {}
+        self._ready: deque[tuple[Partition, _drain.Part | Event]] = deque()
+        self._links: dict[int, Link] = {}
+        asker = MetadataClient(servers(bootstrap_of(said)), self._settings)
+        self._cluster = Cluster(asker, age_ms / 1000 if age_ms > 0 else float("inf"))
+        self._jobs = Jobs()
+        self.pace_s, self._woken, self.given_up = 0.0, False, ""  # see ``Drain``
+        self._changed = True  # who is to be asked for what, since it was last gone through
+
+    def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Start fetching; see ``Drain``."""
+        self._changed = self._changed or bool(spans)
+        for tp, (start, end) in spans.items():
+            old = self._assigned.get(tp)
+            if old is not None:
+                old.over = True
+            of = self._assigned[tp] = Partition(tp, end, start, start)
+            topic = self._cluster.topics.get(tp.topic)
+            if topic is not None and tp.partition in topic.leaders:  # else they may not have known it yet
+                self._resolve(of, topic)
+
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching; see ``Drain``."""
+        for tp in partitions:
+            gone = self._assigned.pop(tp, None)
+            if gone is not None:
+                gone.over = self._changed = True
+
+    def poll(self, timeout_s: float, records: int) -> list[Event]:
+        """What is there; see ``Drain``."""
+        deadline = time.monotonic() + timeout_s
+        while not self.given_up:
+            events = self._harvest(max(1, min(records, BATCH_RECORDS)))
+            now = time.monotonic()
+            if events or self._woken or (now >= deadline and timeout_s > 0):
+                self._woken = False
+                return events
+            self._attend(now)
+            if not self._ready and not self.given_up:
+                self._wait(max(0.0, deadline - now))
+            if timeout_s <= 0 and not self._ready:
+                return []
+        return []
+
+    def wake(self) -> None:
+        """From any thread: end a ``poll``; see ``Drain``."""
+        self._woken = True
+        self._jobs.wake()
+
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        """What is assigned, if it is."""
+        return self._assigned.get(tp)
+
+    def distrusted(self) -> str:
+        """Why some broker is not let in by us, if that is so."""
+        return next((link.distrusted for link in self._links.values() if link.distrusted), self._cluster.distrusted)
+
+    def silence(self) -> dict[TopicPartition, float]:
+        """For how long leaders have owed an answer; see ``Drain``."""
+        return owed(self._assigned.values(), self._links, self._wants.max_wait_ms / 1000)
+
+    def left(self) -> dict[TopicPartition, tuple[int, int]]:
+        """The spans of what is assigned, from where nothing has been handed out yet."""
+        return {tp: (of.taken, of.end) for tp, of in self._assigned.items() if not of.over}
+
+    def close(self) -> None:
+        """Close the connections; a second time does nothing."""
+        self.given_up = self.given_up or "closed"
+        self._jobs.close()
+        for link in self._links.values():
+            link.disconnect()
+        self._links.clear()
+        self._assigned.clear()
+        self._ready.clear()
+        self._cluster.close()
+
+    # --- handing out ----------------------------------------------------------------------------
+
+    def _harvest(self, records: int) -> list[Event]:
+        """What has been received, up to so many records or about a batch's bytes."""
+        events: list[Event] = []
+        nbytes = self._batch_bytes
+        while self._ready and records > 0 and nbytes > 0:
+            of, what = self._ready[0]
+            if of.over:
+                self._ready.popleft()
+                continue
+            try:
+                event = what if not isinstance(what, _drain.Part) else self._decoder.take(of, what, records, nbytes)
+            except Exception:
+                self.assign({of.tp: (of.taken, of.end)})  # the part is no more what it was
+                if not events:
+                    raise
+                break  # what is there has been taken; whatever it was comes again, or doesn't
+            if isinstance(event, Later):
+                # Others first; but a partition's own parts stay in their order.
+                self._ready = deque(sorted(self._ready, key=lambda each: each[0] is of))
+                break
+            if isinstance(event, PartitionError) and event.code == KafkaError._NOT_IMPLEMENTED:
+                self._give_up(f"{of.tp.topic}-{of.tp.partition} has records of an older format at offset {of.taken}")
+                break
+            if event is None or event is what:
+                self._ready.popleft()
+            if event is None:
+                continue
+            if isinstance(event, PartitionError):
+                of.failed = of.over = self._changed = True
+            events.append(event)
+            if isinstance(event, Records) and event.batch is not None:
+                records, nbytes = records - event.batch.num_rows, nbytes - event.nbytes
+        return events
+
+    def _fail(self, of: Partition, code: int, words: str | None = None) -> None:
+        """An error that is for the caller to solve; what came before it is handed out first."""
+        of.failed = self._changed = True
+        error = KafkaError(code) if words is None else KafkaError(code, words)
+        self._ready.append((of, PartitionError(of.tp, error, of.position)))
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def _attend(self, now: float) -> None:
+        """Do what is due: connect, ask who leads what, ask for records."""
+        if not self._changed and not self._cluster.is_due(lost=False, now=now):
+            for link in self._links.values():
+                self._ask_again(link, now)
+        if self._changed or self._cluster.is_due(lost=False, now=now):
+            self._go_through(now)
+
+    def _go_through(self, now: float) -> None:
+        """Look at every partition; where all is well, ``_changed`` says so until something happens."""
+        by_node: dict[int, list[Partition]] = {}
+        topics, lost, pending = set(), False, False
+        for of in self._assigned.values():
+            if of.failed:
+                continue
+            topics.add(of.tp.topic)
+            if of.replica >= 0 and now >= of.replica_until:
+                of.replica = -1
+            if of.replica >= 0 and of.replica not in self._cluster.nodes:  # the leader may name it again
+                lost, of.replica, of.not_before = True, -1, now + BACKOFF_S
+            pending = pending or of.replica >= 0 or of.not_before > now
+            distrusted = self._distrusted(of, now)
+            if distrusted:
+                self._fail(of, KafkaError._AUTHENTICATION, distrusted)
+            elif of.node not in self._cluster.nodes:
+                lost = True
+            elif of.position < of.end:
+                by_node.setdefault(of.node, []).append(of)
+        # A broker that can't be reached may lead no more, whether anybody says so or not.
+        lost = lost or any(node in by_node and link.failures for node, link in self._links.items())
+        if topics and self._cluster.is_due(lost, now):
+            silent = [link.address for link in self._links.values() if link.failures]
+            self._cluster.ask(self._jobs, topics, silent, self._answered)
+        for node in self._links.keys() - by_node.keys():
+            self._links[node].base = {}
+        asked = [self._ask_records(self._link(node), found, len(by_node), now) for node, found in by_node.items()]
+        self._changed = lost or pending or not all(asked)
+
+    def _link(self, node: int) -> Link:
+        """The link to a broker; a new one where its address has changed."""
+        address = self._cluster.nodes[node]
+        link = self._links.get(node)
+        if link is None or link.address != address:
+            if link is not None:
+                link.disconnect()
+            frames = FrameReader(self._largest, self._max_bytes + (64 << 10))
+            link = self._links[node] = BrokerLink(node, address, self._settings.client_id, frames)
+        return link
+
+    def _ask_records(self, link: Link, partitions: list[Partition], links: int, now: float) -> bool:
+        """Ask a broker for all of these; whether that has been done, or is under way."""
+        if not self._is_free(link, now):
+            return (
+                bool(link.asked) and len(link.base) == len(partitions) and all(of.is_in(link.base) for of in partitions)
+            )
+        if link.connecting or link.rest_s(now, self.pace_s):
+            return False
+        if link.transport is None:
+            self._connect(link)
+            return False
+        due = sorted((of for of in partitions if of.not_before <= now), key=turn)
+        if not due:
+            return False
+        wanted = {of.key: of.wanted(self._partition_bytes) for of in due}
+        request = link.session.request(wanted, frozenset(of.key for of in due if of.anew))
+        for of in due:
+            of.anew = False
+        link.max_bytes = max(self._max_bytes // links, min(self._max_bytes, 4 * LEAST_BYTES))
+        return self._send(link, request, {of.key: (of, of.position) for of in due}, now)
+
+    def _ask_again(self, link: Link, now: float) -> None:
+        """Ask a broker for what it was asked for before, from where each partition has come to."""
+        if not self._is_free(link, now) or not link.base or link.rest_s(now, self.pace_s):
+            return
+        request = None
+        if link.transport is not None:
+            request = link.session.more({key: of.wanted(self._partition_bytes) for key, (of, _) in link.moved.items()})
+        if request is None:
+            self._changed = True
+            return
+        for key, (of, _) in link.moved.items():
+            link.base[key] = of, of.position
+        self._send(link, request, link.base, now)
+
+    def _is_free(self, link: Link, now: float) -> bool:
+        """Whether nothing is under way; a link that has fallen silent, or whose login ends, is given up."""
+        if link.asked is not None:
+            # Not while there is something to read: nobody may have polled for long.
+            if now - link.heard_at > self._timeout_s and not link.readable():
+                self._lose(link, TransportError(f"no answer within {self._timeout_s:g} s (socket.timeout.ms)"), now)
+            return False
+        self._changed = link.renew(now) or self._changed
+        return True
+
+    def _send(self, link: Link, request: Request, asked: dict[Key, tuple[Partition, int]], now: float) -> bool:
+        try:
+            link.send(self._wants.body(request, link.max_bytes), asked, now)
+        except TransportError as error:
+            self._lose(link, error, now)
+            return False
+        return True
+
+    def _connect(self, link: Link) -> None:
+        work = partial(connect_to, link.address, self._settings, self._settings.setup_timeout_s)
+        self._jobs.start(work, partial(self._connected, link), None)
+        link.connecting = True
+
+    def _connected(self, link: Link, result: Transport | Exception) -> None:
+        link.connecting, self._changed = False, True
+        if isinstance(result, Exception):
+            self._lose(link, result, time.monotonic())
+        elif self._links.get(link.node_id) is not link:
+            result.close()
+        else:
+            link.connected(result, time.monotonic())
+
+    def _lose(self, link: Link, error: Exception, now: float) -> None:
+        """The broker can't be reached (any more): somebody else may lead by now."""
+        link.lose(error, now)
+        self._changed = True
+        for of in self._assigned.values():
+            of.lose(link)
+        self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        if not isinstance(error, TransportError):
+            raise error
+        if isinstance(error, Beyond):
+            self._give_up(str(error))
+            return
+        CLIENT_LOG.info("%s", error)
+        refused = isinstance(error, Refused)
+        self._on_error(KafkaError(KafkaError._AUTHENTICATION if refused else KafkaError._TRANSPORT, str(error)))
+
+    def _distrusted(self, of: Partition, now: float) -> str:
+        """Why the broker to fetch from, or any that could tell which it is, is not let in by us; "" while it is tried."""
+        link = self._links.get(of.node)
+        if link is None:
+            return "" if of.node in self._cluster.nodes else self._cluster.refusal(now)
+        return link.distrusted if now < link.not_before else ""
+
+    # --- metadata -------------------------------------------------------------------------------
+
+    def _answered(self, result: Metadata | Exception) -> None:
+        self._changed = True
+        self._cluster.answered(result, time.monotonic())
+        if isinstance(result, Exception):
+            self._complain(result)
+            return
+        for words in result.unusable:
+            CLIENT_LOG.info("%s", words)
+            self._on_error(KafkaError(KafkaError._RESOLVE, words))
+        for of in list(self._assigned.values()):
+            if not of.failed and of.tp.topic in result.topics:
+                self._resolve(of, result.topics[of.tp.topic])
+        for node in self._links.keys() - result.nodes.keys():
+            self._links.pop(node).disconnect()
+
+    def _resolve(self, of: Partition, topic: Topic) -> None:
+        """Find out who leads the partition, as far as the metadata tell."""
+        if not topic.error and topic.topic_id == NO_ID:
+            self._give_up("the cluster has no topic ids")
+            return
+        code = of.take_leader(topic)
+        if code == KafkaError.LEADER_NOT_AVAILABLE:
+            self._on_error(KafkaError(code))
+        elif code:
+            self._cluster.forget(of.tp.topic)  # the next assignment is not to rest upon it
+            self._fail(of, code)
+
+    # --- receiving ------------------------------------------------------------------------------
+
+    def _wait(self, timeout_s: float) -> None:
+        """Wait until a broker has sent something, and take it in."""
+        waiting = select.poll()
+        waiting.register(self._jobs, select.POLLIN)
+        links, now, wake_s = {}, time.monotonic(), WAKE_S
+        for link in self._links.values():
+            if link.asked is None:
+                wake_s = min(wake_s, link.rest_s(now, self.pace_s) or WAKE_S)
+            elif link.transport is not None:
+                links[link.transport.fileno()] = link
+                waiting.register(link.transport, select.POLLIN if link.sent else select.POLLIN | select.POLLOUT)
+        for descriptor, _ in waiting.poll(1000 * min(timeout_s, wake_s)):
+            if descriptor not in links:
+                self._jobs.deliver()
+            elif not self.given_up:
+                self._receive(links[descriptor])
+
+    def _receive(self, link: Link) -> None:
+        now = time.monotonic()
+        try:
+            frame = link.receive(now)
+            if frame is None:
+                return
+            answer = fetch_answer(frame, len(frame), link.correlation_id)
+        except (TransportError, WireError) as error:
+            self._lose(link, error if isinstance(error, TransportError) else TransportError(str(error)), now)
+            return
+        asked = link.answered(answer.throttle_ms, 0 if answer.error in SESSION_LOST else answer.error, now)
+        if answer.error:
+            link.session.lost()
+            self._changed = True
+        if answer.error in SESSION_LOST:
+            pass  # a full request begins another
+        elif answer.error:
+            self._on_error(KafkaError(answer.error))
+            for of, _ in asked.values():
+                of.leader, of.anew = -1, True
+        else:
+            link.session.answered(answer.session_id)
+            self._take_in(link, answer, asked, frame, now)
+        if not link.moved:
+            link.rest(self._wants.max_wait_ms / 1000)
+        self._attend(now)  # the next answer is on its way while this one is read
+
+    def _take_in(self, link: Link, answer: Answer, asked: Asked, frame: memoryview, now: float) -> None:
+        for found in answer.partitions:
+            of, offset = asked.get((found.topic_id, found.partition), (None, -1))
+            # What was assigned anew meanwhile, or given up, has no use for it.
+            if of is None or self._assigned.get(of.tp) is not of or of.failed or of.position != offset:
+                continue
+            if found.error:
+                self._on_partition_error(link, of, found.error, now)
+            elif found.diverged:
+                self._fail(of, KafkaError._LOG_TRUNCATION, f"the log was truncated before offset {of.position}")
+            else:
+                self._on_records(of, found, frame, now)
+                link.has_more = link.has_more or of.position < (of.log_end or 0)
+                if of.position != offset:
+                    link.moved[of.key] = of, offset
+
+    def _on_partition_error(self, link: Link, of: Partition, code: int, now: float) -> None:
+        self._changed = True
+        if of.replica >= 0 and of.replica == link.node_id:
+            of.replica, of.not_before, of.anew = -1, now + BACKOFF_S, True  # the leader may know better
+        elif code in MOVED:
+            of.leader, of.not_before, of.anew = -1, now + BACKOFF_S, True
+            self._on_error(KafkaError(code))
+        else:
+            self._fail(of, code)
+
+    def _on_records(self, of: Partition, found: Fetched, frame: memoryview, now: float) -> None:
+        end = found.last_stable_offset if self._wants.committed else found.high_watermark
+        of.log_end = end if end >= 0 else of.log_end
+        if found.preferred_replica >= 0:
+            of.replica, of.replica_until, of.anew = found.preferred_replica, now + REPLICA_S, True
+            self._changed = True
+        if found.end > found.start:
+            part = self._decoder.part(frame, of, found, committed=self._wants.committed)
+            before = of.position
+            of.position, epoch = part.ahead()
+            if of.position == before:  # a batch that never ends, or one of another format
+                of.not_before = now + BACKOFF_S
+            self._changed = self._changed or of.position == before or of.position >= of.end
+            of.turn = now
+            of.fetched_epoch = max(of.fetched_epoch, epoch)
+            self._ready.append((of, part))
+        if of.log_end is not None:  # it may have grown while the broker read it
+            of.log_end = max(of.log_end, of.position)
+        if 0 <= end <= of.position and of.told_end != of.position:
+            of.told_end = of.position
+            self._ready.append((of, EndOfLog(of.tp, of.position)))
+
+    def _give_up(self, why: str) -> None:
+        self.given_up = self.given_up or why

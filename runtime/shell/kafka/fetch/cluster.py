@@ -1,0 +1,66 @@
+"""What a fetching client knows of its cluster, and when it is to ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from sparkcohort.runtime.kafka.fetch_messages import Metadata, Node, Topic
+from sparkcohort.runtime.shell.kafka.fetch.background import Jobs
+from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
+from sparkcohort.runtime.shell.kafka.fetch.connection import Distrusted
+from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient
+
+
+class Cluster:
+    """Brokers and topics as of the last answer; for one thread, the asking is done in another."""
+
+    def __init__(self, asker: MetadataClient, age_s: float) -> None:
+        """``age_s``: after how long to ask although nothing is missing; inf: never."""
+        self.nodes: Mapping[int, Node] = {}
+        self.topics: Mapping[str, Topic] = {}
+        self.distrusted = ""  # why those who could be asked are not to be trusted, if that is so
+        self._asker, self._age_s = asker, age_s
+        self._asking, self._ask_at, self._in_vain, self._asked_at = False, 0.0, 0, float("-inf")
+        self._well = True  # the last question was answered
+
+    def is_due(self, lost: bool, now: float) -> bool:
+        """Whether to ask now; ``lost``: something is missing, for which the question is repeated ever more slowly."""
+        if not lost and self._well:
+            self._in_vain = 0
+        return not self._asking and now >= self._ask_at and (lost or now - self._asked_at >= self._age_s)
+
+    def ask(
+        self,
+        jobs: Jobs,
+        topics: Collection[str],
+        silent: Collection[Node],
+        then: Callable[[Metadata | Exception], None],
+    ) -> None:
+        """Ask for these topics, brokers that are ``silent`` last; ``then`` is to call ``answered``."""
+        known = list(self.nodes.values())
+        jobs.start(lambda: self._asker.ask(topics, known, silent), then, self._asker.close)
+        self._asking = True
+
+    def answered(self, result: Metadata | Exception, now: float) -> None:
+        """Take in what was found, or that nobody answered."""
+        self._asking = False
+        self._in_vain += 1
+        self._well = isinstance(result, Metadata)
+        self._ask_at = now + backoff(self._in_vain, result if isinstance(result, Exception) else None)
+        self.distrusted = str(result) if isinstance(result, Distrusted) else ""
+        if isinstance(result, Metadata):
+            self._asked_at = now
+            self.nodes, self.topics = result.nodes, {**self.topics, **result.topics}
+
+    def refusal(self, now: float) -> str:
+        """Why nobody is to be asked now, where that is because we don't trust who would answer."""
+        return self.distrusted if now < self._ask_at and not self._asking else ""
+
+    def forget(self, topic: str) -> None:
+        """What is assigned next is not to rest upon what is known of this topic."""
+        self.topics = {name: found for name, found in self.topics.items() if name != topic}
+
+    def close(self) -> None:
+        """Close the connection; what is under way closes it itself."""
+        if not self._asking:
+            self._asker.close()

@@ -1,0 +1,447 @@
+"""An authenticated connection from this process to one Kafka broker, without librdkafka.
+
+``connect`` blocks until the broker has let us in: TCP, TLS, ApiVersions, SASL.  From there on the ``Transport`` never
+blocks: its owner selects on it, and sends and receives whole requests and answers in Kafka's frames as it likes.
+Which settings can be honoured here, ``unsupported`` tells.  Sources: Kafka's protocol guide; KIP-35 and KIP-511
+(ApiVersions), KIP-152 and KIP-368 (SaslAuthenticate).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from sparkcohort.runtime.kafka import sasl
+from sparkcohort.runtime.kafka.addresses import bare, joined
+from sparkcohort.runtime.kafka.fetch_messages import address_error
+from sparkcohort.runtime.shell.options.connection_settings import (
+    Beyond,
+    Distrusted,
+    Refused,
+    Settings,
+    TransportError,
+    unsupported,
+)
+
+__all__ = ["Beyond", "Distrusted", "Refused", "Settings", "Transport", "TransportError", "connect", "unsupported"]
+
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = 33, 34, 35
+LARGEST_ANSWER = 1 << 20  # of a broker that we don't know yet; its list of versions takes a thousandth of this
+MOST_EXPECTED = 512 << 10  # well below what the system keeps for a connection
+_TLS_RECORD = 32 << 10  # bytes of a record may be in OpenSSL's hands already, and one is 16 KiB at most
+SOFTWARE_NAME, SOFTWARE_VERSION = b"sparkcohort", b"0.1.0"  # for the brokers' statistics
+_PLAINTEXT = "is it a plaintext port? see kafka.security.protocol"
+
+Versions: TypeAlias = Mapping[int, tuple[int, int]]
+_Socket: TypeAlias = socket.socket | ssl.SSLSocket
+_NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Transport:
+    """A connection that the broker has accepted; for one thread at a time.
+
+    ``socket`` is non-blocking.  ``versions``: API key to the (min, max) that the broker speaks.  ``session_ends``: the
+    monotonic time after which the broker wants to see the login again and closes the connection; inf where it doesn't.
+    """
+
+    def __init__(self, where: str, connected: _Socket, versions: Versions, session_ends: float, hint: str) -> None:
+        connected.settimeout(0)
+        self.socket = connected
+        self.versions = versions
+        self.session_ends = session_ends
+        self._records = isinstance(connected, ssl.SSLSocket)  # of TLS, 16 KiB at most, one with each call
+        self._where = where
+        self._hint = hint  # until something has come
+        self._unsent = bytearray()
+        self._expected = 1
+
+    def fileno(self) -> int:
+        """The socket's, for a selector."""
+        return self.socket.fileno()
+
+    def send(self, data: bytes) -> None:
+        """Queue bytes and write what can be written now; raises TransportError when the peer is gone."""
+        self._unsent += data
+        self.flush()
+
+    def flush(self) -> bool:
+        """Write on; True when nothing is left.  Raises TransportError when the peer is gone."""
+        try:
+            while self._unsent:
+                # A second try may be longer, never another start: OpenSSL remembers what it has begun to write.
+                del self._unsent[: self.socket.send(self._unsent)]
+        except _NOT_NOW:
+            return False
+        except OSError as error:
+            raise self._gone(error) from None
+        return True
+
+    def recv_into(self, view: memoryview) -> int:
+        """Take what has come, up to the view's length in bytes; 0: nothing there now.  Raises TransportError at the end.
+
+        When the view comes back full there may be more, which a selector can't see: TLS has it decrypted already.
+        """
+        taken = 0
+        try:
+            while taken < len(view):
+                more = self.socket.recv_into(view[taken:])
+                taken += more
+                if not more and not taken:
+                    raise self._gone(None)
+                if not more or not self._records:
+                    break
+        except _NOT_NOW:
+            pass
+        except OSError as error:
+            if not taken:  # else it comes again with the next call, as an end does
+                raise self._gone(error) from None
+        if taken:
+            self._hint = ""
+        return taken
+
+    def expect(self, nbytes: int) -> None:
+        """Let a selector tell of the next bytes only when most of so many have come: one wake-up for many segments.
+
+        Nothing is lost by it: the end of the stream is told at once, and the bytes meant are certain to come.
+        """
+        least = max(1, min(nbytes - _TLS_RECORD, MOST_EXPECTED))
+        if least != self._expected:
+            self._expected = least
+            with contextlib.suppress(OSError):  # a hint
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+
+    def close(self) -> None:
+        """Close the connection; what is queued is thrown away."""
+        with contextlib.suppress(OSError):
+            self.socket.close()
+
+    def _gone(self, error: OSError | None) -> TransportError:
+        return TransportError(f"{self._where} {_what_went(error)}{self._hint}")
+
+
+def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Transport:
+    """Connect and log in, within ``timeout_s`` (or ``socket.connection.setup.timeout.ms``, if that is less).
+
+    All addresses of the name are tried in turn, each with an equal share of the time that is left.  Blocks; resolving
+    the name takes as long as the system likes.  Raises Refused for what another try won't change soon, Distrusted where the
+    broker is not whom we trust, Beyond where it needs librdkafka, else TransportError.
+    """
+    deadline = time.monotonic() + min(timeout_s, settings.setup_timeout_s)
+    where = joined(host, port)
+    addresses = _resolve(host, port, settings)
+    failures: list[str] = []
+    for number, (family, address) in enumerate(addresses):
+        now = time.monotonic()
+        share = now + (deadline - now) / (len(addresses) - number)
+        try:
+            return _Setup(host, where, settings, share, family).run(address)
+        except (Refused, Beyond):
+            raise
+        except TransportError as error:
+            failures.append(str(error))
+        except OSError as error:  # a family that this machine has not, or no descriptor left
+            failures.append(f"no socket for {where} at {address[0]}: {error.strerror}")
+    raise TransportError("; ".join(dict.fromkeys(failures)))
+
+
+def _resolve(host: str, port: int, settings: Settings) -> list[tuple[int, Any]]:
+    wrong = address_error(bare(host), port)
+    if wrong:
+        raise TransportError(
+            f"{joined(host, port)}, {wrong}: see kafka.bootstrap.servers and the brokers' advertised.listeners"
+        )
+    try:
+        found = socket.getaddrinfo(bare(host), port, settings.family, socket.SOCK_STREAM)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise TransportError(
+            f"the name of {joined(host, port)} can't be resolved ({reason}): see kafka.bootstrap.servers and the brokers' "
+            "advertised.listeners"
+        ) from None
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+
+
+def _what_went(error: OSError | None) -> str:
+    if error is None:
+        return "closed the connection"
+    return f"broke the connection: {error.strerror or error}"
+
+
+def _tls_words(error: ssl.SSLError) -> str:
+    """Why the handshake failed, and what to do."""
+    reason = (error.reason or "").upper()
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if "mismatch" in error.verify_message.lower():
+            return (
+                f"has a certificate for another name ({error.verify_message}): connect by a name that is in it, or set "
+                "kafka.ssl.endpoint.identification.algorithm to none"
+            )
+        return (
+            f"has a certificate that is not trusted ({error.verify_message}): give its authority in PEM by "
+            "kafka.ssl.truststore.location (or kafka.ssl.ca.location)"
+        )
+    words = reason.replace("_", " ").lower() or "TLS failed"
+    if "ALERT" in reason:
+        return (
+            f"refused the TLS handshake ({words}): it may demand a certificate of ours that it trusts; see "
+            "kafka.ssl.keystore.location (or kafka.ssl.certificate.location and kafka.ssl.key.location)"
+        )
+    return f"does not speak TLS as we do ({words}); {_PLAINTEXT}"
+
+
+def _login_words(error: int, offered: str) -> str:
+    if error == UNSUPPORTED_SASL_MECHANISM:
+        return f"it offers {offered}; see kafka.sasl.mechanism"
+    if error == ILLEGAL_SASL_STATE:
+        return "this port takes no login; see kafka.security.protocol"
+    return f"Kafka's error {error}"
+
+
+class _Setup:
+    """One attempt at one address, up to a deadline."""
+
+    def __init__(self, host: str, where: str, settings: Settings, deadline: float, family: int) -> None:
+        self._host = bare(host)
+        self._where = where
+        self._settings = settings
+        self._deadline = deadline
+        self._sent = 0
+        self._socket: _Socket = socket.socket(family, socket.SOCK_STREAM)
+
+    def run(self, address: Any) -> Transport:
+        """The connection; nothing stays open when an error is raised."""
+        ends = float("inf")
+        try:
+            self._open(address)
+            if self._settings.tls is not None:
+                self._shake_hands(self._settings.tls)
+            versions = self._versions()
+            if self._settings.mechanism:
+                ends = self._login(versions)
+            return Transport(self._where, self._socket, versions, ends, self._hint())
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _open(self, address: Any) -> None:
+        """Buffers before the connection: the window's scale is agreed upon there."""
+        settings = self._settings
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, settings.keepalive)
+            for option, size in (
+                (socket.SO_RCVBUF, settings.receive_buffer),
+                (socket.SO_SNDBUF, settings.send_buffer),
+            ):
+                if size:
+                    self._socket.setsockopt(socket.SOL_SOCKET, option, size)
+            self._arm().connect(address)
+        except OSError as error:
+            why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror
+            raise TransportError(
+                f"no connection to {self._where} at {address[0]}: {why}; is the broker up, and is this where it listens?"
+            ) from None
+
+    def _arm(self) -> _Socket:
+        """The socket, to wait on up to the deadline."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._socket
+
+    # --- TLS --------------------------------------------------------------------------------------
+
+    def _shake_hands(self, context: ssl.SSLContext) -> None:
+        try:
+            self._socket = context.wrap_socket(self._arm(), do_handshake_on_connect=False, server_hostname=self._host)
+            self._arm()
+            self._socket.do_handshake()
+        except TimeoutError:
+            raise TransportError(f"{self._where} gave no answer to TLS in time; {_PLAINTEXT}") from None
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError):
+            raise TransportError(
+                f"{self._where} closed the connection during the TLS handshake; {_PLAINTEXT}"
+            ) from None
+        except ssl.SSLCertVerificationError as error:
+            raise Distrusted(f"{self._where} {_tls_words(error)}") from None
+        except ssl.SSLError as error:
+            raise Refused(f"{self._where} {_tls_words(error)}") from None
+        except (OSError, ValueError) as error:
+            raise TransportError(f"{self._where} is no host for TLS: {error}") from None
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _versions(self) -> Versions:
+        """What the broker speaks; one that knows no version 3 of this question is asked in version 0."""
+        body = _compact(SOFTWARE_NAME) + _compact(SOFTWARE_VERSION) + b"\0"
+        answer = self._ask(API_VERSIONS, 3, body)
+        (error,) = answer.take(">h")
+        if error == UNSUPPORTED_VERSION:
+            answer = self._ask(API_VERSIONS, 0, b"")
+            (error,) = answer.take(">h")
+            entries = [answer.take(">hhh") for _ in range(answer.take(">i")[0])] if not error else []
+        else:
+            entries = answer.tagged_entries() if not error else []
+        if error:
+            raise TransportError(f"{self._where} won't tell its versions: Kafka's error {error}")
+        return {key: (least, most) for key, least, most in entries}
+
+    def _login(self, versions: Versions) -> float:
+        """Log in; the monotonic time until which it holds, inf for ever."""
+        mechanism = self._settings.mechanism
+        if versions.get(SASL_HANDSHAKE, (0, 0))[1] < 1 or versions.get(SASL_AUTHENTICATE, (9, 9))[0] > 1:
+            old = f"{self._where} is too old for a login by SaslAuthenticate: Kafka 1.0 has it"
+            # librdkafka would log in there without SCRAM's least number of iterations, whoever it is that says so.
+            raise Beyond(old) if mechanism == "PLAIN" else Distrusted(old)
+        answer = self._ask(SASL_HANDSHAKE, 1, _string(mechanism))
+        (error,) = answer.take(">h")
+        if error:
+            offered = ", ".join(answer.string() for _ in range(answer.take(">i")[0]))
+            raise Refused(f"{self._where} refused {mechanism}: {_login_words(error, offered)}")
+        version = min(1, versions[SASL_AUTHENTICATE][1])
+        login = sasl.exchange(mechanism, self._settings.username, self._settings.password)
+        try:
+            message, lifetime = next(login), 0
+            while True:
+                data, lifetime = self._authenticate(version, message)
+                message = login.send(data)
+        except StopIteration:
+            return time.monotonic() + lifetime / 1000 if lifetime else float("inf")
+        except sasl.Unproven as unproven:
+            raise Distrusted(self._no_login(str(unproven), by_us=True)) from None
+        except sasl.LoginRefused as refused:
+            raise Refused(self._no_login(str(refused))) from None
+
+    def _authenticate(self, version: int, message: bytes) -> tuple[bytes, int]:
+        """One message of the login: the broker's, and for how many ms the session holds (0: for ever)."""
+        answer = self._ask(SASL_AUTHENTICATE, version, struct.pack(">i", len(message)) + message)
+        (error,) = answer.take(">h")
+        reason = answer.string()
+        if error:
+            raise Refused(self._no_login(reason or f"Kafka's error {error}"))
+        data = answer.data()
+        return data, answer.take(">q")[0] if version else 0
+
+    def _no_login(self, reason: str, *, by_us: bool = False) -> str:
+        user, mechanism = self._settings.username, self._settings.mechanism
+        what = "is not the one to take" if by_us else "refused"
+        said = self._settings.redacted(f"{self._where} {what} the login of {user} by {mechanism}: {reason}")
+        if by_us:
+            return f"{said}; see the broker, and who may be between it and us"
+        return f"{said}; see kafka.sasl.jaas.config (or kafka.sasl.username, kafka.sasl.password)"
+
+    def _ask(self, key: int, version: int, body: bytes) -> _Answer:
+        """Send one request and wait for its answer; ApiVersions alone has the flexible header, from version 3."""
+        self._sent += 1
+        head = struct.pack(">hhi", key, version, self._sent) + _string(self._settings.client_id)
+        if key == API_VERSIONS and version >= 3:
+            head += b"\0"
+        try:
+            self._arm().sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+            (size,) = struct.unpack(">i", self._receive(4))
+            if not 4 <= size <= LARGEST_ANSWER:
+                raise self._stranger()
+            answer = _Answer(self._where, self._receive(size))
+        except TimeoutError:
+            raise TransportError(f"{self._where} gave no answer in time; {self._doubt()}") from None
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            raise TransportError(f"{self._where} {_what_went(error)}; {self._doubt()}") from None
+        except ssl.SSLError as error:  # TLS 1.3: that our certificate is missing, a broker says after the handshake
+            raise Refused(f"{self._where} {_tls_words(error)}") from None
+        except OSError as error:
+            raise TransportError(f"{self._where} {_what_went(error)}; {self._doubt()}") from None
+        if answer.take(">i") != (self._sent,):
+            raise self._stranger()
+        return answer
+
+    def _receive(self, size: int) -> bytearray:
+        data = bytearray(size)
+        view, taken = memoryview(data), 0
+        while taken < size:
+            more = self._arm().recv_into(view[taken:])
+            if not more:
+                raise TransportError(f"{self._where} closed the connection; {self._doubt()}")
+            taken += more
+        return data
+
+    def _stranger(self) -> TransportError:
+        return TransportError(f"{self._where} does not speak Kafka's protocol; {self._doubt()}")
+
+    def _hint(self) -> str:
+        """Why the broker may hang up on the first request."""
+        return "" if self._settings.mechanism else "; it may demand a login: see kafka.security.protocol"
+
+    def _doubt(self) -> str:
+        """The likeliest mistake."""
+        if self._settings.tls is None:
+            return "is it a TLS port? see kafka.security.protocol"
+        return "see kafka.security.protocol and the broker's log"
+
+
+class _Answer:
+    """The bytes of one answer, taken from front to back; raises TransportError where it is too short."""
+
+    def __init__(self, where: str, data: bytearray) -> None:
+        self._where = where
+        self._data = data
+        self._at = 0
+
+    def take(self, layout: str) -> tuple[Any, ...]:
+        """The next fields, in struct's notation."""
+        try:
+            found = struct.unpack_from(layout, self._data, self._at)
+        except struct.error:
+            raise TransportError(
+                f"{self._where} sent an answer that is cut short: it does not speak Kafka's protocol"
+            ) from None
+        self._at += struct.calcsize(layout)
+        return found
+
+    def string(self) -> str:
+        """A string; "" for null."""
+        (size,) = self.take(">h")
+        return bytes(self.take(f"{max(size, 0)}s")[0]).decode(errors="replace")
+
+    def data(self) -> bytes:
+        """Bytes; none for null."""
+        (size,) = self.take(">i")
+        return bytes(self.take(f"{max(size, 0)}s")[0])
+
+    def tagged_entries(self) -> list[tuple[Any, ...]]:
+        """A compact array of three int16 each, followed by tags."""
+        entries = []
+        for _ in range(self._varint() - 1):
+            entries.append(self.take(">hhh"))
+            self._skip_tags()
+        return entries
+
+    def _skip_tags(self) -> None:
+        for _ in range(self._varint()):
+            self._varint()
+            self.take(f"{self._varint()}x")
+
+    def _varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            (byte,) = self.take("B")
+            value |= (byte & 127) << shift
+            if byte < 128:
+                break
+        return value
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def _compact(text: bytes) -> bytes:
+    """A compact string of fewer than 127 bytes."""
+    return bytes([len(text) + 1]) + text

@@ -1,0 +1,78 @@
+"""What a fetching client has received, decoded in C piece by piece: nothing is unpacked before somebody wants its records."""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import partial
+
+from sparkcohort.native import _drain
+from sparkcohort.runtime.kafka.fetch_messages import Fetched
+from sparkcohort.runtime.shell.kafka.fetch.codecs import unpack
+from sparkcohort.runtime.shell.kafka.fetch.partition import Partition
+from sparkcohort.runtime.shell.kafka.reading import arrow_rows
+from sparkcohort.runtime.shell.kafka.reading.native_source import event_of, record_batch
+from sparkcohort.runtime.shell.kafka.reading.record_source import (
+    Event,
+    Largest,
+    MalformedRecordError,
+    PartitionError,
+    Records,
+)
+
+WINDOW = 1 << 20  # most batches are there with the first piece; one that is damaged has no record then
+
+
+class Later(Enum):
+    """Not an event: much was unpacked, and no record was in it yet that is wanted."""
+
+    LATER = 0
+
+
+class PartDecoder:
+    """Parts of Fetch responses as events; for one thread."""
+
+    def __init__(self, largest: Largest, *, include_headers: bool) -> None:
+        """Nothing is decoded yet."""
+        self._largest = largest
+        take = partial(record_batch, arrow_rows.schema(include_headers))
+        self._decoder = _drain.Decoder(include_headers, take, unpack, largest.nbytes, WINDOW)
+
+    def part(self, frame: memoryview, of: Partition, found: Fetched, *, committed: bool) -> _drain.Part:
+        """A partition's share of an answer, which has to stay as it is until the last event."""
+        return self._decoder.part(
+            frame, found.start, found.end, of.tp.topic, of.tp.partition, of.position, of.end,
+            found.high_watermark, found.aborted if committed else None,
+        )  # fmt: skip
+
+    def take(self, of: Partition, part: _drain.Part, records: int, nbytes: int) -> Event | Later | None:
+        """The next run of records, None after the last; a fault ends the partition.
+
+        Raises MemoryError that says where, and whatever Python makes of a batch: the part is no more what it was.
+        """
+        try:
+            found = part.take(records, nbytes)
+        except MemoryError as error:
+            raise MemoryError(
+                f"no memory for the records of topic {of.tp.topic} partition {of.tp.partition} from offset {of.taken} on, "
+                f"of {of.record_bytes} bytes each lately"
+            ) from error
+        if found is None:
+            return None
+        if found[0] == _drain.UNPACKING:
+            return Later.LATER
+        if found[0] == _drain.TOO_LARGE:
+            return PartitionError(of.tp, self._too_large(of, *found[3:5]), of.taken)
+        event = event_of(found)
+        if isinstance(event, Records):
+            of.taken = event.next_offset
+            if event.batch is not None:
+                of.record_bytes = max(1, event.nbytes // event.batch.num_rows)
+        return event
+
+    def _too_large(self, of: Partition, offset: int, nbytes: int) -> MalformedRecordError:
+        most, remedy = self._largest
+        return MalformedRecordError(
+            f"a record of topic {of.tp.topic} partition {of.tp.partition} offset {offset} takes {nbytes} bytes, unpacked, "
+            f"and at most {most} are read: {remedy}",
+            "RECORD_TOO_LARGE",
+        )

@@ -1,0 +1,131 @@
+"""Asking a cluster who leads what: one question at a time, by a connection of its own that is kept for the next."""
+
+from __future__ import annotations
+
+import random
+import select
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sparkcohort.runtime.kafka.addresses import joined
+from sparkcohort.runtime.kafka.fetch_messages import (
+    METADATA,
+    METADATA_VERSION,
+    NEEDED,
+    Metadata,
+    Node,
+    WireError,
+    framed,
+    metadata_answer,
+    metadata_request,
+)
+from sparkcohort.runtime.shell.kafka.fetch.broker import FrameReader
+from sparkcohort.runtime.shell.kafka.fetch.connection import (
+    Beyond,
+    Distrusted,
+    Refused,
+    Settings,
+    Transport,
+    TransportError,
+    connect,
+)
+
+T = TypeVar("T")
+
+ANSWER_S = 5.0
+LARGEST = 64 << 20
+MOST_REFUSALS = 2  # of one question: another broker may know of a new password already, all others needn't be asked
+_TELLING = (TransportError, Beyond, Refused, Distrusted)  # of what several brokers say the last of these is told
+
+
+def bootstrap_of(said: Mapping[str, Any]) -> str:
+    """``bootstrap.servers``, by its name or its old one."""
+    return str(said.get("bootstrap.servers") or said.get("metadata.broker.list") or "")
+
+
+def connect_to(node: Node, settings: Settings, timeout_s: float, needed: Mapping[int, int] = NEEDED) -> Transport:
+    """A connection to a broker that speaks what is needed; raises TransportError, Beyond if it doesn't."""
+    transport = connect(node.host, node.port, settings, timeout_s)
+    for api, version in needed.items():
+        least, most = transport.versions.get(api, (0, -1))
+        if not least <= version <= most:
+            transport.close()
+            raise Beyond(f"{joined(node.host, node.port)} doesn't speak version {version} of Kafka's request {api}")
+    return transport
+
+
+def _weight(error: TransportError) -> int:
+    return _TELLING.index(type(error))
+
+
+def exchange(transport: Transport, request: bytes, what: str, read: Callable[[memoryview], T]) -> T:
+    """Send one request and wait for its answer, ``ANSWER_S`` at most; raises TransportError."""
+    transport.send(request)
+    frames, deadline = FrameReader(LARGEST, 0), time.monotonic() + ANSWER_S
+    while True:
+        sent = transport.flush()
+        answer = frames.read(transport)
+        if answer is not None:
+            try:
+                return read(answer)
+            except WireError as error:
+                raise TransportError(f"a broker's answer to {what} can't be read: {error}") from None
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TransportError(f"no answer to {what} within {ANSWER_S:g} s")
+        waiting = select.poll()
+        waiting.register(transport, select.POLLIN if sent else select.POLLIN | select.POLLOUT)
+        waiting.poll(left * 1000)
+
+
+class MetadataClient:
+    """Asks any broker that answers; for one thread at a time."""
+
+    def __init__(self, bootstrap: Sequence[Node], settings: Settings) -> None:
+        """Not connected."""
+        self._bootstrap, self._settings, self._client_id = tuple(bootstrap), settings, settings.client_id
+        self._timeout_s = min(settings.setup_timeout_s, ANSWER_S)
+        self._transport: Transport | None = None
+        self._node: Node | None = None
+        self._last_id = 0
+
+    def ask(self, topics: Collection[str], known: Collection[Node], silent: Collection[Node] = ()) -> Metadata:
+        """The cluster and these topics; raises TransportError when no broker answers: a kind of it, if it tells more.
+
+        Those who are ``silent`` are asked last: each may cost seconds.
+        """
+        if self._node in silent:
+            self.close()
+        if self._transport is not None:
+            try:
+                return self._exchange(self._transport, topics)
+            except TransportError:
+                self.close()
+        others = list({*known, *self._bootstrap})
+        random.shuffle(others)  # so that not every client of a cluster asks the same broker
+        others.sort(key=lambda node: 2 if node in silent else node not in known)
+        failures: list[TransportError] = []
+        for node in others:
+            try:
+                self._transport, self._node = connect_to(node, self._settings, self._timeout_s), node
+                return self._exchange(self._transport, topics)
+            except TransportError as error:
+                self.close()
+                failures.append(error)
+                if sum(isinstance(each, Refused) for each in failures) >= MOST_REFUSALS:
+                    break
+        raise max(failures, key=_weight, default=TransportError("there is no broker to ask"))
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+        self._transport = None
+
+    def _exchange(self, transport: Transport, topics: Collection[str]) -> Metadata:
+        self._last_id += 1
+        request = framed(METADATA, METADATA_VERSION, self._last_id, self._client_id, metadata_request(sorted(topics)))
+        return exchange(
+            transport, request, "a Metadata request", lambda of: metadata_answer(of, len(of), self._last_id)
+        )

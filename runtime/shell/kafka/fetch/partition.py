@@ -1,0 +1,148 @@
+"""One assigned partition of a fetching client: what has been asked for, and what has been handed out."""
+
+from __future__ import annotations
+
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka import KafkaError
+
+from sparkcohort.runtime.kafka.fetch_messages import NO_ID, Topic, Wanted
+from sparkcohort.runtime.kafka.fetch_session import Key
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+LEAST_BYTES = 64 << 10
+SLOW_S = 10.0
+
+
+MOVED = frozenset(
+    (
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN,
+        # Whether the topic is really gone, or this broker has not heard of it yet, the metadata tells.
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+    )
+)
+TRANSIENT = frozenset((KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN))
+SESSION_LOST = frozenset((KafkaError.FETCH_SESSION_ID_NOT_FOUND, KafkaError.INVALID_FETCH_SESSION_EPOCH))
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """See the module; times are the clock's of the thread that polls."""
+
+    tp: TopicPartition
+    end: int
+    position: int  # what comes next from Kafka
+    taken: int  # what comes next from here
+    topic_id: bytes = NO_ID
+    leader: int = -1
+    leader_epoch: int = -1
+    fetched_epoch: int = -1
+    replica: int = -1  # fetched from instead of the leader
+    replica_until: float = 0.0
+    log_end: int | None = None
+    told_end: int = -1
+    not_before: float = 0.0
+    failed: bool = False  # no more is asked for
+    over: bool = False  # no more is handed out
+    anew: bool = True  # its state is to be told, whatever the broker told before
+    record_bytes: int = 1024
+    lost_at: float = 0.0  # since when there is no connection to who is to be asked
+    turn: float = 0.0  # when it last had something: a broker without sessions begins with the first that is named
+
+    @property
+    def topic_name(self) -> str:
+        """The topic's id as Kafka's tools show it; "" while it isn't known."""
+        return "" if self.topic_id == NO_ID else urlsafe_b64encode(self.topic_id).decode().rstrip("=")
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """What requests call it."""
+        return self.topic_id, self.tp.partition
+
+    @property
+    def node(self) -> int:
+        """The broker to fetch from; -1: not known."""
+        return self.replica if self.replica >= 0 else self.leader
+
+    def take_leader(self, topic: Topic) -> int:
+        """Take over who leads it, as far as the metadata tell; 0, or the code of what is wrong."""
+        if topic.error:
+            return 0 if topic.error in TRANSIENT else topic.error
+        if self.topic_id not in (NO_ID, topic.topic_id):
+            return int(KafkaError.UNKNOWN_TOPIC_ID)
+        leader = topic.leaders.get(self.tp.partition)
+        if leader is None:
+            return int(KafkaError._UNKNOWN_PARTITION)
+        if leader.node < 0 or leader.epoch < self.leader_epoch:
+            return int(KafkaError.LEADER_NOT_AVAILABLE)
+        self.topic_id, self.leader, self.leader_epoch = topic.topic_id, leader.node, leader.epoch
+        return 0
+
+    def lose(self, link: BrokerLink[P]) -> None:
+        """A broker can't be reached: if it is this partition's, somebody else may lead by now."""
+        if self.node == link.node_id and not link.distrusted:
+            self.leader = self.replica = -1
+            self.anew = True
+
+    def is_in(self, asked: Mapping[Key, tuple[Partition, int]]) -> bool:
+        """Whether a request that names these was for this very assignment."""
+        return not self.anew and asked.get(self.key, (None, 0))[0] is self
+
+    def wanted(self, most: int) -> Wanted:
+        """What to ask for, ``most`` bytes at most: a small range of a large log need not cost a large answer."""
+        rest = max((self.end - self.position) * self.record_bytes, LEAST_BYTES)
+        return Wanted(self.leader_epoch, self.position, self.fetched_epoch, min(rest, most))
+
+
+def owed(
+    assigned: Iterable[Partition], links: Mapping[int, BrokerLink[P]], wait_s: float
+) -> dict[TopicPartition, float]:
+    """For how long the brokers that partitions are fetched from have sent nothing though they owe an answer.
+
+    ``wait_s`` is what a broker may wait for records.  What has come and wasn't read yet is no silence of the broker's, nor is
+    the rest that it has asked for.  In the middle of an answer it may be slow: its next bytes have ``SLOW_S``.
+    """
+    now, silent = time.monotonic(), dict[int, float]()
+    for node, link in links.items():
+        if link.transport is not None and not link.lost:
+            waits = link.asked is not None and not link.readable()
+            allowed_s = SLOW_S if link.frames.filled else wait_s
+            silent[node] = max(now - link.heard_at - allowed_s, 0.0) if waits else 0.0
+    found = {}
+    for of in assigned:
+        if not of.failed and of.position < of.end:
+            of.lost_at = 0.0 if of.node in silent else of.lost_at or now
+            found[of.tp] = silent.get(of.node, now - of.lost_at)
+    return found
+
+
+def turn(of: Partition) -> float:
+    """When it last had something, to sort by."""
+    return of.turn
+
+
+def by_topic(keyed: Mapping[tuple[bytes, int], T]) -> list[tuple[bytes, dict[int, T]]]:
+    """Runs of one topic's partitions: a broker without sessions fills its answer in the order of the request."""
+    runs: list[tuple[bytes, dict[int, T]]] = []
+    for (topic_id, partition), what in keyed.items():
+        if not runs or runs[-1][0] != topic_id:
+            runs.append((topic_id, {}))
+        runs[-1][1][partition] = what
+    return runs

@@ -1,0 +1,44 @@
+"""What every Fetch request of one client says alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from sparkcohort.runtime.kafka.fetch_messages import fetch_request
+from sparkcohort.runtime.kafka.fetch_session import Request
+from sparkcohort.runtime.shell.kafka.fetch.partition import by_topic
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """By librdkafka's settings."""
+
+    max_wait_ms: int
+    min_bytes: int
+    committed: bool
+    rack: str
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Self:
+        """Read them; raises ValueError for what is no number."""
+        return cls(
+            int(said["fetch.wait.max.ms"]),
+            int(said.get("fetch.min.bytes", 1)),
+            str(said["isolation.level"]) == "read_committed",
+            str(said.get("client.rack", "")),
+        )
+
+    def body(self, request: Request, max_bytes: int) -> bytes:
+        """The request's bytes, without a header."""
+        return fetch_request(
+            max_wait_ms=self.max_wait_ms,
+            min_bytes=self.min_bytes,
+            max_bytes=max_bytes,
+            committed=self.committed,
+            session=request.session,
+            wanted=by_topic(request.wanted),
+            forgotten=by_topic(dict.fromkeys(sorted(request.forgotten))),
+            rack=self.rack,
+        )

@@ -1,0 +1,154 @@
+"""The native drain: librdkafka's queue straight into Arrow's buffers, with no Python object per record.
+
+The consumer is of our own making, through librdkafka's public C API: confluent-kafka keeps the handle of its own to
+itself.  It is confluent-kafka's librdkafka all the same, found in the process, so that there is one Kafka client with one
+set of security features; all settings that a drain has are text, and no callback but those for errors and log lines
+is needed.  Both are noted in C and told here, in the thread that polls.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, cimpl
+
+from sparkcohort.native import _drain
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
+from sparkcohort.runtime.shell.kafka.reading import arrow_rows
+from sparkcohort.runtime.shell.kafka.reading.record_source import (
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    Drain,
+    EndOfLog,
+    Event,
+    PartitionError,
+    Records,
+    header_error,
+    partition_error,
+    settings_of,
+    timestamp_error,
+)
+
+LIBRDKAFKA = _drain.load(cimpl.__file__)  # its version; raises ImportError where there is none to be found
+CLOSE_S = 10.0  # a task mustn't hang for a client that is of no more use to it
+Found: TypeAlias = tuple[int, str, int, int, int, Any]  # see _drain.pyi
+
+_log = logging.getLogger("sparkcohort.drain")
+_LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # of logging, by syslog's
+
+
+class NativeDrain(Drain):
+    """See ``Drain``; ``conf`` are librdkafka settings (``drain.settings_of``), all of them plain values."""
+
+    def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
+        """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""
+        super().__init__(conf)
+        self._batch_bytes = batch_bytes
+        self._assigned: set[TopicPartition] = set()
+        take = partial(record_batch, arrow_rows.schema(include_headers))
+        settings = {"log.queue": True, **settings_of(conf)}
+        pairs = [(name, _text(value)) for name, value in settings.items()]
+        try:
+            self._client = _drain.Client(pairs, include_headers, take)
+        except _drain.Error as error:
+            raise _exception(error) from None
+
+    def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Start fetching; see ``Drain``."""
+        if spans:
+            try:
+                self._client.assign([(*tp, *span) for tp, span in spans.items()])
+            except _drain.Error as error:
+                raise _exception(error) from None
+            self._assigned.update(spans)
+
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching; see ``Drain``."""
+        gone = self._assigned.intersection(partitions)
+        if gone:
+            self._assigned -= gone
+            try:
+                self._client.unassign(list(gone))
+            except _drain.Error as error:
+                raise _exception(error) from None
+
+    def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
+        """What is there; see ``Drain``."""
+        limit = max(1, min(records, BATCH_RECORDS))
+        events, errors, lines = self._client.poll(int(timeout_s * 1000), limit, self._batch_bytes)
+        for level, line in lines:
+            CLIENT_LOG.log(_LEVELS[level & 7], "%s", line)
+        for code, words in errors:
+            self._on_error(KafkaError(code, words))
+        return list(self._events(events))
+
+    def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        """The log's first offset and end; see ``Drain``."""
+        try:
+            return self._client.log_range(*tp, int(timeout_s * 1000))
+        except _drain.Error as error:
+            raise _exception(error) from None
+
+    def log_end(self, tp: TopicPartition) -> int | None:
+        """The log's end as last heard; see ``Drain``."""
+        end = self._client.log_end(*tp)
+        return end if end >= 0 else None
+
+    def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
+        """Whether there is such a partition; see ``Drain``."""
+        try:
+            return self._client.exists(*tp, int(timeout_s * 1000))
+        except _drain.Error as error:
+            raise _exception(error) from None
+
+    def close(self) -> None:
+        """Close the connections, or leave them to themselves, with a warning, when librdkafka doesn't come to an end."""
+        if not self._client.close(int(CLOSE_S * 1000)):
+            _log.warning("librdkafka hasn't ended within %g s: a client of it stays in this process", CLOSE_S)
+
+    def count(self, timeout_s: float, records: int = BATCH_RECORDS) -> int:
+        """Take records and throw them away: what the client costs by itself, for benchmarks."""
+        return self._client.count(int(timeout_s * 1000), records)
+
+    def _events(self, events: Iterable[Found]) -> Iterator[Event]:
+        for found in events:
+            if found[2] < 0:
+                self._on_nowhere(KafkaError(found[4], found[5]))
+                continue
+            event = event_of(found)
+            if isinstance(event, PartitionError) and isinstance(event.error, KafkaError):
+                event = partition_error(event.tp, event.error, event.offset, self._conf)
+            yield event
+
+
+def event_of(found: Found) -> Event:
+    """What the native code tells of a partition."""
+    kind, topic, partition, offset, number, what = found
+    tp = TopicPartition(topic, partition)
+    if kind == _drain.RECORDS:
+        return Records(tp, offset, what, number)
+    if kind == _drain.END_OF_LOG:
+        return EndOfLog(tp, offset)
+    if kind == _drain.BAD_TIMESTAMP:
+        return PartitionError(tp, timestamp_error(tp, offset, number))
+    if kind == _drain.BAD_HEADER:
+        return PartitionError(tp, header_error(tp, offset))
+    return PartitionError(tp, KafkaError(number, what), offset)
+
+
+def record_batch(schema: pa.Schema, address: int) -> pa.RecordBatch:
+    """Take over the ArrowArray at this address."""
+    return pa.RecordBatch._import_from_c(address, schema)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _exception(error: _drain.Error) -> KafkaException:
+    return KafkaException(KafkaError(*error.args))

@@ -1,0 +1,98 @@
+"""Which drain: our own fetching wherever it can do what the settings ask for, else librdkafka's, both natively.
+
+Where the native code can't be loaded there is one in Python, with one warning.  ``COHORT_NATIVE`` in the environment of the
+executors (and their agents, which inherit it) chooses for diagnosis, and for the tests that all have to pass:
+``librdkafka`` fetches nothing by itself, ``0`` means the one in Python.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from sparkcohort.runtime.shell.kafka.reading.record_source import BATCH_BYTES, UNHURRIED, Drain, Largest
+from sparkcohort.runtime.shell.process.resources import check_room
+
+SWITCH = "COHORT_NATIVE"
+IN_PYTHON, BY_LIBRDKAFKA = "0", "librdkafka"
+
+_log = logging.getLogger("sparkcohort.drain")
+
+
+def new_drain(
+    conf: Mapping[str, Any],
+    *,
+    include_headers: bool,
+    batch_bytes: int = BATCH_BYTES,
+    unhurried: bool = False,
+    largest: Largest | None = None,
+) -> Drain:
+    """A drain for these librdkafka settings; raises KafkaException for those that librdkafka refuses.
+
+    ``unhurried``: nobody waits for the next record, as a rule; those that can be paced call for ``Drain.pace``.
+    ``largest``: larger records are an error; librdkafka has them unpacked before it can be asked.
+    """
+    # A callback is Python's: only confluent-kafka's own client can call it.
+    plain = all(isinstance(value, str | int | float) for value in conf.values())
+    chosen = os.environ.get(SWITCH)
+    kind = native() if plain and chosen != IN_PYTHON else None
+    if kind is not None and chosen != BY_LIBRDKAFKA:
+        fetching = _fetching(conf, include_headers, batch_bytes, unhurried=unhurried, largest=largest)
+        if fetching is not None:
+            return fetching
+    check_room()
+    held_back = {**UNHURRIED, **conf} if unhurried else conf
+    return (kind or _in_python())(held_back, include_headers=include_headers, batch_bytes=batch_bytes)
+
+
+def _fetching(
+    conf: Mapping[str, Any], include_headers: bool, batch_bytes: int, *, unhurried: bool, largest: Largest | None
+) -> Drain | None:
+    """The drain that does without librdkafka; None where the settings are beyond it, of which one line tells."""
+    from sparkcohort.runtime.shell.kafka.fetch import connection, source  # noqa: PLC0415  they rest on the native code
+
+    try:
+        why = source.possible(conf)
+        if not why:
+            return source.FetchDrain(
+                conf, include_headers=include_headers, batch_bytes=batch_bytes, unhurried=unhurried, largest=largest
+            )
+    except (connection.TransportError, ValueError) as error:
+        why = str(error)
+    _log.info("records are fetched by librdkafka: %s", why)
+    return None
+
+
+def _in_python() -> Callable[..., Drain]:
+    from sparkcohort.runtime.shell.kafka.reading.python_source import PythonDrain  # noqa: PLC0415  pyarrow.compute is slow to come
+
+    return PythonDrain
+
+
+@cache
+def native() -> Callable[..., Drain] | None:
+    """The native drain; None where it can't be loaded, of which one line of warning tells."""
+    try:
+        from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain  # noqa: PLC0415  it may not be there
+    except ImportError as error:
+        _log.warning(
+            "the native drain can't be loaded (%s): records are read in Python, at several times the CPU; a wheel "
+            "built where there are a C compiler and Python's headers has it",
+            error,
+        )
+        return None
+    return NativeDrain
+
+
+def bounds(queue: int) -> dict[str, Any]:
+    """The client's own buffers, whatever the user has set: the budget holds for all of it."""
+    return {
+        "queued.max.messages.kbytes": max(1, queue >> 12),  # a small message costs five times its bytes
+        "queued.min.messages": max(100, queue // 300),  # what a queued message costs beside its bytes
+        "fetch.max.bytes": max(queue // 4, 1_000_000),  # small ones stay in the processor's cache from here to the copy
+        "message.max.bytes": 1_000_000,
+        "max.partition.fetch.bytes": max(queue // 4, 64 << 10),  # few large chunks rather than many
+    }

@@ -1,0 +1,246 @@
+"""The drain in Python alone: where the native one can't be loaded, or is switched off.
+
+Per record the only work in Python is what C-level ``map`` does over the messages of a whole batch; each is a Message
+object all the same, which is what it costs.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, repeat
+from operator import is_, itemgetter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
+from sparkcohort.runtime.shell.kafka.reading import arrow_rows
+from sparkcohort.runtime.shell.kafka.reading.record_source import (
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    Drain,
+    EndOfLog,
+    Event,
+    MalformedRecordError,
+    PartitionError,
+    Records,
+    header_error,
+    partition_error,
+    settings_of,
+    timestamp_error,
+)
+
+CHUNK, FIRST_CHUNK, ROW_BYTES = 256, 64, 40
+SETTLE_S = 0.1  # see SETTLE_MS in native/client.c; confluent-kafka waits with Python's lock in hand
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)
+_OFFSET_OF: Callable[[Message], Any] = Message.offset  # typed as optional, though only an error has none
+
+
+class PythonDrain(Drain):
+    """See ``Drain``; ``conf`` are librdkafka settings (``drain.settings_of``)."""
+
+    def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
+        """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""
+        super().__init__(conf)
+        self._schema = arrow_rows.schema(include_headers)
+        self._include_headers = include_headers
+        self._topics: dict[str, pa.Array] = {}
+        self._ends: dict[TopicPartition, int] = {}  # of each assigned partition
+        self._batch_bytes = batch_bytes
+        self._mean_size = batch_bytes / FIRST_CHUNK  # until some are known
+        self._broken = False  # a partition was
+        self._consumer = Consumer({**settings_of(conf), "error_cb": self._on_error}, logger=CLIENT_LOG)
+
+    def prepare(self) -> None:
+        """Import pandas, which the first array of Python values does; see ``Drain``."""
+        pa.array([])
+
+    def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Start fetching; see ``Drain``."""
+        if spans:
+            self._consumer.incremental_assign([KafkaPartition(tp[0], tp[1], span[0]) for tp, span in spans.items()])
+            self._ends.update((tp, end) for tp, (_, end) in spans.items())
+
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching; see ``Drain``."""
+        gone = [tp for tp in partitions if tp in self._ends]
+        if gone:
+            self._consumer.incremental_unassign([KafkaPartition(*tp) for tp in gone])
+            for tp in gone:
+                del self._ends[tp]
+
+    def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
+        """What is there; see ``Drain``."""
+        limit = max(1, min(records, BATCH_RECORDS))
+        messages = self._take(limit)
+        if not messages and timeout_s > 0:
+            # A timed consume waits until it has all it was asked for: wait for one record, then take what came with it.
+            messages = self._consumer.consume(1, timeout_s)
+            if messages and limit > 1:
+                messages += self._take(limit - 1)
+        return list(self._events(messages)) if messages else []
+
+    def _take(self, limit: int) -> list[Message]:
+        """What is there, some at a time: as long as it isn't known how large the next ones are, few."""
+        messages: list[Message] = []
+        left = float(self._batch_bytes)
+        while len(messages) < limit and left > 0:
+            wanted = max(1, min(CHUNK, limit - len(messages), int(left / self._mean_size)))
+            more = self._consumer.consume(wanted, 0)
+            messages += more
+            if len(more) < wanted:
+                break
+            size = sum(map(len, more)) + ROW_BYTES * wanted
+            left, self._mean_size = left - size, max(self._mean_size, size / wanted)
+        return messages
+
+    def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        """The log's first offset and end; see ``Drain``."""
+        answer = self._consumer.get_watermark_offsets(KafkaPartition(*tp), timeout=timeout_s)
+        if answer is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer to ListOffsets"))
+        return answer
+
+    def log_end(self, tp: TopicPartition) -> int | None:
+        """The log's end as last heard; see ``Drain``."""
+        answer = self._consumer.get_watermark_offsets(KafkaPartition(*tp), cached=True)
+        return answer[1] if answer[1] >= 0 else None
+
+    def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
+        """Whether there is such a partition; see ``Drain``."""
+        return tp.partition in self._consumer.list_topics(tp.topic, timeout=timeout_s).topics[tp.topic].partitions
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._broken:
+            self.unassign(tuple(self._ends))
+            time.sleep(SETTLE_S)
+        self._consumer.close()
+
+    def _events(self, messages: Sequence[Message]) -> Iterator[Event]:
+        """Cut the messages into runs of one partition each, errors and ends of logs apart."""
+        errors = list(map(Message.error, messages))
+        if all(map(is_, errors, repeat(None))):  # `==` on a KafkaError leaves an exception pending
+            yield from self._runs(messages)
+            return
+        at = 0
+        for i, error in enumerate(errors):
+            if error is None:
+                continue
+            if at < i:
+                yield from self._runs(messages[at:i])
+            at = i + 1
+            yield from self._error(messages[i], error)
+        if at < len(messages):
+            yield from self._runs(messages[at:])
+
+    def _error(self, message: Message, error: KafkaError) -> Iterator[Event]:
+        topic, partition, code = message.topic(), message.partition(), error.code()
+        if topic is None or partition is None or partition < 0:
+            self._on_nowhere(error)
+        elif code == KafkaError._PARTITION_EOF:
+            yield EndOfLog(TopicPartition(topic, partition), message.offset() or 0)
+        else:
+            offset = message.offset()
+            self._broken = True
+            offset = -1 if offset is None else max(offset, -1)
+            yield partition_error(TopicPartition(topic, partition), error, offset, self._conf)
+
+    def _runs(self, messages: Sequence[Message]) -> Iterator[Records | PartitionError]:
+        partitions = list(map(Message.partition, messages))
+        one_topic = all(tp.topic == messages[0].topic() for tp in self._ends)
+        if one_topic and partitions.count(partitions[0]) == len(partitions):
+            yield self._records(messages)
+            return
+        at = 0
+        for _, run in groupby(zip(map(Message.topic, messages), partitions, strict=True)):
+            n = sum(1 for _ in run)
+            yield self._records(messages[at : at + n])
+            at += n
+
+    def _records(self, messages: Sequence[Message]) -> Records | PartitionError:
+        tp = TopicPartition(messages[0].topic() or "", messages[0].partition() or 0)
+        try:
+            return self._decode(tp, messages)
+        except MalformedRecordError as error:
+            return PartitionError(tp, error)
+
+    def _decode(self, tp: TopicPartition, messages: Sequence[Message]) -> Records:
+        offsets: list[int] = list(map(_OFFSET_OF, messages))
+        next_offset, end = offsets[-1] + 1, self._ends.get(tp, 0)
+        if next_offset > end:
+            n = bisect_left(offsets, end)
+            messages, offsets = messages[:n], offsets[:n]
+            if not messages:
+                return Records(tp, next_offset, None, 0)
+        n = len(messages)
+        columns = [
+            pa.array(map(Message.key, messages), pa.binary(), size=n),
+            pa.array(map(Message.value, messages), pa.binary(), size=n),
+            self._topic(tp.topic, n),
+            pa.repeat(pa.scalar(tp.partition, pa.int32()), n),
+            pa.array(offsets, pa.int64()),
+            *self._timestamps(tp, messages, offsets),
+        ]
+        if self._include_headers:
+            columns.append(self._headers(tp, messages))
+        nbytes = sum(column.nbytes for i, column in enumerate(columns) if i != 2)
+        self._mean_size += (nbytes / n - self._mean_size) * min(1.0, n / 1000)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return Records(tp, next_offset, batch, nbytes)
+
+    def _topic(self, topic: str, n: int) -> pa.Array:
+        """The topic column: one array per topic, of which every batch shows a part."""
+        column = self._topics.get(topic)
+        if column is None or len(column) < n:
+            column = self._topics[topic] = pa.repeat(pa.scalar(topic, pa.string()), max(n, BATCH_RECORDS))
+        return column.slice(0, n)
+
+    def _timestamps(
+        self, tp: TopicPartition, messages: Sequence[Message], offsets: Sequence[int]
+    ) -> tuple[pa.Array, pa.Array]:
+        """Timestamp and timestampType; librdkafka counts its types from 0 where Java counts from -1."""
+        # Two passes: tuples that are kept, ten thousand at a time, would set off the garbage collector.
+        kinds = list(map(_FIRST, map(Message.timestamp, messages)))
+        times = list(map(_SECOND, map(Message.timestamp, messages)))
+        n = len(messages)
+        if kinds.count(kinds[0]) == n:
+            types = pa.repeat(pa.scalar(kinds[0] - 1, pa.int32()), n)
+        else:
+            types = pc.subtract(pa.array(kinds, pa.int32()), pa.scalar(1, pa.int32()))
+        try:
+            return pa.array(times, pa.timestamp("ms", tz="UTC")).cast(arrow_rows.TIMESTAMP), types
+        except pa.ArrowInvalid:
+            bad = next(i for i, ms in enumerate(times) if not -(2**63) <= ms * 1000 < 2**63)
+            raise timestamp_error(tp, offsets[bad], times[bad]) from None
+
+    def _headers(self, tp: TopicPartition, messages: Sequence[Message]) -> pa.Array:
+        rows: list[Any] = []
+        try:
+            rows.extend(map(Message.headers, messages))
+        except (UnicodeDecodeError, SystemError):  # the latter where confluent-kafka returns its list all the same
+            raise header_error(tp, _OFFSET_OF(messages[len(rows)])) from None
+        if rows.count(None) == len(rows):
+            return pa.nulls(len(rows), arrow_rows.HEADERS)
+        return _header_column([row or None for row in rows])
+
+
+def _header_column(rows: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
+    """Build list<struct<key, value>> from its flat parts: no dict per header."""
+    offsets: list[int | None] = []
+    flat: list[tuple[str, bytes | None]] = []
+    for row in rows:
+        offsets.append(None if row is None else len(flat))
+        if row:
+            flat.extend(row)
+    offsets.append(len(flat))
+    keys = pa.array([key for key, _ in flat], pa.string())
+    values = pa.array([value for _, value in flat], pa.binary())
+    structs = pa.StructArray.from_arrays([keys, values], fields=list(arrow_rows.HEADER))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=arrow_rows.HEADERS)

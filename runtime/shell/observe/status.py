@@ -1,0 +1,188 @@
+"""The status of a run as one JSON-able value: what ``cohort describe``, the metrics and the demo's live view show.
+
+Its history, the rebalances and the members' stories, is told apart (see ``reports``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparkcohort.runtime import group as groups
+from sparkcohort.runtime.batches.snapshot import Snapshot
+from sparkcohort.runtime.group.state import Group
+from sparkcohort.runtime.group.table import GroupState
+from sparkcohort.runtime.group.validation import MemberInfo
+from sparkcohort.runtime.protocol.messages import DescribeGroup, DescribeGroupReply, MemberDescription
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.coordinator import reports
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+
+DESCRIBE_TIMEOUT_S = 5.0
+
+
+def build(
+    coordinator: Coordinator,
+    plans: Plans,
+    *,
+    instance_id: str,
+    committed: Mapping[TopicPartition, int],
+    announced: Mapping[TopicPartition, int],
+    snapshot: Snapshot | None,
+    commits: Mapping[str, int],
+    late: Mapping[TopicPartition, str] | None = None,
+    cut_off: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Everything there is to see, in plain values.
+
+    ``committed`` is what the real group has, ``announced`` the end of the batch in flight, ``late`` has the reasons;
+    ``cut_off`` tells which members can't fetch what, and why.
+    """
+    described = coordinator.request(DescribeGroup(), DESCRIBE_TIMEOUT_S)
+    assert isinstance(described, DescribeGroupReply)  # noqa: S101  the reply of a describe
+    audit = plans.audit
+    return {
+        "group": coordinator.settings.group_id,
+        "instance_id": instance_id,
+        "run_id": coordinator.settings.run_id,
+        "state": described.state,
+        "generation": described.generation,
+        "protocol": described.protocol_name,
+        "state_age_ms": coordinator.now_ms - coordinator.history.state_since_ms,
+        "rebalance": _under_way(coordinator, coordinator.group),
+        "members": _members(coordinator, described),
+        "pending_members": _pending(coordinator.group, coordinator.now_ms),
+        "partitions": _partitions(coordinator, committed, announced, snapshot, late or {}),
+        "cut_off": [dict(row) for row in cut_off],
+        "scheduled_rebalance": _scheduled(coordinator),
+        "rebalances": reports.history(coordinator.history.entries()),
+        "rebalance_totals": coordinator.rebalance_totals.as_value(),
+        "listener_calls": coordinator.listener_totals.as_value(),
+        "refused": [
+            {"request": request, "error": error, "count": count}
+            for (request, error), count in sorted(coordinator.counters.items())
+        ],
+        "assignors": list(coordinator.settings.assignors),
+        "load_balance": list(coordinator.settings.load_balance),
+        "failed_rebalances": dict(coordinator.leading.failures),
+        "assignor_failure": coordinator.leading.failure(),
+        "partitions_moved": coordinator.moved,
+        "commits": dict(commits),
+        "audit": {name: getattr(audit, name) for name in audit.__slots__},
+    }
+
+
+def _members(coordinator: Coordinator, described: DescribeGroupReply) -> list[dict[str, Any]]:
+    infos, group = coordinator.members(), coordinator.group
+    owned = {member_id: groups.owned(group, member_id) for member_id in infos}
+    loads = coordinator.balancing.seen(owned) if coordinator.balancing else {}
+    rows = [
+        _member(item, info, _standing(group, item.member_id), loads.get(item.member_id))
+        for item in described.members
+        # the driver's own member subscribes to nothing and is nobody's concern
+        if (info := infos.get(item.member_id)) is not None
+    ]
+    return sorted(rows, key=lambda row: (str(row["executor"]), str(row["member_id"])))
+
+
+def _member(item: MemberDescription, info: MemberInfo, standing: str, load: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One member; ``generations`` has the assignment generation of each partition of ``owned``, in that order.
+
+    ``load`` is None where nobody looks at loads, or none has been reported yet.
+    """
+    owned = sorted(item.owned)
+    return {
+        "member_id": item.member_id,
+        "instance_id": item.group_instance_id,
+        "state": standing,
+        "client_id": item.client_id,
+        "executor": info.executor_id,
+        "host": info.host,
+        "rack": info.rack,
+        "cores": info.cores,
+        "pid": info.pid,
+        "owned": [list(tp) for tp, _ in owned],
+        "generations": [generation for _, generation in owned],
+        "target": [list(tp) for tp in sorted(item.target)],
+        "heartbeat_age_ms": item.heartbeat_age_ms,
+        "load": load,
+    }
+
+
+def _standing(group: Group, member_id: str) -> str:
+    """Where a member stands in a rebalance, in a word."""
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return "joined" if member_id in group.joins else "to-rejoin"
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return "synced" if member_id in group.syncs else "to-sync"
+    return "to-sync" if member_id in group.unsynced else "settled"
+
+
+def _under_way(coordinator: Coordinator, group: Group) -> dict[str, Any] | None:
+    """The rebalance that runs: why, since when, and who keeps it waiting; None when none does."""
+    phase = group.rebalance
+    if phase is None or group.state not in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE):
+        return None
+    joining = group.state is GroupState.PREPARING_REBALANCE
+    names = coordinator.history.names()
+    done = group.joins if joining else group.syncs
+    late = [member_id for member_id in group.members if member_id not in done]
+    deadline_ms = phase.deadline_ms if joining else group.sync_deadline_ms
+    return {
+        "reason": reports.readable(phase.reason, names),
+        "age_ms": coordinator.now_ms - phase.started_ms,
+        "waits_for": "join" if joining else "sync",
+        "deadline_in_ms": None if deadline_ms is None else max(deadline_ms - coordinator.now_ms, 0),
+        "assignor": coordinator.leading.running(),
+        "missing": [{"member_id": late_id, "client_id": reports.client_id(late_id, names)} for late_id in late],
+    }
+
+
+def _pending(group: Group, now_ms: int) -> list[dict[str, Any]]:
+    """The ids that were issued and not used yet."""
+    pending = sorted(group.pending.items())
+    return [{"member_id": member_id, "expires_in_ms": max(at_ms - now_ms, 0)} for member_id, at_ms in pending]
+
+
+def _partitions(
+    coordinator: Coordinator,
+    committed: Mapping[TopicPartition, int],
+    announced: Mapping[TopicPartition, int],
+    snapshot: Snapshot | None,
+    late: Mapping[TopicPartition, str],
+) -> list[dict[str, Any]]:
+    owners, infos = coordinator.owners(), coordinator.members()
+    ends = snapshot.ends if snapshot else {}
+    rows = []
+    known = snapshot.partitions if snapshot else frozenset()
+    racks, loads = coordinator.racks(), coordinator.balancing.loads() if coordinator.balancing else {}
+    for tp in sorted({*committed, *announced, *known}):
+        offset, end = committed.get(tp), ends.get(tp)
+        owner = infos.get(owners.get(tp, ""))
+        rows.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "current_offset": offset,
+                "log_end_offset": end,
+                "lag": max(end - offset, 0) if offset is not None and end is not None else None,
+                "member_id": owner.member_id if owner else None,
+                "executor": owner.executor_id if owner else None,
+                "host": owner.host if owner else None,
+                "unreachable": snapshot.unreachable.get(tp) if snapshot else None,
+                "late": late.get(tp),
+                "racks": sorted(racks[tp.topic][tp.partition]) if tp.partition < len(racks.get(tp.topic, ())) else [],
+                "load": list(loads[tp]) if tp in loads else None,
+            }
+        )
+    return rows
+
+
+def _scheduled(coordinator: Coordinator) -> dict[str, Any] | None:
+    """The partitions of departed members that wait for a replacement, and the round that ends the wait; None: no wait.
+
+    No partitions: moves between live members are put off, since the last round made some already.
+    """
+    found = coordinator.scheduled()
+    return found and {"partitions": [list(tp) for tp in sorted(found[0])], "due_in_ms": found[1]}

@@ -1,0 +1,428 @@
+"""librdkafka's settings for a connection that is made without librdkafka: which can be honoured, and what they come to.
+
+Sources: librdkafka's CONFIGURATION.md, and ``rdkafka_ssl.c`` for which trusted certificates and keys it takes.  A name that
+is not known here is never taken for harmless: ``unsupported`` names it, and librdkafka reads instead.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from sparkcohort.runtime.shell.options.security_settings import redact_text
+from sparkcohort.runtime.text import printable
+
+PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
+_TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
+
+# Where systems keep the certificates they trust; librdkafka, which brings an OpenSSL of its own, looks there too.
+_BUNDLES = (
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/certs/ca-certificates.crt",
+)
+
+_HONOURED = frozenset(
+    {
+        "broker.address.family",
+        "client.id",
+        "enable.ssl.certificate.verification",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.password",
+        "sasl.username",
+        "security.protocol",
+        "socket.connection.setup.timeout.ms",
+        "socket.keepalive.enable",
+        "socket.receive.buffer.bytes",
+        "socket.send.buffer.bytes",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.cipher.suites",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+    }
+)
+# Those that can be honoured with one value only: librdkafka's default.
+_ONLY = {
+    "api.version.request": _TRUE,
+    "client.dns.lookup": ("use_all_dns_ips",),
+    "debug": ("",),
+    "statistics.interval.ms": ("0",),
+}
+# What the fetching is told elsewhere, what is about groups, topics' metadata and logging, and how librdkafka itself works.
+_OF_OTHERS = frozenset(
+    {
+        "allow.auto.create.topics",
+        "api.version.fallback.ms",
+        "api.version.request.timeout.ms",
+        "auto.commit.interval.ms",
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "broker.address.ttl",
+        "broker.version.fallback",
+        "check.crcs",
+        "client.rack",
+        "connections.max.idle.ms",
+        "coordinator.query.interval.ms",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.metrics.push",
+        "enable.partition.eof",
+        "enable.random.seed",
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        "fetch.error.backoff.ms",
+        "fetch.max.bytes",
+        "fetch.message.max.bytes",
+        "fetch.min.bytes",
+        "fetch.queue.backoff.ms",
+        "fetch.wait.max.ms",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "group.protocol.type",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "https.ca.location",
+        "https.ca.pem",
+        "internal.termination.signal",
+        "isolation.level",
+        "log.connection.close",
+        "log.queue",
+        "log.thread.name",
+        "log_level",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "message.copy.max.bytes",
+        "message.max.bytes",
+        "metadata.broker.list",
+        "metadata.max.age.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
+        "offset.store.method",
+        "partition.assignment.strategy",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+        "receive.message.max.bytes",
+        "reconnect.backoff.jitter.ms",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "session.timeout.ms",
+        "socket.blocking.max.ms",
+        "socket.max.fails",
+        "socket.nagle.disable",
+        "socket.timeout.ms",
+        "topic.metadata.propagation.max.ms",
+        "topic.metadata.refresh.fast.cnt",
+        "topic.metadata.refresh.fast.interval.ms",
+        "topic.metadata.refresh.interval.ms",
+        "topic.metadata.refresh.sparse",
+    }
+)
+# librdkafka warns of them when the options are read, and does nothing with them.
+_OF_PRODUCERS = frozenset(
+    {
+        "acks",
+        "batch.num.messages",
+        "batch.size",
+        "compression.codec",
+        "compression.level",
+        "compression.type",
+        "delivery.report.only.error",
+        "delivery.timeout.ms",
+        "enable.gapless.guarantee",
+        "enable.idempotence",
+        "linger.ms",
+        "message.send.max.retries",
+        "message.timeout.ms",
+        "partitioner",
+        "queue.buffering.backpressure.threshold",
+        "queue.buffering.max.kbytes",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.ms",
+        "request.required.acks",
+        "retries",
+        "sticky.partitioning.linger.ms",
+        "transaction.timeout.ms",
+        "transactional.id",
+    }
+)
+_KNOWN = _HONOURED | frozenset(_ONLY) | _OF_OTHERS | _OF_PRODUCERS
+_OF_OTHER_MECHANISMS = ("sasl.kerberos.", "sasl.oauthbearer.")
+
+
+class TransportError(Exception):
+    """No connection, or none any more: the message names the broker or the option, and the remedy; never a secret.
+
+    It is one printable line, whatever a broker has said.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+class Refused(TransportError):
+    """The broker doesn't let us in (now): it may later, when a password has reached all brokers, say; not at once."""
+
+
+class Distrusted(Refused):
+    """We don't let the broker in: no certificate that we trust, or it can't or won't prove that it knows the password.
+
+    A less careful client is no answer to that.
+    """
+
+
+class Beyond(TransportError):
+    """The broker is well and needs a client that knows more than this one: librdkafka."""
+
+
+def unsupported(conf: Mapping[str, Any]) -> str:
+    """The first of these librdkafka settings that can't be honoured here, as a phrase for a log line; "" when all can."""
+    for name, value in conf.items():
+        if not isinstance(value, str | int | float):
+            return f"{name}, which is not plain text"
+        if name not in _KNOWN and not name.startswith(_OF_OTHER_MECHANISMS):
+            return f"the setting {name}"
+        if name in _ONLY and _text(value).strip().lower() not in _ONLY[name]:
+            return f"{name}={_text(value)}"
+    texts = _texts(conf)
+    protocol = texts.get("security.protocol", PROTOCOLS[0]).lower()
+    if protocol not in PROTOCOLS:
+        return f"security.protocol={protocol}"
+    wrong = _unsupported_login(texts) if protocol.startswith("sasl_") else ""
+    return wrong or (_unsupported_tls(texts) if protocol.endswith("ssl") else "")
+
+
+def _unsupported_login(texts: Mapping[str, str]) -> str:
+    mechanism = _mechanism(texts)
+    if mechanism not in MECHANISMS:
+        return f"the SASL mechanism {mechanism}"
+    missing = [name for name in ("sasl.username", "sasl.password") if name not in texts]
+    return f"{mechanism} without {missing[0]}" if missing else ""
+
+
+def _unsupported_tls(texts: Mapping[str, str]) -> str:
+    certificates = [name for name in ("ssl.certificate.location", "ssl.certificate.pem") if name in texts]
+    keys = [name for name in ("ssl.key.location", "ssl.key.pem") if name in texts]
+    stores = [name for name in ("ssl.keystore.location",) if name in texts]
+    if len(certificates + stores) > 1 or len(keys + stores) > 1:
+        return f"{' and '.join(certificates + keys + stores)} together"
+    if len(certificates) != len(keys):
+        return f"{(certificates + keys)[0]} without its {'key' if certificates else 'certificate'}"
+    algorithm = texts.get("ssl.endpoint.identification.algorithm", "https").lower()
+    return "" if algorithm in ("https", "none") else f"ssl.endpoint.identification.algorithm={algorithm}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every connection of one client has in common; made once, since certificates are read then."""
+
+    tls: ssl.SSLContext | None = field(repr=False)
+    mechanism: str  # "" without SASL
+    username: str
+    password: str = field(repr=False)
+    client_id: str
+    family: int  # socket.AF_*
+    keepalive: bool
+    receive_buffer: int  # bytes; 0 is the system's
+    send_buffer: int
+    setup_timeout_s: float
+    _conf: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, conf: Mapping[str, Any]) -> Self:
+        """Read librdkafka's settings; raises TransportError for what ``unsupported`` names and for unusable files."""
+        wrong = unsupported(conf)
+        if wrong:
+            raise TransportError(f"no connection without librdkafka: {wrong}")
+        texts = _texts(conf)
+        protocol = texts.get("security.protocol", PROTOCOLS[0]).lower()
+        login = protocol.startswith("sasl_")
+        return cls(
+            tls=_tls(texts) if protocol.endswith("ssl") else None,
+            mechanism=_mechanism(texts) if login else "",
+            username=texts["sasl.username"] if login else "",
+            password=texts["sasl.password"] if login else "",
+            client_id=texts.get("client.id", "rdkafka"),  # the name that a broker's quotas know librdkafka by
+            family=_family(texts),
+            keepalive=_flag(texts, "socket.keepalive.enable", default=False),
+            receive_buffer=_number(texts, "socket.receive.buffer.bytes", 0),
+            send_buffer=_number(texts, "socket.send.buffer.bytes", 0),
+            setup_timeout_s=_number(texts, "socket.connection.setup.timeout.ms", 30_000) / 1000,
+            _conf=dict(conf),
+        )
+
+    def redacted(self, text: str) -> str:
+        """The same text without any secret of these settings, should somebody have quoted one."""
+        return redact_text(text, self._conf)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _texts(conf: Mapping[str, Any]) -> dict[str, str]:
+    """The settings as text, without empty ones, which librdkafka takes for not given."""
+    texts = {name: _text(value) for name, value in conf.items()}
+    return {name: value for name, value in texts.items() if value}
+
+
+def _mechanism(texts: Mapping[str, str]) -> str:
+    given = [value for name, value in texts.items() if name in ("sasl.mechanism", "sasl.mechanisms")]
+    return given[-1] if given else "GSSAPI"  # librdkafka's default
+
+
+def _family(texts: Mapping[str, str]) -> int:
+    given = texts.get("broker.address.family", "any").lower()
+    if given not in _FAMILIES:
+        raise TransportError(f"option kafka.broker.address.family={given}: give any, v4 or v6")
+    return _FAMILIES[given]
+
+
+def _flag(texts: Mapping[str, str], name: str, *, default: bool) -> bool:
+    given = texts.get(name, _text(default)).lower()
+    if given not in _TRUE + _FALSE:
+        raise TransportError(f"option kafka.{name}={given}: give true or false")
+    return given in _TRUE
+
+
+def _number(texts: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return int(texts.get(name, default))
+    except ValueError:
+        raise TransportError(f"option kafka.{name}={texts[name]}: give a whole number") from None
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+def _tls(texts: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    verify = _flag(texts, "enable.ssl.certificate.verification", default=True)
+    named = texts.get("ssl.endpoint.identification.algorithm", "https").lower() == "https"
+    context.check_hostname = verify and named
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    if "ssl.cipher.suites" in texts:
+        with _naming("ssl.cipher.suites", "no cipher suite that OpenSSL knows by this name"):
+            context.set_ciphers(texts["ssl.cipher.suites"])
+    _trust(context, texts)
+    _identify(context, texts)
+    return context
+
+
+def _trust(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
+    """Take the authorities that are given; else the system's, as librdkafka does."""
+    location, pem = texts.get("ssl.ca.location", ""), texts.get("ssl.ca.pem", "")
+    if location and location != "probe":
+        with _naming("ssl.ca.location", "no certificates in PEM there"):
+            directory = Path(location).is_dir()
+            context.load_verify_locations(None if directory else location, location if directory else None)
+    if pem:
+        with _naming("ssl.ca.pem", "no certificate in PEM"), _file(pem.encode()) as path:
+            context.load_verify_locations(path)
+    if location in ("", "probe") and not pem:
+        bundle = next((path for path in _BUNDLES if Path(path).exists()), None)
+        if bundle:
+            context.load_verify_locations(bundle)
+        else:
+            context.load_default_certs()
+
+
+def _identify(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
+    """Load our own certificate and its key, where given."""
+    store, password = texts.get("ssl.keystore.location", ""), texts.get("ssl.key.password", "")
+    if store:
+        with _naming("ssl.keystore.location", "no PKCS12 key store that this password opens"):
+            pem = _from_pkcs12(Path(store).read_bytes(), texts.get("ssl.keystore.password", ""))
+            with _file(pem) as path:
+                context.load_cert_chain(path, password="")
+        return
+    certificate = next((name for name in ("ssl.certificate.location", "ssl.certificate.pem") if name in texts), None)
+    key = next((name for name in ("ssl.key.location", "ssl.key.pem") if name in texts), None)
+    if certificate and key:
+        what = "no certificate with its private key in PEM, or ssl.key.password is not the key's"
+        with (
+            _naming(f"{certificate} and kafka.{key}", what),
+            _place(certificate, texts) as cert,
+            _place(key, texts) as own,
+        ):
+            # Never without a password: OpenSSL would ask for it on a terminal.
+            context.load_cert_chain(cert, own, password)
+
+
+@contextmanager
+def _place(name: str, texts: Mapping[str, str]) -> Iterator[str]:
+    """The path of what an option gives by its place or as text."""
+    if name.endswith(".location"):
+        yield texts[name]
+    else:
+        with _file(texts[name].encode()) as path:
+            yield path
+
+
+@contextmanager
+def _file(data: bytes) -> Iterator[str]:
+    """A path where OpenSSL can read these bytes, which are in this process's memory only."""
+    descriptor = os.memfd_create("pem")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(data)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _from_pkcs12(data: bytes, password: str) -> bytes:
+    """Key and certificates of a PKCS12 store in PEM; raises ValueError when it can't be opened."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415  slow to come, and seldom needed
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        pkcs12,
+    )
+
+    try:
+        store = pkcs12.load_pkcs12(data, password.encode() or None)
+    except UnsupportedAlgorithm:
+        raise ValueError from None
+    if store.key is None or store.cert is None:
+        raise ValueError
+    certificates = [store.cert, *store.additional_certs]
+    chain = [entry.certificate.public_bytes(Encoding.PEM) for entry in certificates]
+    return b"".join([store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), *chain])
+
+
+@contextmanager
+def _naming(name: str, what: str) -> Iterator[None]:
+    """Say which option is at fault; never what the library said, which may have quoted it."""
+    try:
+        yield
+    except (ssl.SSLError, ValueError):
+        raise TransportError(f"option kafka.{name}: {what}") from None
+    except OSError as error:
+        raise TransportError(f"option kafka.{name}: {error.filename or ''} {error.strerror}") from None

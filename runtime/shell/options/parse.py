@@ -1,0 +1,448 @@
+"""The source's options, parsed: one frozen value, or one clear error naming the option and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.kafka import addresses
+from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.options import kafka_settings, security_settings
+from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
+from sparkcohort.runtime.shell.options.values import Start, Values, json_object
+
+_SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What is read: topic names, a pattern, or fixed partitions; the other two fields are empty."""
+
+    kind: Literal["subscribe", "subscribePattern", "assign"]
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[TopicPartition, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name()}"
+
+    def name(self) -> str:
+        """The topics, the pattern or the partitions, as text."""
+        parts = ",".join(f"{tp.topic}-{tp.partition}" for tp in self.partitions)
+        return self.pattern or ",".join(self.topics) or parts
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Every option of one source, typed and checked; times in milliseconds; ``kafka`` is librdkafka's configuration."""
+
+    bootstrap_servers: str
+    subscription: Subscription
+    group_id: str
+    group_instance_id: str
+    starting_offsets: Start
+    starting_offsets_fallback: Start
+    starting_timestamp: int | None
+    starting_offsets_by_timestamp: Mapping[TopicPartition, int] | None
+    starting_offsets_by_timestamp_strategy: str
+    max_offsets_per_trigger: int | None
+    max_offsets_by_topic: Mapping[str, int]
+    max_bytes_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    fail_on_data_loss: bool
+    include_headers: bool
+    unreachable_partitions: str
+    unreachable_timeout_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    scheduled_rebalance_max_delay_ms: int
+    assignors: tuple[str, ...]
+    load_balance_threshold: float
+    load_balance_after_ms: int
+    load_balance_max_moves: int
+    rebalance_listener: str
+    agent_timeout_ms: int
+    poll_timeout_ms: int
+    fetch_retries: int
+    fetch_retry_interval_ms: int
+    api_timeout_ms: int
+    metadata_max_age_ms: int
+    coordinator_host: str | None
+    coordinator_port: int
+    metrics_port: int | None
+    metrics_address: str
+    buffer_bytes: int
+    client_rack: str
+    client_rack_env: str
+    kafka: Mapping[str, str] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = f"group_id={self.group_id!r}, subscription={str(self.subscription)!r}"
+        return f"SourceOptions({shown}, kafka={security_settings.redact(self.kafka)!r})"
+
+    def on_executor(self, environment: Mapping[str, str]) -> SourceOptions:
+        """The options with the rack of the executor that has this environment (see ``client.rack.env``)."""
+        rack = environment.get(self.client_rack_env, "").strip() if self.client_rack_env else ""
+        return replace(self, client_rack=rack, kafka={**self.kafka, "client.rack": rack}) if rack else self
+
+    def initial_hash(self) -> str:
+        """16 hex digits naming where this query would start and what it reads; another value pins the start anew."""
+        starts = (self.starting_offsets, self.starting_offsets_fallback, self.starting_offsets_by_timestamp)
+        value = [
+            str(self.subscription),
+            *map(_plain, starts),
+            self.starting_timestamp,
+            self.starting_offsets_by_timestamp_strategy,
+        ]
+        return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def _plain(start: Start | None) -> object:
+    """A start as JSON writes it, in one order."""
+    if isinstance(start, Mapping):
+        return [[*tp, offset] for tp, offset in sorted(start.items())]
+    return start
+
+
+def parse(options: Mapping[str, str]) -> SourceOptions:
+    """Check and type the options as Spark hands them over (keys in any case).
+
+    Raises ``OptionError``: one message that names the option and the remedy, never a secret's value.
+    """
+    given = {key.lower(): str(value) for key, value in options.items()}
+    warnings = _table_check(given, {key.lower(): key for key in options})
+    _unalias(given)
+    value = Values(given)
+    subscription = _subscription(given)
+    prefixed = {
+        key.removeprefix("kafka."): text
+        for key, text in given.items()
+        if key.startswith("kafka.") and key not in BY_KEY
+    }
+    conf, more = kafka_settings.translate(prefixed)
+    conf["bootstrap.servers"] = _bootstrap(given)
+    conf["metadata.max.age.ms"] = str(value.integer("metadata.max.age.ms"))
+    conf.setdefault("client.id", "cohort")
+    if value.text("client.rack"):
+        conf["client.rack"] = value.text("client.rack")
+    parsed = _build(value, subscription, conf, (*warnings, *more, *_idle(given)))
+    _check_relations(parsed)
+    return parsed
+
+
+def _table_check(given: Mapping[str, str], written: Mapping[str, str]) -> list[str]:
+    """Refuse unknown and refused options; return the warnings of the accepted ones."""
+    warnings = []
+    for key in given:
+        option = BY_KEY.get(key)
+        if option is None and key.startswith("kafka."):
+            continue
+        if option is None:
+            raise OptionError(f"option {written[key]} is unknown{_nearest(key)}")
+        if option.status == "refused":
+            raise OptionError(f"option {option.name} is not supported: {option.instead}")
+        if option.status == "accepted":
+            warnings.append(f"option {option.name} has no effect: {option.instead}")
+    return warnings
+
+
+def _idle(given: Mapping[str, str]) -> list[str]:
+    """Warnings of options of an assignor that isn't offered."""
+    if "load-balanced" in _assignors(given.get("partition.assignment.strategy", "range")):
+        return []
+    set_ = [BY_KEY[key] for key in given if key.startswith("load.balance.")]
+    idle = [option.name for option in set_ if given[option.name].strip() != option.default]
+    return [f"option {name} has no effect: partition.assignment.strategy does not name load-balanced" for name in idle]
+
+
+def _nearest(key: str) -> str:
+    near = difflib.get_close_matches(key, BY_KEY, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {BY_KEY[near[0]].name}?"
+    prefixed = f"kafka.{key}"
+    return (
+        f"; Kafka's own settings are written with the prefix: {prefixed}"
+        if "." in key
+        else "; the README lists every option"
+    )
+
+
+def _unalias(given: dict[str, str]) -> None:
+    """Fold ``kafka.group.id`` and its like into the option of the same meaning."""
+    for name in KAFKA_ALIASES:
+        alias = given.pop(f"kafka.{name}", None)
+        if alias is not None and given.setdefault(name, alias) != alias:
+            raise OptionError(f"options {name} and kafka.{name} mean the same and differ: leave one out")
+
+
+def _bootstrap(given: Mapping[str, str]) -> str:
+    servers = given.get("kafka.bootstrap.servers", "").strip()
+    if not servers:
+        raise OptionError(
+            "option kafka.bootstrap.servers is missing: give the brokers to start from, host:port,host:port"
+        )
+    try:
+        addresses.servers(servers)
+    except ValueError as error:
+        raise OptionError(f"option kafka.bootstrap.servers: {error}; give host:port,host:port") from None
+    return servers
+
+
+def _build(
+    value: Values, subscription: Subscription, conf: Mapping[str, str], warnings: tuple[str, ...]
+) -> SourceOptions:
+    return SourceOptions(
+        bootstrap_servers=conf["bootstrap.servers"],
+        subscription=subscription,
+        group_id=_group_id(value),
+        group_instance_id=value.text("group.instance.id") or _instance_id(subscription),
+        starting_offsets=value.start("startingOffsets"),
+        starting_offsets_fallback=value.start("startingOffsets.fallback"),
+        starting_timestamp=value.optional("startingTimestamp"),
+        starting_offsets_by_timestamp=value.timestamps("startingOffsetsByTimestamp"),
+        starting_offsets_by_timestamp_strategy=value.choice("startingOffsetsByTimestampStrategy"),
+        max_offsets_per_trigger=_most_offsets(value),
+        max_offsets_by_topic=value.by_topic("maxOffsetsPerTrigger.topics"),
+        max_bytes_per_trigger=value.size("maxBytesPerTrigger"),
+        min_offsets_per_trigger=value.optional("minOffsetsPerTrigger"),
+        max_trigger_delay_ms=value.duration("maxTriggerDelay"),
+        min_partitions=value.optional("minPartitions"),
+        max_records_per_partition=value.optional("maxRecordsPerPartition"),
+        fail_on_data_loss=value.boolean("failOnDataLoss"),
+        include_headers=value.boolean("includeHeaders"),
+        unreachable_partitions=value.choice("unreachable.partitions"),
+        unreachable_timeout_ms=value.integer("unreachable.timeout.ms"),
+        session_timeout_ms=value.integer("session.timeout.ms"),
+        heartbeat_interval_ms=value.integer("heartbeat.interval.ms"),
+        rebalance_timeout_ms=value.integer("rebalance.timeout.ms"),
+        scheduled_rebalance_max_delay_ms=value.integer("scheduled.rebalance.max.delay.ms"),
+        assignors=_assignors(value.text("partition.assignment.strategy")),
+        load_balance_threshold=value.number("load.balance.threshold"),
+        load_balance_after_ms=value.integer("load.balance.after.ms"),
+        load_balance_max_moves=value.integer("load.balance.max.moves"),
+        rebalance_listener=_dotted(value, "rebalance.listener"),
+        agent_timeout_ms=value.integer("agent.timeout.ms"),
+        poll_timeout_ms=value.integer("kafkaConsumer.pollTimeoutMs"),
+        fetch_retries=value.integer("fetchOffset.numRetries"),
+        fetch_retry_interval_ms=value.integer("fetchOffset.retryIntervalMs"),
+        api_timeout_ms=value.integer("kafka.default.api.timeout.ms"),
+        metadata_max_age_ms=value.integer("metadata.max.age.ms"),
+        coordinator_host=value.host("coordinator.host") or None,
+        coordinator_port=value.integer("coordinator.port"),
+        metrics_port=value.optional("metrics.port"),
+        metrics_address=value.host("metrics.address"),
+        buffer_bytes=value.integer("buffer.bytes"),
+        client_rack=value.text("client.rack"),
+        client_rack_env=_variable(value, "client.rack.env"),
+        kafka=dict(conf),
+        warnings=warnings,
+    )
+
+
+def _check_relations(parsed: SourceOptions) -> None:
+    least, most = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            f"option minOffsetsPerTrigger={least} is greater than maxOffsetsPerTrigger={most}: lower one or "
+            "raise the other"
+        )
+    if parsed.heartbeat_interval_ms >= parsed.session_timeout_ms:
+        raise OptionError(
+            f"option heartbeat.interval.ms={parsed.heartbeat_interval_ms} must be less than "
+            f"session.timeout.ms={parsed.session_timeout_ms} (a third of it is usual)"
+        )
+    named = (
+        ("startingOffsets", parsed.starting_offsets),
+        ("startingOffsets.fallback", parsed.starting_offsets_fallback),
+        ("startingOffsetsByTimestamp", parsed.starting_offsets_by_timestamp),
+    )
+    for name, start in named:
+        _check_named(name, start, parsed.subscription)
+    _check_topics("maxOffsetsPerTrigger.topics", parsed.max_offsets_by_topic, parsed.subscription)
+
+
+def _check_topics(name: str, named: Collection[str], subscription: Subscription) -> None:
+    """Topics named in an option must be among what is read, or may come to be."""
+    topics = set(subscription.topics) | {tp.topic for tp in subscription.partitions}
+    for topic in sorted(named):
+        read = re.search(subscription.pattern, topic) if subscription.pattern else topic in topics
+        if not read:
+            near = difflib.get_close_matches(topic, topics, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ": name it in both or in none"
+            raise OptionError(f"option {name} names {topic}, which option {subscription.kind} does not read{hint}")
+
+
+def _most_offsets(value: Values) -> int | None:
+    if value.text("maxOffsetsPerTrigger").startswith("{"):
+        raise OptionError(
+            "option maxOffsetsPerTrigger is one number for all topics: limits of single topics are given with "
+            "maxOffsetsPerTrigger.topics"
+        )
+    return value.optional("maxOffsetsPerTrigger")
+
+
+def _check_named(name: str, start: Start | None, subscription: Subscription) -> None:
+    """Partitions named in a start must be among what is read (a pattern cannot be told here)."""
+    if not isinstance(start, Mapping) or subscription.kind == "subscribePattern":
+        return
+    strangers = [tp for tp in start if tp not in subscription.partitions and tp.topic not in subscription.topics]
+    if strangers:
+        tp = min(strangers)
+        raise OptionError(
+            f"option {name} names {tp.topic}-{tp.partition}, which option {subscription.kind} does not read: "
+            "name it in both or in none"
+        )
+
+
+# --- what is read, and as which group -------------------------------------------------------------
+
+
+def _group_id(value: Values) -> str:
+    group = value.text("group.id")
+    if not group:
+        raise OptionError(
+            "option group.id is missing: name the Kafka group whose committed offsets this query advances, for "
+            "instance .option('group.id', 'billing')"
+        )
+    return group
+
+
+def _instance_id(subscription: Subscription) -> str:
+    return "cohort-" + hashlib.sha256(str(subscription).encode()).hexdigest()[:8]
+
+
+def _subscription(given: Mapping[str, str]) -> Subscription:
+    kinds = [name for name in _SUBSCRIPTIONS if name.lower() in given]
+    if len(kinds) != 1:
+        found = f"{' and '.join(kinds)} are given" if kinds else "none is given"
+        raise OptionError(f"exactly one of the options subscribe, subscribePattern and assign is needed: {found}")
+    text = given[kinds[0].lower()].strip()
+    if kinds[0] == "subscribe":
+        return Subscription("subscribe", topics=_topics(text))
+    if kinds[0] == "assign":
+        return Subscription("assign", partitions=_partitions(text))
+    if not text:
+        raise OptionError("option subscribePattern is empty: give a regular expression of topic names")
+    _check_sets(text)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError(
+            f"option subscribePattern is not a regular expression as Python writes them: {error}"
+        ) from None
+    return Subscription("subscribePattern", pattern=text)
+
+
+_SETS = re.compile(r"\\.|\[\^?\]?((?:\\.|[^\]\\])*)\]", re.DOTALL)
+
+
+def _check_sets(pattern: str) -> None:
+    """Refuse sets that Python reads otherwise than Java, whose expressions Spark's own source takes.
+
+    Java has unions, ``[a-z[0-9]]``, and intersections, ``[a-z&&[^b]]``; to Python these are plain characters.
+    """
+    for found in _SETS.finditer(pattern):
+        inside = re.sub(r"\\.", "", found[1] or "", flags=re.DOTALL)
+        if "[" in inside or "&&" in inside:
+            raise OptionError(
+                f"option subscribePattern has the set {found[0]}, which Java and Python read differently: write it without "
+                "a [ or && inside; a [ that is meant as a character is written \\["
+            )
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = tuple(sorted({topic.strip() for topic in text.split(",") if topic.strip()}))
+    if not topics:
+        raise OptionError("option subscribe is empty: name at least one topic")
+    for topic in topics:
+        _check_topic("subscribe", topic)
+    return topics
+
+
+def _check_topic(option: str, topic: str) -> None:
+    """Refuse what Kafka's ``Topic.validate`` would."""
+    if topic in (".", "..") or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
+        raise OptionError(
+            f"option {option} names {topic!r}, which is no topic name (letters, digits, '.', '_', '-'); "
+            "for a regular expression use subscribePattern"
+        )
+
+
+def _partitions(text: str) -> tuple[TopicPartition, ...]:
+    shape = 'expected {"topic":[0,1]}'
+    value = json_object("assign", text, shape)
+    found: set[TopicPartition] = set()
+    for topic, numbers in value.items():
+        _check_topic("assign", topic)
+        if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n <= MAX_PARTITION for n in numbers):
+            raise OptionError(f"option assign: {topic} must have a list of partition numbers; {shape}")
+        found |= {TopicPartition(topic, number) for number in numbers}
+    if not found:
+        raise OptionError(f"option assign names no partition; {shape}")
+    return tuple(sorted(found))
+
+
+_DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*([.:][^\W\d]\w*)(\.[^\W\d]\w*)*"
+
+
+def _dotted(value: Values, name: str) -> str:
+    """A dotted name, or nothing; only its shape is looked at here."""
+    text = value.text(name)
+    if text and not re.fullmatch(_DOTTED, text):
+        raise OptionError(f"option {name}={text!r} must be package.module.Class or package.module:object")
+    return text
+
+
+def _variable(value: Values, name: str) -> str:
+    """The name of an environment variable, or nothing."""
+    text = value.text(name)
+    if text and not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
+        raise OptionError(
+            f"option {name}={text!r} must name an environment variable of the executors, such as NODE_ZONE"
+        )
+    return text
+
+
+KAFKAS_PACKAGE = "org.apache.kafka.clients.consumer."
+_KAFKAS = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+def _assignors(text: str) -> tuple[str, ...]:
+    """Names of assignors, Kafka's classes by theirs; what they name is looked for when the query starts."""
+    names = tuple(dict.fromkeys(assignor_name(part.strip()) for part in text.split(",") if part.strip()))
+    if not names:
+        raise OptionError("option partition.assignment.strategy is empty: name at least one assignor")
+    return names
+
+
+def assignor_name(name: str) -> str:
+    """The name of an assignor, a Kafka class by its own.  Raises OptionError for what can be none."""
+    short = name.removeprefix(KAFKAS_PACKAGE)
+    if short in _KAFKAS:
+        return _KAFKAS[short]
+    if short != name:
+        near = difflib.get_close_matches(short, _KAFKAS, n=1, cutoff=0)[0]
+        raise OptionError(f"option partition.assignment.strategy: Kafka has no {name}; did you mean {near}?")
+    if not re.fullmatch(rf"[\w-][\w.-]*|{_DOTTED}", name):
+        raise OptionError(
+            f"option partition.assignment.strategy={name!r}: expected the name of an assignor, package.module.Class or "
+            "package.module:object"
+        )
+    return name

@@ -1,0 +1,321 @@
+"""The one table of the source's options: README, ``conf/`` and the parser are all compared with it.
+
+Names and meanings are Spark's where Spark's Kafka source has the option, Kafka's where Kafka's consumer has it.
+Keys are case-insensitive.  ``kafka.*`` options are not listed one by one: see ``kafka_settings``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "string", "list", "JSON", "integer", "size", "number", "boolean", "milliseconds", "duration", "choice", "offsets"
+]
+Status = Literal["honoured", "accepted", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option; ``default`` as a user would write it.
+
+    ``accepted`` ones only warn, ``refused`` ones are an error; both say what to use ``instead``.
+    """
+
+    name: str
+    kind: Kind
+    default: str | None
+    doc: str
+    choices: tuple[str, ...] = ()
+    minimum: int = 0
+    maximum: int = 2**63 - 1
+    status: Status = "honoured"
+    instead: str = ""
+
+
+WHERE = (
+    Option("kafka.bootstrap.servers", "list", None, "brokers to start from, host:port,host:port; required"),
+    Option("subscribe", "list", None, "topics, comma-separated; exactly one of subscribe, subscribePattern, assign"),
+    Option(
+        "subscribePattern",
+        "string",
+        None,
+        "regular expression; every topic in which it is found is read (Spark's unanchored find)",
+    ),
+    Option("assign", "JSON", None, 'fixed partitions, {"topic":[0,1]}'),
+    Option("group.id", "string", None, "the Kafka group; required; kafka.group.id means the same"),
+    Option(
+        "group.instance.id",
+        "string",
+        None,
+        "static member id of the driver in the Kafka group; default: cohort- and a hash of what is subscribed",
+    ),
+)
+
+START = (
+    Option(
+        "startingOffsets",
+        "offsets",
+        "committed",
+        'where a new query starts: committed, earliest, latest or JSON {"topic":{"0":123}} with -2 earliest, -1 latest',
+        choices=("committed", "earliest", "latest"),
+    ),
+    Option(
+        "startingOffsets.fallback",
+        "offsets",
+        "earliest",
+        "start of a partition that has no committed offset or is not named in startingOffsets: earliest, "
+        "latest or JSON",
+        choices=("earliest", "latest"),
+    ),
+    Option(
+        "startingTimestamp",
+        "milliseconds",
+        None,
+        "start at the first record at or after this time; beats the next and startingOffsets",
+    ),
+    Option(
+        "startingOffsetsByTimestamp",
+        "JSON",
+        None,
+        'the same per partition, {"topic":{"0":1700000000000}}; beats startingOffsets',
+    ),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        "choice",
+        "error",
+        "when no record is that young: error, or start at latest",
+        choices=("error", "latest"),
+    ),
+)
+
+BATCH = (
+    Option(
+        "maxOffsetsPerTrigger",
+        "integer",
+        None,
+        "most offsets per batch, shared in proportion to what waits; a partition that lags leaves the others half",
+        minimum=1,
+    ),
+    Option(
+        "maxOffsetsPerTrigger.topics",
+        "JSON",
+        None,
+        'most offsets per batch of single topics, {"topic":1000}; those left out have only the limit of all',
+        minimum=1,
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        "size",
+        None,
+        "most bytes per batch, about: 67108864, 64m, 1g; at least one record; by the sizes of those read before, so the "
+        "first batches are small (a record that nothing is known of counts as 1 MiB); of several limits the smallest wins",
+        minimum=1,
+    ),
+    Option("minOffsetsPerTrigger", "integer", None, "hold the batch until so many offsets wait", minimum=1),
+    Option(
+        "maxTriggerDelay",
+        "duration",
+        "15m",
+        "the longest that minOffsetsPerTrigger holds a batch: 15m, 90s, 500ms; a bare number is milliseconds",
+    ),
+    Option("minPartitions", "integer", None, "about the least number of tasks when there is data", minimum=1),
+    Option("maxRecordsPerPartition", "integer", None, "most offsets per task", minimum=1),
+    Option("failOnDataLoss", "boolean", "true", "fail when data is gone before it was read (false: warn and go on)"),
+    Option("includeHeaders", "boolean", "false", "add the column headers"),
+    Option(
+        "unreachable.partitions",
+        "choice",
+        "hold",
+        "a partition whose broker is away: hold it and go on with the others, wait for it, or fail",
+        choices=("hold", "wait", "fail"),
+    ),
+    Option(
+        "unreachable.timeout.ms",
+        "milliseconds",
+        "120000",
+        "the longest wait for unreachable partitions where they are waited for (AvailableNow, Once, wait)",
+        minimum=1,
+    ),
+)
+
+GROUP = (
+    Option(
+        "session.timeout.ms",
+        "milliseconds",
+        "45000",
+        "a member unheard for so long is out of the group",
+        minimum=1000,
+        maximum=1_800_000,
+    ),
+    Option(
+        "heartbeat.interval.ms",
+        "milliseconds",
+        "3000",
+        "time between a member's heartbeats; less than the session timeout",
+        minimum=100,
+    ),
+    Option(
+        "rebalance.timeout.ms",
+        "milliseconds",
+        "60000",
+        "the longest that a rebalance waits for its members",
+        minimum=1000,
+    ),
+    Option(
+        # From the kill of an executor to its replacement's join: 17 and 21 s on two busy cores (JVM, first Python worker,
+        # agent), to which a cluster manager adds the time for a container.  Three times that costs little: what waits
+        # is read all the time, only not ahead.
+        "scheduled.rebalance.max.delay.ms",
+        "milliseconds",
+        "60000",
+        "partitions of a departed executor wait so long for a replacement, read directly meanwhile; 0: move at once",
+        maximum=2**31 - 1,
+    ),
+    Option(
+        "partition.assignment.strategy",
+        "list",
+        "cooperative-sticky,range",
+        "assignors in order of preference, Kafka's class names too; your own by its entry point's name, or as "
+        "package.module.Class or package.module:object",
+    ),
+    Option(
+        # A fifth more than the mean is what a batch can take longer by; below it, moving costs more than it brings.
+        "load.balance.threshold",
+        "number",
+        "1.2",
+        "load-balanced: a member that carries more than so many times the mean load is relieved; more than 1",
+        minimum=1,
+        maximum=1_000,
+    ),
+    Option(
+        "load.balance.after.ms",
+        "milliseconds",
+        "60000",
+        "load-balanced: an imbalance must have lasted for so long, and from one round to the next at least as much "
+        "passes; loads are smoothed over the same time",
+        minimum=1000,
+        maximum=86_400_000,
+    ),
+    Option(
+        "load.balance.max.moves",
+        "integer",
+        "5",
+        "load-balanced: most partitions that one round moves for the sake of load",
+        minimum=1,
+        maximum=2**31 - 1,
+    ),
+    Option(
+        "rebalance.listener",
+        "string",
+        None,
+        "package.module.Class or package.module:object, told on every executor which partitions it gets, gives up, loses",
+    ),
+    Option(
+        "agent.timeout.ms",
+        "milliseconds",
+        "10000",
+        "a task that its agent leaves without an answer for so long reads Kafka itself",
+        minimum=1,
+    ),
+    Option(
+        "buffer.bytes",
+        "integer",
+        "67108864",
+        "most bytes that a member prefetches, as they are unpacked; a record of more than a quarter of it is read by its task",
+        minimum=1_048_576,
+    ),
+    Option(
+        "client.rack",
+        "string",
+        "",
+        "rack of the readers: they fetch from the nearest replica, and own what has one near where balance allows it",
+    ),
+    Option(
+        "client.rack.env",
+        "string",
+        None,
+        "environment variable of the executors that names the rack of each; where it isn't set client.rack counts",
+    ),
+)
+
+TIMES = (
+    Option(
+        "kafkaConsumer.pollTimeoutMs",
+        "milliseconds",
+        "120000",
+        "a read that makes no progress for so long fails",
+        minimum=1,
+    ),
+    Option("fetchOffset.numRetries", "integer", "3", "tries of an offset look-up before it fails"),
+    Option("fetchOffset.retryIntervalMs", "milliseconds", "1000", "pause between them"),
+    Option(
+        "kafka.default.api.timeout.ms",
+        "milliseconds",
+        "60000",
+        "the longest wait for the brokers at start: a wrong address fails after it",
+        minimum=1000,
+    ),
+    Option(
+        "metadata.max.age.ms",
+        "milliseconds",
+        "30000",
+        "how often new partitions and topics are looked for",
+        minimum=100,
+    ),
+)
+
+SEEN = (
+    Option("coordinator.host", "string", None, "where agents reach the driver; default: spark.driver.host"),
+    Option("coordinator.port", "integer", "0", "port of the group coordinator; 0: any free one", maximum=65535),
+    Option("metrics.port", "integer", None, "port of the Prometheus endpoint; none: no endpoint", maximum=65535),
+    Option("metrics.address", "string", "127.0.0.1", "address that the Prometheus endpoint listens on"),
+)
+
+_BOUNDED = (
+    "only batch reads end at an offset, and streams are read here; use trigger(availableNow=True) to "
+    "stop at what is there now"
+)
+
+OTHER = (
+    Option(
+        "groupIdPrefix",
+        "string",
+        None,
+        "Spark's prefix of a generated group id",
+        status="accepted",
+        instead="group.id names the group as a whole",
+    ),
+    Option("endingOffsets", "offsets", None, "end of a batch read", status="refused", instead=_BOUNDED),
+    Option("endingTimestamp", "milliseconds", None, "end of a batch read", status="refused", instead=_BOUNDED),
+    Option("endingOffsetsByTimestamp", "JSON", None, "end of a batch read", status="refused", instead=_BOUNDED),
+    Option(
+        "endingOffsetsByTimestampStrategy", "choice", None, "end of a batch read", status="refused", instead=_BOUNDED
+    ),
+    Option(
+        "topic", "string", None, "Spark's Kafka sink", status="refused", instead="subscribe names the topics to read"
+    ),
+    Option(
+        "path",
+        "string",
+        None,
+        "load(path)",
+        status="refused",
+        instead="subscribe names the topics to read; call load() without a path",
+    ),
+)
+
+OPTIONS: tuple[Option, ...] = (*WHERE, *START, *BATCH, *GROUP, *TIMES, *SEEN, *OTHER)
+
+BY_KEY: dict[str, Option] = {option.name.lower(): option for option in OPTIONS}
+
+# Kafka's own names of what are options of the group here: ``kafka.X`` means the same as ``X``.
+KAFKA_ALIASES = (
+    "group.id",
+    "group.instance.id",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "partition.assignment.strategy",
+    "metadata.max.age.ms",
+    "client.rack",
+)

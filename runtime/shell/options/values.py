@@ -1,0 +1,189 @@
+"""Values of options, typed: each refuses what it can't take by one error that names the option."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.kafka.addresses import bare
+from sparkcohort.runtime.protocol import offsets_json
+from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.options.table import BY_KEY, Option
+
+Start: TypeAlias = str | Mapping[TopicPartition, int]
+
+# org.apache.spark.network.util.JavaUtils.timeStringAs: units in microseconds, milliseconds where there is none.
+_UNITS_US: Final = {
+    "us": 1,
+    "ms": 1000,
+    "": 1000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+# Python's own readers take more than Java's and Spark's do: 1_000, and digits of other scripts.
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,100}")
+_OFFSETS_SHAPE = '{"topic":{"0":123}} with offsets, -2 for earliest or -1 for latest'
+
+
+class Values:
+    """The given options by the names of the table, typed; each method raises ``OptionError``."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str:
+        """The text given, else the default, else nothing."""
+        return self._given.get(name.lower(), BY_KEY[name.lower()].default or "").strip()
+
+    def host(self, name: str) -> str:
+        """A host's name or address without a port; nothing where not given.  An IPv6 address may have brackets, or none."""
+        text = self.text(name)
+        host = bare(text)
+        if host and not (_is_ipv6(host) if ":" in host or host != text else re.fullmatch(r"[A-Za-z0-9._-]+", host)):
+            raise OptionError(
+                f"option {name}={text!r} is not a host's name or address, such as driver.example.org, 192.0.2.1 or ::1; "
+                "the port is an option of its own, and an address with a zone (%eth0) is not taken"
+            )
+        return host
+
+    def optional(self, name: str) -> int | None:
+        """An integer within the option's bounds, or None where neither given nor defaulted."""
+        option, text = BY_KEY[name.lower()], self.text(name)
+        if not text and name.lower() not in self._given:
+            return None
+        if not _WHOLE.fullmatch(text):
+            raise OptionError(f"option {option.name}={text!r} is not a whole number")
+        number = int(text)
+        if not option.minimum <= number <= option.maximum:
+            raise OptionError(f"option {option.name}={number} is out of bounds: {_bounds(option)}")
+        return number
+
+    def integer(self, name: str) -> int:
+        """An integer option that has a default."""
+        number = self.optional(name)
+        if number is None:
+            raise OptionError(f"option {name} needs a whole number")
+        return number
+
+    def number(self, name: str) -> float:
+        """A number above the option's minimum and not above its maximum."""
+        option, text = BY_KEY[name.lower()], self.text(name)
+        try:
+            value = float(text.replace("_", "?") if text.isascii() else "?")
+        except ValueError:
+            raise OptionError(f"option {option.name}={text!r} is not a number such as {option.default}") from None
+        if not option.minimum < value <= option.maximum:  # what is no number is out of any bounds
+            bounds = f"more than {option.minimum}, at most {option.maximum}"
+            raise OptionError(f"option {option.name}={text} is out of bounds: {bounds}")
+        return value
+
+    def boolean(self, name: str) -> bool:
+        """``true`` or ``false``, in any case."""
+        text = self.text(name).lower()
+        if text not in ("true", "false"):
+            raise OptionError(f"option {name}={text!r} must be true or false")
+        return text == "true"
+
+    def choice(self, name: str) -> str:
+        """One of the option's choices, in any case."""
+        text, choices = self.text(name).lower(), BY_KEY[name.lower()].choices
+        if text not in choices:
+            raise OptionError(f"option {name}={text!r} must be one of {', '.join(choices)}")
+        return text
+
+    def duration(self, name: str) -> int:
+        """Spark's time strings (``15m``, ``30s``, ``500ms``; a bare number is milliseconds) in milliseconds."""
+        option, text = BY_KEY[name.lower()], self.text(name)
+        match = re.fullmatch(r"([0-9]{1,100})([a-z]*)", text.lower())
+        if match is None or match[2] not in _UNITS_US:
+            raise OptionError(f"option {option.name}={text!r} is not a duration such as 15m, 30s or 500ms")
+        number = int(match[1]) * _UNITS_US[match[2]] // 1000
+        if not option.minimum <= number <= option.maximum:
+            raise OptionError(f"option {option.name}={text} is out of bounds: {_bounds(option)} milliseconds")
+        return number
+
+    def size(self, name: str) -> int | None:
+        """Bytes, as Spark writes them (``64m``, ``1g``; a bare number is bytes), or None where not given."""
+        option, text = BY_KEY[name.lower()], self.text(name).lower()
+        if not text and name.lower() not in self._given:
+            return None
+        match = re.fullmatch(r"([0-9]{1,100})\s*([kmgtp]?)i?b?", text)
+        if match is None:
+            raise OptionError(f"option {option.name}={text!r} is not a number of bytes such as 67108864, 64m or 1g")
+        number = int(match[1]) << _SHIFTS[match[2]]
+        if not option.minimum <= number <= option.maximum:
+            raise OptionError(f"option {option.name}={text} is out of bounds: {_bounds(option)}")
+        return number
+
+    def by_topic(self, name: str) -> dict[str, int]:
+        """``{"topic":1000}`` in order of topics, empty where not given."""
+        option, text = BY_KEY[name.lower()], self.text(name)
+        if not text and name.lower() not in self._given:
+            return {}
+        shape = 'expected {"topic":1000}'
+        found: dict[str, int] = {}
+        for topic, number in sorted(json_object(option.name, text, shape).items()):
+            if type(number) is not int or not option.minimum <= number <= option.maximum:
+                said = f'"{topic}" has {json.dumps(number)}, not a whole number, {_bounds(option)}'
+                raise OptionError(f"option {option.name}: {said}; {shape}")
+            found[topic] = number
+        if not found:
+            raise OptionError(f"option {option.name} names no topic; {shape}")
+        return found
+
+    def start(self, name: str) -> Start:
+        """A start by word or by JSON."""
+        text, choices = self.text(name), BY_KEY[name.lower()].choices
+        if text.lower() in choices:
+            return text.lower()
+        shape = f"expected {', '.join(choices)} or {_OFFSETS_SHAPE}"
+        return per_partition(name, text, shape, EARLIEST)
+
+    def timestamps(self, name: str) -> Mapping[TopicPartition, int] | None:
+        """Per-partition timestamps, or None where not given."""
+        text = self.text(name)
+        return (
+            per_partition(name, text, 'expected {"topic":{"0":1700000000000}} with milliseconds', 0) if text else None
+        )
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return not ipaddress.IPv6Address(text).scope_id
+    except ValueError:
+        return False
+
+
+def _bounds(option: Option) -> str:
+    return f"at least {option.minimum}" if option.maximum == 2**63 - 1 else f"{option.minimum} to {option.maximum}"
+
+
+def json_object(name: str, text: str, shape: str) -> dict[str, object]:
+    """A JSON object without repeated keys; ``shape`` says in the error what was expected."""
+    try:
+        value = offsets_json.load(text, f"option {name}")
+    except MalformedOffsets as error:
+        raise OptionError(f"{error}; {shape}") from None
+    if not isinstance(value, dict):
+        raise OptionError(f"option {name} is not a JSON object; {shape}")
+    return value
+
+
+def per_partition(name: str, text: str, shape: str, least: int) -> dict[TopicPartition, int]:
+    """``{"topic":{"0":123}}`` as a mapping in order; numbers below ``least`` are refused."""
+    try:
+        found = offsets_json.read(json_object(name, text, shape), f"option {name}", least)
+    except MalformedOffsets as error:
+        raise OptionError(f"{error}; {shape}") from None
+    if not found:
+        raise OptionError(f"option {name} names no partition; {shape}")
+    return dict(sorted(found.items()))

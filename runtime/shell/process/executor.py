@@ -1,0 +1,175 @@
+"""What a process can learn of the Spark executor it runs under, and how the member agent is started there.
+
+Read from /proc: the executor is the first Java process above the Python worker (worker, daemon, JVM), which in a
+container may be process 1.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_STDERR = 2
+_ORPHANED = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
+"""Starts a command with our standard input as a child of nobody here: whoever waits for children (init) will wait for
+it, while a Python worker that is kept for later tasks would keep an agent that ended as a zombie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One executor: its JVM (``pid`` and start time in clock ticks since boot), Spark's id for it, host and cores."""
+
+    pid: int
+    started: int
+    executor_id: str
+    host: str
+    cores: int
+
+    def address(self, run_id: str) -> str:
+        """The name of its agent's abstract socket: one per coordinator run and JVM, also where pids are reused."""
+        return f"cohort-{run_id}-{self.process()}"
+
+    def instance_id(self) -> str:
+        """Its agent's ``group.instance.id`` (KIP-345): the same for every agent that is started on this executor.
+
+        Spark's ids are unique within an application; the digest of host and process keeps executors apart whose ids
+        can't be found, lest they fence each other for ever.
+        """
+        digest = hashlib.sha256(f"{self.host} {self.process()}".encode()).hexdigest()[:8]
+        return f"executor-{self.executor_id}-{digest}"
+
+    def process(self) -> str:
+        """What no other process of this host is called: containers on one network all have a process 1."""
+        namespace = (_PROC / "self/ns/pid").stat().st_ino
+        return f"{self.pid}-{self.started}-{namespace}"
+
+
+class NoExecutor(LookupError):
+    """The executor above this process can't be found; the message says why."""
+
+
+def find_executor(pid: int | None = None) -> Executor:
+    """The executor above this process.  Raises NoExecutor."""
+    at, seen = pid or os.getpid(), list[int]()
+    try:
+        if (own := (_PROC / "self").readlink().name) != str(os.getpid()):
+            raise NoExecutor(f"/proc is of another process namespace: it calls this process {own}, not {os.getpid()}")
+        while at > 0:  # the parent of process 1, and of one that came from another namespace, is 0
+            fields, arguments = _stat(at), _arguments(at)
+            if "java" in (Path(arguments[0]).name, _program(at)):
+                return _described(at, int(fields[21]), arguments)
+            seen.append(at)
+            at = int(fields[3])
+        for above in seen[1:]:  # a program with a JVM inside, however it is called
+            if _maps_a_jvm(above):
+                return _described(above, int(_stat(above)[21]), _arguments(above))
+    except OSError as error:
+        raise NoExecutor(f"{error.filename or f'/proc/{at}'} can't be read ({error.strerror})") from None
+    names = ", ".join(_program(each) or "?" for each in seen)
+    raise NoExecutor(f"there is no JVM among this process and those above it ({names})")
+
+
+def _arguments(pid: int) -> list[str]:
+    return (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+
+
+def _maps_a_jvm(pid: int) -> bool:
+    """Whether a process is a JVM, as far as one may look into it."""
+    try:
+        return "/libjvm.so" in (_PROC / str(pid) / "maps").read_text(errors="replace")
+    except OSError:
+        return False
+
+
+def _program(pid: int) -> str:
+    """The name of a process's program file; empty where that isn't told."""
+    try:
+        return (_PROC / str(pid) / "exe").readlink().name
+    except OSError:
+        return ""
+
+
+def _stat(pid: int) -> list[str]:
+    text = (_PROC / str(pid) / "stat").read_text()
+    # The command name may hold spaces and brackets; everything after the last bracket is plain fields.
+    head, _, tail = text.rpartition(")")
+    return [head.partition(" ")[0], head, *tail.split()]
+
+
+def _described(pid: int, started: int, arguments: list[str]) -> Executor:
+    def after(flag: str, default: str) -> str:
+        return arguments[arguments.index(flag) + 1] if flag in arguments[:-1] else default
+
+    cores = after("--cores", "")
+    return Executor(
+        pid=pid,
+        started=started,
+        executor_id=after("--executor-id", "driver"),
+        host=after("--hostname", socket.gethostname()),
+        cores=int(cores) if cores.isdigit() else _local_cores(arguments),
+    )
+
+
+def _local_cores(arguments: list[str]) -> int:
+    """Cores of a ``local[n]`` master as its command line says, else those of the machine."""
+    found = re.search(r"\blocal\[(\d+)", " ".join(arguments))
+    return int(found.group(1)) if found else os.cpu_count() or 1
+
+
+def agent_answers(address: str) -> bool:
+    """Whether an agent listens there (it may still be frozen)."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(f"\0{address}")
+        except TimeoutError:  # a full backlog: somebody owns the name
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def start_agent(address: str, config: Mapping[str, object], paths: Sequence[str] = ()) -> bool:
+    """Start the agent of this executor unless one lives or is being started; True if this call started it.
+
+    It finds the modules that this process finds, and those in ``paths``.  What it prints goes to its standard error.
+
+    The lock is a second abstract socket that the agent inherits and holds for life: it can't go stale,
+    and of several tasks that land at the same moment exactly one starts the agent.
+    """
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        lock.bind(f"\0{address}-lock")
+    except OSError:
+        lock.close()
+        return False
+    try:
+        held = fcntl.fcntl(lock.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # out of the way of what the shell does with 3
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, *paths]))}
+        try:
+            subprocess.run(
+                [*_ORPHANED, sys.executable, "-m", "sparkcohort.runtime.shell.agent.agent", address],
+                input=json.dumps(config).encode(),
+                stdout=_STDERR,
+                pass_fds=(held,),
+                start_new_session=True,
+                env=environment,
+                check=True,
+            )
+        finally:
+            os.close(held)
+    except subprocess.CalledProcessError as error:
+        raise OSError(f"the shell that starts the agent ended with status {error.returncode}") from error
+    finally:
+        lock.close()
+    return True

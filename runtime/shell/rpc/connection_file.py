@@ -1,0 +1,227 @@
+"""The connection file: how a person's tools find and authenticate to a live coordinator on the driver's host.
+
+One file per run, mode 0600, in ``$COHORT_HOME`` (default ``~/.cohort``); removed with the run.  A file whose process
+is gone is stale: it is skipped, and removed by whoever sees it.  That is judged only where its process lived (see
+``process_identity``): homes are shared by hosts and by containers, and a run elsewhere is named, never touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.process.process_identity import Place, here, started
+from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.rpc.tls import Credentials
+
+log = logging.getLogger("sparkcohort.connection")
+
+STATUS_TIMEOUT_S = 5.0
+_LARGEST = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A coordinator run that has a file here: a live one, unless it runs in another ``place``."""
+
+    group_id: str
+    instance_id: str
+    pid: int
+    run: Run
+    place: Place
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"group {self.group_id} on {self.place.host} (process {self.pid})"
+
+
+def home() -> Path:
+    """Where connection files are.  Raises CohortError where there is no home directory."""
+    try:
+        return Path(os.environ.get("COHORT_HOME") or Path.home() / ".cohort")
+    except RuntimeError:
+        raise CohortError("this user has no home directory: set COHORT_HOME to a folder of its own") from None
+
+
+def write(group_id: str, instance_id: str, run: Run) -> Path | None:
+    """Write this process's connection file, whole or not at all.
+
+    Where none can be written that is one warning and None: a query must not fail for that.
+    """
+    place = here()
+    said = {
+        "group_id": group_id,
+        "instance_id": instance_id,
+        "pid": os.getpid(),
+        "started": started(os.getpid()),
+        **place._asdict(),
+        "run_id": run.run_id,
+        "port": run.port,
+        "authority": run.credentials.authority.decode(),
+        "certificate": run.credentials.certificate.decode(),
+        "key": run.credentials.key.decode(),
+        "token": run.credentials.token,
+    }
+    try:
+        path = home() / f"{run.run_id}.json"
+        _write_whole(path, json.dumps(said))
+    except (OSError, CohortError) as error:
+        why = f"{home()}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        log.warning(
+            "group %s: no connection file can be written (%s): the query runs, but the command cohort and describe() will "
+            "not find it; set COHORT_HOME to a folder that the driver's user can write to",
+            group_id,
+            why,
+        )
+        return None
+    return path
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file of mode 0600 under its name only when it is whole; nothing of it stays when that fails."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        fresh.rename(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
+
+
+def live() -> Iterator[Connection]:
+    """The live coordinator runs of this user on this host, by group id."""
+    return (connection for connection in _everyone() if connection.place.is_here())
+
+
+def elsewhere() -> Iterator[Connection]:
+    """Those of other hosts and containers that have this home, too, by group id; whether they live only those know."""
+    return (connection for connection in _everyone() if not connection.place.is_here())
+
+
+def _everyone() -> list[Connection]:
+    found = [connection for path in sorted(home().glob("*.json")) if (connection := _read(path)) is not None]
+    return sorted(found, key=lambda connection: (connection.group_id, connection.instance_id))
+
+
+def find(group_id: str) -> list[Connection]:
+    """The live runs of one group (several drivers may share a group on different topics).
+
+    Raises CohortError naming the groups that are there when this one is not, and where it runs if a file says so.
+    """
+    everyone = list(live())
+    found = [connection for connection in everyone if connection.group_id == group_id]
+    if found:
+        return found
+    groups = ", ".join(sorted({connection.group_id for connection in everyone})) or "none"
+    others = [connection for connection in elsewhere() if connection.group_id == group_id]
+    raise CohortError(
+        f"no live coordinator of group {group_id} on this host (live groups here: {groups}); run this on the "
+        f"driver's host, as the driver's user, while the query runs{told(others)}",
+        "GROUP_ID_NOT_FOUND",
+    )
+
+
+def told(others: list[Connection]) -> str:
+    """What to add to a message about runs elsewhere; nothing when there are none."""
+    return f"; on other hosts or containers with this home: {', '.join(map(str, others))}" if others else ""
+
+
+def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:
+    """A live group of this host as Python values: state, members, pending members, partitions, the rebalance under way.
+
+    For a notebook; the keys are those of ``status.build``.  ``instance_id`` chooses among runs that share a group.
+    Raises CohortError: no such group here, several runs and none chosen, no answer, the query is ending.
+    """
+    run = only(group_id, instance_id)
+    if not (status := fetch_status(run)):
+        raise CohortError(f"group {group_id}: the query is ending", "COORDINATOR_NOT_AVAILABLE")
+    return status
+
+
+def only(group_id: str, instance_id: str | None = None) -> Connection:
+    """The one live run of a group.  Raises CohortError when there is none, or several of which none is chosen."""
+    runs = find(group_id)
+    chosen = [run for run in runs if instance_id in (None, run.instance_id)]
+    if len(chosen) == 1:
+        return chosen[0]
+    known = ", ".join(run.instance_id for run in runs)
+    raise CohortError(f"group {group_id} has the runs {known} on this host: give the instance id of one of them")
+
+
+def fetch_status(connection: Connection) -> dict[str, Any]:
+    """The status of the run (see ``status``).  Raises CohortError when it does not answer."""
+    return _ask(connection, "Status", b"")
+
+
+def fetch_rebalances(connection: Connection, last: int) -> list[dict[str, Any]]:
+    """The last rebalances of the run, newest last (see ``reports.rebalances``).  Raises CohortError."""
+    found: list[dict[str, Any]] = _ask(connection, "Rebalances", json.dumps({"last": last}).encode())["rebalances"]
+    return found
+
+
+def fetch_rebalance(connection: Connection, generation: int) -> dict[str, Any]:
+    """One rebalance with who had what (see ``reports.shown``).  Raises CohortError."""
+    return _ask(connection, "Rebalances", json.dumps({"show": generation}).encode())
+
+
+def fetch_story(connection: Connection, member: str) -> dict[str, Any]:
+    """What happened to a member, by its id or client id (see ``reports.story``).  Raises CohortError."""
+    return _ask(connection, "Story", json.dumps({"member": member}).encode())
+
+
+def _ask(connection: Connection, action: str, body: bytes) -> dict[str, Any]:
+    run = connection.run
+    link = Link("127.0.0.1", run.port, run.credentials)
+    try:
+        reply: dict[str, Any] = json.loads(link.call(action, body, STATUS_TIMEOUT_S))
+    except (CoordinatorUnreachable, CoordinatorRefused) as error:
+        raise CohortError(f"group {connection.group_id}: {error}", "COORDINATOR_NOT_AVAILABLE") from None
+    finally:
+        link.close()
+    return reply
+
+
+def _read(path: Path) -> Connection | None:
+    """What a file says; None when it is none of ours, or one of a process that is gone, which is removed."""
+    try:
+        said = json.loads(_text(path))
+        place = Place(str(said["host"]), str(said["boot"]), int(said["pids"]))
+        credentials = Credentials(
+            authority=said["authority"].encode(),
+            certificate=said["certificate"].encode(),
+            key=said["key"].encode(),
+            token=said["token"],
+        )
+        run = Run(said["run_id"], None, int(said["port"]), credentials)
+        found = Connection(str(said["group_id"]), str(said["instance_id"]), int(said["pid"]), run, place)
+        gone = place.is_here() and started(found.pid) != said["started"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # not one of ours
+        return None
+    if gone:
+        if place.is_certain():
+            with contextlib.suppress(OSError):
+                path.unlink()
+        return None
+    return found
+
+
+def _text(path: Path) -> str:
+    """The text of a regular file of a bearable size.  Raises OSError, ValueError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("not a file")
+        return file.read(_LARGEST).decode()

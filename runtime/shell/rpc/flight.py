@@ -1,0 +1,276 @@
+"""The group's RPC over Arrow Flight: mutual TLS, a token bound to the run, one action a request.
+
+The server knows nothing of groups: it hands bytes to handlers by action name.  Members dial in; nothing
+ever dials an executor.  An *event stream* is an action whose results keep coming: the way "rejoin" is pushed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a stranger's failed handshake is no line in the user's log
+
+import pyarrow as pa
+from pyarrow import flight
+
+from sparkcohort.runtime.kafka.addresses import joined
+from sparkcohort.runtime.protocol.codec import MAX_BYTES, WireError
+from sparkcohort.runtime.shell.rpc.doorkeeper import Doorkeeper
+from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority
+
+EVENTS: Final = "Events"
+STREAMED: Final = frozenset({"Heartbeat", "OffsetCommit"})
+"""Requests that a member makes all its life and that are answered at once.  They share one open stream (Flight's
+DoExchange): setting a call up costs the server more than twice what answering it does."""
+KEEPALIVE_S: Final = 15.0
+"""How often a silent event stream says that it is there, which is also how a listener that is gone is found out.  Members
+know by their heartbeats that the coordinator lives; of a thousand streams one event every 5 s would cost 4 % of a core."""
+
+_DIRECT: Final = [("grpc.enable_http_proxy", 0)]
+"""gRPC heeds ``grpc_proxy``, ``https_proxy`` and ``http_proxy``, for loopback, too; the driver is never behind one."""
+
+Handler = Callable[[bytes], bytes]
+EventQueue = queue.SimpleQueue[bytes | None]
+
+
+_NO_ANSWER = (
+    flight.FlightUnavailableError,
+    flight.FlightTimedOutError,
+    flight.FlightCancelledError,
+    TimeoutError,
+    OSError,
+)
+
+
+class CoordinatorUnreachable(ConnectionError):
+    """No answer from the coordinator: it is gone, frozen, or the network is."""
+
+
+class CoordinatorRefused(PermissionError):
+    """The coordinator answered, and refused: a certificate or token of another run, or a malformed request."""
+
+
+class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no type information
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}"
+
+    def start_call(self, info: Any, headers: Mapping[str, list[str]]) -> None:  # noqa: ARG002  Flight's signature
+        given = headers.get("authorization", [""])[0]
+        if not hmac.compare_digest(given.encode(), self._expected.encode()):
+            raise flight.FlightUnauthenticatedError("this token belongs to another coordinator run")
+
+
+class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no type information
+    """Serves the handlers on ``host:port`` (port 0: chosen by the system, see ``port``).
+
+    Raises OSError when the address is taken.
+    """
+
+    def __init__(
+        self,
+        authority: RunAuthority,
+        handlers: Mapping[str, Handler],
+        subscribe: Callable[[bytes], EventQueue],
+        unsubscribe: Callable[[EventQueue], None],
+        *,
+        host: str = "0.0.0.0",  # noqa: S104  executors dial in from other hosts; strangers stop at the handshake
+        port: int = 0,
+    ) -> None:
+        try:
+            super().__init__(
+                f"grpc+tls://{joined(host, port)}",
+                tls_certificates=[(authority.server_certificate, authority.server_key)],
+                verify_client=True,
+                root_certificates=authority.client.authority,
+                middleware={"token": _TokenCheck(authority.client.token)},
+            )
+        except pa.ArrowException as error:  # Arrow says only that the server did not start
+            raise OSError(f"{joined(host, port)} cannot be listened on; is the port in use?") from error
+        self._handlers = handlers
+        self._subscribe = subscribe
+        self._unsubscribe = unsubscribe
+        self._door = Doorkeeper(self.port)
+        self._door.start()  # whoever has no business here is not kept
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        """Answer one action: a single result, or for ``Events`` a stream of them (Flight calls this)."""
+        self._door.let_in(context.peer())
+        body = action.body.to_pybytes()
+        if action.type == EVENTS:
+            return self._events(context, body)
+        return iter([flight.Result(self._answer(action.type, body))])
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002  Flight's signature
+        """Answer the requests of one open stream, one after another; one that fails ends it (Flight calls this)."""
+        self._door.let_in(context.peer())
+        for chunk in reader:
+            if chunk.app_metadata is None:
+                raise flight.FlightServerError("a stream of requests carries no data")
+            name, _, body = chunk.app_metadata.to_pybytes().partition(b"\0")
+            writer.write_metadata(pa.py_buffer(self._answer(name.decode(errors="replace"), body)))
+
+    def _answer(self, name: str, body: bytes) -> bytes:
+        handler = self._handlers.get(name)
+        if handler is None:
+            raise flight.FlightServerError(f"no such request: {name[:64]!r}")
+        if len(body) > MAX_BYTES:
+            raise WireError(f"a request of {len(body)} bytes is over the limit of {MAX_BYTES}")
+        return handler(body)
+
+    def _events(self, context: Any, body: bytes) -> Iterator[Any]:
+        events = self._subscribe(body)
+        try:
+            while not context.is_cancelled():
+                try:
+                    event = events.get(timeout=KEEPALIVE_S)
+                except queue.Empty:
+                    event = b""
+                if event is None:
+                    return
+                yield flight.Result(event)
+        finally:
+            self._unsubscribe(events)
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop serving; gives up waiting for calls under way after ``timeout_s``."""
+        self._door.close()
+        stopper = threading.Thread(target=self.shutdown, name="cohort-flight-stop", daemon=True)
+        try:
+            stopper.start()
+        except RuntimeError:  # no thread to be had: the port is closed with the process
+            return
+        stopper.join(timeout_s)
+
+
+class _Line:
+    """An open stream of requests; a thread of its own waits for the answers, so that whoever asks can stop waiting."""
+
+    def __init__(self, client: Any, headers: list[tuple[bytes, bytes]]) -> None:
+        self._client = client
+        self._options = flight.FlightCallOptions(headers=headers)
+        self._asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="cohort-line", daemon=True).start()
+
+    def ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        """The answer; after any exception, of Flight or TimeoutError, the line is of no use any more."""
+        self._asked.put(action.encode() + b"\0" + body)
+        try:
+            answer = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            self.close()
+            raise TimeoutError(action) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the stream, at once or as soon as the answer under way is here."""
+        self._asked.put(None)
+
+    def _run(self) -> None:
+        with contextlib.ExitStack() as stack:
+            try:
+                writer, reader = self._client.do_exchange(flight.FlightDescriptor.for_command(b""), self._options)
+                stack.callback(_close, writer)
+                while (message := self._asked.get()) is not None:
+                    writer.write_metadata(pa.py_buffer(message))
+                    self._answers.put(bytes(reader.read_chunk().app_metadata.to_pybytes()))
+            except StopIteration:
+                self._answers.put(flight.FlightUnavailableError("the coordinator ended the stream"))
+            except Exception as error:  # noqa: BLE001  whatever it is, somebody waits for it
+                known = isinstance(error, (flight.FlightError, ValueError, OSError))
+                self._answers.put(error if known else flight.FlightUnavailableError(f"{type(error).__name__}: {error}"))
+
+
+class Link:
+    """A client's connection to one coordinator."""
+
+    def __init__(self, host: str, port: int, credentials: Credentials) -> None:
+        """Nothing is dialled before the first call.  Raises CoordinatorUnreachable for what is no host's name or address."""
+        self.address = joined(host, port)
+        try:
+            self._client = flight.FlightClient(
+                f"grpc+tls://{self.address}",
+                tls_root_certs=credentials.authority,
+                cert_chain=credentials.certificate,
+                private_key=credentials.key,
+                override_hostname=SERVER_NAME,
+                generic_options=_DIRECT,
+            )
+        except pa.ArrowInvalid:
+            raise CoordinatorUnreachable(
+                f"{host!r} is no name or address that the coordinator can be reached at"
+            ) from None
+        self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
+        self._line: _Line | None = None
+        self._streaming = threading.Lock()
+
+    def call(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        """Send one request and return its answer.
+
+        Raises CoordinatorUnreachable when nothing answers within ``timeout_s``, CoordinatorRefused when it refuses.
+        """
+        try:
+            if action in STREAMED and self._streaming.acquire(blocking=False):
+                try:
+                    return self._ask(action, body, timeout_s)
+                finally:
+                    self._streaming.release()
+            return self._call(action, body, timeout_s)
+        except _NO_ANSWER as error:
+            raise CoordinatorUnreachable(f"no answer from the coordinator at {self.address} to {action}") from error
+        except (flight.FlightError, ValueError) as error:
+            raise CoordinatorRefused(
+                f"the coordinator at {self.address} refused {action}: {_first_line(error)}"
+            ) from None
+
+    def _call(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+        (result,) = self._client.do_action(flight.Action(action, body), options)
+        return bytes(result.body.to_pybytes())
+
+    def _ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        """By the line; the first time, and after a failure, by a call, which shows that there is somebody to open one to."""
+        line, self._line = self._line, None
+        answer = line.ask(action, body, timeout_s) if line else self._call(action, body, timeout_s)
+        try:
+            self._line = line or _Line(self._client, self._headers)
+        except RuntimeError:  # no thread for it to be had: the next request is a call of its own, too
+            self._line = None
+        return answer
+
+    def events(self, body: bytes) -> Iterator[bytes]:
+        """What the coordinator pushes, until it ends the stream; an empty event is a sign of life.
+
+        Raises CoordinatorUnreachable when the stream breaks.
+        """
+        options = flight.FlightCallOptions(headers=self._headers)
+        try:
+            for result in self._client.do_action(flight.Action(EVENTS, body), options):
+                yield bytes(result.body.to_pybytes())
+        except (flight.FlightError, OSError) as error:
+            raise CoordinatorUnreachable(f"the event stream from {self.address} broke") from error
+
+    def close(self) -> None:
+        """Close the connection; must not be called while an event stream is being read."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+        self._client.close()
+
+
+def _close(writer: Any) -> None:
+    """Close a stream, whatever has become of it: one that is left to its destructor prints a line about that."""
+    with contextlib.suppress(flight.FlightError, ValueError, OSError):
+        writer.close()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].partition(" Detail:")[0]

@@ -1,0 +1,114 @@
+"""Cutting a line of ranges into pieces of about equal cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from sparkcohort.runtime.protocol.partitions import Range
+
+
+def cut(
+    ranges: Sequence[Range],
+    parts: Sequence[int],
+    *,
+    least: int = 0,
+    shortest: int = 1,
+    longest: int | None = None,
+    costs: Sequence[int] = (),
+) -> list[list[Range]]:
+    """Cut ranges, laid end to end, into at most as many pieces as ``parts``, in proportion to these, none empty.
+
+    ``costs`` are those of one offset of each range (1 where left out); a piece's length is what its offsets cost.
+    Every cut goes to the nearest place near its ideal one: between two ranges, or inside a range if both sides
+    keep about ``shortest``.  Then no piece exceeds its ideal length by more than 2 * ``shortest``, or two offsets of
+    the dearest range.  If that yields fewer than ``least`` pieces, or one of more than ``longest`` offsets, the cuts
+    are made exactly, anywhere; a piece that still has too many offsets is cut into more.
+
+    >>> a, b = Range("t", 0, 0, 100), Range("t", 1, 500, 510)
+    >>> cut([a, b], [1, 1], shortest=20)[0], cut([a, b], [1, 1], costs=[1, 10])[0]
+    ([Range(topic='t', partition=0, start=0, end=55)], [Range(topic='t', partition=0, start=0, end=100)])
+    """
+    line = _Line(ranges, costs or [1] * len(ranges))
+    parts = parts[: line.records]
+    if not parts:
+        return []
+    pieces = line.pieces(line.near(parts, shortest))
+    if len(pieces) < least or _too_long(pieces, longest):
+        pieces = line.pieces(line.exact(parts))
+    if len(pieces) < least:  # an offset that costs more than a piece should
+        by_number = _Line(ranges, [1] * len(ranges))
+        pieces = by_number.pieces(by_number.exact([1] * len(parts)))
+    return [part for piece in pieces for part in _within(piece, longest)]
+
+
+def _records(ranges: Sequence[Range]) -> int:
+    return sum(r.end - r.start for r in ranges)
+
+
+def _too_long(pieces: Sequence[Sequence[Range]], longest: int | None) -> bool:
+    return longest is not None and any(_records(piece) > longest for piece in pieces)
+
+
+def _within(piece: list[Range], longest: int | None) -> list[list[Range]]:
+    """The piece, or parts of it of at most ``longest`` offsets."""
+    if longest is None or _records(piece) <= longest:
+        return [piece]
+    line = _Line(piece, [1] * len(piece))
+    return line.pieces(line.exact([1] * -(-line.records // longest)))
+
+
+class _Line:
+    """Ranges laid end to end, a place on the line being what all offsets before it cost."""
+
+    def __init__(self, ranges: Sequence[Range], costs: Sequence[int]) -> None:
+        self._ranges, self._costs = ranges, costs
+        self.records = _records(ranges)
+        steps = ((r.end - r.start) * cost for r, cost in zip(ranges, costs, strict=True))
+        self._edges = list(accumulate(steps, initial=0))
+
+    def exact(self, parts: Sequence[int]) -> list[int]:
+        """The ideal places of the cuts, each at the nearest offset; both ends included."""
+        return self._cuts(parts, 0)
+
+    def near(self, parts: Sequence[int], shortest: int) -> list[int]:
+        """The nearest places that split no range, or leave ``shortest`` on both sides; both ends included."""
+        return self._cuts(parts, shortest)
+
+    def _cuts(self, parts: Sequence[int], shortest: int) -> list[int]:
+        edges, whole = self._edges, sum(parts)
+        cuts, at = [0], 0
+        for part in accumulate(parts[:-1]):
+            ideal = edges[-1] * part // whole
+            while edges[at + 1] <= ideal:
+                at += 1
+            left, right, cost = edges[at], edges[at + 1], self._costs[at]  # the range that the ideal place is in
+            base = max(left, cuts[-1])
+            lowest, highest = base + shortest, right - shortest
+            inside = [min(max(ideal, lowest), highest)] if lowest <= highest else []
+            place = _nearest(ideal, [base, right, *inside])
+            cuts.append(left + (place - left + cost // 2) // cost * cost)
+        return sorted({*cuts, edges[-1]})
+
+    def pieces(self, cuts: Sequence[int]) -> list[list[Range]]:
+        """What lies between cuts, which are before offsets."""
+        pieces: list[list[Range]] = []
+        at = 0
+        for first, last in pairwise(cuts):
+            piece: list[Range] = []
+            while at < len(self._ranges) and self._edges[at] < last:
+                piece.append(self._part(at, first, last))
+                if self._edges[at + 1] > last:
+                    break
+                at += 1
+            pieces.append(piece)
+        return pieces
+
+    def _part(self, at: int, first: int, last: int) -> Range:
+        """The part of a range between two places."""
+        r, base, cost = self._ranges[at], self._edges[at], self._costs[at]
+        return r._replace(start=r.start + max(first - base, 0) // cost, end=min(r.end, r.start + (last - base) // cost))
+
+
+def _nearest(ideal: int, places: Sequence[int]) -> int:
+    return min(places, key=lambda place: (abs(place - ideal), place))

@@ -1,0 +1,98 @@
+"""Offsets as Spark's Kafka source writes them: ``{"topic": {"0": 123}}``.
+
+Spark compares offsets as JSON text and keeps them in the checkpoint, so equal offsets have to give equal text:
+topics in order of their names, partitions in order of their numbers.
+
+>>> at = {TopicPartition("b", 10): 7, TopicPartition("b", 9): 8, TopicPartition("a", 0): 1}
+>>> to_json_value(at)
+{'a': {'0': 1}, 'b': {'9': 8, '10': 7}}
+>>> from_json_value(to_json_value(at)) == at
+True
+
+An offset means something in one log only, and a topic deleted and made anew has another under the same name.  So a
+source offset tells which topic it is of, by its id, as a topic without partitions whose name no topic can have:
+``{"orders":{"0":123},"orders@lj7XrdGBSHu-2_Ybcic80w":{}}``.  Spark's own source reads that as ``{"orders":{"0":123}}``
+(``JsonUtils.partitionOffsets``), so a checkpoint goes back to ``format("kafka")`` all the same.  The commits of the
+group are no place for it: Kafka deletes them with the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from sparkcohort.runtime.protocol.offsets_json import read
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+Offsets: TypeAlias = Mapping[TopicPartition, int]
+Ids: TypeAlias = Mapping[str, str]
+"""The topics' ids, by name, as Kafka's tools show them; what isn't known is left out."""
+
+OF_ID = "@"  # between a topic's name, where it can't be, and its id
+
+
+def to_json_value(offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[str, int]]:
+    """Write offsets as the value whose JSON text Spark keeps and compares; key order is fixed.
+
+    >>> to_json_value({TopicPartition("t", 0): 7}, {"t": "lj7XrdGBSHu-2_Ybcic80w", "other": "of no partition"})
+    {'t': {'0': 7}, 't@lj7XrdGBSHu-2_Ybcic80w': {}}
+    """
+    value: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        value.setdefault(topic, {})[str(partition)] = offset
+    named = [f"{topic}{OF_ID}{ids[topic]}" for topic in value if topic in ids] if ids else []
+    return value | {name: {} for name in named}
+
+
+def ids_in(value: object) -> dict[str, str]:
+    """The ids of the topics that an offset is of, as far as it tells: one of ``format("kafka")`` does not.
+
+    >>> ids_in({"t": {"0": 7}, "t@lj7XrdGBSHu-2_Ybcic80w": {}, "u": {"0": 1}})
+    {'t': 'lj7XrdGBSHu-2_Ybcic80w'}
+    """
+    if not isinstance(value, dict):
+        return {}
+    named = [str(name).partition(OF_ID) for name, partitions in value.items() if partitions == {}]
+    return {topic: topic_id for topic, _, topic_id in named if topic in value and topic_id}
+
+
+def from_json_value(value: object, source: str = "source offset") -> dict[TopicPartition, int]:
+    """Read offsets from a JSON value; raises MalformedOffsets, also for offsets below zero."""
+    return read(value, source, 0)
+
+
+class KnownOffsets:
+    """Offsets as JSON values that come back again and again: Spark tells an offset three times and more.
+
+    >>> known = KnownOffsets()
+    >>> value = known.write({TopicPartition("t", 0): 7})
+    >>> known.read({"t": {"0": 7}}) is known.read({"t": {"0": 7}})
+    True
+    """
+
+    def __init__(self) -> None:
+        self._last: list[tuple[object, Offsets, Ids]] = []
+
+    def read(self, value: object) -> Offsets:
+        """As ``from_json_value``; what is returned may be returned again, and must not be changed."""
+        return self._found(value)[1]
+
+    def ids(self, value: object) -> Ids:
+        """As ``ids_in``; what is returned must not be changed."""
+        return self._found(value)[2]
+
+    def write(self, offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[str, int]]:
+        """As ``to_json_value``; neither the offsets nor the value may be changed afterwards."""
+        value = to_json_value(offsets, ids)
+        self._remember(value, offsets, ids_in(value))
+        return value
+
+    def _found(self, value: object) -> tuple[object, Offsets, Ids]:
+        for found in self._last:
+            if found[0] == value:
+                return found
+        return self._remember(value, from_json_value(value), ids_in(value))
+
+    def _remember(self, value: object, offsets: Offsets, ids: Ids) -> tuple[object, Offsets, Ids]:
+        self._last = [(value, offsets, ids), *self._last[:1]]  # the batch's end and its start
+        return self._last[0]

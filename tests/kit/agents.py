@@ -1,0 +1,171 @@
+"""A group of real agents: a coordinator, a mock broker with records, and processes that stand for executors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+
+from sparkcohort.runtime import group as groups
+from sparkcohort.runtime.batches.claims import Slot
+from sparkcohort.runtime.group.validation import MemberInfo
+from sparkcohort.runtime.protocol.messages import LeaveGroup, LeavingMember
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.agent.agent import AgentConfig, to_json
+from sparkcohort.runtime.shell.agent.task_socket import LocalClient
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.service import Service
+from sparkcohort.runtime.shell.process.executor import Executor, start_agent
+from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from sparkcohort.runtime.shell.rpc.tls import new_authority
+from tests.kit.mock import MockCluster
+from tests.kit.produce import produce
+from tests.kit.ranges import Missed, one_by
+from tests.kit.waiting import wait_until
+
+TOPIC, PARTITIONS, RECORDS = "orders", 3, 300
+ASSIGNORS = ("cooperative-sticky", "range")
+
+
+class World:
+    """A coordinator, a mock broker with records, and processes that stand for executors."""
+
+    def __init__(self, mock: MockCluster, assignors: tuple[str, ...] = ASSIGNORS, load_window_ms: int = 0) -> None:
+        mock.create_topic(TOPIC, PARTITIONS)
+        produce(mock.bootstrap, TOPIC, RECORDS, partitions=PARTITIONS)
+        self.bootstrap = mock.bootstrap
+        self.session_timeout_ms, self.rebalance_timeout_ms = 2_000, 5_000
+        self.listener, self.paths = "", list[str]()
+        self.assignors = assignors
+        self.load_window_ms = load_window_ms
+        self.racks: dict[str, list[frozenset[str]]] = {}
+        self.authority, self.plans = new_authority(), Plans()
+        self.coordinator = Coordinator(
+            GroupSettings("g", "run", 0, 2_000, 200, 5_000, assignors),
+            lambda: {TOPIC: PARTITIONS},
+            racks=lambda: self.racks,
+        )
+        self.coordinator.start()
+        service = Service(self.coordinator, self.plans, failure=lambda: None, status=dict)
+        self.server = GroupServer(
+            self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
+        )
+        self.plans.register("p", [Slot(None, tuple(Range(TOPIC, p, 0, 10) for p in range(PARTITIONS)))])
+        self.executors: list[subprocess.Popen[bytes]] = []
+        self.agents: set[int] = set()
+
+    def executor(self, name: str) -> Executor:
+        """A process that lives until it is killed."""
+        process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+        self.executors.append(process)
+        return Executor(process.pid, int(psutil.Process(process.pid).create_time()), name, "host", 2)
+
+    def config(self, executor: Executor, rack: str = "") -> AgentConfig:
+        """What a task would tell the agent of this executor."""
+        return AgentConfig(
+            address=executor.address("run"),
+            executor=executor,
+            host="127.0.0.1",
+            port=self.server.port,
+            credentials=self.authority.client,
+            kafka={"bootstrap.servers": self.bootstrap},
+            include_headers=False,
+            buffer_bytes=8 << 20,
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=200,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            assignors=self.assignors,
+            rack=rack,
+            load_window_ms=self.load_window_ms,
+        )
+
+    def start(self, name: str, rack: str = "") -> tuple[Executor, psutil.Process]:
+        """An executor with its agent in the group."""
+        executor = self.executor(name)
+        return executor, self.start_on(executor, rack=rack)
+
+    def start_on(self, executor: Executor, after: psutil.Process | None = None, rack: str = "") -> psutil.Process:
+        """Start an agent on this executor, where the one of before, if any, is dead; it is in the group."""
+        config = replace(self.config(executor, rack), listener=self.listener)
+        said = to_json(config)
+        wait_until(lambda: start_agent(config.address, said, self.paths), 5, "an agent to be allowed")
+        info = wait_until(
+            lambda: self.member(executor, after), 20, f"the agent of executor {executor.executor_id} to join"
+        )
+        self.agents.add(info.pid)
+        return psutil.Process(info.pid)
+
+    def member(self, executor: Executor, after: psutil.Process | None = None) -> MemberInfo | None:
+        """The member on this executor, that of a process other than ``after``."""
+        address, old = executor.address("run"), after.pid if after else 0
+        found = (info for info in self.coordinator.members().values() if info.address == address and info.pid != old)
+        return next(found, None)
+
+    def remove(self, executor: Executor) -> None:
+        """Take the member of this executor out, as an operator does."""
+        leaving = LeavingMember("", executor.instance_id(), "removed by a test")
+        self.coordinator.request(LeaveGroup((leaving,)), 5)
+
+    def owned(self, member_id: str) -> dict[TopicPartition, int]:
+        """What a member owns, with assignment generations."""
+        return dict(groups.owned(self.coordinator.group, member_id))
+
+    def owned_on(self, executor: Executor) -> list[TopicPartition]:
+        """What this executor's member owns, sorted."""
+        member = self.member(executor)
+        return sorted(self.owned(member.member_id)) if member else []
+
+    def loads(self) -> list[int]:
+        """How many partitions each owner has."""
+        return list(Counter(self.coordinator.owners().values()).values())
+
+    def settled(self) -> Callable[[], bool]:
+        """Whether every partition has an owner."""
+        return lambda: len(self.coordinator.owners()) == PARTITIONS
+
+    def close(self) -> None:
+        """Kill what is left."""
+        self.coordinator.stop()
+        self.server.stop(2)
+        for process in self.executors:
+            process.kill()
+            process.wait()
+        for pid in self.agents:
+            if psutil.pid_exists(pid) and not gone(psutil.Process(pid)):
+                os.kill(pid, signal.SIGKILL)
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether a process has ended (its parent here may not have reaped it yet)."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def sockets(executor: Executor) -> list[str]:
+    """Abstract sockets of this executor's agent; the system closes them after the process's first thread is gone."""
+    address = executor.address("run")
+    return [line for line in Path("/proc/net/unix").read_text().splitlines() if address in line]
+
+
+def pulled(
+    world: World, executor: Executor, wanted: Range, plan_seq: int = 2
+) -> list[tuple[int, pa.RecordBatch | None]]:
+    """What the agent hands over of a range, nothing where it hasn't got it."""
+    client = LocalClient(executor.address("run"), world.authority.client.token, 10)
+    try:
+        return list(one_by(client.read, wanted, wanted.start, plan_seq))
+    except Missed:
+        return []
+    finally:
+        client.close()

@@ -1,0 +1,79 @@
+"""What Kafka's own tool says of a group: ``kafka-consumer-groups --describe``, parsed.
+
+Usage::
+
+    rows = describe(broker.bootstrap, "billing")      # one Row per partition
+    assert all(row.lag == 0 for row in rows)
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+
+from tests.kit.jars import QUICK, class_path, java
+
+COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the tool's table; None where it prints a dash."""
+
+    group: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    consumer_id: str | None
+    host: str | None
+    client_id: str | None
+
+
+def run(bootstrap: str, *arguments: str, timeout_s: float = 60) -> str:
+    """Run the tool with ``arguments`` and return what it prints; raises RuntimeError when it fails or reports an error."""
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    command = [java(), *QUICK, "-Xmx128m", quiet, "-cp", class_path("broker", "tools"), COMMAND]
+    command += ["--bootstrap-server", bootstrap, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    if done.returncode != 0 or done.stdout.lstrip().startswith("Error"):
+        raise RuntimeError(f"{' '.join(arguments)}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def describe(bootstrap: str, group: str) -> list[Row]:
+    """``--describe --group``, sorted by topic and partition; empty when the group has neither offsets nor members."""
+    return parse(run(bootstrap, "--describe", "--group", group))
+
+
+def parse(printed: str) -> list[Row]:
+    """The rows of the tool's table, whatever the order of its columns."""
+    lines = [line.split() for line in printed.splitlines() if line.strip()]
+    heads = [index for index, words in enumerate(lines) if words[0] == "GROUP"]
+    if not heads:
+        return []
+    names = lines[heads[0]]
+    rows = [_row(dict(zip(names, words, strict=True))) for words in lines[heads[0] + 1 :] if len(words) == len(names)]
+    return sorted(rows, key=lambda row: (row.topic, row.partition))
+
+
+def _row(cells: dict[str, str]) -> Row:
+    def text(name: str) -> str | None:
+        return None if cells.get(name, "-") == "-" else cells[name]
+
+    def number(name: str) -> int | None:
+        found = text(name)
+        return None if found is None else int(found)
+
+    return Row(
+        group=cells["GROUP"],
+        topic=cells["TOPIC"],
+        partition=int(cells["PARTITION"]),
+        current_offset=number("CURRENT-OFFSET"),
+        log_end_offset=number("LOG-END-OFFSET"),
+        lag=number("LAG"),
+        consumer_id=text("CONSUMER-ID"),
+        host=text("HOST"),
+        client_id=text("CLIENT-ID"),
+    )

@@ -1,0 +1,240 @@
+"""A group at a desk: requests in, answers by correlation out, time by hand; at every step the laws are checked, and the plain twin.
+
+Its embedded protocol is as small as can be: ``t0,t1`` names partitions 0 and 1 of topic t.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sparkcohort.runtime import group as g
+from sparkcohort.runtime.group import timeline
+from sparkcohort.runtime.group.replay import apply
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from tests.kit.group_laws import check_step
+from tests.kit.plain_group import PlainGroup
+from tests.kit.plain_twin import check_plain
+
+SESSION_MS = 500
+REBALANCE_MS = 500
+
+
+class Comma:
+    """The embedded protocol: names split by commas; anything else is unreadable."""
+
+    def assigned(self, assignment: bytes) -> frozenset[TopicPartition]:
+        """The partitions that these bytes name."""
+        return frozenset(tp(name) for name in assignment.decode().split(",") if name)
+
+    def claimed(self, metadata: bytes) -> frozenset[TopicPartition]:
+        """Likewise, after the member's version of its metadata and a colon."""
+        return self.assigned(metadata.partition(b":")[2])
+
+    def wanted(self, metadata: bytes) -> bytes:
+        """The member's version of its metadata."""
+        return metadata.partition(b":")[0]
+
+
+def tp(name: str) -> TopicPartition:
+    """``t0``: partition 0 of topic t; ValueError for anything else."""
+    return TopicPartition(name[0], int(name[1:]))
+
+
+def join(
+    member_id: str = "", client: str = "a", instance: str | None = None, claims: str = "", **other: object
+) -> p.JoinGroup:
+    """A join; ``meta`` changes the metadata, ``protocols`` the names offered, best first."""
+    names = other.pop("protocols", ("coop",))
+    meta = f"{other.pop('meta', '')}:{claims}".encode()
+    fields: dict[str, object] = {
+        "session_timeout_ms": SESSION_MS,
+        "rebalance_timeout_ms": REBALANCE_MS,
+        "protocol_type": "consumer",
+        **other,
+    }
+    protocols = tuple(p.Protocol(str(name), meta) for name in names)  # type: ignore[attr-defined]
+    return p.JoinGroup(member_id, instance, client, "host", protocols=protocols, **fields)  # type: ignore[arg-type]
+
+
+def sync(
+    member_id: str, generation: int, plan: dict[str, str] | None = None, instance: str | None = None
+) -> p.SyncGroup:
+    """A sync, the leader's with its plan."""
+    assignments = tuple((m, names.encode()) for m, names in (plan or {}).items())
+    return p.SyncGroup(member_id, instance, generation, "consumer", None, assignments)
+
+
+def beat(member_id: str, generation: int, instance: str | None = None) -> p.Heartbeat:
+    """A heartbeat."""
+    return p.Heartbeat(member_id, instance, generation)
+
+
+def leave(*member_ids: str) -> p.LeaveGroup:
+    """A leave of dynamic members."""
+    return p.LeaveGroup(tuple(p.LeavingMember(member_id) for member_id in member_ids))
+
+
+def commit(member_id: str, generation: int, *positions: str, instance: str | None = None) -> p.OffsetCommit:
+    """A commit; ``t0@3=17``: of partition t-0, owned since generation 3, offset 17."""
+    offsets = []
+    for position in positions:
+        name, since, offset = position.replace("@", "=").split("=")
+        offsets.append(p.CommittedPosition(*tp(name), int(offset), int(since)))
+    return p.OffsetCommit(member_id, instance, generation, tuple(offsets))
+
+
+@dataclass
+class Desk:
+    """One group, and what it has answered."""
+
+    config: g.GroupConfig = field(default_factory=lambda: g.GroupConfig("billing"))
+    now_ms: int = 0
+    group: g.Group = field(init=False)
+    replies: dict[int, p.Reply] = field(default_factory=dict)
+    actions: tuple[p.Action, ...] = ()
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin with an empty group and its journal."""
+        self.group = g.new_group(self.config, Comma())
+        self._journal = list(timeline.opening(self.group))
+        self._replayed = timeline.replay(self._journal)
+        self._plain = PlainGroup(self.config, Comma())
+
+    def step(self, event: p.Event) -> tuple[p.Action, ...]:
+        """Step the group; the laws and replay are checked."""
+        before = self.group
+        decision = g.decide(before, event, self.now_ms)
+        self.group, self.actions = decision.group, decision.actions
+        check_step(before, event, decision)
+        for record in decision.records:
+            self._replayed = apply(self._replayed, record)
+        assert self._replayed == self.group
+        check_plain(self._plain, event, self.now_ms, decision)
+        for action in self.actions:
+            if isinstance(action, p.Answer):
+                assert action.correlation not in self.replies, "answered once"
+                self.replies[action.correlation] = action.reply
+        return self.actions
+
+    def ask(self, request: p.Request) -> int:
+        """Send a request; its correlation."""
+        self.asked += 1
+        self.step(p.Received(self.asked, request))
+        return self.asked
+
+    def tell(self, request: p.Request) -> p.Reply:
+        """Send a request that is answered at once; its reply."""
+        return self.replies[self.ask(request)]
+
+    def error(self, request: p.Request) -> str:
+        """Send a request that is answered at once; the name of its (first) error."""
+        reply = self.tell(request)
+        if isinstance(reply, p.OffsetCommitReply):
+            return reply.partitions[0][1].name
+        if isinstance(reply, p.LeaveGroupReply) and reply.members:
+            return reply.members[0][1].name
+        return reply.error.name
+
+    def joined(self, correlation: int) -> p.JoinGroupReply:
+        """The answer to a join."""
+        reply = self.replies[correlation]
+        assert isinstance(reply, p.JoinGroupReply)
+        return reply
+
+    def synced(self, correlation: int) -> p.SyncGroupReply:
+        """The answer to a sync."""
+        reply = self.replies[correlation]
+        assert isinstance(reply, p.SyncGroupReply)
+        return reply
+
+    def pass_to(self, at_ms: int) -> None:
+        """Let time pass, stepping at every deadline on the way."""
+        while (due_ms := g.deadline(self.group)) is not None and due_ms <= at_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            self.step(p.Tick())
+        self.now_ms = at_ms
+
+    def keep(self, *member_ids: str) -> None:
+        """Heartbeats of these members, whatever is answered."""
+        for member_id in member_ids:
+            self.ask(beat(member_id, self.group.generation, self.group.members[member_id].group_instance_id))
+
+    def new_id(self, client: str) -> str:
+        """The id that a new dynamic member is told."""
+        reply = self.tell(join(client=client))
+        assert isinstance(reply, p.JoinGroupReply)
+        return reply.member_id
+
+    def enter(self, client: str, **other: object) -> int:
+        """A new dynamic member's id, and its parked join."""
+        return self.ask(join(self.new_id(client), client, **other))  # type: ignore[arg-type]
+
+    def members(self) -> tuple[str, ...]:
+        """The ids of all members."""
+        return tuple(self.group.members)
+
+    def pushed(self) -> tuple[str, ...]:
+        """Who was told to rejoin in the last step."""
+        return tuple(a.member_id for a in self.actions if isinstance(a, p.PushRejoin))
+
+    def removed(self) -> tuple[str, ...]:
+        """Who was put out in the last step."""
+        return tuple(a.member_id for a in self.actions if isinstance(a, p.Removed))
+
+
+def preparing(**config: object) -> Desk:
+    """In the join phase: a-1 leads and has not rejoined, i-2 (instance i) and b-3 wait in their joins."""
+    desk = completing(**config)
+    desk.ask(sync("a-1", 2, {"a-1": "t0", "i-2": "t1", "b-3": "t2"}))
+    desk.ask(sync("i-2", 2, instance="i"))
+    desk.ask(sync("b-3", 2))
+    desk.ask(join("i-2", "s", "i", meta="new", claims="t1"))
+    desk.ask(join("b-3", "b", claims="t2"))
+    return desk
+
+
+def completing(**config: object) -> Desk:
+    """Generation 2 began: a-1 leads, i-2 (instance i) and b-3 follow; nobody has synced."""
+    desk = Desk(g.GroupConfig("billing", **config))  # type: ignore[arg-type]
+    desk.enter("a")
+    desk.ask(join("", "s", "i"))
+    desk.enter("b")
+    desk.ask(join("a-1", "a"))
+    assert desk.group.state is g.GroupState.COMPLETING_REBALANCE
+    return desk
+
+
+def stable(**config: object) -> Desk:
+    """Generation 2 is in force: a-1 leads and owns t0, i-2 (instance i) owns t1, b-3 owns t2."""
+    desk = completing(**config)
+    desk.ask(sync("a-1", 2, {"a-1": "t0", "i-2": "t1", "b-3": "t2"}))
+    desk.ask(sync("i-2", 2, instance="i"))
+    desk.ask(sync("b-3", 2))
+    assert desk.group.state is g.GroupState.STABLE
+    return desk
+
+
+def emptied(**config: object) -> Desk:
+    """Empty again, in generation 3."""
+    desk = stable(**config)
+    desk.ask(p.LeaveGroup((p.LeavingMember("a-1"), p.LeavingMember("i-2", "i"), p.LeavingMember("b-3"))))
+    assert desk.group.state is g.GroupState.EMPTY
+    return desk
+
+
+def dead(**config: object) -> Desk:
+    """Given up in generation 2."""
+    desk = stable(**config)
+    desk.step(p.Unload("shutting down"))
+    return desk
+
+
+DESKS = {
+    "Empty": emptied,
+    "PreparingRebalance": preparing,
+    "CompletingRebalance": completing,
+    "Stable": stable,
+    "Dead": dead,
+}

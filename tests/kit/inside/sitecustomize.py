@@ -1,0 +1,80 @@
+"""Faults inside a member agent, at places that no signal from outside can hit; see ``tests.kit.faults``.
+
+On the executors' PYTHONPATH this runs when any Python starts there, and does nothing unless that Python is an agent.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+AGENT = b"\0sparkcohort.runtime.shell.agent\0"
+STOPPED_S = 0.2  # a process of several threads goes on for a moment after it was told to stop
+
+
+class Faults:
+    """What is to fail in this process; the first agent that reaches a fault's place takes its file away."""
+
+    def __init__(self, directory: Path) -> None:
+        """Faults are files in ``directory``, named by their place, with the signal's name in them."""
+        self._directory = directory
+
+    def reach(self, place: str) -> None:
+        """Fail here if there is such a fault."""
+        fault = self._directory / place
+        try:
+            what = fault.read_text()
+            fault.rename(self._directory / f"{place}.{os.getpid()}")
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.Signals[what])
+        threading.Event().wait(STOPPED_S)
+
+
+def install(faults: Faults) -> None:
+    """Put the places into the agent's code."""
+    from sparkcohort.runtime.member import machine
+    from sparkcohort.runtime.shell.agent import task_socket
+
+    commit_whole, send_whole = machine.commit, task_socket._send
+    batches: WeakKeyDictionary[socket.socket, int] = WeakKeyDictionary()  # sent of the answer at hand, by connection
+
+    def commit(*arguments: Any) -> Any:
+        request = commit_whole(*arguments)
+        if request is not None:
+            faults.reach("before-commit")
+        return request
+
+    def send(connection: socket.socket, kind: int, body: Any = b"") -> None:
+        of_rows = kind in {task_socket._BATCH, task_socket._LENT}
+        batches[connection] = 0 if kind == task_socket._END else batches.get(connection, 0) + of_rows
+        if of_rows and batches[connection] == 2:
+            view = memoryview(body)
+            connection.sendall(task_socket._FRAME.pack(kind, view.nbytes))
+            connection.sendall(view[: view.nbytes // 2])
+            faults.reach("within-range")
+            connection.sendall(view[view.nbytes // 2 :])
+        else:
+            send_whole(connection, kind, body)
+
+    machine.commit, task_socket._send = commit, send  # type: ignore[assignment]
+
+
+def strike(name: str, told: Path) -> None:
+    """Fail each call of the threads of this name once, and write down which (see ``tests.kit.thread_faults``)."""
+    import pytest
+
+    from tests.kit.thread_faults import ThreadFaults
+
+    ThreadFaults(pytest.MonkeyPatch(), name).told = told
+
+
+if "COHORT_THREAD_FAULTS" in os.environ and AGENT in Path("/proc/self/cmdline").read_bytes():
+    strike(os.environ["COHORT_THREAD_FAULTS"].split(":")[0], Path(os.environ["COHORT_THREAD_FAULTS"].split(":")[1]))
+if "COHORT_FAULTS" in os.environ and AGENT in Path("/proc/self/cmdline").read_bytes():
+    install(Faults(Path(os.environ["COHORT_FAULTS"])))

@@ -1,0 +1,314 @@
+"""Spark drivers as processes of their own, so that a test can kill one and each has a fresh JVM.
+
+Usage::
+
+    with Driver("drivers/copy.py", tmp_path / "first", {"topic": "orders"}, master="local-cluster[3,1,1024]") as driver:
+        driver.wait_for("running", 60)                # what the script told with tests.kit.driver.report
+        os.kill(driver.executors()[0].pid, signal.SIGKILL)
+        driver.wait(180)                              # its end; raises with the log's end when it failed
+    # leaving the block kills whatever of it still runs
+    assert driver.leftovers() == []
+
+    run("drivers/copy.py", tmp_path / "second", {...})         # start, wait, return the Driver
+
+``script`` is a path, relative to the folder of the test that calls or absolute.  Logs: ``driver.log()`` and
+``driver.executor_logs()``.  ``kafka=True`` puts Spark's own Kafka source on the class path.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+import pyspark
+
+from tests.kit import processes
+from tests.kit.driver import ARGUMENTS, CONF, EVENTS
+from tests.kit.jars import QUICK, ROOT, jars
+from tests.kit.waiting import wait_until
+
+EXECUTOR = "CoarseGrainedExecutorBackend"
+AGENT = "sparkcohort.runtime.shell.agent.agent"
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    # Short-lived JVMs on few cores: starting is what costs.  A measurement of speed sets these back.
+    "spark.driver.extraJavaOptions": " ".join(QUICK),
+    "spark.executor.extraJavaOptions": " ".join(QUICK),
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stopTimeout": "30s",
+    "spark.executor.heartbeatInterval": "2s",
+}
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A living executor's JVM."""
+
+    pid: int
+    executor_id: str
+    cores: int
+
+
+class Driver:
+    """One run of a driver script; everything it writes lies in ``directory``."""
+
+    def __init__(
+        self,
+        script: str | Path,
+        directory: Path,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        master: str = "local[2]",
+        conf: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        kafka: bool = False,
+        submit: Sequence[str] = (),
+    ) -> None:
+        """Nothing runs before ``start`` or the ``with`` block.
+
+        ``env`` is added to this process's environment; ``submit`` is a command put before the interpreter (as
+        ``["ip", "netns", "exec", name]``).
+        """
+        self.run_id = uuid.uuid4().hex
+        self.directory = directory
+        self._script = script if Path(script).is_absolute() else _caller_folder() / script
+        self._settings = QUIET | _memory(master) | {"spark.master": master} | dict(conf or {})
+        if kafka:
+            self._settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark-kafka"))
+        self._arguments = dict(arguments or {})
+        self._extra_env = dict(env or {})
+        self._submit = list(submit)
+        self._sockets_before: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # --- its life ---
+
+    def start(self) -> None:
+        """Start the script."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._sockets_before = processes.sockets()
+        command = [*self._submit, sys.executable, "-P", str(self._script)]
+        with (self.directory / "driver.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=self._environment()
+            )
+
+    def _environment(self) -> dict[str, str]:
+        env = os.environ | {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_HOME": str(_spark_home(self.directory)),
+            "SPARK_LOCAL_DIRS": str(self.directory / "local"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            processes.MARK: self.run_id,
+            CONF: json.dumps(self._settings),
+            ARGUMENTS: json.dumps(self._arguments, default=str),
+            EVENTS: str(self.directory / "events.jsonl"),
+        }
+        # The caller's own path first, then this tests package, then what the environment has.
+        path = [self._extra_env.get("PYTHONPATH"), str(_tests_only(self.directory)), os.environ.get("PYTHONPATH")]
+        return env | self._extra_env | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+
+    @property
+    def pid(self) -> int:
+        """The script's Python process; raises RuntimeError before ``start``."""
+        if self._process is None:
+            raise RuntimeError("the driver was not started")
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The script's exit status; None while it runs."""
+        return self._process.poll() if self._process else None
+
+    def wait(self, timeout_s: float = 120) -> Self:
+        """Wait for the script's end; raises AssertionError with the log's end when it fails or takes too long."""
+        status = self.end(timeout_s)
+        if status != 0:
+            raise AssertionError(f"{self._script} ended with {status}:\n{self.log_tail()}")
+        return self
+
+    def end(self, timeout_s: float = 120) -> int:
+        """Wait for the script's end and return its exit status; raises AssertionError when it takes too long."""
+        if self._process is None:
+            raise RuntimeError("the driver was not started")
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self._script} still runs after {timeout_s} s:\n{self.log_tail()}") from None
+
+    def kill(self) -> None:
+        """SIGKILL the driver, as when its machine dies: its JVM and every Python process on the driver's side.
+
+        Executors live on until they notice.
+        """
+        ours = [process.pid for process in processes.descendants(self.pid)]
+        spared = {pid for executor in self.executors() for pid in _tree(executor.pid)}
+        for pid in [self.pid, *ours]:
+            if pid not in spared:
+                _send(pid, signal.SIGKILL)
+        self.end(10)
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Give what ended well a moment to leave on its own, then kill what is left."""
+        self.left = self.settle() if error is None and self.returncode is not None else []
+        processes.kill_run(self.run_id)
+        self.end(10)
+
+    # --- what it told and wrote ---
+
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        """What the script reported so far, all or by name."""
+        file = self.directory / "events.jsonl"
+        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+        told = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [event for event in told if name is None or event["event"] == name]
+
+    def wait_for(self, name: str, timeout_s: float = 60, count: int = 1) -> list[dict[str, Any]]:
+        """Wait until the script has reported ``name`` ``count`` times; raises AssertionError when it ended before."""
+
+        def told() -> list[dict[str, Any]] | None:
+            ended = self.returncode
+            found = self.events(name)
+            if len(found) >= count:
+                return found
+            if ended is not None:
+                raise AssertionError(f"{self._script} ended with {ended} before {name!r}:\n{self.log_tail()}")
+            return None
+
+        return wait_until(told, timeout_s, f"event {name!r} of {self._script}") or []
+
+    def log(self) -> str:
+        """All that the driver wrote to standard output and error."""
+        file = self.directory / "driver.log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def log_tail(self, characters: int = 6000) -> str:
+        """The log's end."""
+        return self.log()[-characters:]
+
+    def executor_logs(self) -> str:
+        """What all executors wrote to standard error."""
+        files = sorted((self.directory / "spark-home" / "work").glob("*/*/stderr"))
+        return "\n".join(f"=== executor {file.parent.name}\n{file.read_text(errors='replace')}" for file in files)
+
+    # --- its processes ---
+
+    def processes(self) -> list[psutil.Process]:
+        """All living processes of this run, those in sessions of their own included."""
+        return processes.marked(self.run_id)
+
+    def executors(self) -> list[Executor]:
+        """The living executors, by executor id."""
+        found = [_executor(process) for process in self.processes() if EXECUTOR in processes.command(process)]
+        return sorted((each for each in found if each is not None), key=lambda each: int(each.executor_id))
+
+    def agents(self) -> list[psutil.Process]:
+        """The living member agents."""
+        return processes.matching(AGENT, self.processes())
+
+    def jvm(self) -> psutil.Process:
+        """The driver's JVM; raises RuntimeError when there is none."""
+        for process in processes.descendants(self.pid):
+            if processes.matching("org.apache.spark.deploy.SparkSubmit", [process]) and process.name() == "java":
+                return process
+        raise RuntimeError("the driver has no JVM")
+
+    def leftovers(self) -> list[str]:
+        """What is left of this run now: processes and Cohort's sockets, in words."""
+        return processes.leftovers(self.run_id, self._sockets_before)
+
+    def settle(self, timeout_s: float = 15) -> list[str]:
+        """Wait until nothing of this run is left, and return what still is after ``timeout_s``."""
+        try:
+            wait_until(lambda: not self.leftovers(), timeout_s, "the run's processes to end")
+        except AssertionError:
+            return self.leftovers()
+        return []
+
+
+def run(script: str | Path, directory: Path, arguments: Mapping[str, Any] | None = None, **options: Any) -> Driver:
+    """Run a script to its end (``timeout_s`` and Driver's options by keyword); raises as ``Driver.wait`` does."""
+    timeout_s = options.pop("timeout_s", 120)
+    at = script if Path(script).is_absolute() else _caller_folder() / script
+    with Driver(at, directory, arguments, **options) as driver:
+        driver.wait(timeout_s)
+    return driver
+
+
+def _caller_folder() -> Path:
+    for frame in inspect.stack()[1:]:
+        if frame.filename != __file__:
+            return Path(frame.filename).parent
+    return Path.cwd()
+
+
+def _memory(master: str) -> dict[str, str]:
+    """On local-cluster[n,cores,MB]: all of a worker's memory and cores for its one executor."""
+    if not master.startswith("local-cluster["):
+        return {}
+    _, cores, megabytes = master.removeprefix("local-cluster[").removesuffix("]").split(",")
+    return {"spark.executor.memory": f"{megabytes.strip()}m", "spark.executor.cores": cores.strip()}
+
+
+def _tests_only(directory: Path) -> Path:
+    """A folder to put on PYTHONPATH that holds this tests package and nothing else of the source tree."""
+    folder = directory / "python-path"
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / "tests"
+    if not link.is_symlink():
+        link.symlink_to(ROOT / "tests", target_is_directory=True)
+    return folder
+
+
+def _spark_home(directory: Path) -> Path:
+    """Spark's installation seen through links, so that executors' work folders lie in ``directory``."""
+    home = directory / "spark-home"
+    home.mkdir(parents=True, exist_ok=True)
+    for part in ("bin", "jars", "sbin", "python", "data"):
+        link, target = home / part, Path(pyspark.__file__).parent / part
+        if target.exists() and not link.is_symlink():
+            link.symlink_to(target)
+    return home
+
+
+def _executor(process: psutil.Process) -> Executor | None:
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return None
+    if "--executor-id" not in words or not words[0].endswith("java"):
+        return None
+    named = dict(pairwise(words))
+    return Executor(process.pid, named["--executor-id"], int(named["--cores"]))
+
+
+def _tree(pid: int) -> list[int]:
+    return [pid, *(process.pid for process in processes.descendants(pid))]
+
+
+def _send(pid: int, what: signal.Signals) -> None:
+    try:
+        os.kill(pid, what)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,121 @@
+"""A status of a run as ``runtime.shell.observe.status`` builds it: a group of two executors on three partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparkcohort.runtime.shell.coordinator.totals import ListenerTotals, RebalanceTotals
+
+A_LOAD = {"records_per_second": 1200.4, "bytes_per_second": 360_000, "backlog": 17, "share": 0.3333}
+
+
+def a_status(**changes: Any) -> dict[str, Any]:
+    """The status, with top-level keys replaced."""
+    totals = RebalanceTotals()
+    totals.add("m-2 joined", 12)
+    totals.add("m-1 expired", 700)
+    listened = ListenerTotals()
+    for outcome, took_ms in (("returned", 300), ("returned", 200), ("overran", 55_000)):
+        listened.add("revoked", outcome, took_ms)
+    return {
+        "group": "billing",
+        "instance_id": "cohort-0a1b2c3d",
+        "run_id": "r1",
+        "state": "Stable",
+        "generation": 7,
+        "protocol": "cooperative-sticky",
+        "state_age_ms": 61_000,
+        "rebalance": None,
+        "pending_members": [],
+        "members": [
+            a_member("m-2", "2", "10.0.0.12", [["orders", 0], ["orders", 1]], 1500),
+            {**a_member("m-3", "3", "10.0.0.13", [], 20), "load": A_LOAD},
+        ],
+        "partitions": [
+            a_partition(0, 100, 150, "2"),
+            a_partition(1, 90, 90, "2", late="its leader is slow"),
+            a_partition(2, None, None, None, unreachable="broker 3 does not answer"),
+        ],
+        "cut_off": [],
+        "scheduled_rebalance": None,
+        "rebalances": [],
+        "rebalance_totals": totals.as_value(),
+        "listener_calls": listened.as_value(),
+        "refused": [{"request": "OffsetCommit", "error": "ILLEGAL_GENERATION", "count": 3}],
+        "assignors": ["cooperative-sticky", "range"],
+        "load_balance": [1.2, 60_000, 5],
+        "failed_rebalances": {"range": 1},
+        "assignor_failure": None,
+        "partitions_moved": 4,
+        "commits": {"commits": 41, "failures": 2},
+        "audit": {
+            "plans": 9,
+            "slots": 54,
+            "ranges_delivered": 108,
+            "ranges_again": 12,
+            "records_from_agent": 9000,
+            "records_direct": 1000,
+            "bytes_from_agent": 900_000,
+            "bytes_direct": 100_000,
+            "agent_timeouts": 1,
+        },
+        **changes,
+    }
+
+
+def a_member(member_id: str, executor: str, host: str, owned: list[list[Any]], age_ms: int) -> dict[str, Any]:
+    """One row of ``members``."""
+    return {
+        "member_id": member_id,
+        "instance_id": None,
+        "state": "settled",
+        "client_id": f"executor-{executor}",
+        "rack": None,
+        "executor": executor,
+        "host": host,
+        "cores": 2,
+        "pid": 4000 + int(executor),
+        "owned": owned,
+        "generations": [5] * len(owned),
+        "target": owned,
+        "heartbeat_age_ms": age_ms,
+        "load": None,
+    }
+
+
+def a_cut(member_id: str, executor: str, number: int) -> dict[str, Any]:
+    """One row of ``cut_off``: a partition of the topic orders that a member doesn't reach."""
+    return {
+        "member_id": member_id,
+        "executor": executor,
+        "host": f"10.0.0.1{executor}",
+        "topic": "orders",
+        "partition": number,
+        "why": "its leader does not answer here for 3 s",
+        "age_ms": 12_000,
+    }
+
+
+def a_partition(
+    number: int,
+    offset: int | None,
+    end: int | None,
+    executor: str | None,
+    unreachable: str | None = None,
+    late: str | None = None,
+) -> dict[str, Any]:
+    """One row of ``partitions`` of the topic orders; ``executor`` owns it."""
+    return {
+        "topic": "orders",
+        "partition": number,
+        "current_offset": offset,
+        "log_end_offset": end,
+        "lag": None if offset is None or end is None else end - offset,
+        "member_id": f"m-{executor}" if executor else None,
+        "executor": executor,
+        "host": f"10.0.0.1{executor}" if executor else None,
+        "unreachable": unreachable,
+        "late": late,
+        "racks": [],
+        "load": None,
+    }

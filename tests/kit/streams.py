@@ -1,0 +1,202 @@
+"""One Spark session for many streaming queries, in the test's own process: a JVM start is dear, a query is not.
+
+Usage, with the fixture ``spark`` of ``tests/e2e/conftest.py``::
+
+    run = Stream(spark, options(broker, topic), tmp_path / "checkpoint").finish()     # AvailableNow, to its end
+    check(run.delivered(), held(broker.bootstrap, [topic])).assert_exact()
+
+    with Stream(spark, options(broker, topic), checkpoint, trigger=ASAP) as run:      # until the end of the block
+        run.wait_for_rows(1_000)
+    message = Stream(spark, {...}, checkpoint).failure()                              # what a user sees in Python
+
+Rows are kept by batch id, as a sink that is keyed by it does: a batch that runs again replaces itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from tests.kit import delivery
+from tests.kit.broker import Cluster
+from tests.kit.jars import jars
+from tests.kit.spark import QUIET
+from tests.kit.waiting import wait_until
+
+AVAILABLE_NOW = {"availableNow": True}
+ASAP = {"processingTime": "0 seconds"}
+LIMIT_S = 90.0
+PLAIN_COLUMNS = ("topic", "partition", "offset", "key", "value")
+
+Batches = dict[int, list[Row]]
+Transform = Callable[[DataFrame], DataFrame]
+
+
+@contextmanager
+def session(scratch: Path, master: str = "local[2]") -> Iterator[SparkSession]:
+    """A session of this process with Spark's own Kafka source beside ours; its JVM ends with the process."""
+    settings = QUIET | {"spark.jars": ",".join(map(str, jars("spark-kafka"))), "spark.local.dir": str(scratch)}
+    builder = SparkSession.builder.master(master).appName("tests").config("spark.sql.session.timeZone", "UTC")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    # Inherited by the JVM and by every Python that it starts: what is installed counts, not the folder we are in.
+    env = {"PYSPARK_PYTHON": sys.executable, "PYTHONSAFEPATH": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in env.items():
+            patch.setenv(name, value)
+        spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def options(broker: Cluster, topic: str, **more: Any) -> dict[str, str]:
+    """Subscribe to ``topic`` as the group of the same name from the earliest offset; ``more`` with ``__`` for ``.``."""
+    given = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": topic,
+        "group.id": topic,
+        "startingOffsets": "earliest",
+    }
+    changed = {name.replace("__", "."): None if value is None else str(value) for name, value in more.items()}
+    return {name: value for name, value in {**given, **changed}.items() if value is not None}
+
+
+class Stream:
+    """One query and the rows that it delivered, by batch."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: Mapping[str, str],
+        checkpoint: Path,
+        *,
+        form: str = "cohort",
+        trigger: Mapping[str, Any] | None = None,
+        columns: tuple[str, ...] | None = PLAIN_COLUMNS,
+        transform: Transform | None = None,
+        batches: Batches | None = None,
+    ) -> None:
+        """Nothing is started; ``batches`` of an earlier run on the same checkpoint can be gone on with.
+
+        ``columns`` None keeps all; ``transform`` works on the streaming DataFrame before that.
+        """
+        self.batches: Batches = {} if batches is None else batches
+        self._spark, self._source, self._checkpoint, self._form = spark, dict(source), checkpoint, form
+        self._trigger, self._columns, self._transform = dict(trigger or AVAILABLE_NOW), columns, transform
+        self._lock = threading.Lock()
+        self._query: StreamingQuery | None = None
+
+    @property
+    def query(self) -> StreamingQuery:
+        """Spark's handle; raises RuntimeError before ``start``."""
+        if self._query is None:
+            raise RuntimeError("the query was not started")
+        return self._query
+
+    def load(self) -> DataFrame:
+        """The streaming DataFrame."""
+        given = {name: value for name, value in self._source.items() if self._form == "cohort" or _known_to_spark(name)}
+        found: DataFrame = self._spark.readStream.format(self._form).options(**given).load()
+        return found
+
+    def start(self) -> Self:
+        """Start the query."""
+        stream = self.load()
+        if self._transform is not None:
+            stream = self._transform(stream)
+        writer = stream.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(self._checkpoint))
+        self._query = writer.trigger(**self._trigger).start()
+        return self
+
+    def _keep(self, batch: DataFrame, batch_id: int) -> None:
+        rows = (batch if self._columns is None else batch.select(*self._columns)).collect()
+        with self._lock:
+            self.batches[batch_id] = rows
+
+    def finish(self, timeout_s: float = LIMIT_S) -> Self:
+        """Start it unless it runs, and wait for its end; raises what the query ended with, or AssertionError."""
+        if self._query is None:
+            self.start()
+        try:
+            if not self.query.awaitTermination(int(timeout_s)):
+                raise AssertionError(f"the query still runs after {timeout_s} s: {self.query.status}")
+        finally:
+            self.query.stop()
+        return self
+
+    def failure(self, timeout_s: float = LIMIT_S) -> str:
+        """The text of the exception with which the query ends, as a Python user sees it."""
+        try:
+            self.finish(timeout_s)
+        except StreamingQueryException as error:
+            return str(error)
+        raise AssertionError("the query ended well")
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Stop the query; raises what it had ended with before."""
+        self.query.stop()
+        failed = self.query.exception()
+        if failed is not None and error is None:
+            raise failed
+
+    # --- what came out ---
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, by batch."""
+        with self._lock:
+            return [row for number in sorted(self.batches) for row in self.batches[number]]
+
+    def wait_for_rows(self, count: int, timeout_s: float = LIMIT_S) -> Self:
+        """Wait until so many rows have come; raises what the query ended with, or AssertionError."""
+
+        def come() -> bool:
+            if not self.query.isActive:
+                self.query.awaitTermination(0)  # raises the query's own exception
+                raise AssertionError(f"the query ended with {len(self.rows)} of {count} rows")
+            return len(self.rows) >= count
+
+        wait_until(come, timeout_s, f"{count} rows")
+        return self
+
+    def delivered(self) -> pa.Table:
+        """The rows as ``delivery.check`` takes them."""
+        with self._lock:
+            kept = [(row, number) for number, rows in sorted(self.batches.items()) for row in rows]
+        found = (
+            (row.topic, row.partition, row.offset, *delivery.measured(row.key, row.value), number)
+            for row, number in kept
+        )
+        return delivery.table(found, delivery.DELIVERED)
+
+    def spans(self) -> dict[int, dict[int, tuple[int, int]]]:
+        """First and last offset of each partition (of the only topic) in each batch."""
+        spans: dict[int, dict[int, tuple[int, int]]] = {}
+        with self._lock:
+            for number, rows in self.batches.items():
+                for row in rows:
+                    first, last = spans.setdefault(number, {}).get(row.partition, (row.offset, row.offset))
+                    spans[number][row.partition] = (min(first, row.offset), max(last, row.offset))
+        return spans
+
+
+def _known_to_spark(name: str) -> bool:
+    """Whether ``format("kafka")`` takes an option of ours."""
+    return name.startswith("kafka.") or "." not in name

@@ -1,0 +1,1 @@
+"""The exhaustive model: all that two members and three partitions can come to."""

@@ -1,0 +1,273 @@
+"""The member agent as a process: it joins, serves, and is gone when there is no reason left to be."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.messages import (
+    CommittedPosition,
+    JoinGroup,
+    JoinGroupReply,
+    OffsetCommit,
+    OffsetCommitReply,
+)
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.agent.agent import to_json
+from sparkcohort.runtime.shell.agent.task_socket import AgentTimeout, LocalClient
+from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
+from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
+from tests.kit.mock import MockCluster
+from tests.kit.proxy import SilentProxy
+from tests.kit.waiting import hold_for, wait_until
+
+
+@pytest.fixture
+def world(mock_broker: MockCluster) -> Iterator[World]:
+    """A running coordinator over a mock broker."""
+    running = World(mock_broker)
+    yield running
+    running.close()
+
+
+def test_an_agent_joins_owns_prefetches_and_commits_what_it_handed_over(world: World) -> None:
+    """Its partitions are served from where the plan ended, and the position is committed under its generation."""
+    executor, _ = world.start("1")
+    wait_until(world.settled(), 10, "the agent to own the partitions")
+    wanted = Range(TOPIC, 1, 10, 90)
+    pieces = wait_until(lambda: pulled(world, executor, wanted), 20, "the agent to have fetched its positions")
+
+    assert sum(batch.num_rows for _, batch in pieces if batch is not None) == 80
+    assert pieces[-1][0] == 90
+    tp = TopicPartition(TOPIC, 1)
+    wait_until(lambda: tp in world.coordinator.group.committed, 5, "the position to be committed")
+    assert world.coordinator.group.committed[tp].offset == 90
+
+
+def test_it_goes_past_any_proxy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a proxy in the executor's environment it joins all the same, and stays for more than a session."""
+    with SilentProxy() as proxy:
+        for name, url in proxy.environment().items():
+            monkeypatch.setenv(name, url)
+        world.start("1")
+        wait_until(world.settled(), 20, "the agent to own the partitions")
+        hold_for(world.settled(), 2 * world.session_timeout_ms / 1000, "the agent in the group")
+        assert not proxy.was_asked()
+
+
+def test_tasks_claim_and_report_by_it(world: World) -> None:
+    """A task without a connection of its own gets a slot of the plan, and what it says it delivered is counted."""
+    executor, _ = world.start("1")
+    address = executor.address("run")
+    client = LocalClient(address, world.authority.client.token, 10)
+    claimed = client.claim({"plan": "p", "index": 0, "address": address})
+    assert claimed["ranges"] == [[TOPIC, partition, 0, 10] for partition in range(PARTITIONS)]
+    said = {"plan": "p", "ranges": [[TOPIC, 0, 0, 10]], "agent": [7, 70], "direct": [0, 0], "sizes": [70]}
+    client.tell("Delivered", {**said, "address": address, "timed_out": False})
+    client.close()
+    wait_until(lambda: world.plans.audit.ranges_delivered == 1, 10, "the report")
+    assert world.plans.audit.records_from_agent == 7
+
+
+def test_it_ends_at_once_when_its_executor_is_killed_and_its_partitions_move(world: World) -> None:
+    """SIGKILL of the executor: the agent leaves by itself, long before a session would expire; no socket stays."""
+    first, agent = world.start("1")
+    _, _ = world.start("2")
+    wait_until(lambda: len(set(world.coordinator.owners().values())) == 2, 10, "both to own something")
+    world.executors[0].kill()
+
+    wait_until(lambda: len(set(world.coordinator.owners().values())) == 1 and world.settled()(), 1.5, "the move")
+    wait_until(lambda: gone(agent), 5, "the agent to be gone")
+    wait_until(lambda: not sockets(first), 5, "its sockets to be gone")
+
+
+def test_it_ends_when_the_coordinator_says_so(world: World) -> None:
+    """The coordinator's stop ends every agent."""
+    executor, agent = world.start("1")
+    world.coordinator.stop()
+
+    wait_until(lambda: gone(agent), 5, "the agent to be gone")
+    wait_until(lambda: not sockets(executor), 5, "its sockets to be gone")
+
+
+def test_it_ends_when_the_coordinator_is_unreachable_for_a_session(world: World) -> None:
+    """A coordinator that vanishes without a word is given a session timeout, no more."""
+    executor, agent = world.start("1")
+    world.server.stop(0)
+    hold_for(lambda: not gone(agent), 1.0, "the agent waits for its coordinator")
+
+    wait_until(lambda: gone(agent), 20, "the agent to be gone")
+    wait_until(lambda: not sockets(executor), 5, "its sockets to be gone")
+
+
+def test_a_frozen_agent_loses_its_partitions_and_comes_back_empty_handed(world: World) -> None:
+    """SIGSTOP past the session: out; SIGCONT: it rejoins as a new member."""
+    executor, agent = world.start("1")
+    wait_until(world.settled(), 10, "the agent to own the partitions")
+    before = set(world.coordinator.members())
+    agent.suspend()
+    wait_until(lambda: not world.coordinator.members(), 10, "its session to expire")
+    agent.resume()
+
+    wait_until(lambda: world.coordinator.members() and world.settled()(), 20, "the agent to be back")
+    assert not before & set(world.coordinator.members())
+    assert executor.address("run") in {info.address for info in world.coordinator.members().values()}
+
+
+def test_an_instance_id_is_one_executors() -> None:
+    """It is called after the executor, and is another for every other process, also on a host with the same ids."""
+    executor = Executor(7, 100, "3", "host", 2)
+    assert executor.instance_id().startswith("executor-3-")
+    assert replace(executor, cores=4).instance_id() == executor.instance_id()
+    others = [replace(executor, pid=8), replace(executor, started=9), replace(executor, host="other")]
+    assert len({other.instance_id() for other in [executor, *others]}) == 4
+
+
+def test_an_agent_started_again_takes_its_place_over_without_a_rebalance(world: World) -> None:
+    """SIGKILL of the agent alone: its successor has the same partitions in the same generation, and goes on after them."""
+    world.session_timeout_ms = 20_000  # longer than a process takes to start, on any machine
+    executor, agent = world.start("1")
+    world.start("2")
+    wait_until(lambda: sorted(world.loads()) == [1, 2], 10, "both to own something")
+    before = world.member(executor)
+    assert before is not None
+    owned, generation = world.owned(before.member_id), world.coordinator.group.generation
+    rebalances, moved = len(world.coordinator.rebalances), world.coordinator.moved
+    agent.kill()
+    again = world.start_on(executor, agent)
+
+    after = world.member(executor)
+    assert after is not None and after.member_id != before.member_id
+    assert world.owned(after.member_id) == dict.fromkeys(owned, generation)
+    assert world.coordinator.group.generation == generation
+    assert len(world.coordinator.rebalances) == rebalances
+    wanted = Range(TOPIC, min(owned).partition, 10, 90)
+    pieces = wait_until(lambda: pulled(world, executor, wanted), 20, "it to have fetched its positions")
+    assert sum(batch.num_rows for _, batch in pieces if batch is not None) == 80
+    wait_until(lambda: world.coordinator.group.committed.get(wanted.tp), 5, "the position to be committed")
+
+    late = OffsetCommit(
+        before.member_id, executor.instance_id(), generation, (CommittedPosition(*wanted.tp, 99, generation),)
+    )
+    reply = world.coordinator.request(late, 5)
+    assert isinstance(reply, OffsetCommitReply)
+    assert reply.partitions[0][1] is ErrorCode.FENCED_INSTANCE_ID
+    again.terminate()
+    wait_until(lambda: len(set(world.coordinator.owners().values())) == 1 and world.settled()(), 5, "the move")
+    assert world.coordinator.moved - moved <= len(owned), "nothing counted as moved by the takeover"
+
+
+def test_an_agent_whose_place_was_taken_ends_and_leaves_the_successor_alone(world: World) -> None:
+    """Thawed after another took its instance id, it is told FENCED_INSTANCE_ID and goes without a goodbye."""
+    executor, agent = world.start("1")
+    wait_until(world.settled(), 10, "the agent to own the partitions")
+    agent.suspend()
+    member = next(m for m in world.coordinator.group.members.values() if m.group_instance_id == executor.instance_id())
+    taken = world.coordinator.request(
+        JoinGroup("", executor.instance_id(), "executor-1", "host", 20_000, 5_000, "consumer", member.protocols), 5
+    )
+    assert isinstance(taken, JoinGroupReply)
+    assert (taken.error, taken.generation) == (ErrorCode.NONE, world.coordinator.group.generation)
+    agent.resume()
+
+    wait_until(lambda: gone(agent), 5, "the agent to be gone")
+    assert len(world.owned(taken.member_id)) == PARTITIONS
+
+
+def test_an_agent_that_dies_with_its_executor_goes_with_its_session(world: World) -> None:
+    """Nobody is left to say good-bye: its partitions move after a session, also where a rebalance has begun."""
+    executor, agent = world.start("1")
+    world.start("2")
+    wait_until(lambda: sorted(world.loads()) == [1, 2], 10, "both to own something")
+    agent.kill()
+    world.executors[0].kill()
+    world.coordinator.trigger("asked for")
+
+    wait_until(lambda: world.member(executor) is None and world.loads() == [PARTITIONS], 10, "the move")
+
+
+def test_of_many_tasks_that_start_an_agent_exactly_one_does(world: World) -> None:
+    """The lock lets one through and is held for the agent's life; after it a new one may start."""
+    executor, agent = world.start("1")
+    config = world.config(executor)
+
+    assert not any(start_agent(config.address, to_json(config)) for _ in range(5))
+    assert agent_answers(config.address)
+    agent.kill()
+    wait_until(lambda: not agent_answers(config.address), 5, "the socket to be gone")
+    wait_until(lambda: start_agent(config.address, to_json(config)), 5, "another agent to be allowed")
+    wait_until(lambda: agent_answers(config.address), 20, "the other agent to listen")
+    others = wait_until(
+        lambda: [info for info in world.coordinator.members().values() if info.pid != agent.pid], 20, "it to join"
+    )
+    world.agents |= {info.pid for info in others}
+
+
+def test_it_is_no_child_of_the_worker_that_started_it(world: World) -> None:
+    """A Python worker lives on for other tasks and waits for nobody: an agent of its own would end as a zombie there."""
+    _, agent = world.start("1")
+
+    assert agent.pid not in {child.pid for child in psutil.Process().children()}
+
+
+def test_sigterm_makes_it_leave(world: World) -> None:
+    """An agent that is told to end by the system leaves the group before it goes."""
+    world.session_timeout_ms = 20_000  # who is out of the group before that has left
+    _, agent = world.start("1")
+    agent.terminate()
+
+    wait_until(lambda: not world.coordinator.members(), 10, "it to have left")
+    wait_until(lambda: gone(agent), 5, "the agent to be gone")
+
+
+@pytest.mark.parametrize("what", ["RLIMIT_NOFILE", "RLIMIT_AS"])
+def test_a_moment_without_descriptors_or_memory_is_over_when_it_is_over(world: World, what: str) -> None:
+    """Tasks that come in it go on by themselves; then the executor has an agent that answers, this one or another."""
+    executor, agent = world.start("1")
+    limit, address = getattr(resource, what), executor.address("run")
+    before = resource.prlimit(agent.pid, limit)
+    asking = LocalClient(address, world.authority.client.token, 10)
+    assert asking.hello()["pid"] == agent.pid
+    resource.prlimit(
+        agent.pid, limit, (agent.num_fds() if what == "RLIMIT_NOFILE" else agent.memory_info().vms, before[1])
+    )
+    for _ in range(4):
+        with suppress(AgentTimeout), closing(LocalClient(address, world.authority.client.token, 0.5)) as client:
+            client.hello()
+    if not gone(agent):
+        resource.prlimit(agent.pid, limit, before)
+    wait_until(lambda: said_hello(world, executor), 30, "an agent that answers")
+    asking.close()
+
+
+def test_an_agent_that_can_serve_nobody_ends_and_is_replaced(world: World) -> None:
+    """Descriptors stay away: it ends by itself within seconds, and the next task's agent takes its place over."""
+    world.session_timeout_ms = 20_000
+    executor, agent = world.start("1")
+    before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (agent.num_fds(), before[1]))
+    for _ in range(2):  # the accept that waits has its descriptor already
+        with (
+            suppress(AgentTimeout),
+            closing(LocalClient(executor.address("run"), world.authority.client.token, 0.5)) as client,
+        ):
+            client.hello()
+    wait_until(lambda: gone(agent), 30, "the agent to end")
+    again = world.start_on(executor, agent)
+    assert said_hello(world, executor) == again.pid
+
+
+def said_hello(world: World, executor: Executor) -> int:
+    """The process that answers a task, started as tasks do if there is none; 0: nobody does."""
+    config = world.config(executor)
+    if not agent_answers(config.address):
+        start_agent(config.address, to_json(config))
+    with suppress(AgentTimeout), closing(LocalClient(config.address, world.authority.client.token, 1)) as client:
+        return int(str(client.hello()["pid"]))
+    return 0

@@ -1,0 +1,224 @@
+"""The rebalance listener: found by name, called in order in its own thread, and never waited for too long."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.listener import LISTENER_EVENTS, RebalanceListener
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.agent.listener_runner import Listening, check, patience_ms
+from sparkcohort.runtime.shell.coordinator.totals import LISTENER_OUTCOMES
+
+ONE, TWO = TopicPartition("orders", 1), TopicPartition("orders", 2)
+LONG_MS, SHORT_MS, LIMIT_S = 60_000, 300, 20.0
+
+
+class Recorder(RebalanceListener):
+    """Keeps what it is told; its revocations wait for ``gate`` and then do what ``fate`` does."""
+
+    def __init__(self) -> None:
+        self.told: queue.SimpleQueue[tuple[str, Sequence[tuple[str, int]]]] = queue.SimpleQueue()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fate: Callable[[], None] = lambda: None
+
+    def on_partitions_assigned(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Note it."""
+        self.told.put(("assigned", partitions))
+
+    def on_partitions_revoked(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Note it when allowed to."""
+        assert self.gate.wait(LIMIT_S)
+        self.fate()
+        self.told.put(("revoked", partitions))
+
+
+class Lone:
+    """A listener that only wants to hear of revocations, and is no subclass."""
+
+    def __init__(self) -> None:
+        self.told: queue.SimpleQueue[Sequence[tuple[str, int]]] = queue.SimpleQueue()
+
+    def on_partitions_revoked(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Note it."""
+        self.told.put(partitions)
+
+
+class Demanding(RebalanceListener):
+    """Can't be created without help."""
+
+    def __init__(self, helper: str) -> None:
+        self.helper = helper
+
+
+class Broken(RebalanceListener):
+    """Can't be created at all."""
+
+    def __init__(self) -> None:
+        raise OSError("no such database")
+
+
+recorder = Recorder()
+nothing = object()
+HERE = __name__
+
+
+@pytest.fixture
+def listener() -> Iterator[Recorder]:
+    """A fresh recorder, findable by its dotted name; its gate opens at the end."""
+    global recorder  # noqa: PLW0603  what a dotted name names is global
+    recorder = Recorder()
+    yield recorder
+    recorder.gate.set()
+
+
+class Heard:
+    """Listening to a listener of this module, with what it reported."""
+
+    def __init__(self, name: str, patience: int = LONG_MS) -> None:
+        self.reports: queue.SimpleQueue[tuple[str, str, int]] = queue.SimpleQueue()
+        self.listening = Listening(name, patience, lambda *call: self.reports.put(call))
+
+    def report(self) -> tuple[str, str]:
+        """The next report's event and outcome, the constructor's left out; both are of the classes that there are."""
+        event, outcome, took_ms = self.reports.get(timeout=LIMIT_S)
+        assert event in LISTENER_EVENTS and outcome in LISTENER_OUTCOMES and took_ms >= 0
+        return self.report() if (event, outcome) == ("created", "returned") else (event, outcome)
+
+    def revoke(self, *partitions: TopicPartition) -> threading.Event:
+        """Tell of a revocation; the event is set when the member may go on."""
+        done = threading.Event()
+        self.listening.revoked(partitions, done.set)
+        return done
+
+
+def test_calls_come_in_order_and_one_at_a_time(listener: Recorder) -> None:
+    """What is revoked is told, and waited for, before what is assigned after it; partitions are plain sorted pairs."""
+    heard = Heard(f"{HERE}:recorder")
+    listener.gate.clear()
+    done = heard.revoke(TWO, ONE)
+    heard.listening.assigned([TWO])
+    heard.listening.lost([ONE])
+    assert listener.told.empty() and not done.is_set()
+    listener.gate.set()
+
+    assert done.wait(LIMIT_S)
+    assert [listener.told.get(timeout=LIMIT_S) for _ in range(3)] == [
+        ("revoked", (("orders", 1), ("orders", 2))),
+        ("assigned", (("orders", 2),)),
+        ("revoked", (("orders", 1),)),  # lost, which is as revoked unless overridden
+    ]
+    assert [heard.report() for _ in range(3)] == [
+        ("revoked", "returned"),
+        ("assigned", "returned"),
+        ("lost", "returned"),
+    ]
+
+
+def test_one_that_blocks_is_gone_on_without(listener: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+    """At the end of its time the member goes on and says so; while it still blocks, the next is not waited for at all."""
+    heard = Heard(f"{HERE}.recorder", SHORT_MS)
+    listener.gate.clear()
+    assert heard.revoke(ONE).wait(LIMIT_S)
+    assert heard.report() == ("revoked", "overran")
+    assert f"{HERE}.recorder: not done with on_partitions_revoked" in caplog.text
+    assert heard.revoke(TWO).is_set()
+    assert heard.report() == ("revoked", "overran")
+    listener.gate.set()
+
+    assert [listener.told.get(timeout=LIMIT_S)[1] for _ in range(2)] == [
+        (tuple(ONE),),
+        (tuple(TWO),),
+    ]  # late, not never
+    assert heard.revoke(ONE).wait(LIMIT_S)
+    assert heard.report() == ("revoked", "returned")
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+def test_one_that_raises_is_logged_and_gone_on_with(
+    listener: Recorder, caplog: pytest.LogCaptureFixture, error: type[BaseException]
+) -> None:
+    """Whatever it raises: the member goes on at once, and the next call is made."""
+
+    def fail() -> None:
+        raise error("of its own making")
+
+    heard, listener.fate = Heard(f"{HERE}:recorder"), fail
+    assert heard.revoke(ONE).wait(LIMIT_S)
+    assert heard.report() == ("revoked", "raised")
+    assert f"listener {HERE}:recorder: on_partitions_revoked of 1 partition raised" in caplog.text
+    assert "of its own making" in caplog.text
+    heard.listening.assigned([TWO])
+    assert listener.told.get(timeout=LIMIT_S) == ("assigned", (tuple(TWO),))
+
+
+def test_one_that_cannot_be_created_is_gone_on_without() -> None:
+    """The group doesn't wait for a listener that isn't there."""
+    heard = Heard(f"{HERE}.Broken")
+    assert heard.revoke(ONE).wait(LIMIT_S)
+    assert heard.report() == ("created", "raised")
+
+
+def test_any_object_with_one_of_the_methods_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has no method for is passed over; what is lost is told as revoked (Kafka: onPartitionsLost's default)."""
+    lone = Lone()
+    monkeypatch.setattr(sys.modules[HERE], "recorder", lone)
+    heard = Heard(f"{HERE}:recorder")
+    heard.listening.assigned([ONE])
+    heard.listening.lost([ONE])
+    assert heard.revoke(TWO).wait(LIMIT_S)
+    assert [lone.told.get(timeout=LIMIT_S) for _ in range(2)] == [(tuple(ONE),), (tuple(TWO),)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_end_is_told_and_waited_for_a_moment(listener: Recorder, lost: bool) -> None:
+    """A member that ends tells of what it still has; a listener that blocks does not keep it."""
+    heard = Heard(f"{HERE}:recorder")
+    heard.listening.close([ONE], LIMIT_S, lost=lost)
+    assert listener.told.get_nowait() == ("revoked", (tuple(ONE),))
+    assert heard.report() == ("lost" if lost else "revoked", "returned")
+    listener.gate.clear()
+    heard.listening.close([ONE], 0.01, lost=lost)
+    assert listener.told.empty()
+
+
+def test_its_time_ends_before_the_rebalance_timeout() -> None:
+    """Five seconds before, or a fifth of it: the member has to rejoin by then."""
+    assert [patience_ms(timeout) for timeout in (1_000, 5_000, 60_000, 300_000)] == [800, 4_000, 55_000, 295_000]
+
+
+@pytest.mark.parametrize("name", [f"{HERE}.Lone", f"{HERE}:Recorder", f"{HERE}:recorder", f"{HERE}.recorder"])
+def test_classes_and_objects_are_found_by_name(name: str) -> None:
+    """With a dot or a colon before the last name."""
+    check(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("no_such_module.Listener", "ModuleNotFoundError: No module named 'no_such_module'"),
+        (f"{HERE}.NoSuchClass", "AttributeError"),
+        (f"{HERE}:nothing", "has none of the methods on_partitions_assigned"),
+        (f"{HERE}.Demanding", "constructor wants some"),
+    ],
+)
+def test_what_is_no_listener_is_refused_by_name(name: str, why: str) -> None:
+    """The error names the option, the value, what is wrong and what to do."""
+    with pytest.raises(OptionError, match=f"option rebalance.listener='{name}'") as refused:
+        check(name)
+    assert why in str(refused.value)
+
+
+def test_a_module_that_raises_when_imported_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the user's module does at its import is told with the option."""
+    (tmp_path / "listener_that_fails.py").write_text("raise RuntimeError('no licence')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(OptionError, match=r"option rebalance.listener=.*RuntimeError: no licence"):
+        check("listener_that_fails.Listener")

@@ -1,0 +1,245 @@
+"""Shared memory between agent and task: one copy, nothing overwritten while it is read, and the socket where it can't be."""
+
+from __future__ import annotations
+
+import gc
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.shell.agent.prefetch import Served
+from sparkcohort.runtime.shell.agent.shared_memory import (
+    MOST_BYTES,
+    POOLED_BYTES,
+    SLABS,
+    Borrower,
+    Lender,
+    Lent,
+    SlabPool,
+)
+from sparkcohort.runtime.shell.agent.task_socket import AHEAD, LocalClient, LocalServer
+from tests.kit.waiting import wait_until
+
+ROWS = 20_000
+SCHEMA = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+
+
+def batch_of(first: int, rows: int = ROWS) -> pa.RecordBatch:
+    """Rows of 28 bytes each, told apart by their offsets."""
+    values = [b"%020d" % at for at in range(first, first + rows)]
+    return pa.record_batch([pa.array(range(first, first + rows), pa.int64()), pa.array(values)], schema=SCHEMA)
+
+
+def lend(lender: Lender, batch: pa.RecordBatch) -> Lent:
+    """What is lent for a batch that fits, with a descriptor of the reader's own."""
+    lent = lender.lend(batch)
+    assert lent is not None
+    return lent if lent.descriptor is None else lent._replace(descriptor=os.dup(lent.descriptor))
+
+
+@pytest.fixture
+def pool() -> Iterator[SlabPool]:
+    """What lenders give back."""
+    pool = SlabPool()
+    yield pool
+    pool.close()
+
+
+def test_a_batch_is_read_where_it_was_written(pool: SlabPool) -> None:
+    """What is read is what was written, at an address in the slab; its memory is written anew when nobody reads it."""
+    lender, borrower = Lender(pool), Borrower()
+    addresses = set()
+    for number in range(10):
+        batch = borrower.read(lend(lender, batch_of(number)))
+        assert batch.equals(batch_of(number))
+        addresses.add(batch.column(1).buffers()[2].address)
+        del batch
+        lender.take_back(borrower.ended())
+    assert len(addresses) == 1
+    lender.close()
+
+
+def test_the_next_connection_gets_what_has_come_back(pool: SlabPool) -> None:
+    """Memory that its reader has done with is written anew for another; what may still be read is left alone."""
+    first, reader = Lender(pool), Borrower()
+    read, kept = (reader.read(lend(first, batch_of(number))) for number in range(2))
+    del read
+    first.take_back(reader.ended())
+    first.close()
+    second, other = Lender(pool), Borrower()
+    again = lend(second, batch_of(7))
+    fresh = lend(second, batch_of(8))
+    assert again.descriptor is not None
+    assert fresh.descriptor is not None
+    places = {os.fstat(each.descriptor).st_ino for each in (again, fresh) if each.descriptor is not None}
+    assert [other.read(each).column(0)[0].as_py() for each in (again, fresh)] == [7, 8]
+    assert kept.equals(batch_of(1))
+    assert len(places) == 2
+    second.close()
+
+
+def test_large_slabs_are_not_kept_by_their_number(pool: SlabPool) -> None:
+    """What single large records needed is given back when tasks end: a few of them are more than many of the usual size."""
+    batch = pa.record_batch({"value": pa.array([b"x" * (MOST_BYTES - 4_096)])})
+    lenders = [Lender(pool) for _ in range(8)]
+    for lender in lenders:
+        lent = lender.lend(batch)
+        assert lent is not None
+        lender.take_back(bytes([lent.slab]))
+    for lender in lenders:
+        lender.close()
+    sizes = [slab.size for slab in pool._slabs]
+    assert sum(sizes) <= POOLED_BYTES
+    assert len(sizes) >= 4
+
+
+def test_what_is_kept_stays_as_it_was(pool: SlabPool) -> None:
+    """A reader that keeps its batches, or a part of one, finds them unchanged; what has no slab goes another way."""
+    lender, borrower = Lender(pool), Borrower()
+    kept = [borrower.read(lend(lender, batch_of(number))).slice(100, 7).column(1) for number in range(SLABS)]
+    lender.take_back(borrower.ended())
+    assert lender.lend(batch_of(99)) is None
+    last = kept.pop()
+    assert last.to_pylist() == batch_of(SLABS - 1).slice(100, 7).column(1).to_pylist()
+    del last
+    lender.take_back(borrower.ended())
+    assert borrower.read(lend(lender, batch_of(7, 2 * ROWS))).equals(batch_of(7, 2 * ROWS)), (
+        "a larger one takes its place"
+    )
+    for number, part in enumerate(kept):
+        assert part.to_pylist() == batch_of(number).slice(100, 7).column(1).to_pylist()
+    lender.close()
+    assert kept[0].to_pylist() == batch_of(0).slice(100, 7).column(1).to_pylist()
+
+
+def test_what_is_not_lent(pool: SlabPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches, very large ones, and all of them where the system gives no such memory."""
+    lender = Lender(pool)
+    assert lender.lend(batch_of(0, 10)) is None
+    assert lender.lend(pa.record_batch({"value": pa.array([b"x" * MOST_BYTES])})) is None
+
+    def refuse(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    assert [lender.lend(batch_of(0)) for _ in range(3)] == [None, None, None]
+
+
+def test_what_was_not_lent_is_not_taken_back(pool: SlabPool) -> None:
+    """A number that nobody has, or that is free already, is refused."""
+    lender = Lender(pool)
+    assert lender.lend(batch_of(0))
+    lender.take_back(b"\0")
+    for wrong in (b"\0", b"\7"):
+        with pytest.raises(KeyError):
+            lender.take_back(wrong)
+    lender.close()
+
+
+class Large:
+    """Serves batches of ``ROWS`` offsets, a few rows in between."""
+
+    def serve(
+        self,
+        ranges: Sequence[Range],
+        floors: Sequence[int],
+        plan_seq: int,
+        patience_s: float | None = None,
+        ids: Mapping[str, str] | None = None,
+    ) -> Iterator[Served]:
+        """The steps of a request for one range."""
+        (wanted,) = ranges
+        at = wanted.start
+        while at < wanted.end:
+            rows = ROWS if at % 3 else 5
+            yield Served([(0, at + rows)], batch_of(at, rows))
+            at += rows
+
+
+@pytest.fixture
+def client() -> Iterator[LocalClient]:
+    """A client of a server of large batches."""
+    name = f"cohort-test-{uuid.uuid4().hex}"
+    server = LocalServer(name, "token", Large(), dict, lambda _: None)
+    server.start()
+    client = LocalClient(name, "token", 5)
+    yield client
+    client.close()
+    server.close()
+
+
+@pytest.mark.parametrize("keep", [0, 1, 50])
+def test_rows_come_whole_however_many_are_kept(client: LocalClient, keep: int) -> None:
+    """Through the socket: a task that lets go at once, later or never gets all rows in order, request after request."""
+    end = 40 * ROWS
+    for _ in range(2):
+        at, kept = 0, list[pa.RecordBatch]()
+        for step in client.read([Range("t", 0, 0, end)], [0], 1):
+            assert step.batch is not None
+            assert step.batch.equals(batch_of(at, step.batch.num_rows))
+            at += step.batch.num_rows
+            kept = [*kept, step.batch][-keep:] if keep else []
+        assert at >= end
+        for batch in kept:
+            assert batch.equals(batch_of(batch["offset"][0].as_py(), batch.num_rows))
+
+
+def test_a_task_of_pysparks_reads_all_in_place(client: LocalClient) -> None:
+    """Who keeps the first batch, as PySpark does, and the last one, finds every large batch in shared memory."""
+    kept, elsewhere = list[pa.RecordBatch](), 0
+    for step in client.read([Range("t", 0, 1, 40 * ROWS)], [0], 1):
+        assert step.batch is not None
+        kept[1:] = [step.batch]
+        elsewhere += step.batch.num_rows == ROWS and not in_a_slab(step.batch)
+    assert elsewhere == 0
+
+
+def test_what_comes_back_late_is_used_again(client: LocalClient) -> None:
+    """Who keeps so much that the socket has to carry rows, and lets go of it, reads in place again."""
+    kept, places = list[pa.RecordBatch](), list[bool]()
+    for step in client.read([Range("t", 0, 1, 60 * ROWS)], [0], 1):
+        assert step.batch is not None
+        if step.batch.num_rows == ROWS:
+            places.append(in_a_slab(step.batch))
+        kept = [] if len(kept) == 3 * SLABS else [*kept, step.batch]
+    assert not all(places[: 2 * SLABS])
+    assert places.count(True) > len(places) // 3
+    assert any(places[-3 * SLABS :])
+
+
+def in_a_slab(batch: pa.RecordBatch) -> bool:
+    """Whether the rows lie in shared memory."""
+    address = batch.column("value").buffers()[2].address
+    maps = [
+        line.split()[0].split("-")
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "cohort-batch" in line
+    ]
+    return any(int(begin, 16) <= address < int(end, 16) for begin, end in maps)
+
+
+def test_nothing_is_left(client: LocalClient) -> None:
+    """A read that is given up leaves neither descriptors nor memory behind; what was taken stays readable."""
+    steps = client.read([Range("t", 0, 1, 100 * ROWS)], [0], 1)
+    kept = [next(steps) for _ in range(AHEAD)]
+    assert mine() > (0, 0)
+    del steps
+    assert kept[0].batch is not None and kept[0].batch.equals(batch_of(1))
+    del kept
+    gc.collect()
+    wait_until(lambda: mine() == (0, 0), 5, "the memory to go")
+
+
+def mine() -> tuple[int, int]:
+    """This process's descriptors and mappings of slabs."""
+    opened = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            opened += "cohort-batch" in str(descriptor.readlink())
+    return opened, Path("/proc/self/maps").read_text().count("cohort-batch")

@@ -1,0 +1,259 @@
+"""The command as a process, against a live coordinator's port and its connection file."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkcohort.runtime.shell.cli import views
+from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from sparkcohort.runtime.shell.rpc.tls import new_authority
+from tests.kit.proxy import SilentProxy
+from tests.kit.status import a_status
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory for connection files, of this process and of the command."""
+    monkeypatch.setenv("COHORT_HOME", str(tmp_path))
+    return tmp_path
+
+
+@contextmanager
+def a_run(run_id: str, status: Callable[[], dict[str, Any]]) -> Iterator[GroupServer]:
+    """A coordinator's port that knows its status, and its connection file."""
+    authority = new_authority()
+    server = GroupServer(
+        authority, {"Status": lambda _: json.dumps(status()).encode()}, lambda _: events(), lambda _: None
+    )
+    said = status()
+    path = connection_file.write(said["group"], said["instance_id"], Run(run_id, None, server.port, authority.client))
+    assert path is not None
+    try:
+        yield server
+    finally:
+        path.unlink(missing_ok=True)
+        server.stop(5)
+
+
+def events() -> Any:
+    """No events: nobody subscribes in these tests."""
+    raise AssertionError("the command subscribed")
+
+
+def cohort(*arguments: str, within: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """The command in a pipe; ``within`` is a command that runs it."""
+    command = [*within, sys.executable, "-m", "sparkcohort.runtime.shell.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_describe_prints_the_live_group(home: Path) -> None:
+    """In a pipe: the view as text, nothing else, exit status 0."""
+    with a_run("r1", a_status):
+        said = cohort("describe", "--group", "billing")
+    held = ["orders-2 held: broker 3 does not answer", "orders-1 read as far as it is fetched: its leader is slow"]
+    assert (said.returncode, said.stderr) == (0, "".join(f"group billing: {line}\n" for line in held))
+    assert said.stdout == views.as_text(views.offsets(a_status())) + "\n"
+
+
+def test_describe_goes_past_any_proxy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy in the shell's environment is not asked for what is on this host."""
+    with SilentProxy() as proxy, a_run("r1", a_status):
+        for name, url in proxy.environment().items():
+            monkeypatch.setenv(name, url)
+        said = cohort("describe", "--group", "billing", "--state")
+        assert said.returncode == 0
+        assert not proxy.was_asked()
+
+
+@pytest.mark.parametrize(
+    ("flags", "columns"),
+    [
+        (["--members"], views.MEMBERS),
+        (["--members", "--verbose"], views.MEMBERS + views.MEMBERS_VERBOSE),
+        (["--state"], views.STATE),
+        (["--state", "--verbose"], views.STATE + views.STATE_VERBOSE),
+    ],
+)
+def test_describe_has_other_views(home: Path, flags: list[str], columns: tuple[str, ...]) -> None:
+    """Each flag chooses its columns."""
+    with a_run("r1", a_status):
+        said = cohort("describe", *flags)
+    assert said.returncode == 0
+    assert " ".join(said.stdout.splitlines()[0].split()) == " ".join(columns)
+
+
+def test_describe_as_json(home: Path) -> None:
+    """The same rows as objects."""
+    with a_run("r1", a_status):
+        rows = json.loads(cohort("describe", "--output", "json").stdout)
+    assert [row["lag"] for row in rows] == [50, 0, None]
+
+
+def test_all_groups_when_none_is_named(home: Path) -> None:
+    """Several runs are one table, by group."""
+    with ExitStack() as stack:
+        for group in ("shipping", "billing"):
+            stack.enter_context(a_run(group, lambda name=group: a_status(group=name)))  # type: ignore[misc]
+        everyone = cohort("describe", "--state")
+        listed = cohort("groups")
+    assert [line.split()[0] for line in everyone.stdout.splitlines()] == ["GROUP", "billing", "shipping"]
+    assert [line.split()[:3] for line in listed.stdout.splitlines()[1:]] == [
+        ["billing", "cohort-0a1b2c3d", "Stable"],
+        ["shipping", "cohort-0a1b2c3d", "Stable"],
+    ]
+
+
+def test_a_terminal_gets_a_table_that_is_whole(home: Path) -> None:
+    """On a terminal there may be colour; every value is there all the same."""
+    with a_run("r1", a_status):
+        said = on_a_terminal("describe", "--members", "--verbose")
+    for value in ("m-2", "10.0.0.12", "executor-3", "orders:0-1@5", "HEARTBEAT-AGE-MS"):
+        assert value in said
+
+
+def on_a_terminal(*arguments: str) -> str:
+    """What the command prints to a terminal of 200 columns."""
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli.main", *arguments]
+    environment = {**os.environ, "COLUMNS": "200", "TERM": "xterm-256color"}
+    child = subprocess.Popen(command, stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+    text = b""
+    try:
+        while chunk := os.read(leader, 65536):
+            text += chunk
+    except OSError:  # Linux says EIO when the last writer of a terminal is gone
+        pass
+    os.close(leader)
+    assert child.wait(timeout=30) == 0
+    return text.decode()
+
+
+def test_no_live_coordinator_is_exit_status_1(home: Path) -> None:
+    """One line that says where and when to run it."""
+    for arguments in (["describe"], ["groups"], ["describe", "--group", "billing"]):
+        said = cohort(*arguments)
+        assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
+        assert "no live coordinator" in said.stderr
+        assert "driver's host" in said.stderr
+
+
+def test_another_group_is_named(home: Path) -> None:
+    """Asked for a group that is not there, the error names those that are."""
+    with a_run("r1", a_status):
+        said = cohort("describe", "--group", "biling")
+    assert said.returncode == 1
+    assert "live groups here: billing" in said.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["descrobe"], ["describe", "--output", "xml"], ["describe", "x"], ["describe", "--members", "--state"]],
+)
+def test_a_mistake_on_the_command_line_is_exit_status_2(home: Path, arguments: list[str]) -> None:
+    """One line that names the mistake and where the help is."""
+    said = cohort(*arguments)
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (2, "", 1)
+    assert "--help" in said.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], [], ["describe", "--help"], ["groups", "-h"]])
+def test_help_is_there(arguments: list[str]) -> None:
+    """Every level has help, on standard output."""
+    said = cohort(*arguments)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "Usage: cohort" in said.stdout
+
+
+def test_a_silent_coordinator_is_one_line(home: Path) -> None:
+    """A run whose port is closed already: describe fails naming it, groups lists it as unreachable."""
+    with a_run("r1", a_status) as server:
+        server.stop(5)
+        described, listed = cohort("describe"), cohort("groups")
+    assert (described.returncode, described.stdout, described.stderr.count("\n")) == (1, "", 1)
+    assert "billing" in described.stderr
+    assert listed.returncode == 0
+    assert "unreachable" in listed.stdout
+
+
+def test_one_silent_run_does_not_hide_the_others(home: Path) -> None:
+    """What can be shown is shown; the exit status still tells that something is missing."""
+    with a_run("r1", a_status), a_run("r2", lambda: a_status(group="shipping")) as silent:
+        silent.stop(5)
+        said = cohort("describe", "--state")
+    assert said.returncode == 1
+    assert [line.split()[0] for line in said.stdout.splitlines()] == ["GROUP", "billing"]
+    assert "shipping" in said.stderr
+
+
+def test_an_ending_run_is_one_line(home: Path) -> None:
+    """A coordinator that has nothing to tell any more is said to be ending."""
+    answers = iter([a_status(), {}])
+    with a_run("r1", lambda: next(answers)):
+        answers = iter([{}])
+        said = cohort("describe")
+    assert said.returncode == 1
+    assert said.stderr == "cohort: group billing: the query is ending\n"
+
+
+def test_files_that_are_not_connections_are_passed_over(home: Path) -> None:
+    """Rubbish in the directory is no error."""
+    (home / "rubbish.json").write_text("{")
+    (home / "list.json").write_text("[]")
+    assert "no live coordinator" in cohort("describe").stderr
+
+
+def test_the_connection_file_is_private_and_goes_with_its_process(home: Path) -> None:
+    """Mode 0600; one of a process that is gone is skipped and removed."""
+    with a_run("r1", a_status):
+        (path,) = home.glob("*.json")
+        assert path.stat().st_mode & 0o777 == 0o600
+        said = json.loads(path.read_text())
+        gone = home / "gone.json"
+        gone.write_text(json.dumps({**said, "started": said["started"] - 1}))
+        assert cohort("groups").stdout.count("billing") == 1
+        assert not gone.exists()
+
+
+@pytest.mark.parametrize("namespace", [["--pid", "--fork", "--mount-proc"], ["--uts"]])
+def test_a_container_with_the_same_home_names_the_run_and_leaves_its_file(home: Path, namespace: list[str]) -> None:
+    """There the driver's pid is nobody's, or another host's: `groups` lists it as elsewhere, with its host."""
+    inside = ["unshare", *namespace, "sh", "-c", 'test $$ = 1 || hostname container; exec "$@"', "sh"]
+    with a_run("r1", a_status):
+        listed, described = cohort("groups", within=inside), cohort("describe", "--group", "billing", within=inside)
+        again = cohort("describe", "--group", "billing")
+    assert (listed.returncode, described.returncode, again.returncode) == (0, 1, 0), listed.stderr
+    (row,) = listed.stdout.splitlines()[1:]
+    assert row.split()[0] == "billing"
+    assert "elsewhere" in row
+    assert row.split()[-1] == socket.gethostname()
+    assert f"group billing on {socket.gethostname()} (process {os.getpid()})" in described.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(home: Path) -> None:
+    """The command ends quietly when its pipe is closed."""
+    with a_run("r1", a_status):
+        command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli.main", "describe"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            child.stdout.close()
+            said = child.stderr.read()
+            child.wait(timeout=30)
+    assert b"Traceback" not in said
+    assert all(line.startswith(b"group billing: orders-") for line in said.splitlines())
+    assert child.returncode in (0, 1, -signal.SIGPIPE)

@@ -1,0 +1,254 @@
+"""What the command tells of a real coordinator's past: its rebalances, its members' stories; and the same in Python."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_subscription
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.messages import (
+    Heartbeat,
+    HeartbeatReply,
+    JoinGroup,
+    JoinGroupReply,
+    LeaveGroup,
+    LeavingMember,
+    Protocol,
+)
+from sparkcohort.runtime.shell.cli import main, rebalances, views
+from sparkcohort.runtime.shell.coordinator.service import Service
+from sparkcohort.runtime.shell.observe import status
+from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from tests.kit.waiting import wait_until
+from tests.shell.coordinator.test_coordinator import PARTITIONS, World, both_join, joined
+
+OFFERED = (
+    Protocol("cooperative-sticky", encode_subscription(Subscription(("t",), b'{"executor":"c"}', (), -1, None))),
+)
+
+
+def failing(world: World) -> str:
+    """A member c joins, with whom the assignor can't work, and leaves; its id."""
+    said: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 2_000, "protocol_type": "consumer"}
+    member_id = ""
+
+    def fail(*_: Any) -> None:
+        raise ValueError(f"member {member_id} is one too many")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CooperativeStickyAssignor, "assign", fail)
+        for _ in range(2):  # first it is told its id (KIP-394)
+            reply = world.call(JoinGroup(member_id, None, "c", "h", protocols=OFFERED, **said))
+            assert isinstance(reply, JoinGroupReply)
+            member_id = reply.member_id
+        wait_until(lambda: world.coordinator.leading.failures, 10, "the assignor to fail")
+    world.call(LeaveGroup((LeavingMember(member_id, None, "done"),)))
+    return member_id
+
+
+def status_of(world: World) -> dict[str, Any]:
+    """The status of the run, without a Kafka."""
+    announced = dict.fromkeys(PARTITIONS, 0)
+    return status.build(
+        world.coordinator,
+        world.plans,
+        instance_id="cohort-0a1b2c3d",
+        committed={},
+        announced=announced,
+        snapshot=None,
+        commits={},
+    )
+
+
+@contextmanager
+def a_port(world: World) -> Iterator[int]:
+    """A port of the coordinator that knows its status."""
+    service = Service(world.coordinator, world.plans, failure=lambda: None, status=lambda: status_of(world))
+    server = GroupServer(world.authority, service.handlers(), service.subscribe, service.unsubscribe)
+    yield server.port
+    server.stop(5)
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]]:
+    """A group of a that b joined and left again, whose assignor then failed once; and the id that b had."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COHORT_HOME", str(home))
+        world = World()
+        a, b = both_join(world)
+        b.freeze()
+        world.call(LeaveGroup((LeavingMember(b.member_id, None, "done"),)))
+        wait_until(lambda: len(a.owned) == 4, 10, "a to have everything again")
+        failing(world)
+        failed = world.coordinator.group.generation
+        wait_until(lambda: world.coordinator.group.generation > failed and len(a.owned) == 4, 10, "c to be gone")
+        wait_until(lambda: world.coordinator.group.state == "Stable", 10, "the group to be stable")
+        world.call(JoinGroup("", None, "d", "h", 60_000, 2_000, "consumer", OFFERED))
+        with a_port(world) as port:
+            path = connection_file.write("g", "cohort-0a1b2c3d", Run("r1", None, port, world.authority.client))
+            assert path is not None
+            yield world, b.member_id
+            path.unlink()
+        world.close()
+
+
+def cohort(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command as a pipe would have it, in this process: a process of its own is in test_cli."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["cohort", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+    return subprocess.CompletedProcess(arguments, int(str(ended.value.code)), out.getvalue(), err.getvalue())
+
+
+def told(*arguments: str) -> list[dict[str, Any]]:
+    """The command's JSON."""
+    said = cohort(*arguments, "--output", "json")
+    assert (said.returncode, said.stderr) == (0, "")
+    rows: list[dict[str, Any]] = json.loads(said.stdout)
+    return rows
+
+
+def test_rebalances_are_listed_newest_last(life: tuple[World, str]) -> None:
+    """Each with when, why, how long, how much moved, and how it ended."""
+    rows = told("rebalances", "--group", "g")
+    assert [row["generation"] for row in rows] == list(range(1001, 1001 + len(rows)))
+    assert [datetime.fromisoformat(row["time"]).tzinfo is not None for row in rows] == [True] * len(rows)
+    by_reason = {row["reason"]: row for row in rows}
+    came = by_reason["executor-b joined"]
+    assert (came["result"], came["members"], came["moved"], came["revoked"]) == ("follow-up round due", 2, 0, 2)
+    left = by_reason["executor-b left"]
+    assert (left["result"], left["members"], left["moved"]) == ("ok", 1, 2)
+    (failed,) = (row for row in rows if row["result"].startswith("failed: "))
+    assert failed["result"].startswith("failed: assignor cooperative-sticky raised ValueError: member executor-c")
+    assert failed["moved"] == 0
+    text = cohort("rebalances", "--last", "2").stdout.splitlines()
+    assert (text[0].split(), len(text)) == (list(rebalances.REBALANCES), 3)
+
+
+def test_one_rebalance_is_shown_member_by_member(life: tuple[World, str]) -> None:
+    """Who had what before and after, in a table and in JSON; by generation and from the end."""
+    _, gone = life
+    generation = next(row["generation"] for row in told("rebalances") if row["reason"] == "executor-b left")
+    (shown,) = told("rebalances", "--show", str(generation))
+    had = {row["client_id"]: row for row in shown["assignments"]}
+    assert (len(had["executor-a"]["kept"]), len(had["executor-a"]["gained"])) == (2, 2)
+    assert {tp["to"] for tp in had["executor-b"]["lost"]} == {"executor-a"}
+    assert (had["executor-b"]["member_id"], had["executor-b"]["present"]) == (gone, False)
+    failed = next(row["generation"] for row in told("rebalances") if row["result"].startswith("failed: "))
+    assert f"to generation {failed}: failed: assignor" in cohort("rebalances", "--show", str(failed)).stdout
+    last = cohort("rebalances", "--show", "-1").stdout
+    assert (" left\n" in last, "executor-a" in last) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["rebalances", "--show", "7"], 1, "known are generations 1001-"),
+        (["rebalances", "--show", "7", "--output", "json"], 1, "no rebalance 7"),
+        (["rebalances", "--show", "1", "--last", "2"], 2, "exclude each other"),
+        (["rebalances", "--last", "0"], 2, "--last"),
+        (["story", "executor-9"], 1, "executor-b"),
+        (["story"], 2, "MEMBER"),
+    ],
+)
+def test_mistakes_are_one_line(life: tuple[World, str], arguments: list[str], status: int, words: str) -> None:
+    """And it says what there is instead."""
+    said = cohort(*arguments)
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (status, "", 1)
+    assert words in said.stderr
+
+
+def test_the_story_of_a_member_that_is_gone(life: tuple[World, str]) -> None:
+    """By its client id or its member id, with the time of each line."""
+    _, gone = life
+    lines = told("story", "executor-b")
+    assert {line["member_id"] for line in lines} == {gone}
+    whats = [line["what"] for line in lines]
+    assert whats[:3] == ["was told its id", "became a member, from h", "joined"]
+    assert whats[-1].endswith("it left: done")
+    assert cohort("story", gone, "--group", "g").stdout.splitlines()[0] == f"{gone} (executor-b on h)"
+
+
+def test_who_is_refused_hears_the_end_of_its_story(life: tuple[World, str]) -> None:
+    """The error of a member that is gone tells what became of it."""
+    world, gone = life
+    reply = world.call(Heartbeat(gone, None, 1))
+    assert isinstance(reply, HeartbeatReply)
+    assert reply.error is ErrorCode.UNKNOWN_MEMBER_ID
+    before = reply.message.partition(f"{gone} before that: ")[2]
+    assert before.count("; ") == 2  # three lines
+    assert before.endswith("it left: done")
+
+
+def test_describe_tells_of_members_and_pending_ids(life: tuple[World, str]) -> None:
+    """What a owns since when, where it stands, and the id that was issued to d and not used."""
+    own, pending = told("describe", "--members")
+    assert (own["client_id"], own["member_state"], own["partitions"]) == ("executor-a", "settled", 4)
+    assert {each["generation"] for each in own["current_assignment"]} <= set(range(1001, 1020))
+    assert (pending["member_state"], pending["host"]) == ("pending", None)
+    assert 0 < pending["expires_in_ms"] <= 60_000
+    (state,) = told("describe", "--state")
+    assert (state["state"], state["members"], state["pending_members"]) == ("Stable", 1, 1)
+    assert (state["rebalance"], state["in_state_ms"] >= 0) == (None, True)
+
+
+def test_who_keeps_a_rebalance_waiting() -> None:
+    """A frozen member is named while its rejoin is waited for, with what asked for the rebalance and the time left."""
+    world = World()
+    try:
+        a = joined(world, "a")
+        a.freeze()
+        world.coordinator.trigger("an operator asked")
+        wait_until(lambda: (status_of(world)["rebalance"] or {}).get("missing"), 2, "the rebalance to wait")
+        wait_until(lambda: len(status_of(world)["rebalance"]["missing"]) == 1, 2, "the driver to have rejoined")
+        seen = status_of(world)
+    finally:
+        world.close()
+    running = seen["rebalance"]
+    assert (running["reason"], running["waits_for"]) == ("an operator asked", "join")
+    assert running["missing"] == [{"member_id": a.member_id, "client_id": "executor-a"}]
+    assert 0 < running["deadline_in_ms"] <= 2_000
+    assert [member["state"] for member in seen["members"]] == ["to-rejoin"]
+    assert "waits for executor-a to join" in str(views.state(seen, "h:1", verbose=True).rows[0])
+
+
+def test_the_same_as_python_values(life: tuple[World, str]) -> None:
+    """For a notebook on the driver's host."""
+    described = connection_file.describe("g")
+    assert [member["executor"] for member in described["members"]] == ["a"]
+    assert connection_file.describe("g", "cohort-0a1b2c3d")["generation"] == described["generation"]
+    with pytest.raises(CohortError, match="cohort-0a1b2c3d"):
+        connection_file.describe("g", "another")
+    with pytest.raises(CohortError, match="live groups here: g"):
+        connection_file.describe("h")
+
+
+@pytest.mark.parametrize("command", ["rebalances", "story"])
+def test_help_has_examples(command: str) -> None:
+    """As every level of it."""
+    said = cohort(command, "--help")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert f"cohort {command} --" in said.stdout or f"cohort {command} executor-3" in said.stdout
+
+
+def test_home_is_this_tests_own(life: tuple[World, str]) -> None:
+    """The connection file of this run is the only one that is looked at."""
+    assert [path.name for path in Path(os.environ["COHORT_HOME"]).glob("*.json")] == ["r1.json"]

@@ -1,0 +1,236 @@
+"""One member that says anything, through the port: it costs two honest members nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Self
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sparkcohort.runtime.batches.claims import Slot
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_subscription
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.observe.metrics import values
+from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused
+from tests.kit.waiting import wait_until
+from tests.shell.coordinator.test_coordinator import PARTITIONS, Member, World, both_join
+from tests.shell.coordinator.test_load_balancing import described
+
+SETTLED_S = 30
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """A running coordinator."""
+    running = World()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def honest(world: World) -> tuple[Member, Member]:
+    """Two members that have two partitions each."""
+    return both_join(world)
+
+
+def check_settled(world: World, honest: tuple[Member, Member]) -> None:
+    """The two have everything between them, each what the coordinator knows it to have, and no assignor ever failed."""
+
+    def settled() -> bool:
+        a, b = honest
+        owners = world.coordinator.owners()
+        own = {tp: member.member_id for member in (a, b) for tp in member.owned}
+        return world.coordinator.group.state == "Stable" and owners == own and set(own) == set(PARTITIONS)
+
+    wait_until(settled, SETTLED_S, "the honest members to have all partitions", every_s=0.01)
+    assert world.coordinator.leading.failures == {}
+
+
+class Liar:
+    """A member whose joins say what the test wants; it is gone when the block ends."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.member_id, self.ids = world, "", set[str]()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member_id in self.ids:
+            self.world.call(p.LeaveGroup((p.LeavingMember(member_id),)))
+
+    def join(self, metadata: bytes, **others: Any) -> ErrorCode:
+        """Join, then sync; the first error of the two."""
+        reply = self._ask(metadata, others)
+        if reply.error == ErrorCode.MEMBER_ID_REQUIRED:
+            reply = self._ask(metadata, others)
+        if reply.error != ErrorCode.NONE:
+            return reply.error
+        synced = self.world.call(p.SyncGroup(self.member_id, None, reply.generation))
+        assert isinstance(synced, p.SyncGroupReply)
+        return synced.error
+
+    def _ask(self, metadata: bytes, others: dict[str, Any]) -> p.JoinGroupReply:
+        offered = tuple(p.Protocol(name, metadata) for name in self.world.names)
+        usual = p.JoinGroup(self.member_id, None, "liar", "h", 2_000, 2_000, "consumer", offered)
+        reply = self.world.call(replace(usual, **others))
+        assert isinstance(reply, p.JoinGroupReply)
+        self.member_id = reply.member_id or self.member_id
+        self.ids |= {self.member_id} - {""}
+        return reply
+
+
+def claiming(*owned: tuple[str, int], generation: int = -1, topics: tuple[str, ...] = ("t",)) -> bytes:
+    """Metadata with these claims."""
+    return encode_subscription(Subscription(topics, b"{}", tuple(map(TopicPartition._make, owned)), generation))
+
+
+@pytest.mark.parametrize(
+    "owned",
+    [[("nowhere", -50)], [("t", -1)], [("t", 2**31 - 1)], [("t", n) for n in range(4)], [("nowhere", n) for n in range(20_000)]],
+    ids=["negative, no topic", "negative", "beyond", "everybody's", "many"],
+)  # fmt: skip
+def test_what_it_claims_it_does_not_get(
+    world: World, honest: tuple[Member, Member], owned: list[tuple[str, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of any generation, once it has partitions of its own and from the first: nothing moves on its account."""
+    check_settled(world, honest)
+    before = {member: dict(member.owned) for member in honest}
+    with Liar(world) as liar, caplog.at_level(logging.WARNING, "sparkcohort"):
+        for _ in range(3):
+            world.coordinator._door._told.clear()
+            liar.join(claiming(*owned, generation=2**31 - 1, topics=()))
+            check_settled(world, honest)
+        assert {member: dict(member.owned) for member in honest} == before
+    told = {record.getMessage() for record in caplog.records}
+    assert any(f"liar on h is not believed: it claims {len(owned)} partition" in line for line in told)
+    assert any("liar on h is not believed: it claims generation 2147483647" in line for line in told)
+
+
+def test_two_that_claim_what_is_free_hold_nothing_back(world: World, honest: tuple[Member, Member]) -> None:
+    """Both claim a partition that comes into being later, in one generation: it is given out all the same."""
+    claims = claiming(("t", 4), generation=world.coordinator.group.generation, topics=())
+    with Liar(world) as one, Liar(world) as two:
+        assert {liar.join(claims, client_id=name) for liar, name in ((one, "one"), (two, "two"))} <= {0, 27}
+        world.topics["t"] = 5
+        world.coordinator.topics_changed()
+        wait_until(lambda: len(world.coordinator.owners()) == 5, SETTLED_S, "the fifth to have an owner")
+        world.topics["t"] = 4
+        world.coordinator.topics_changed()
+    check_settled(world, honest)
+
+
+def test_who_cannot_be_read_is_put_out(world: World, honest: tuple[Member, Member]) -> None:
+    """A newcomer is refused by Kafka's name for it; a member that is there is one no longer, and is not waited for."""
+    with Liar(world) as liar:
+        assert liar.join(b"\xff") == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert liar.join(claiming()) in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}
+        assert liar.join(b"\xff") == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert liar.member_id not in world.coordinator.group.members
+    check_settled(world, honest)
+    assert world.coordinator.counters["JoinGroup", "INCONSISTENT_GROUP_PROTOCOL"] == 2
+
+
+def test_an_agents_address_is_its_own(world: World, honest: tuple[Member, Member]) -> None:
+    """Who says to be at another's address is nowhere: that one's tasks go on asking their own agent."""
+    world.plans.register("p", [Slot(honest[0].member_id, ())])
+    with Liar(world) as liar:
+        liar.join(encode_subscription(Subscription((), json.dumps({"address": "a", "cores": 10**8}).encode())))
+        found = world.coordinator.members()[liar.member_id]
+        assert (found.address, found.cores) == ("", 1)
+        body = json.dumps({"plan": "p", "index": 0, "address": "a"}).encode()
+        assert json.loads(world.link.call("Claim", body, 5))["agent"] is True
+
+
+def test_one_that_is_refused_again_and_again_is_one_line(
+    world: World, honest: tuple[Member, Member], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A minute's worth of heartbeats of somebody unknown, with a name that would break the line."""
+    check_settled(world, honest)
+    with caplog.at_level(logging.INFO, "sparkcohort.coordinator"):
+        for _ in range(50):
+            world.call(p.Heartbeat("who\n2026 ERROR nothing is well", None, 3))
+    (line,) = [record.getMessage() for record in caplog.records if "refused Heartbeat" in record.getMessage()]
+    assert "refused Heartbeat of who?2026 ERROR nothing is well: UNKNOWN_MEMBER_ID" in line
+
+
+INT32 = st.integers(-(2**31), 2**31 - 1) | st.sampled_from([0, 1, 3, 4, -1, -50, 2**31 - 1])
+INT64 = st.integers(-(2**63), 2**63 - 1) | INT32
+NAMES = st.sampled_from(["t", "gone", "liar", "a", "b", ""]) | st.text(max_size=300)
+OWNED = st.lists(st.tuples(st.sampled_from(["t", "gone"]) | NAMES, INT32).map(TopicPartition._make), max_size=30)
+FIGURES = (
+    st.none() | st.booleans() | INT64 | st.floats() | st.integers() | st.text(max_size=9) | st.lists(INT64, max_size=3)
+)
+OF_ITSELF = st.dictionaries(st.sampled_from(["executor", "host", "cores", "pid", "address"]), FIGURES)
+USER_DATA = st.none() | st.binary() | OF_ITSELF.map(lambda said: json.dumps(said).encode())
+SUBSCRIPTIONS = st.builds(
+    Subscription,
+    st.lists(st.just("t") | NAMES, max_size=5).map(tuple),
+    USER_DATA,
+    OWNED.map(tuple),
+    INT32,
+    st.none() | NAMES,
+)
+METADATA = st.builds(encode_subscription, SUBSCRIPTIONS, st.sampled_from([0, 1, 2, 3])) | st.binary()
+JOINS = st.fixed_dictionaries(
+    {"metadata": METADATA},
+    optional={
+        "client_id": NAMES,
+        "client_host": NAMES,
+        "session_timeout_ms": st.sampled_from([2_000, 1, 0, -1, 2**40]),
+        "rebalance_timeout_ms": INT64,
+        "reason": NAMES,
+        "attempt": INT64,
+    },
+)
+ROWS = st.lists(st.tuples(NAMES, INT64, INT64, INT64) | st.lists(FIGURES, max_size=4), max_size=3)
+COUNTS = st.lists(FIGURES | INT64, min_size=2, max_size=2)
+OTHERS = {
+    "Delivered": st.fixed_dictionaries(
+        {"plan": NAMES, "ranges": ROWS, "agent": COUNTS, "direct": COUNTS, "sizes": st.lists(FIGURES, max_size=3)},
+        optional={"timed_out": FIGURES, "address": NAMES},
+    ),
+    "Fetched": st.fixed_dictionaries({"member": NAMES, "fetched": ROWS}),
+    "Loads": st.fixed_dictionaries({"v": st.just(1), "member": NAMES, "loads": st.dictionaries(NAMES, st.lists(COUNTS))}),
+    "Listened": st.fixed_dictionaries({"event": st.just("assigned"), "outcome": st.just("raised"), "took_ms": FIGURES}),
+    "Claim": st.fixed_dictionaries({"plan": NAMES, "index": FIGURES, "address": NAMES}),
+    "Story": st.fixed_dictionaries({"member": FIGURES}),
+    "Rebalances": st.fixed_dictionaries({"last": FIGURES}) | st.fixed_dictionaries({"show": FIGURES}),
+}  # fmt: skip
+MESSAGES = st.one_of(
+    [st.tuples(st.just(kind), said.map(lambda said: json.dumps(said).encode()) | st.binary()) for kind, said in OTHERS.items()]
+)  # fmt: skip
+
+
+@pytest.mark.timeout(180)
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(joins=st.lists(JOINS, min_size=1, max_size=3), messages=st.lists(MESSAGES, max_size=8), commits=OWNED, at=INT64)
+def test_whatever_one_member_says(
+    world: World,
+    honest: tuple[Member, Member],
+    joins: list[dict[str, Any]],
+    messages: list[tuple[str, bytes]],
+    commits: list[TopicPartition],
+    at: int,
+) -> None:
+    """Any metadata, any figures, any bytes, as a member and when it is gone: the honest two are given everything."""
+    with Liar(world) as liar:
+        for said in joins:
+            liar.join(**said)
+            positions = tuple(p.CommittedPosition(*tp, at, at, "m") for tp in commits)
+            world.call(p.OffsetCommit(liar.member_id, None, at, positions))
+            world.call(p.SyncGroup(liar.member_id, None, at, None, None, ((liar.member_id, said["metadata"]),)))
+        for action, body in messages:
+            with suppress(CoordinatorRefused):
+                world.link.call(action, body, 10)
+    check_settled(world, honest)
+    samples = values(described(world))
+    assert all(0 <= value < 1e16 for rows in samples.values() for _, value in rows)

@@ -1,0 +1,47 @@
+"""A driver's membership in a process of its own, told what to do line by line.
+
+Usage: member.py OPTIONS-AS-JSON PARTITIONS; then on standard input ``commit PARTITION OFFSET`` or ``state``.  Each line
+is answered by one line of JSON on standard output; the first answer comes when the group is joined and a run number
+reserved.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
+from sparkcohort.runtime.shell.options.parse import parse
+
+
+def main() -> None:
+    """Join, reserve, obey."""
+    options = parse(json.loads(sys.argv[1]))
+    (topic,) = options.subscription.topics
+    membership = GroupMembership(options, lambda: {topic: int(sys.argv[2])})
+    membership.start(20)
+    membership.reserve({TopicPartition(topic, number): 0 for number in range(int(sys.argv[2]))})
+    _say(membership)
+    for line in sys.stdin:
+        words = line.split()
+        try:
+            if words[0] == "commit":
+                tp = TopicPartition(topic, int(words[1]))
+                membership.commit({tp: (int(words[2]), membership.reservation.metadata())}, 15)
+            _say(membership)
+        except CohortError as error:
+            _say(membership, raised=str(error))
+
+
+def _say(membership: GroupMembership, **more: Any) -> None:
+    run = membership.reservation.own.run if membership.reservation.own else 0
+    failure = membership.failure()
+    answer = {"state": membership.state.value, "run": run, "failure": failure.error if failure else "", **more}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+main()

@@ -1,0 +1,151 @@
+"""What the driver makes of logs that were cut and topics that were made anew, on a real broker; time is the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sparkcohort.runtime.batches.suspected_loss import LAG_S
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver.data_loss import DataLoss, DriverDataLoss, Losses
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.options.parse import parse
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.waiting import wait_until
+
+Look = Callable[[dict[TopicPartition, int], float], Losses]
+
+
+class Watched:
+    """The log ends of one topic, and the decisions made of them."""
+
+    def __init__(self, log_ends: LogEnds, *, fail: bool) -> None:
+        """``fail``: failOnDataLoss."""
+        self.log_ends, self.loss = log_ends, DataLoss(log_ends, fail=fail)
+        self.ids = dict(log_ends.snapshot().ids)
+
+    def is_another(self) -> bool:
+        """Whether the topic is known to be another one."""
+        return bool(self.log_ends.snapshot().ids) and self.log_ends.snapshot().ids != self.ids
+
+    def look(self, start: dict[TopicPartition, int], now: float) -> Losses:
+        """The decision at this time, upon answers of now."""
+        return self.loss.look(start, self.ids, self.log_ends.refresh(2), now)
+
+    def believed(self, start: dict[TopicPartition, int], since: float) -> Losses:
+        """The decision when the time of a doubt that began at ``since`` is over."""
+
+        def decided() -> Losses | None:
+            losses = self.look(start, since + LAG_S)
+            return losses if losses.reset else None
+
+        return wait_until(decided, 20, "enough answers to be believed")
+
+
+@contextmanager
+def watched(broker: Broker, topic: str, *, fail: bool = True) -> Iterator[Watched]:
+    """The topic, watched."""
+    said = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic}
+    log_ends = LogEnds(parse({**said, "metadata.max.age.ms": "100"}))
+    try:
+        log_ends.start()
+        yield Watched(log_ends, fail=fail)
+    finally:
+        log_ends.close()
+
+
+def make_anew(broker: Broker, topic: str, records: int) -> None:
+    """Delete the topic and create it with so many records in each of two partitions."""
+    broker.admin.delete_topic(topic)
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 2 * records, partitions=2)
+
+
+@pytest.mark.parametrize("length", [160, 40, 100])
+def test_a_topic_made_anew_is_lost_whatever_its_length(broker: Broker, topic: str, length: int) -> None:
+    """It is read no further at once, and ends the query when no broker says otherwise; the error names both ids."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 200, partitions=2)
+    start = {TopicPartition(topic, 0): 100, TopicPartition(topic, 1): 100}
+    with watched(broker, topic) as of:
+        assert of.look(start, 0.0) == Losses(ids=of.ids)
+        make_anew(broker, topic, length)
+        wait_until(of.is_another, 20, "the new id")
+        losses = of.look(start, 1.0)
+        assert (set(losses.doubted), dict(losses.reset)) == (set(start), {})
+        with pytest.raises(DriverDataLoss, match="was deleted and created anew") as caught:
+            of.believed(start, 1.0)
+        (new,) = of.log_ends.snapshot().ids.values()
+    assert caught.value.error == "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED"
+    assert all(word in str(caught.value) for word in (of.ids[topic], new, f"{topic}-0, {topic}-1", "failOnDataLoss"))
+
+
+def test_a_topic_made_anew_is_read_from_its_beginning(broker: Broker, topic: str) -> None:
+    """With failOnDataLoss=false all its partitions go on at the new beginning, under the new id, and all is well then."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 200, partitions=2)
+    start = {TopicPartition(topic, 0): 100, TopicPartition(topic, 1): 7}
+    with watched(broker, topic, fail=False) as of:
+        of.look(start, 0.0)
+        make_anew(broker, topic, 160)
+        wait_until(of.is_another, 20, "the new id")
+        of.look(start, 1.0)
+        losses = of.believed(start, 1.0)
+        assert losses == Losses(reset=dict.fromkeys(start, 0), ids=of.log_ends.snapshot().ids)
+        of.ids = dict(losses.ids)
+        assert of.look(dict.fromkeys(start, 0), 99.0) == Losses(ids=of.ids)
+
+
+def test_a_shortened_log_is_noticed(broker: Broker, topic: str) -> None:
+    """A position behind the log's end is held, and a loss once that has been said for as long as a leader may lag."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 40)
+    start = {TopicPartition(topic, 0): 100}
+    with watched(broker, topic) as of:
+        for number in range(9):
+            losses = of.look(start, 0.9 * LAG_S * number / 8)
+            assert (set(losses.doubted), dict(losses.reset)) == (set(start), {})
+        with pytest.raises(DriverDataLoss, match=f"{topic}-0 offset was changed from 100 to 40"):
+            of.look(start, LAG_S)
+        assert of.look({TopicPartition(topic, 0): 40}, 2 * LAG_S) == Losses(ids=of.ids)
+
+
+def test_a_leader_that_lags_has_lost_nothing(broker: Broker, topic: str) -> None:
+    """A log that is as long as it should be again ends the doubt; the next one begins anew."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 40)
+    behind, there = {TopicPartition(topic, 0): 41}, {TopicPartition(topic, 0): 40}
+    with watched(broker, topic, fail=True) as of:
+        for number in range(1, 30):
+            losses = of.look(there if number % 4 == 0 else behind, number * LAG_S / 3)
+            assert losses.reset == {}
+            assert bool(losses.doubted) == (number % 4 != 0)
+
+
+def test_a_broker_that_does_not_answer_confirms_nothing(topic: str) -> None:
+    """What was heard of the log's end before doesn't count, however long ago the doubt began."""
+    with Broker() as broker:
+        broker.admin.create_topic(topic, 1)
+        produce(broker.bootstrap, topic, 40)
+        start = {TopicPartition(topic, 0): 100}
+        with watched(broker, topic) as of:
+            assert of.look(start, 0.0).doubted
+            assert of.look(start, 1.0).doubted
+            broker.pause()
+            wait_until(lambda: of.log_ends.refresh(0.2).unreachable, 20, "the silence to be noticed")
+            assert of.look(start, 3 * LAG_S) == Losses(ids=of.ids)
+            broker.resume()
+
+
+def test_deleted_partitions(broker: Broker, topic: str) -> None:
+    """They are a loss by another name; partitions that come are none."""
+    broker.admin.create_topic(topic, 2)
+    start = {TopicPartition(topic, 0): 0, TopicPartition(topic, 7): 3}
+    with watched(broker, topic) as of, pytest.raises(DriverDataLoss, match=f"Partitions {topic}-7 have been deleted"):
+        of.look(start, 0.0)
+    with watched(broker, topic, fail=False) as of:
+        assert of.look(start, 0.0).gone == {TopicPartition(topic, 7)}
+        assert of.look({TopicPartition(topic, 0): 0}, 0.0) == Losses(ids=of.ids)

@@ -1,0 +1,58 @@
+"""What a later look at the cluster makes of a broker that is behind the others (which no real one is on demand)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import ClusterMetadata, PartitionMetadata, TopicMetadata
+
+from sparkcohort.runtime.shell.driver.discovery import Discovery
+from sparkcohort.runtime.shell.options.parse import parse
+
+
+class Scripted:
+    """Answers metadata requests with these partition counts, one after the other; the last for ever."""
+
+    def __init__(self, *answers: dict[str, int]) -> None:
+        self._answers = list(answers)
+
+    def poll(self, timeout: float) -> None:
+        """Serve nothing."""
+
+    def list_topics(self, topic: str | None = None, timeout: float = 0) -> ClusterMetadata:
+        """The next answer."""
+        counts = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        found = ClusterMetadata()
+        for name, count in counts.items():
+            found.topics[name] = described = TopicMetadata()
+            described.topic = name
+            described.partitions = {number: PartitionMetadata() for number in range(count)}
+        return found
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, int]) -> list[tuple[int, bool]]:
+    """How many partitions each look finds, and whether there is doubt."""
+    client: Any = Scripted(answers[0], *answers)
+    monkeypatch.setattr("sparkcohort.runtime.shell.kafka.clients.new_consumer", lambda *_: client)
+    monkeypatch.setattr("sparkcohort.runtime.shell.kafka.topic_ids.TopicIds.of", lambda *_: {})
+    options = {"kafka.bootstrap.servers": "b:9092", "subscribePattern": "t", "group.id": "g"}
+    discovery = Discovery(parse(options))
+    found = [(len(discovery.first().leaders), discovery.in_doubt)]
+    for _ in answers[1:]:
+        layout = discovery.again()
+        assert layout is not None
+        found.append((len(layout.leaders), discovery.in_doubt))
+    return found
+
+
+def test_a_broker_that_is_behind_deletes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions and topics that lack in one look are kept until the next."""
+    answers = [{"t": 3, "tt": 1}, {"t": 1}, {"t": 3, "tt": 1}, {"t": 3}, {"t": 3, "tt": 1}]
+    assert looks(monkeypatch, *answers) == [(4, False), (4, True), (4, False), (4, True), (4, False)]
+
+
+def test_what_lacks_twice_in_a_row_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition for itself."""
+    answers = [{"t": 3, "tt": 1}, {"t": 1, "tt": 1}, {"t": 1}, {"t": 1}]
+    assert looks(monkeypatch, *answers) == [(4, False), (4, True), (2, True), (1, False)]

@@ -1,0 +1,288 @@
+"""The driver's membership in the real group, on a real broker: commits, rebalances, strangers, permissions."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.run_epoch import decode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
+from sparkcohort.runtime.shell.driver.membership_state import Committed, State
+from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.options.parse import parse
+from tests.kit.broker import Broker
+from tests.kit.waiting import hold_for, wait_until
+
+SESSION = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "500"}
+
+
+@contextmanager
+def member(bootstrap: str, topic: str, partitions: int = 4, **more: str) -> Iterator[GroupMembership]:
+    """A membership, not started; its group is called as its topic."""
+    named = {name.replace("__", "."): value for name, value in more.items()}
+    options = {"kafka.bootstrap.servers": bootstrap, "group.id": topic, "subscribe": topic, **SESSION, **named}
+    membership = GroupMembership(parse(options), lambda: {topic: partitions})
+    try:
+        yield membership
+    finally:
+        membership.close()
+
+
+def everything(topic: str, partitions: int = 4, offset: int = 0) -> dict[TopicPartition, int]:
+    """An offset for each partition."""
+    return {TopicPartition(topic, number): offset for number in range(partitions)}
+
+
+def test_it_owns_what_it_subscribes_to_and_commits_with_metadata(broker: Broker, topic: str) -> None:
+    """A joined member is assigned all partitions; its commits, with their metadata, are what Kafka shows."""
+    broker.admin.create_topic(topic, 4)
+    first = TopicPartition(topic, 0)
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        assert membership.assigned() == frozenset(everything(topic))
+        assert membership.committed([first]) == {first: Committed(None, "")}
+        assert membership.commit({first: (7, "text")}) == {first: 7}
+        assert membership.committed([first]) == {first: Committed(7, "text")}
+        assert broker.admin.committed(topic) == {(topic, 0): 7}
+        (shown,) = broker.admin.members(topic)
+        assert shown.group_instance_id.startswith("cohort-")
+
+
+def test_a_committed_offset_goes_down_by_reset_only(broker: Broker, topic: str) -> None:
+    """Law I6: a lower offset is replaced by what is there, unless it is a reset; also for a run that is new."""
+    broker.admin.create_topic(topic, 4)
+    first = TopicPartition(topic, 0)
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        membership.commit({first: (7, "")})
+        assert membership.commit({first: (5, "")}) == {first: 7}
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        assert membership.commit({first: (5, "")}) == {first: 7}
+        assert membership.commit({first: (5, "")}, reset=True) == {first: 5}
+
+
+def test_reservations_over_restarts(broker: Broker, topic: str) -> None:
+    """Run numbers count up, generations go on where the last run's block ended, committed offsets stay as they are."""
+    broker.admin.create_topic(topic, 4)
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        reservation = membership.reserve(everything(topic, offset=3), pin="abcd")
+        assert (reservation.first_generation, reservation.last_generation) == (0, 1000)
+        membership.commit({TopicPartition(topic, 1): (9, reservation.metadata())})
+        membership.reserve(everything(topic))
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        reservation = membership.reserve(everything(topic))
+        assert reservation.own is not None
+        assert (reservation.own.run, reservation.first_generation) == (2, 2000)
+    assert broker.admin.committed(topic) == {(topic, 0): 3, (topic, 1): 9, (topic, 2): 3, (topic, 3): 3}
+
+
+def test_the_pin_is_in_the_group(broker: Broker, topic: str) -> None:
+    """What ``initialOffset`` answered can be found again, until a commit replaces it."""
+    broker.admin.create_topic(topic, 4)
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        membership.reserve(everything(topic, offset=3), pin="abcd")
+        assert {decode(text).pin for text in broker.admin.committed_metadata(topic).values()} == {"abcd"}
+        text = membership.reservation.metadata()
+        membership.commit(dict.fromkeys(everything(topic), (4, text)))
+        assert {decode(text).pin for text in broker.admin.committed_metadata(topic).values()} == {""}
+
+
+def test_it_never_fetches(broker: Broker, topic: str) -> None:
+    """The membership has no assignment as far as the client is concerned: nothing can be fetched."""
+    broker.admin.create_topic(topic, 4)
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        assert membership._jobs.insist(membership._client().assignment, 5, "assignment") == []
+        assert len(membership.assigned()) == 4
+
+
+def test_a_closed_membership_has_no_client(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is gone at once, with its threads, and was not asked to ``close``, which may never return."""
+    made: list[str] = []
+
+    class Watched(Consumer):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            made.append("new")
+            super().__init__(*given, **more)
+
+        def close(self) -> None:
+            made.append("closed")
+
+        def __del__(self) -> None:
+            made.append("gone")
+
+    monkeypatch.setattr(clients, "Consumer", Watched)
+    broker.admin.create_topic(topic, 4)
+    gc.disable()
+    try:
+        with member(broker.bootstrap, topic) as membership:
+            membership.start(20)
+            assert made == ["new"]
+        assert made == ["new", "gone"]
+    finally:
+        gc.enable()
+
+
+def test_a_newer_driver_takes_over_at_once(broker: Broker, topic: str) -> None:
+    """The newer run joins in well under a session timeout; the older one fails for good and says why."""
+    broker.admin.create_topic(topic, 4)
+    with member(broker.bootstrap, topic, session__timeout__ms="30000") as older:
+        older.start(20)
+        older.reserve(everything(topic))
+        with member(broker.bootstrap, topic, session__timeout__ms="30000") as newer:
+            began = time.monotonic()
+            newer.start(20)
+            newer.reserve(everything(topic))
+            assert time.monotonic() - began < 5
+            failure = wait_until(older.failure, 10, "the older driver's failure")
+            assert failure is not None
+            assert failure.error == "FENCED_INSTANCE_ID"
+            assert "run 2" in str(failure)
+            with pytest.raises(CohortError, match="FENCED_INSTANCE_ID"):
+                older.commit({TopicPartition(topic, 0): (99, "")})
+            assert newer.commit({TopicPartition(topic, 0): (1, "")}) == {TopicPartition(topic, 0): 1}
+            assert newer.failure() is None
+
+
+def test_a_newer_driver_that_never_reserves_gives_way(broker: Broker, topic: str) -> None:
+    """One that joins and dies before it has a run number leaves the older one in place."""
+    broker.admin.create_topic(topic, 4)
+    with member(broker.bootstrap, topic) as older:
+        older.start(20)
+        older.reserve(everything(topic))
+        with member(broker.bootstrap, topic) as newer:
+            newer.start(20)
+        wait_until(lambda: older.state is State.WATCHING, 10, "the older one to be fenced")
+        assert older.commit({TopicPartition(topic, 0): (5, "")}, 30) == {TopicPartition(topic, 0): 5}
+        assert older.failure() is None
+
+
+def test_two_sources_share_a_group(broker: Broker, topic: str) -> None:
+    """Other topics give another instance id: both live in one group, each with its own partitions."""
+    other = f"{topic}-b"
+    broker.admin.create_topic(topic, 4)
+    broker.admin.create_topic(other, 2)
+    with member(broker.bootstrap, topic) as one, member(broker.bootstrap, other, 2, group__id=topic) as two:
+        one.start(20)
+        two.start(20)
+        wait_until(lambda: (len(one.assigned()), len(two.assigned())) == (4, 2), 10, "both assigned")
+        assert one.commit({TopicPartition(topic, 0): (1, "")})
+        assert two.commit({TopicPartition(other, 0): (1, "")})
+
+
+def test_a_stranger_is_named(broker: Broker, topic: str) -> None:
+    """An ordinary consumer in the group ends the query about when a session timeout is over, by client id and host."""
+    broker.admin.create_topic(topic, 4)
+    conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": "somebody"}
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        membership.reserve(everything(topic))
+        stranger = Consumer(conf | {"session.timeout.ms": 3000, "partition.assignment.strategy": "range,roundrobin"})
+        stranger.subscribe([topic])
+        wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), 20, "the stranger's assignment")
+        began = time.monotonic()
+        failure = wait_until(lambda: stranger.poll(0.1) is None and membership.failure(), 20, "a failure")
+        assert time.monotonic() - began < 6
+        assert "somebody" in str(failure)
+        assert "127.0.0.1" in str(failure)
+
+
+def test_commits_are_retried_over_a_rebalance(broker: Broker, topic: str) -> None:
+    """While the real group rebalances (somebody reads another topic in it), commits arrive all the same."""
+    other = f"{topic}-b"
+    broker.admin.create_topic(topic, 4)
+    broker.admin.create_topic(other, 1)
+    first = TopicPartition(topic, 0)
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        for round_ in range(3):
+            guest = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": f"guest-{round_}"})
+            guest.subscribe([other])
+            guest.poll(0)
+            for offset in range(20):
+                at = round_ * 20 + offset
+                assert membership.commit({first: (at, "")}, 20) == {first: at}
+                guest.poll(0.02)
+            guest.close()
+        assert membership.failure() is None
+
+
+def test_topics_that_come_later_are_subscribed(broker: Broker, topic: str) -> None:
+    """A pattern's topics change: the membership follows what the metadata say."""
+    other = f"{topic}-b"
+    broker.admin.create_topic(topic, 4)
+    topics: dict[str, int] = {}
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribePattern": topic, **SESSION}
+    membership = GroupMembership(parse(options), lambda: dict(topics))
+    try:
+        membership.start(20)
+        assert membership.assigned() == frozenset()
+        topics[topic] = 4
+        wait_until(lambda: len(membership.assigned()) == 4, 20, "the first topic")
+        broker.admin.create_topic(other, 2)
+        topics[other] = 2
+        wait_until(lambda: len(membership.assigned()) == 6, 20, "the second topic")
+        assert membership.commit({TopicPartition(other, 1): (1, "")}, 20)
+    finally:
+        membership.close()
+
+
+def test_a_deleted_topic_does_not_stop_the_others_commits(broker: Broker, topic: str) -> None:
+    """Partitions that are gone are left out of a commit."""
+    broker.admin.create_topic(topic, 4)
+    gone = TopicPartition(f"{topic}-never", 0)
+    first = TopicPartition(topic, 0)
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        assert membership.commit({first: (1, ""), gone: (1, "")}, 20) == {first: 1}
+
+
+def test_closing_keeps_the_static_member(broker: Broker, topic: str) -> None:
+    """No LeaveGroup: a restarted driver finds its place and nothing is rebalanced meanwhile."""
+    broker.admin.create_topic(topic, 4)
+    with member(broker.bootstrap, topic, session__timeout__ms="30000") as membership:
+        membership.start(20)
+    assert [shown.group_instance_id for shown in broker.admin.members(topic)] == [membership._options.group_instance_id]
+
+
+def test_metadata_too_large_is_an_error_at_once(broker: Broker, topic: str) -> None:
+    """It would never get better: no retries."""
+    broker.admin.create_topic(topic, 4)
+    with member(broker.bootstrap, topic) as membership:
+        membership.start(20)
+        with pytest.raises(CohortError, match=r"offset\.metadata\.max\.bytes"):
+            membership.commit({TopicPartition(topic, 0): (1, "x" * 5000)}, 20)
+
+
+def test_a_stranger_is_told_of_at_once(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Long before its session's time is over: a warning that names client id and host, once, and a counter."""
+    broker.admin.create_topic(topic, 4)
+    conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": "somebody"}
+    with member(broker.bootstrap, topic, session__timeout__ms="45000") as membership:
+        membership.start(20)
+        assert membership.strangers() == 0
+        stranger = Consumer(conf | {"partition.assignment.strategy": "range,roundrobin"})
+        stranger.subscribe([topic])
+        wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), 30, "the stranger's assignment")
+        began = time.monotonic()
+        wait_until(lambda: stranger.poll(0.1) is None and membership.strangers(), 10, "it to be told of")
+        assert time.monotonic() - began < 5
+        wait_until(lambda: "somebody" in caplog.text, 1, "the warning")
+        hold_for(lambda: stranger.poll(0.1) is None and membership.failure() is None, 3.0, "no failure yet")
+        stranger.close()
+        wait_until(lambda: len(membership.assigned()) == 4, 20, "all partitions again")
+    told = [record.getMessage() for record in caplog.records if "somebody" in record.getMessage()]
+    assert len(told) == 1
+    assert "127.0.0.1" in told[0] and "45 s (session.timeout.ms)" in told[0] and "group.id of its own" in told[0]

@@ -1,0 +1,239 @@
+"""The driver's membership when brokers, drivers and permissions fail; each with brokers of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.cli.live_case import Asked, of_kafka
+from sparkcohort.runtime.shell.driver import kafka_membership
+from sparkcohort.runtime.shell.driver.client_thread import CommitDelayed
+from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
+from sparkcohort.runtime.shell.driver.membership_state import State
+from sparkcohort.runtime.shell.options.parse import parse
+from tests.kit.broker import Broker
+from tests.kit.mock import MockCluster
+from tests.kit.processes import freeze
+from tests.kit.waiting import hold_for, wait_until
+
+SCRIPT = Path(__file__).with_name("scripts") / "member.py"
+SESSION = {"session.timeout.ms": "2000", "heartbeat.interval.ms": "300"}
+
+
+def options_of(bootstrap: str, topic: str, **more: str) -> dict[str, str]:
+    """Options of a membership in the group that is called as its topic (``__`` stands for a dot)."""
+    named = {name.replace("__", "."): value for name, value in more.items()}
+    return {"kafka.bootstrap.servers": bootstrap, "group.id": topic, "subscribe": topic, **SESSION, **named}
+
+
+@contextmanager
+def member(options: dict[str, str], partitions: int = 4) -> Iterator[GroupMembership]:
+    """A membership, not started."""
+    membership = GroupMembership(parse(options), lambda: {options["subscribe"]: partitions})
+    try:
+        yield membership
+    finally:
+        membership.close()
+
+
+class Driver:
+    """A membership in a process of its own (see scripts/member.py), which can be frozen."""
+
+    def __init__(self, options: dict[str, str], partitions: int = 4) -> None:
+        """Start it; it is joined and has a run number when this returns."""
+        command = [sys.executable, str(SCRIPT), json.dumps(options), str(partitions)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.first = self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def tell(self, line: str) -> None:
+        """Send a command without waiting for the answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def ask(self, line: str) -> dict[str, Any]:
+        """Send a command and return its answer."""
+        self.tell(line)
+        return self._answer()
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        freeze(self._process.pid)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        """Nothing more: it runs."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill it."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def offsets(topic: str, offset: int, text: str) -> dict[TopicPartition, tuple[int, str]]:
+    """A commit of partition 0."""
+    return {TopicPartition(topic, 0): (offset, text)}
+
+
+def start(membership: GroupMembership, topic: str) -> None:
+    """Join and reserve."""
+    membership.start(20)
+    membership.reserve({TopicPartition(topic, number): 0 for number in range(4)})
+
+
+@pytest.mark.parametrize("frozen_s", [0.0, 4.0], ids=["at once", "after its session is over"])
+def test_a_thawed_driver_stops_and_the_newer_one_goes_on(broker: Broker, topic: str, frozen_s: float) -> None:
+    """A driver frozen, replaced and thawed ends with FENCED_INSTANCE_ID; what it commits late is refused."""
+    broker.admin.create_topic(topic, 4)
+    options = options_of(broker.bootstrap, topic)
+    with Driver(options) as older, member(options) as newer:
+        assert older.ask("commit 0 5") == {"state": "member", "run": 1, "failure": ""}
+        older.freeze()
+        older.tell("commit 0 99")  # waits in its pipe: the first thing that it does when thawed
+        if frozen_s:
+            hold_for(lambda: True, frozen_s, "the older driver's session to end")
+        start(newer, topic)
+        newer.commit(offsets(topic, 50, newer.reservation.metadata()))
+        older.thaw()
+        late = older._answer()
+        assert late["failure"] == "FENCED_INSTANCE_ID"
+        assert "FENCED_INSTANCE_ID" in late["raised"]
+        newer.commit(offsets(topic, 60, newer.reservation.metadata()), 30)
+        assert newer.failure() is None
+        wait_until(lambda: newer.state is State.MEMBER, 15, "the newer driver to be the member")
+        assert broker.admin.committed(topic)[(topic, 0)] == 60
+        hold_for(lambda: newer.failure() is None, 2, "the newer driver goes on")
+        assert older.ask("state")["state"] == "ended"
+
+
+def test_a_killed_driver_is_replaced_at_once(broker: Broker, topic: str) -> None:
+    """The next one does not wait for the session of the dead one to end."""
+    broker.admin.create_topic(topic, 4)
+    options = options_of(broker.bootstrap, topic, session__timeout__ms="60000")
+    with Driver(options) as older:
+        assert older.first["run"] == 1
+    with member(options) as newer:
+        began = time.monotonic()
+        start(newer, topic)
+        assert time.monotonic() - began < 5
+        assert newer.reservation.own is not None
+        assert newer.reservation.own.run == 2
+
+
+def test_a_broker_stopped_for_longer_than_a_session(topic: str) -> None:
+    """The membership and its commits survive the group coordinator's absence."""
+    with Broker() as broker:
+        broker.admin.create_topic(topic, 4)
+        with member(options_of(broker.bootstrap, topic)) as membership:
+            start(membership, topic)
+            broker.stop()
+            with pytest.raises(CommitDelayed):
+                membership.commit(offsets(topic, 5, ""), 4)
+            broker.start()
+            assert membership.commit(offsets(topic, 6, ""), 60) == {TopicPartition(topic, 0): 6}
+            assert membership.failure() is None
+            assert broker.admin.committed(topic)[(topic, 0)] == 6
+
+
+def test_a_broker_paused_for_longer_than_a_session(topic: str) -> None:
+    """The same when it keeps its connections and says nothing."""
+    with Broker() as broker:
+        broker.admin.create_topic(topic, 4)
+        with member(options_of(broker.bootstrap, topic)) as membership:
+            start(membership, topic)
+            broker.pause()
+            with pytest.raises(CommitDelayed):
+                membership.commit(offsets(topic, 5, ""), 4)
+            broker.resume()
+            assert membership.commit(offsets(topic, 6, ""), 60) == {TopicPartition(topic, 0): 6}
+            assert membership.failure() is None
+
+
+def test_a_client_that_does_not_get_in_is_replaced(
+    topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who has tried to join for long tries anew, from the bootstrap servers on, and gets in when they answer."""
+    monkeypatch.setattr(kafka_membership, "STUCK_S", 1.0)
+    with Broker() as broker:
+        broker.admin.create_topic(topic, 4)
+        with member(options_of(broker.bootstrap, topic)) as membership:
+            start(membership, topic)
+            broker.stop()
+            wait_until(lambda: "once more by a new client" in caplog.text, 30, "another client")
+            broker.start()
+            assert membership.commit(offsets(topic, 6, ""), 60) == {TopicPartition(topic, 0): 6}
+            assert membership.failure() is None
+
+
+def test_missing_permissions_are_named(topic: str) -> None:
+    """No right on the group, none on the topic, and a wrong password: one error each, naming it and what to do."""
+    with Broker(users={"alice": "secret"}) as broker:
+        broker.admin.create_topic(topic, 4)
+        sasl = broker.sasl_conf("alice")
+        jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{}";'
+        options = options_of(sasl["bootstrap.servers"], topic) | {
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": jaas.format("secret"),
+        }
+        assert "READ and DESCRIBE on Group" in _unseen(sasl, topic, "GROUP_AUTHORIZATION_FAILED")
+        wrong_password = broker.sasl_conf("alice", "hunter2")
+        told = _unseen(wrong_password, topic, "SASL_AUTHENTICATION_FAILED")
+        assert "hunter2" not in told
+        assert "Authentication failed" in told
+        assert "READ and DESCRIBE on Group" in _refusal(options, "GROUP_AUTHORIZATION_FAILED")
+        broker.admin.allow("alice", "group", topic, "read", "describe")
+        assert topic in _refusal(options, "TOPIC_AUTHORIZATION_FAILED")
+        broker.admin.allow("alice", "topic", topic, "read", "describe")
+        with member(options) as membership:
+            start(membership, topic)
+        wrong = options | {"kafka.sasl.jaas.config": jaas.format("hunter2")}
+        assert "hunter2" not in _refusal(wrong, "SASL_AUTHENTICATION_FAILED")
+
+
+def _refusal(options: dict[str, str], name: str) -> str:
+    with member(options) as membership, pytest.raises(CohortError) as caught:
+        membership.start(20)
+        membership.commit(offsets(options["subscribe"], 1, ""), 5)
+    assert caught.value.error == name
+    return str(caught.value)
+
+
+def _unseen(conf: dict[str, str], group: str, name: str) -> str:
+    """What somebody is told who only wants to look at the group."""
+    with pytest.raises(CohortError) as caught:
+        of_kafka(Asked(group, conf))
+    assert caught.value.error == name
+    return str(caught.value)
+
+
+def test_a_group_that_cannot_be_joined_is_an_error_in_time(mock_broker: MockCluster, topic: str) -> None:
+    """No coordinator: the error comes within the limit and names it."""
+    mock_broker.create_topic(topic, 4)
+    options = options_of(mock_broker.bootstrap, topic)
+    mock_broker.broker_down()
+    with member(options) as membership:
+        began = time.monotonic()
+        with pytest.raises(CohortError, match=r"kafka\.default\.api\.timeout\.ms"):
+            membership.start(2)
+        assert time.monotonic() - began < 10

@@ -1,0 +1,265 @@
+"""Log ends and discovery on the mock cluster and a real broker: answers, idleness, silent brokers, errors."""
+
+from __future__ import annotations
+
+import doctest
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.offsets_json import LATEST
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver import list_offsets
+from sparkcohort.runtime.shell.driver.list_offsets import End, NoAnswer, ask_in
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.kafka.clients import new_consumer
+from sparkcohort.runtime.shell.options.parse import parse
+from tests.kit.broker import Broker, Cluster
+from tests.kit.mock import MockCluster
+from tests.kit.produce import FLUSH_TIMEOUT_S, produce, producer
+from tests.kit.waiting import hold_for, wait_until
+
+
+@contextmanager
+def log_ends(bootstrap: str, **more: str) -> Iterator[LogEnds]:
+    """Not started; ``__`` stands for a dot in option names."""
+    named = {name.replace("__", "."): value for name, value in more.items()}
+    options = {"kafka.bootstrap.servers": bootstrap, "group.id": "g", "metadata.max.age.ms": "300", **named}
+    ends = LogEnds(parse(options))
+    try:
+        yield ends
+    finally:
+        ends.close()
+
+
+def refusal(bootstrap: str, **more: str) -> tuple[str, str]:
+    """The error of a start: its name and text."""
+    with log_ends(bootstrap, **more) as ends, pytest.raises(CohortError) as caught:
+        ends.start()
+    return caught.value.error, str(caught.value)
+
+
+def test_ends_follow_the_producer(mock_broker: MockCluster, topic: str) -> None:
+    """What was written before the call is in the answer."""
+    mock_broker.create_topic(topic, 3)
+    producer = Producer({"bootstrap.servers": mock_broker.bootstrap})
+    with log_ends(mock_broker.bootstrap, subscribe=topic) as ends:
+        ends.start()
+        assert ends.snapshot().ends == {TopicPartition(topic, number): 0 for number in range(3)}
+        for count in range(1, 6):
+            producer.produce(topic, b"x", partition=1)
+            producer.flush()
+            snapshot = ends.refresh(2)
+            assert snapshot.ends[TopicPartition(topic, 1)] == count
+            assert snapshot.unreachable == {}
+        assert ends.topics() == {topic: 3}
+
+
+def test_asking_often_is_coalesced_and_not_asking_costs_nothing(mock_broker: MockCluster, topic: str) -> None:
+    """However often ends are asked for, brokers are asked at most every 20 ms; nobody asking, nothing is sent."""
+    mock_broker.create_topic(topic, 3)
+    with log_ends(mock_broker.bootstrap, subscribe=topic, metadata__max__age__ms="60000") as ends:
+        ends.start()
+        rounds = 0
+
+        def counted() -> bool:
+            nonlocal rounds
+            rounds += 1
+            return not ends.refresh(1).unreachable
+
+        hold_for(counted, 1.0, "answers", every_s=0.0)
+        assert rounds <= 60
+        before = time.process_time()
+        hold_for(lambda: True, 1.0, "nobody asks", every_s=0.5)
+        assert time.process_time() - before < 0.1
+
+
+def test_many_partitions_are_asked_for_in_several_calls(mock_broker: MockCluster, topic: str) -> None:
+    """In however many, the answers are those of one; the round trip shows; one time limit holds for all of them."""
+    assert doctest.testmod(list_offsets).failed == 0
+    mock_broker.create_topic(topic, 7)
+    client = producer(mock_broker.bootstrap)
+    for partition in range(7):
+        for _ in range(3 + partition):
+            client.produce(topic, b"x", None, partition)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+    specs = {TopicPartition(topic, partition): LATEST for partition in range(7)}
+    consumer = new_consumer({"bootstrap.servers": mock_broker.bootstrap})
+    for calls in (1, 2, 3, 7, 20):
+        found, reasons, trip_s = ask_in(calls, consumer, specs, 5)
+        assert (found, reasons) == ({tp: End(3 + tp.partition, -1) for tp in specs}, {})
+        assert trip_s < 1
+    mock_broker.round_trip_ms(60)
+    assert 0.05 < ask_in(2, consumer, specs, 5).trip_s < 1
+    assert ask_in(1, consumer, {}, 5)[:2] == ({}, {})
+    with pytest.raises(NoAnswer):
+        ask_in(7, consumer, specs, 0.2)
+
+
+def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:
+    """Answers come within the reader's 200 ms, the others' ends go on, the reason names the broker; then it is back."""
+    with MockCluster(3) as mock:
+        mock.create_topic(topic, 3)
+        for number in range(3):
+            mock.set_leader(topic, number, number + 1)
+        producer = Producer({"bootstrap.servers": mock.bootstrap, "log_level": 0})
+        with log_ends(mock.bootstrap, subscribe=topic) as ends:
+            ends.start()
+            mock.round_trip_ms(5000, 2)
+            silent = TopicPartition(topic, 1)
+            wait_until(lambda: ends.refresh(0.3).unreachable, 10, "broker 2 to be silent")
+            snapshot = ends.refresh(0.2)
+            assert set(snapshot.unreachable) == {silent}
+            assert "broker 2" in snapshot.unreachable[silent]
+            for count in range(1, 4):
+                producer.produce(topic, b"x", partition=0)
+                producer.flush()
+                began = time.monotonic()
+                snapshot = ends.refresh(0.2)
+                assert time.monotonic() - began < 0.3
+                assert snapshot.ends[TopicPartition(topic, 0)] == count
+                assert set(snapshot.unreachable) == {silent}
+            mock.round_trip_ms(0, 2)
+            wait_until(lambda: not ends.refresh(0.2).unreachable, 20, "broker 2 to answer again")
+
+
+def test_a_stopped_broker_and_its_return() -> None:
+    """On real brokers: the partitions of the stopped one are unreachable, with a reason, until it is back.
+
+    In which rack it is stays known.
+    """
+    with Cluster(2) as cluster:
+        cluster.admin.create_topic("t", assignment=[1, 2])
+        produce(cluster.bootstrap, "t", 10, partitions=2)
+        with log_ends(cluster.bootstrap, subscribe="t", client__rack__env="ZONE") as ends:
+            ends.start()
+            assert ends.snapshot().ends == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 5}
+            cluster.node(2).stop()
+            gone = TopicPartition("t", 1)
+            wait_until(lambda: set(ends.refresh(0.2).unreachable) == {gone}, 20, "broker 2 to be missed")
+            produce(cluster.bootstrap, "t", 5, first=5)
+            wait_until(lambda: ends.refresh(0.2).ends[TopicPartition("t", 0)] == 10, 5, "the other partition")
+            assert ends.racks() == {"t": [{"rack-1"}, {"rack-2"}]}
+            with pytest.raises(CohortError, match="t-1"):
+                ends.beginnings([gone])
+            cluster.node(2).start()
+            wait_until(lambda: not ends.refresh(0.2).unreachable, 30, "broker 2 to be back")
+
+
+def test_beginnings_and_timestamps(broker: Broker, topic: str) -> None:
+    """The first offsets after a deletion of records; the first offset at or after a time, None where there is none."""
+    broker.admin.create_topic(topic, 2, configs={"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for second in range(5):
+        producer.produce(topic, b"x", partition=0, timestamp=1_700_000_000_000 + second * 1000)
+    producer.flush()
+    broker.admin.delete_records(topic, {0: 2})
+    first, second_ = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with log_ends(broker.bootstrap, subscribe=topic) as ends:
+        ends.start()
+        assert ends.beginnings([first, second_]) == {first: 2, second_: 0}
+        assert ends.at_timestamp({first: 1_700_000_002_500, second_: 5}) == {first: 3, second_: None}
+        assert ends.at_timestamp({first: 1_800_000_000_000}) == {first: None}
+
+
+def test_read_committed_ends_at_the_last_stable_offset(broker: Broker, topic: str) -> None:
+    """An open transaction holds the end back, for read_committed only."""
+    broker.admin.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"x", partition=0)
+    producer.flush()
+    only = TopicPartition(topic, 0)
+    try:
+        with log_ends(broker.bootstrap, subscribe=topic) as ends:
+            ends.start()
+            assert ends.refresh(2).ends == {only: 1}
+        with log_ends(broker.bootstrap, subscribe=topic, kafka__isolation__level="read_committed") as ends:
+            ends.start()
+            assert ends.refresh(2).ends == {only: 0}
+            producer.commit_transaction(20)
+            wait_until(lambda: ends.refresh(2).ends == {only: 2}, 10, "the commit marker to be behind us")
+    finally:
+        producer.flush()
+
+
+def test_new_partitions_and_topics_are_found(broker: Broker, topic: str) -> None:
+    """A pattern is searched in the names, internal topics never match, listeners hear of every change."""
+    broker.admin.create_topic(f"pre-{topic}", 1)
+    heard: list[int] = []
+    with log_ends(broker.bootstrap, subscribePattern=f"{topic}|__consumer") as ends:
+        ends.start()
+        ends.on_change(lambda: heard.append(len(ends.snapshot().partitions)))
+        assert ends.topics() == {f"pre-{topic}": 1}
+        broker.admin.add_partitions(f"pre-{topic}", 3)
+        wait_until(lambda: ends.topics() == {f"pre-{topic}": 3}, 20, "the new partitions")
+        broker.admin.create_topic(f"{topic}-post", 2)
+        wait_until(lambda: len(ends.topics()) == 2, 20, "the new topic")
+        wait_until(lambda: len(ends.refresh(1).ends) == 5, 20, "their ends")
+        assert heard[-1] == 5
+
+
+def test_a_deleted_topic_goes_away(broker: Broker, topic: str) -> None:
+    """Its partitions leave the snapshot; the others' ends go on."""
+    broker.admin.create_topic(topic, 2)
+    broker.admin.create_topic(f"{topic}-b", 2)
+    with log_ends(broker.bootstrap, subscribe=f"{topic},{topic}-b") as ends:
+        ends.start()
+        assert len(ends.snapshot().partitions) == 4
+        broker.admin.delete_topic(f"{topic}-b")
+        wait_until(lambda: {tp.topic for tp in ends.refresh(0.5).partitions} == {topic}, 30, "the topic to be gone")
+        produce(broker.bootstrap, topic, 2, partitions=2)
+        wait_until(lambda: not ends.refresh(0.5).unreachable, 10, "nothing to be unreachable")
+        assert ends.refresh(1).ends == {TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1}
+
+
+def test_assign_reads_what_it_names(broker: Broker, topic: str) -> None:
+    """The partitions named and no other; one that does not exist is an error."""
+    broker.admin.create_topic(topic, 3)
+    with log_ends(broker.bootstrap, assign=f'{{"{topic}":[0,2]}}') as ends:
+        ends.start()
+        assert ends.snapshot().partitions == {TopicPartition(topic, 0), TopicPartition(topic, 2)}
+    name, text = refusal(broker.bootstrap, assign=f'{{"{topic}":[0,7]}}')
+    assert name == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert f"{topic}-7" in text
+
+
+def test_a_missing_topic_is_named(broker: Broker, topic: str) -> None:
+    """Within seconds, naming the option, the topic and what to do."""
+    began = time.monotonic()
+    name, text = refusal(broker.bootstrap, subscribe=f"{topic}-missing")
+    assert time.monotonic() - began < 15
+    assert name == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert "option subscribe" in text
+    assert f"{topic}-missing" in text
+
+
+def test_a_wrong_address_is_an_error_within_the_limit() -> None:
+    """The message names both options: the address, and the limit that has passed."""
+    began = time.monotonic()
+    _, text = refusal("127.0.0.1:1", subscribe="t", kafka__default__api__timeout__ms="2000")
+    assert time.monotonic() - began < 5
+    assert "kafka.bootstrap.servers=127.0.0.1:1" in text
+    assert "kafka.default.api.timeout.ms" in text
+
+
+def test_missing_permission_and_wrong_password_are_named() -> None:
+    """No DESCRIBE on the topic, and failed authentication, end the start at once; no secret is shown."""
+    with Broker(users={"alice": "secret"}) as broker:
+        broker.admin.create_topic("t", 1)
+        jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{}";'
+        sasl = {"kafka__security__protocol": "SASL_PLAINTEXT", "kafka__sasl__mechanism": "PLAIN"}
+        servers = broker.sasl_conf("alice")["bootstrap.servers"]
+        name, text = refusal(servers, subscribe="t", kafka__sasl__jaas__config=jaas.format("secret"), **sasl)
+        assert name == "TOPIC_AUTHORIZATION_FAILED"
+        assert "Topic:t" in text
+        began = time.monotonic()
+        name, text = refusal(servers, subscribe="t", kafka__sasl__jaas__config=jaas.format("hunter2"), **sasl)
+        assert time.monotonic() - began < 10
+        assert name == "SASL_AUTHENTICATION_FAILED"
+        assert "hunter2" not in text

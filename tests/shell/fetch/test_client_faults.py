@@ -1,0 +1,365 @@
+"""The fetching client and brokers that misbehave: no storm, no stall, nothing kept, nothing lost when memory runs out."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import KafkaError
+
+from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.fetch.background import Jobs
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
+from sparkcohort.runtime.shell.kafka.reading.record_source import EndOfLog, Event, PartitionError, Records
+from tests.kit.mock import MockCluster
+from tests.kit.produce import produce
+from tests.kit.record_batches import Batch, Record, encode
+from tests.kit.scripted_broker import Script, ScriptedBroker, fetched, partition
+from tests.kit.waiting import wait_until
+
+NO_END = 2**63 - 1
+TP = TopicPartition("t", 0)
+YOUNG = {"topic_metadata_refresh_interval_ms": 100, "socket_timeout_ms": 60_000}
+DATA = encode(Batch(0, tuple(Record(n, value=b"v") for n in range(10))))
+
+
+def slow(number: int) -> bytes:
+    """An empty log, as a broker tells of one: not at once."""
+    threading.Event().wait(0.02)
+    return fetched(number, partition(end=0))
+
+
+@contextmanager
+def draining(bootstrap: str, **conf: Any) -> Iterator[FetchDrain]:
+    """A drain of the partition, from its beginning."""
+    drain = FetchDrain(
+        {"bootstrap.servers": bootstrap, **{key.replace("_", "."): value for key, value in conf.items()}},
+        include_headers=True,
+    )
+    drain.assign({TP: (0, NO_END)})
+    try:
+        yield drain
+    finally:
+        drain.close()
+
+
+def polled_for(drain: FetchDrain, seconds: float) -> list[Event]:
+    """All that comes in this time."""
+    events: list[Event] = []
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        events += drain.poll(0.05)
+    return events
+
+
+@pytest.mark.parametrize(
+    ("script", "nodes"),
+    [
+        (lambda number: fetched(number, partition(records=DATA[:70])), 1),  # a batch without an end
+        (lambda number: fetched(number, partition(records=DATA[:-1])), 1),
+        (lambda number: fetched(number, partition(error=KafkaError.NOT_LEADER_FOR_PARTITION)), 1),
+        (lambda number: fetched(number, partition(), error=-1), 1),
+        (lambda number: fetched(number, partition(preferred=7)), 1),  # a replica that nobody knows
+        (lambda number: fetched(number, partition(error=9 if number % 2 == 0 else 0, preferred=2)), 2),
+        (lambda number: fetched(number, partition(end=0)), 1),  # nothing, and without a wait
+        (lambda number: fetched(number, partition(end=100)), 1),  # nothing, though it says there is
+        (lambda number: fetched(number, partition(), error=KafkaError.FETCH_SESSION_ID_NOT_FOUND), 1),
+        (lambda number: fetched(number, partition(error=KafkaError.OFFSET_NOT_AVAILABLE)), 1),
+        (lambda _: None, 1),
+        (lambda _: b"\0" * 9, 1),
+        (lambda number: fetched(number + 1, partition()), 1),
+    ],
+)
+def test_no_answer_makes_a_storm(script: Script, nodes: int) -> None:
+    """Whatever is of no use is asked for at the pace of a broker that waits, not as fast as the network allows."""
+    with ScriptedBroker(script, nodes=nodes) as broker, draining(broker.bootstrap) as drain:
+        before = time.process_time()
+        events = polled_for(drain, 0.6)
+        used = time.process_time() - before
+        counts = dict(broker.counts)
+    assert [event for event in events if not isinstance(event, EndOfLog)] == []
+    assert 1 <= counts[FETCH] <= 35
+    assert counts[METADATA] <= 10
+    assert counts["connections"] <= 16
+    assert used < 0.5
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "words"),
+    [
+        (b"evil\0name", None, r"evil\x00name"),
+        (b"two\nlines", None, r"two\nlines"),
+        (b"h" * 5_000, None, "which is no host"),
+        (b"127.0.0.1", 70_000, "127.0.0.1:70000, which is no port"),
+        (b"127.0.0.1", 0, "127.0.0.1:0, which is no port"),
+        (b"127.0.0.1", -5, "127.0.0.1:-5, which is no port"),
+    ],
+)
+def test_a_broker_whose_address_is_none(host: bytes, port: int | None, words: str) -> None:
+    """It is left out and named; nothing is raised, and the cluster isn't asked without a pace."""
+    script: Script = lambda number: fetched(number, partition())  # noqa: E731
+    with ScriptedBroker(script, host=host, port=port) as broker, draining(broker.bootstrap) as drain:
+        assert polled_for(drain, 0.6) == []
+        assert drain.complaints == {KafkaError._RESOLVE}
+        assert words in drain.last_error
+        assert drain.last_error.isprintable()
+        assert len(drain.last_error) < 300
+        assert 1 <= broker.counts[METADATA] <= 10
+        assert broker.counts["connections"] == 1
+
+
+def test_a_broker_that_hangs_up_is_left_ever_longer() -> None:
+    """It accepts, knows its versions, and ends with the first request: a second between two attempts in the end."""
+    with ScriptedBroker(lambda _: None) as broker, draining(broker.bootstrap) as drain:
+        polled_for(drain, 2.5)
+        assert 3 <= broker.counts[FETCH] <= 7
+
+
+def test_nobody_leads() -> None:
+    """A partition without a leader is asked about once a second in the end, whoever else is fetched."""
+    with (
+        ScriptedBroker(lambda number: fetched(number, partition()), leader=-1) as broker,
+        draining(broker.bootstrap) as drain,
+    ):
+        polled_for(drain, 2.5)
+        assert 3 <= broker.counts[METADATA] <= 8
+        assert drain.complaints == {KafkaError.LEADER_NOT_AVAILABLE}
+
+
+@pytest.mark.parametrize("age", [-1, 300_000])
+def test_nothing_is_asked_without_need(age: int) -> None:
+    """One question about the cluster, also where the refreshing of its answer is turned off."""
+    more = {"topic_metadata_refresh_interval_ms": age}
+    with ScriptedBroker(slow) as broker, draining(broker.bootstrap, **more) as drain:
+        events = polled_for(drain, 0.6)
+        assert [event.offset for event in events if isinstance(event, EndOfLog)] == [0]
+        assert broker.counts[METADATA] == 1
+
+
+def test_any_bytes_for_an_answer() -> None:
+    """Changed bytes in any answer: at worst the connection is lost; when answers are right again all records come."""
+    chance, spoilt = random.Random(7), [60]
+
+    def script(number: int) -> bytes:
+        answer = bytearray(fetched(number, partition(end=10, records=DATA)))
+        if spoilt[0] > 0:
+            spoilt[0] -= 1
+            for _ in range(3):
+                answer[chance.randrange(55)] = chance.randrange(256)
+        return bytes(answer)
+
+    rows = 0
+    with ScriptedBroker(script) as broker, draining(broker.bootstrap) as drain:
+
+        def all_there() -> bool:
+            nonlocal rows
+            for link in drain._fetcher._links.values() if drain._fetcher else ():
+                link.not_before = link.failures = 0  # not to wait out what other tests are about
+            for event in drain.poll(0.01):
+                if isinstance(event, Records) and event.batch is not None:
+                    rows += event.batch.num_rows
+                if isinstance(event, PartitionError):
+                    drain.unassign([TP])
+                    drain.assign({TP: (rows, NO_END)})
+            return rows >= 10 or drain._fetcher is None
+
+        wait_until(all_there, 30, "ten records", every_s=0)
+        assert rows <= 10
+
+
+def test_a_deleted_topics_partitions_fail_together(mock_broker: MockCluster) -> None:
+    """With one answer of the metadata, not one after the other."""
+    mock_broker.create_topic("gone", 60)
+    produce(mock_broker.bootstrap, "gone", 60, partitions=60)
+    asked: list[float] = []
+    drain = FetchDrain({"bootstrap.servers": mock_broker.bootstrap}, include_headers=False)
+    assert drain._fetcher is not None
+    ask = drain._fetcher._cluster._asker.ask
+
+    def noted(*arguments: Any) -> Any:
+        asked.append(time.monotonic())
+        return ask(*arguments)
+
+    drain._fetcher._cluster._asker.ask = noted  # type: ignore[method-assign, assignment]
+    drain.assign({TopicPartition("gone", number): (0, NO_END) for number in range(60)})
+    seen: list[Event] = []
+
+    def count(kind: type[Event], wanted: int) -> bool:
+        seen.extend(drain.poll(0.1))
+        return sum(isinstance(event, kind) for event in seen) >= wanted
+
+    wait_until(lambda: count(EndOfLog, 60), 20, "all ends", every_s=0)
+    mock_broker.delete_topic("gone")
+    asked.clear()
+    wait_until(lambda: count(PartitionError, 60), 20, "all errors", every_s=0)
+    drain.close()
+    assert len(asked) <= 6
+
+
+def test_nothing_stays_open(mock_broker: MockCluster) -> None:
+    """However far connecting had come when a drain was closed: its sockets, pipes and threads go."""
+    produce(mock_broker.bootstrap, "t", 10)
+
+    def held() -> tuple[int, int]:
+        names = [thread.name for thread in threading.enumerate()]
+        return psutil.Process().num_fds(), names.count("cohort-fetch-job")
+
+    before = held()[0]
+    for number in range(30):
+        with draining(mock_broker.bootstrap) as drain:
+            for _ in range(number % 6):
+                drain.poll(0.001)
+    wait_until(lambda: held()[0] <= before and held()[1] == 0, 20, "what was open to be closed")
+
+
+def test_jobs_that_nobody_waits_for() -> None:
+    """What was brought is dropped by close, what comes later too; an exception of one leaves the others."""
+    jobs, dropped = Jobs(), list[int]()
+    told: list[Any] = []
+    may_end = threading.Event()
+    jobs.start(lambda: 1, told.append, lambda: dropped.append(1))
+    jobs.start(lambda: may_end.wait(10), told.append, lambda: dropped.append(2))
+    wait_until(lambda: jobs._done, 10, "the first result")
+    jobs.close()
+    may_end.set()
+    wait_until(lambda: sorted(dropped) == [1, 2], 10, "both to be dropped")
+    jobs.close()
+    assert told == []
+
+    def fail(_: Any) -> None:
+        raise LookupError("mine")
+
+    other = Jobs()
+    for then in (fail, told.append):
+        other.start(lambda: 3, then, None)
+        wait_until(lambda: other._done, 10, "a result")
+    wait_until(lambda: len(other._done) == 2, 10, "both results")
+    with pytest.raises(LookupError):
+        other.deliver()
+    other.deliver()
+    other.close()
+    assert told == [3]
+
+
+SHORT = """
+import ctypes, sys
+from sparkcohort.runtime.protocol.messages import TopicPartition
+from sparkcohort.runtime.shell.kafka.reading.record_source import Records
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
+bootstrap, topic, failures = sys.argv[1:]
+drain = FetchDrain({"bootstrap.servers": bootstrap}, include_headers=False)
+drain.assign({TopicPartition(topic, partition): (0, 2**63 - 1) for partition in range(2)})
+process, short, offsets = ctypes.CDLL(None), 0, {0: [], 1: []}
+while min(map(len, offsets.values())) < 200:
+    process.fail_large(int(failures) if short < 5 else 0)
+    try:
+        events = drain.poll(0.1, 30)
+    except MemoryError:
+        short += 1
+        continue
+    finally:
+        process.fail_large(0)
+    for event in events:
+        if isinstance(event, Records) and event.batch is not None:
+            event.batch.validate(full=True)
+            offsets[event.tp.partition] += event.batch.column("offset").to_pylist()
+assert offsets == {0: list(range(200)), 1: list(range(200))}
+drain.close()
+print("short of memory", short)
+"""
+
+
+def test_memory_that_runs_out(mock_broker: MockCluster, topic: str, tmp_path: Path) -> None:
+    """It is a MemoryError of one poll; whoever polls on misses nothing, and gets nothing twice."""
+    mock_broker.create_topic(topic, 2)
+    produce(mock_broker.bootstrap, topic, 400, partitions=2, value_bytes=4_200)
+    shim = tmp_path / "short_of_memory.so"
+    source = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source], check=True)
+    command = [sys.executable, "-P", "-c", SHORT, mock_broker.bootstrap, topic, "3"]
+    preloaded = {**os.environ, "LD_PRELOAD": str(shim)}
+    done = subprocess.run(command, env=preloaded, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout == "short of memory 5\n"
+
+
+def test_an_answer_of_an_earlier_position_is_nobodys() -> None:
+    """The leader moves while it owes an answer, and the new one is faster: what then comes of the old one is no more wanted."""
+    asked, may_answer = list[int](), threading.Event()
+
+    def script(number: int) -> bytes:
+        asked.append(number)
+        records = DATA if len(asked) <= 2 else b""
+        if len(asked) == 1:
+            may_answer.wait(30)
+        return fetched(number, partition(end=10, records=records))
+
+    def polled() -> bool:
+        seen.extend(drain.poll(0.05))
+        return True
+
+    with ScriptedBroker(script, nodes=2) as broker, draining(broker.bootstrap, **YOUNG) as drain:
+        seen = list[Event]()
+        wait_until(lambda: drain.poll(0.05) or asked, 10, "the first request", every_s=0)
+        broker.leader = 2
+        wait_until(lambda: polled() and seen, 10, "the new leader's records", every_s=0)
+        assert len(asked) > 1
+        before = broker.counts[FETCH]
+        assert drain._fetcher is not None
+        old = drain._fetcher._links[1]
+        assert old.asked is not None
+        may_answer.set()
+        wait_until(lambda: polled() and old.asked is None, 10, "the old leader's answer", every_s=0)
+        wait_until(lambda: polled() and broker.counts[FETCH] > before, 10, "another request", every_s=0)
+    assert [event.batch.num_rows for event in seen if isinstance(event, Records) and event.batch is not None] == [10]
+    assert [event for event in seen if isinstance(event, PartitionError)] == []
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, -1, 0, 1])
+def test_an_answer_of_an_impossible_size(size: int) -> None:
+    """Too large, no size at all, or less than what follows: a complaint, and the connection is made anew."""
+    script = ScriptedBroker(lambda _: b"xy", said=struct.pack(">i", size))
+    with script as broker, draining(broker.bootstrap) as drain:
+        wait_until(lambda: drain.poll(0.05) or drain.complaints, 10, "a complaint", every_s=0)
+        assert drain.complaints == {KafkaError._TRANSPORT}
+        assert ("receive.message.max.bytes" if size != 1 else "nobody asked for") in drain.last_error
+
+
+def test_a_logs_end_is_asked_for_at_the_callers_pace() -> None:
+    """After an answer with all there is the broker is left alone, until the caller is in a hurry; no wait outlasts that."""
+    script: Script = lambda number: fetched(number, partition(end=10, records=DATA))  # noqa: E731
+    with ScriptedBroker(script) as broker, draining(broker.bootstrap) as drain:
+        drain.pace(600)
+        wait_until(lambda: any(isinstance(event, Records) for event in drain.poll(1)), 10, "records")
+        assert polled_for(drain, 0.3) == []
+        assert broker.counts[FETCH] == 1
+        waker = threading.Timer(0.1, drain.wake)
+        waker.start()
+        began = time.monotonic()
+        while time.monotonic() - began < 20 and drain.poll(30) == [] and waker.is_alive():
+            pass
+        assert time.monotonic() - began < 20
+        assert broker.counts[FETCH] == 1
+        drain.pace(0)
+        drain.poll(1)
+        wait_until(lambda: broker.counts[FETCH] > 1 or drain.poll(0.1) is None, 10, "another fetch")
+
+
+def test_what_is_there_is_fetched_without_a_pause() -> None:
+    """An answer that leaves something behind, however little it brought, is followed by the next request at once."""
+    script: Script = lambda number: fetched(number, partition(end=100, records=DATA))  # noqa: E731
+    with ScriptedBroker(script) as broker, draining(broker.bootstrap) as drain:
+        drain.pace(600)
+        wait_until(lambda: drain.poll(0.1) is not None and broker.counts[FETCH] > 1, 10, "another fetch")

@@ -1,0 +1,233 @@
+"""Logins that are refused: by the broker, tried again ever more slowly by the same client; by us, never by another."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
+from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
+from sparkcohort.runtime.shell.kafka.reading.range_reader import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.reading.record_source import Event, PartitionError, Records
+from sparkcohort.runtime.shell.options.parse import parse
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.record_batches import Batch, Record, encode
+from tests.kit.relay import Relay
+from tests.kit.scripted_broker import ScriptedBroker, fetched, partition
+from tests.kit.scripted_login import SASL_AUTHENTICATE, Logins
+from tests.kit.waiting import wait_until
+
+NO_END = 2**63 - 1
+TP = TopicPartition("t", 0)
+USERS = {"bob": "secret-of-bob"}
+DATA = encode(Batch(0, tuple(Record(n, value=b"v") for n in range(10))))
+
+
+def script(number: int) -> bytes:
+    """Ten records, again and again."""
+    threading.Event().wait(0.02)
+    return fetched(number, partition(end=10, records=DATA))
+
+
+def conf(bootstrap: str, mechanism: str, **more: Any) -> dict[str, Any]:
+    """Settings with which Bob logs in."""
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.username": "bob"}
+    given = {"bootstrap.servers": bootstrap, "sasl.password": USERS["bob"], **login}
+    return given | {name.replace("_", "."): value for name, value in more.items()}
+
+
+@contextmanager
+def draining(settings: dict[str, Any]) -> Iterator[FetchDrain]:
+    """A drain of the partition, from its beginning."""
+    drain = FetchDrain(settings, include_headers=False)
+    drain.assign({TP: (0, NO_END)})
+    try:
+        yield drain
+    finally:
+        drain.close()
+
+
+def until(drain: FetchDrain, kind: type[Event]) -> Any:
+    """The first event of this kind."""
+    found: list[Event] = []
+
+    def seen() -> bool:
+        found.extend(event for event in drain.poll(0.1) if isinstance(event, kind))
+        return bool(found)
+
+    wait_until(seen, 30, kind.__name__, every_s=0)
+    return found[0]
+
+
+def polled_for(poll: Callable[[], Any], seconds: float) -> None:
+    """Poll for so long."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        poll()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_refusal_by_the_broker_is_tried_again(mechanism: str) -> None:
+    """Ever more slowly, by the client that fetches; when the broker knows the password all goes on there."""
+    logins = Logins(USERS)
+    logins.refuses = "not\nyet\x1b[2J"
+    with ScriptedBroker(script, logins=logins) as broker, draining(conf(broker.bootstrap, mechanism)) as drain:
+        polled_for(lambda: drain.poll(0.1), 2)
+        assert 3 <= broker.counts["connections"] <= 7
+        assert drain.complaints == {KafkaError._AUTHENTICATION}
+        assert r"refused the login of bob" in drain.last_error
+        assert r"not\nyet\x1b[2J" in drain.last_error
+        logins.refuses = ""
+        assert until(drain, Records).next_offset == 10
+        assert drain._fetcher is not None
+        assert drain._librdkafka is None
+
+
+@pytest.mark.parametrize(
+    ("logins", "words"),
+    [
+        (Logins(USERS, iterations=1), "asks for 1 iterations"),
+        (Logins(USERS, forged=True), "signature is wrong"),
+    ],
+)
+def test_a_broker_that_we_refuse_is_left_to_no_other_client(
+    logins: Logins, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not for records, and not for a question about the log; whoever asks again is told the same at once."""
+    with ScriptedBroker(script, logins=logins) as broker:
+        settings = conf(broker.bootstrap, "SCRAM-SHA-256")
+        with draining(settings) as drain:
+            failed = until(drain, PartitionError)
+            assert failed.code == KafkaError._AUTHENTICATION
+            assert words in failed.error.str()
+            with pytest.raises(KafkaException, match=words):
+                drain.log_range(TP, 1)
+            before = broker.counts["connections"]
+            assert drain._fetcher is not None
+            drain._fetcher._cluster._ask_at = NO_END  # the time until another attempt
+            for _ in range(20):
+                drain.unassign([TP])
+                drain.assign({TP: (0, NO_END)})
+                assert words in until(drain, PartitionError).error.str()
+            assert broker.counts["connections"] == before
+            assert drain._librdkafka is None
+        reader = RangeReader(settings)
+        with pytest.raises(FetchError, match=words):
+            list(reader.read([Range("t", 0, 0, 5)]))
+        reader.close()
+        # Each own attempt ends with what was wrong: librdkafka would have sent its proof to the first one.
+        assert broker.counts[SASL_AUTHENTICATE] == len(logins.told) <= 2 * broker.counts["connections"]
+    assert sum("not trusted" in line for line in caplog.messages) == 2  # each client once
+
+
+def test_a_login_that_holds_for_a_moment() -> None:
+    """It is made anew once a second at most, however soon it ends."""
+    with (
+        ScriptedBroker(script, logins=Logins(USERS, holds_ms=1)) as broker,
+        draining(conf(broker.bootstrap, "PLAIN")) as drain,
+    ):
+        until(drain, Records)
+        before = broker.counts["connections"]
+        polled_for(lambda: drain.poll(0.1), 1.5)
+        assert broker.counts["connections"] - before <= 3
+
+
+class Counting(Relay):
+    """Counts those who connect."""
+
+    connections = 0
+
+    def _carry(self, *way: Any) -> None:
+        self.connections += way[-1]
+        super()._carry(*way)
+
+
+@pytest.fixture(scope="module")
+def secure() -> Iterator[Broker]:
+    """A broker that refuses at once, as most do not."""
+    with Broker(
+        users={"alice": "x"}, scram=USERS, properties={"connection.failed.authentication.delay.ms": "0"}
+    ) as one:
+        one.admin.create_topic("t")
+        produce(one.bootstrap, "t", 10)
+        one.admin.allow("bob", "topic", "t", "read")
+        yield one
+
+
+@pytest.fixture
+def door(secure: Broker) -> Iterator[Counting]:
+    """The way to the broker's logins."""
+    relay = Counting("127.0.0.1", int(secure.at["SASL_PLAINTEXT"].split(":")[1]))
+    yield relay
+    relay.close()
+
+
+@pytest.mark.parametrize("kind", ["ours", "librdkafka", "driver"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_wrong_password_is_no_storm(
+    door: Counting, mechanism: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two attempts a second at most, of librdkafka too, which makes forty if it is let; few lines in our log."""
+    settings = conf(f"127.0.0.1:{door.port}", mechanism, sasl_password="wrong", reconnect_backoff_ms="50")
+    caplog.set_level("INFO")
+    began = time.monotonic()
+    if kind == "driver":
+        polled = clients.new_consumer(settings)
+        polled_for(lambda: polled.poll(0.1), 3)
+        polled.close()
+    else:
+        drain = (FetchDrain if kind == "ours" else NativeDrain)(settings, include_headers=False)
+        drain.assign({TP: (0, NO_END)})
+        polled_for(lambda: drain.poll(0.1), 3)
+        drain.close()
+    assert 2 <= door.connections <= 2 * (time.monotonic() - began) + 3
+    assert len(caplog.messages) <= 5
+
+
+def test_a_password_that_reaches_the_broker_later(secure: Broker) -> None:
+    """While it is changed the client that fetches waits; it needs no other, and no restart."""
+    secure.admin.add_users("SCRAM-SHA-512", {"bob": "an older one"})
+    with draining(conf(secure.sasl_bootstrap, "SCRAM-SHA-512")) as drain:
+        wait_until(lambda: drain.poll(0.1) or drain.complaints, 20, "a refusal", every_s=0)
+        assert drain.complaints == {KafkaError._AUTHENTICATION}
+        secure.admin.add_users("SCRAM-SHA-512", USERS)
+        assert until(drain, Records).next_offset == 10
+        assert drain._librdkafka is None
+
+
+def test_a_driver_outlasts_a_password_that_is_changed(secure: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """All its connections end, and none is let in: a minute of that ends the query, less doesn't."""
+    for kind in ("group", "topic"):
+        secure.admin.allow("bob", kind, "t", "read", "describe")
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    options = {
+        "kafka.bootstrap.servers": secure.sasl_bootstrap,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256",
+        "kafka.sasl.jaas.config": f'{module} required username="bob" password="{USERS["bob"]}";',
+        "group.id": "t",
+        "subscribe": "t",
+    }
+    membership = GroupMembership(parse(options), lambda: {"t": 1})
+    try:
+        membership.start(30)
+        secure.admin.add_users("SCRAM-SHA-256", {"bob": "another"})
+        secure.stop()
+        secure.start()
+        wait_until(lambda: any("tried again for a minute" in line for line in caplog.messages), 30, "a refusal")
+        assert membership.failure() is None
+        secure.admin.add_users("SCRAM-SHA-256", USERS)
+        assert membership.commit({TP: (1, "")}, 60) == {TP: 1}
+        assert membership.failure() is None
+    finally:
+        membership.close()

@@ -1,0 +1,74 @@
+"""Racks on their way from the cluster and the executors to the leader of the group."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.options.parse import parse
+from tests.kit.agents import TOPIC, World
+from tests.kit.broker import Broker
+from tests.kit.mock import MockCluster
+from tests.kit.waiting import wait_until
+
+
+@contextmanager
+def started(bootstrap: str, topic: str, **more: str) -> Iterator[LogEnds]:
+    """Log ends of one topic; ``__`` stands for a dot in option names."""
+    named = {name.replace("__", "."): value for name, value in more.items()}
+    ends = LogEnds(parse({"kafka.bootstrap.servers": bootstrap, "group.id": "g", "subscribe": topic, **named}))
+    try:
+        ends.start()
+        yield ends
+    finally:
+        ends.close()
+
+
+@pytest.mark.parametrize("option", ["client__rack", "client__rack__env"])
+def test_where_replicas_are_is_asked_of_the_cluster(broker: Broker, topic: str, option: str) -> None:
+    """With an option that gives members racks."""
+    broker.admin.create_topic(topic, 3)
+    with started(broker.bootstrap, topic, **{option: "ZONE"}) as ends:
+        assert ends.racks() == {topic: [{"rack-1"}] * 3}
+
+
+def test_without_racks_nobody_is_asked(broker: Broker, topic: str) -> None:
+    """No option gives members racks: no client is made for them, and nothing is known."""
+    broker.admin.create_topic(topic, 1)
+    with started(broker.bootstrap, topic) as ends:
+        assert ends._discovery._racks is None
+        assert ends.racks() == {}
+
+
+def test_a_cluster_that_does_not_tell_racks(
+    mock_broker: MockCluster, topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mock doesn't know the request: all goes on without racks, with one warning however often it is asked."""
+    mock_broker.create_topic(topic, 2)
+    monkeypatch.setattr("sparkcohort.runtime.shell.driver.racks.ANSWER_S", 0.2)
+    often = started(mock_broker.bootstrap, topic, client__rack="r", metadata__max__age__ms="100")
+    with caplog.at_level(logging.WARNING, "sparkcohort.racks"), often as ends:
+        seen = ends._layout
+        wait_until(lambda: ends._layout is not seen, 20, "a second look")
+        assert ends.racks() == {}
+    assert [record.name for record in caplog.records].count("sparkcohort.racks") == 1
+
+
+def test_members_are_assigned_what_is_near_them(mock_broker: MockCluster) -> None:
+    """A task tells its executor's rack to the agent, the agent in its subscription; the leader knows the replicas'."""
+    world = World(mock_broker)
+    try:
+        world.assignors = ("range",)
+        world.racks = {TOPIC: [frozenset("b"), frozenset("a"), frozenset("b")]}
+        near_a, near_b = (world.start(f"in-{rack}", rack)[0] for rack in "ab")
+        numbers = [[1], [0, 2]]  # without racks the first two, and the last
+        expected = [[TopicPartition(TOPIC, number) for number in mine] for mine in numbers]
+        wait_until(lambda: [world.owned_on(near_a), world.owned_on(near_b)] == expected, 20, "partitions to be near")
+        assert sorted(str(info.rack) for info in world.coordinator.members().values()) == ["a", "b"]
+    finally:
+        world.close()

@@ -1,0 +1,185 @@
+"""Background threads that fail, end, get stuck, or can't be started: they go on, or somebody hears of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.process import threads
+from sparkcohort.runtime.shell.process.threads import Supervised, look
+from tests.kit.waiting import wait_until
+
+ERRORS = [RuntimeError("can't start new thread"), MemoryError(), OSError(24, "Too many open files"), SystemExit(3)]
+
+
+class Counting:
+    """Work that fails as often as it is told to."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+        self.done = self.amended = self.ended = 0
+        self.given_up: list[str] = []
+        self.going = True
+
+    def wait(self) -> bool:
+        """There is always something to do."""
+        threading.Event().wait(0.001)
+        return self.going
+
+    def work(self) -> None:
+        """One success, or the next error."""
+        if self.errors:
+            raise self.errors.pop(0)
+        self.done += 1
+
+    def amend(self) -> None:
+        """Counted."""
+        self.amended += 1
+
+    def end(self) -> None:
+        """Counted."""
+        self.ended += 1
+
+    def give_up(self, error: CohortError) -> None:
+        """Remembered."""
+        self.given_up.append(str(error))
+
+
+@contextmanager
+def running(work: Counting, *, stuck_s: float | None = 60.0) -> Iterator[Supervised]:
+    """A supervised thread that does this work."""
+    thread = Supervised(
+        "a-thread", work.wait, work.work, work.give_up, amend=work.amend, ended=work.end, stuck_s=stuck_s
+    )
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.close()
+        thread.join(5)
+
+
+def looked() -> bool:
+    """Look; nothing has come of it yet."""
+    look()
+    return False
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_it_goes_on_after_an_error_told_once(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it was: one line with its traceback, the work again, and a word when it is well."""
+    work = Counting(error, error)
+    with caplog.at_level(logging.INFO, "sparkcohort.threads"), running(work) as thread:
+        wait_until(lambda: work.done and not thread.trouble, 5, "the work to be done, and well")
+    told = [(record.levelname, record.getMessage(), bool(record.exc_info)) for record in caplog.records]
+    assert told == [
+        ("ERROR", "background thread a-thread failed and is tried again", True),
+        ("INFO", "background thread a-thread goes on, after 2 failures", False),
+    ]
+    assert (work.amended, work.ended, work.given_up) == (2, 1, [])
+
+
+def test_what_never_succeeds_is_given_up_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its patience, not before; the pauses between the tries grow and are bounded."""
+    monkeypatch.setattr(threads, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(threads, "PAUSE_S", 0.01)
+    monkeypatch.setattr(threads, "MOST_PAUSE_S", 0.1)
+    work, began = Counting(*[MemoryError("no more")] * 1000), time.monotonic()
+    with running(work) as thread:
+        wait_until(lambda: work.given_up, 10, "the work to be given up")
+        assert time.monotonic() - began > 0.5
+        wait_until(lambda: not thread.is_alive(), 5, "the thread to end")
+    assert len(work.given_up) == work.ended == 1
+    assert "a-thread is given up: it has failed" in work.given_up[0] and "MemoryError: no more" in work.given_up[0]
+    assert 5 < 1000 - len(work.errors) < 20
+
+
+def test_time_alone_is_no_reason_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was frozen for an hour has not tried for an hour: some tries belong to it."""
+    monkeypatch.setattr(threads, "PATIENCE_S", -1.0)
+    monkeypatch.setattr(threads, "PAUSE_S", 0.001)
+    work = Counting(*[MemoryError("no more")] * (threads.LEAST_TRIES - 1))
+    with running(work):
+        wait_until(lambda: work.done, 5, "the work to be done")
+    assert work.given_up == []
+
+
+def test_one_that_can_not_be_started_is_started_by_whoever_looks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RuntimeError out of ``Thread.start`` is nobody's end."""
+    begin, left = threading.Thread.start, [2]
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "a-thread" and left[0]:
+            left[0] -= 1
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threads, "LOOK_S", 0.01)
+    work = Counting()
+    with running(work) as thread:
+        assert not thread.is_alive()
+        assert "can't start new thread" in thread.trouble
+        wait_until(lambda: looked() or work.done, 10, "somebody to have looked")
+    assert "a-thread failed and is tried again" in caplog.text
+
+
+def test_one_that_has_died_is_started_again_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where dealing with the error failed: another thread of the process sees to it."""
+    monkeypatch.setattr(threads, "LOOK_S", 0.01)
+    work, other = Counting(ValueError("first")), Counting()
+    dead: list[threading.Thread] = []
+
+    def failing() -> None:
+        dead.append(threading.current_thread())
+        raise MemoryError
+
+    monkeypatch.setattr(work, "amend", failing)
+    with running(other), running(work):
+        wait_until(lambda: dead and not dead[0].is_alive(), 5, "the first thread to be gone")
+        wait_until(lambda: work.done, 10, "the work to be done by another")
+
+
+def test_one_that_is_stuck_is_told_of_and_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the line where it stands; time in which nobody looked does not count."""
+    monkeypatch.setattr(threads, "LOOK_S", 0.05)
+    work, let_go = Counting(), threading.Event()
+    monkeypatch.setattr(work, "work", lambda: let_go.wait(30))
+    with running(work, stuck_s=0.3) as thread:
+        try:
+            for _ in range(2):
+                thread.look(0.1)
+            assert work.given_up == [], "frozen for however long, it is one look"
+            wait_until(lambda: looked() or work.given_up, 10, "it to be given up")
+        finally:
+            let_go.set()
+    assert (
+        "background thread a-thread is stuck: its work has not ended for" in caplog.text
+        and "let_go.wait(30)" in caplog.text
+    )
+    assert "a-thread is given up: its work has not ended for" in work.given_up[0]
+    assert work.ended == 1
+
+
+def test_one_that_waits_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only work has to end; one whose work may take for ever says so by None."""
+    monkeypatch.setattr(threads, "LOOK_S", 0.01)
+    work, let_go = Counting(), threading.Event()
+    monkeypatch.setattr(work, "wait", lambda: let_go.wait(30) and False)
+    for stuck_s in (0.001, None):
+        let_go.clear()
+        with running(work, stuck_s=stuck_s) as thread:
+            for _ in range(10):
+                thread.look(60)
+            assert work.given_up == []
+            let_go.set()

@@ -1,0 +1,285 @@
+"""A process that doesn't reach a broker which others reach: it is noticed, barred, read for, and let back."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from sparkcohort.runtime.batches.claims import Slot
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.group.validation import MemberInfo
+from sparkcohort.runtime.leader import reachability
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.agent.prefetch import SILENT, SILENT_S, Prefetcher
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.reachability_watch import CONFIRM_MS, LOOK_S, AbilityWatch, Stuck
+from sparkcohort.runtime.shell.coordinator.service import Service
+from sparkcohort.runtime.shell.kafka.fetch.partition import SLOW_S
+from sparkcohort.runtime.shell.kafka.reading import relay as relaying
+from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
+from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.reading.relay import Relay, Through
+from tests.kit.broker import Broker, Port
+from tests.kit.produce import produce
+from tests.kit.ranges import batches_to_rows, offsets
+from tests.kit.relay import Relay as Way
+from tests.kit.waiting import hold_for, wait_until
+
+MEMBERS = {"m-1": MemberInfo("m-1", "1", "worker-1", 2, 1, "a"), "m-2": MemberInfo("m-2", "2", "worker-2", 2, 2, "b")}
+
+
+@dataclass
+class TwoWays:
+    """One broker: the way there that everybody has, and one that can be cut."""
+
+    broker: Broker
+    way: Way
+    bootstrap: str
+
+    def __post_init__(self) -> None:
+        self.everybody = {"bootstrap.servers": self.broker.bootstrap}
+        self.cut_off = {"bootstrap.servers": self.bootstrap}
+
+    def relay(self, patience_ms: int = 2_000) -> Relay:
+        """The driver's, which has the good way."""
+        return Relay(lambda: RangeReader(self.everybody, poll_timeout_ms=patience_ms))
+
+
+@pytest.fixture(scope="module")
+def ways() -> Iterator[TwoWays]:
+    """A broker with two listeners, one behind a relay."""
+    port = Port("127.0.0.1")
+    way = Way("127.0.0.1", port.number)
+    with Broker(doors={"RELAYED": (port.number, way.port)}) as broker:
+        yield TwoWays(broker, way, f"127.0.0.1:{way.port}")
+    way.close()
+    port.close()
+
+
+@pytest.fixture
+def topic(ways: TwoWays, topic: str) -> Iterator[str]:
+    """A topic of two partitions with a thousand records each; the way is open before and after."""
+    ways.broker.admin.create_topic(topic, 2)
+    produce(ways.broker.bootstrap, topic, 2_000, partitions=2)
+    ways.way.release()
+    yield topic
+    ways.way.release()
+
+
+class Everything(list[TopicPartition]):
+    """All partitions there may be."""
+
+    def __contains__(self, _: object) -> bool:
+        """It is one of them."""
+        return True
+
+
+def through(relay: Relay, barred: Any = ()) -> Through:
+    """A task's way through the driver."""
+    return Through(lambda body: relay.answer(body, Everything()), barred)
+
+
+def test_a_leader_that_falls_silent_is_noticed_and_waited_for_no_more(ways: TwoWays, topic: str) -> None:
+    """Whether there is something to read or not: the owner says so within seconds, and takes it back when all is well."""
+    prefetcher = Prefetcher(ways.cut_off)
+    tps = {TopicPartition(topic, number): 0 for number in range(2)}
+    prefetcher.assign(tps)
+    wait_until(lambda: all(stats.position == 1_000 for stats in prefetcher.stats().values()), 30, "all to be fetched")
+    hold_for(lambda: not prefetcher.silent(), 1.0, "nobody is silent")
+    ways.way.hold()
+    wait_until(lambda: len(prefetcher.silent()) == 2, 30, "the silence to be noticed")
+    assert all(position == 1_000 and why.startswith(SILENT) for position, why in prefetcher.silent().values())
+    wanted = Range(topic, 0, 990, 1_010)
+    steps = list(prefetcher.serve([wanted], [0], 1))
+    assert sum(step.batch.num_rows for step in steps if step.batch is not None) == 10
+    assert steps[-1].missed[0][1].startswith(SILENT)
+    ways.way.release()
+    wait_until(lambda: not prefetcher.silent(), 30, "the leader to be heard again")
+    prefetcher.close()
+
+
+def test_a_slow_leader_is_not_a_silent_one(ways: TwoWays, topic: str) -> None:
+    """Neither while its bytes come slowly nor while they pause in the middle of an answer; who looks sees it as slow, too."""
+    tp = TopicPartition(topic, 0)
+    produce(ways.broker.bootstrap, topic, 4_000, partitions=2, first=1_000, value_bytes=1_000)
+    ways.way.rate(20_000)
+    prefetcher = Prefetcher(ways.cut_off)
+    try:
+        prefetcher.assign({tp: 1_000})
+        hold_for(lambda: not prefetcher.silent(), SILENT_S + 2, "a slow leader is heard")
+        assert reached(ways.cut_off, {tp: 1_000}, LOOK_S) == frozenset()
+        ways.way.hold()
+        hold_for(lambda: not prefetcher.silent(), SILENT_S + 2, "a pause in an answer is no silence yet")
+        wait_until(lambda: tp in prefetcher.silent(), SLOW_S + 30, "a long one to be one")
+    finally:
+        ways.way.rate(None)
+        ways.way.release()
+        prefetcher.close()
+
+
+def test_what_a_task_cannot_read_comes_through_the_driver(ways: TwoWays, topic: str) -> None:
+    """From where it stands, in order, each offset once, also where a partition has several ranges."""
+    relay = ways.relay()
+    reader = RangeReader(ways.cut_off, poll_timeout_ms=60_000, elsewhere=through(relay))
+    ranges = [Range(topic, 0, 0, 400), Range(topic, 0, 500, 1_000), Range(topic, 1, 7, 993)]
+    pieces = reader.read(ranges)
+    first = next(pieces)
+    ways.way.hold()
+    got = [first, *pieces]
+    for number in range(2):
+        mine = [(position, batch) for tp, position, batch in got if tp.partition == number]
+        wanted = [at for each in ranges if each.partition == number for at in range(each.start, each.end)]
+        assert offsets(batches_to_rows(mine)) == wanted
+    reader.close()
+    relay.close()
+
+
+def test_one_that_is_known_to_be_cut_off_asks_the_driver_at_once(ways: TwoWays, topic: str) -> None:
+    """It doesn't pay the seconds again with every task."""
+    ways.way.hold()
+    relay = ways.relay()
+    tps = [TopicPartition(topic, number) for number in range(2)]
+    reader = RangeReader(ways.cut_off, poll_timeout_ms=60_000, elsewhere=through(relay, tps))
+    read = list(reader.read([Range(*tp, 0, 1_000) for tp in tps]))
+    assert sum(batch.num_rows for _, _, batch in read if batch is not None) == 2_000
+    assert reader._idle_s < relaying.FIRST_S
+    reader.close()
+    relay.close()
+
+
+def test_where_the_driver_gets_nothing_either_the_task_fails_as_it_would_have(ways: TwoWays, topic: str) -> None:
+    """After its own time, with both reasons; records that are lost are lost there, too."""
+    ways.way.hold()
+    nobody = Relay(lambda: RangeReader(ways.cut_off, poll_timeout_ms=500))
+    reader = RangeReader(ways.cut_off, poll_timeout_ms=5_000, elsewhere=through(nobody))
+    with pytest.raises(FetchError, match=r"no progress at offset 0 for 5000 ms.*through the driver: .*no progress"):
+        list(reader.read([Range(topic, 0, 0, 10)]))
+    reader.close()
+    nobody.close()
+    relay = ways.relay()
+    ways.broker.admin.delete_records(topic, {0: 100})
+    with pytest.raises(DataLossError, match="the log starts at 100"):
+        through(relay).read([Range(topic, 0, 0, 10)], {})
+    relay.close()
+
+
+def test_a_relay_bounds_what_it_is_asked_for(ways: TwoWays, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few megabytes a call, one reader a caller; nonsense and strange partitions are refused at the door."""
+    monkeypatch.setattr(relaying, "PIECE_BYTES", 1)
+    relay = ways.relay()
+    asked, calls = Range(topic, 0, 0, 1_000), 0
+    while asked.start < asked.end:
+        pieces, error, _ = relay.read([asked], {})
+        assert error is None and pieces
+        asked, calls = asked._replace(start=pieces[-1][1]), calls + 1
+    for wrong in (
+        [[topic, 0, 5, 5]], [[topic, 0, -1, 5]], [[topic, 0, 0, 1 << 64]], [[topic, 0, 0, 5], [topic, 0, 5, 6]],
+        [["another", 0, 0, 5]], [[topic]], [[topic, number, 0, 1] for number in range(10_001)],
+    ):  # fmt: skip
+        with pytest.raises((ValueError, TypeError)):
+            relay.answer(json.dumps({"ranges": wrong, "ids": {}}).encode(), [TopicPartition(topic, 0)])
+    relay.close()
+
+
+def test_whether_a_leader_answers(ways: TwoWays, topic: str) -> None:
+    """With records, at the log's end and beyond it; not by the way that is cut."""
+    tps = {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 1_000}
+    assert reached(ways.cut_off, tps, 20) == tps.keys()
+    assert reached(ways.everybody, dict.fromkeys(tps, 5_000), 20) == tps.keys()
+    ways.way.hold()
+    assert reached(ways.cut_off, tps, 1) == frozenset()
+    assert reached(ways.everybody, tps, 20) == tps.keys()
+
+
+def test_a_member_is_barred_from_what_the_driver_reaches(
+    ways: TwoWays, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Told once with name and reason; let back when it has reached the leader for a while, and its hold is over."""
+    tps = {TopicPartition(topic, 0): Stuck(10, "no answer"), TopicPartition(topic, 1): Stuck(10, "no answer")}
+    reasons: list[str] = []
+    watch = AbilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, reasons.append)
+    with caplog.at_level(logging.INFO, "sparkcohort.ability"):
+        wait_until(lambda: watch.tell("m-1", tps) == sorted(tps), 30, "the member to be barred")
+        assert watch.tell("m-1", tps) == sorted(tps)
+    assert reasons == [f"m-1 can't fetch {topic}-0, {topic}-1"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "executor 1 on worker-1 can't fetch" in caplog.text and "no answer" in caplog.text
+    assert {(row["executor"], row["partition"], row["why"]) for row in watch.described()} == {
+        ("1", 0, "no answer"), ("1", 1, "no answer"),
+    }  # fmt: skip
+    assert watch.tell("m-2", {}) == []
+    wait_until(lambda: not watch.tell("m-1", {}, tps), reachability.HOLD_MS / 1000 + 30, "the member to be let back")
+    assert reasons[1:] == [f"m-1 can fetch {topic}-0, {topic}-1 again"]
+
+
+def test_nobody_is_barred_for_a_leader_that_answers_nobody(ways: TwoWays, topic: str) -> None:
+    """Then the fault is the broker's; and who looks in vain looks ever more rarely."""
+    ways.way.hold()
+    watch = AbilityWatch(partial(reached, ways.cut_off), lambda: MEMBERS, lambda _: None)
+    tps = {TopicPartition(topic, 0): Stuck(10, "no answer")}
+    for _ in range(20):
+        assert watch.tell("m-1", tps) == []
+    assert watch._pause_ms == 1_000
+
+
+def test_a_leader_that_was_away_for_all_bars_nobody(ways: TwoWays, topic: str) -> None:
+    """It answers the driver a moment before it answers the member: that is no cut."""
+    watch = AbilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, lambda _: None)
+    stuck = {TopicPartition(topic, 0): Stuck(10, "no answer")}
+    wait_until(lambda: watch.tell("m-1", stuck) or watch._answered, 30, "the driver to have an answer")
+    assert watch.tell("m-1", {}) == [] and not watch._answered
+    hold_for(lambda: not watch.tell("m-1", {}), CONFIRM_MS / 1000, "nobody to be barred")
+
+
+def test_the_coordinators_port_has_it_all(ways: TwoWays, topic: str) -> None:
+    """An owner tells what doesn't answer, and hears what it is to try; claims say what to read through the driver."""
+    tps = [TopicPartition(topic, number) for number in range(2)]
+    coordinator = Coordinator(GroupSettings("g", "r", 0, 2_000, 200, 5_000, ("range",)), lambda: {topic: 2})
+    coordinator.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordinator, "members", lambda: MEMBERS)
+        patch.setattr(coordinator, "owners", lambda: {tps[0]: "m-1", tps[1]: "m-2"})
+        watch, relay, plans = (
+            AbilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, coordinator.trigger),
+            ways.relay(),
+            Plans(),
+        )
+        plans.register("p", [Slot(None, tuple(Range(*tp, 0, 1_000) for tp in tps))])
+        service = Service(
+            coordinator, plans, failure=lambda: None, status=dict, abilities=watch,
+            relay=lambda body: relay.answer(body, tps),
+        )  # fmt: skip
+        call = caller(service)
+        silent = [[topic, number, 10, "no\nanswer"] for number in range(2)]
+        said = {"member": "m-1", "fetched": [], "silent": silent, "reached": None}
+        wait_until(lambda: call("Fetched", said)["barred"] == [[topic, 0, 1_000]], 30, "what it owns to be barred")
+        assert call("Claim", {"plan": "p", "index": 0, "address": "a"})["barred"] == [0]
+        assert call("Claim", {"plan": "p", "index": 0, "address": "b"})["barred"] == []
+        for wrong in (
+            {**said, "silent": [[topic]]},
+            {**said, "reached": [3]},
+            {**said, "silent": [[topic, "x", 1, ""]]},
+        ):
+            with pytest.raises((ValueError, TypeError)):
+                call("Fetched", wrong)
+        task = Through(service.handlers()["Read"])
+        assert sum(batch.num_rows for _, _, batch in task.read([Range(*tps[0], 0, 50)], {}) if batch is not None) == 50
+        alone = Service(coordinator, plans, failure=lambda: CohortError("fenced", "FENCED_INSTANCE_ID"), status=dict)
+        for body in (b"{}", b'{"ranges": []}'):
+            with pytest.raises(ValueError, match="nobody reads"):
+                alone.handlers()["Read"](body)
+    relay.close()
+    coordinator.stop()
+
+
+def caller(service: Service) -> Callable[[str, Any], Any]:
+    """Asks a service, in values."""
+    handlers = service.handlers()
+    return lambda action, said: json.loads(handlers[action](json.dumps(said).encode()))

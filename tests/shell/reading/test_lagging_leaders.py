@@ -1,0 +1,91 @@
+"""A range that starts behind the log's end for a moment, as a new leader's may that lags: read as far as the log goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from sparkcohort.runtime.batches import suspected_loss
+from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.shell.kafka.reading import range_reader
+from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, RangeReader
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("each_drain")
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked ten times a second, believed after one."""
+    monkeypatch.setattr(suspected_loss, "LAG_S", 1.0)
+    monkeypatch.setattr(range_reader, "RECHECK_S", 0.1)
+
+
+@contextmanager
+def in_doubt(broker: Broker, wanted: Range, **more: Any) -> Iterator[Future[list[int]]]:
+    """The offsets of a range, read in a thread that has already been told that the log ends before it."""
+    with (
+        ThreadPoolExecutor(1) as thread,
+        closing(RangeReader({"bootstrap.servers": broker.bootstrap}, **more)) as reader,
+    ):
+        asked, whole = [], reader._check_end
+
+        def noted(*arguments: Any) -> Any:
+            asked.append(arguments)
+            return whole(*arguments)
+
+        reader._check_end = noted  # type: ignore[assignment]
+
+        def offsets() -> list[int]:
+            pieces = [batch.column("offset").to_pylist() for _, _, batch in reader.read([wanted]) if batch]
+            return [offset for piece in pieces for offset in piece]
+
+        found = thread.submit(offsets)
+        wait_until(lambda: len(asked) > 1 or found.done(), 30, "a doubt")
+        assert not found.done()
+        yield found
+
+
+def test_a_log_that_catches_up(broker: Broker, topic: str) -> None:
+    """Nothing is lost, and nobody waits for a time-out."""
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 5)
+    with in_doubt(broker, Range(topic, 0, 8, 15)) as found:
+        produce(broker.bootstrap, topic, 15)
+        assert found.result(30) == list(range(8, 15))
+
+
+def test_a_log_that_catches_up_by_and_by(broker: Broker, topic: str) -> None:
+    """First to where the range starts, then into it, then to its end."""
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 5)
+    with in_doubt(broker, Range(topic, 0, 8, 15)) as found:
+        for _ in range(12):
+            produce(broker.bootstrap, topic, 1)
+        assert found.result(30) == list(range(8, 15))
+
+
+def test_what_the_log_has_is_read_before_the_rest_is_given_up(broker: Broker, topic: str) -> None:
+    """With failOnDataLoss=false the offsets that exist are delivered, and only the others told of as lost."""
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 5)
+    losses: list[str] = []
+    with in_doubt(broker, Range(topic, 0, 8, 15), fail_on_data_loss=False, on_data_loss=losses.append) as found:
+        produce(broker.bootstrap, topic, 7)
+        assert found.result(30) == list(range(8, 12))
+    assert len(losses) == 1
+    assert "offset [12, 15)" in losses[0]
+
+
+def test_a_log_that_stays_short(broker: Broker, topic: str) -> None:
+    """It is a loss, soon."""
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 5)
+    with in_doubt(broker, Range(topic, 0, 8, 15)) as found, pytest.raises(DataLossError, match="the log ends at 5"):
+        found.result(30)

@@ -1,0 +1,275 @@
+"""RangeReader against librdkafka's mock cluster: rows, positions, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.kafka.reading import arrow_rows
+from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.reading.record_source import MalformedRecordError
+from tests.kit.drains import DRAINS, drained_by
+from tests.kit.mock import MockCluster
+from tests.kit.produce import produce, producer, value_of
+from tests.kit.ranges import direct, offsets, rows_of
+
+KAFKA_ROW = (
+    ("key", BinaryType()),
+    ("value", BinaryType()),
+    ("topic", StringType()),
+    ("partition", IntegerType()),
+    ("offset", LongType()),
+    ("timestamp", TimestampType()),
+    ("timestampType", IntegerType()),
+)
+
+
+def conf(mock: MockCluster) -> dict[str, Any]:
+    """The settings of a reader."""
+    return {"bootstrap.servers": mock.bootstrap, "log_level": 0}
+
+
+@pytest.mark.parametrize("include_headers", [False, True])
+def test_schema_is_sparks(include_headers: bool) -> None:
+    """The Arrow schema is the one that PySpark demands of Spark's Kafka row."""
+    row = StructType([StructField(name, kind) for name, kind in KAFKA_ROW])
+    if include_headers:
+        row.add(
+            "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+        )
+    assert arrow_rows.schema(include_headers).equals(to_arrow_schema(row, timezone="UTC"))
+
+
+@pytest.mark.usefixtures("each_drain")
+def test_nulls_empties_and_headers(mock_broker: MockCluster, topic: str) -> None:
+    """Null and empty keys and values differ; headers keep order, duplicates and nulls, and are null where there are none."""
+    client = producer(mock_broker.bootstrap)
+    client.produce(topic, None, None, 0, timestamp=1_000)
+    client.produce(topic, b"", b"", 0, timestamp=2_000, headers=[("a", b"1"), ("a", None), ("", b"")])
+    client.produce(topic, b"\x00\xff", b"k", 0, timestamp=3_000)
+    client.flush(10)
+    rows = direct(conf(mock_broker), [Range(topic, 0, 0, 3)])[TopicPartition(topic, 0)]
+    assert [(row["key"], row["value"]) for row in rows] == [(None, None), (b"", b""), (b"k", b"\x00\xff")]
+    wanted = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "", "value": b""}]
+    assert [row["headers"] for row in rows] == [None, wanted, None]
+    assert [row["timestamp"].timestamp() for row in rows] == [1, 2, 3]
+    assert {(row["topic"], row["partition"], row["timestampType"]) for row in rows} == {(topic, 0, 0)}
+
+
+@pytest.mark.usefixtures("each_drain")
+def test_batches_have_the_exact_schema(mock_broker: MockCluster, topic: str) -> None:
+    """Every batch carries the declared schema, headers only when asked for."""
+    produce(mock_broker.bootstrap, topic, 10)
+    for include_headers in (False, True):
+        reader = RangeReader(conf(mock_broker), include_headers=include_headers)
+        for _, _, batch in reader.read([Range(topic, 0, 0, 10)]):
+            assert batch is not None
+            assert batch.schema.equals(arrow_rows.schema(include_headers), check_metadata=True)
+            batch.validate(full=True)
+        reader.close()
+
+
+def test_empty_ranges_need_no_broker() -> None:
+    """Ranges without offsets end at once, and a range that runs backwards is refused."""
+    reader = RangeReader({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    assert list(reader.read([Range("t", 0, 5, 5)])) == []
+    with pytest.raises(ValueError, match="not a range"):
+        list(reader.read([Range("t", 0, 6, 5)]))
+    reader.close()
+
+
+@pytest.mark.usefixtures("each_drain")
+def test_an_abandoned_read_leaves_nothing_behind(mock_broker: MockCluster, topic: str) -> None:
+    """A reader whose last read stopped early reads the next ranges from their start."""
+    produce(mock_broker.bootstrap, topic, 20_000)
+    reader = RangeReader(conf(mock_broker))
+    for _ in range(3):
+        pieces = reader.read([Range(topic, 0, 0, 20_000)])
+        _, _, first = next(pieces)
+        assert first is not None
+        assert first.column(arrow_rows.OFFSET)[0].as_py() == 0
+        del pieces
+    got = [offset for rows in rows_of(reader.read([Range(topic, 0, 7, 9)])).values() for offset in offsets(rows)]
+    assert got == [7, 8]
+    reader.close()
+
+
+RECORDS = 3_000
+PARTITIONS = 3
+POINTS = st.lists(st.integers(0, RECORDS), min_size=2, max_size=8, unique=True).map(sorted)
+
+
+@pytest.fixture(scope="module")
+def filled() -> Any:
+    """A mock cluster with two topics of three full partitions."""
+    with MockCluster() as mock:
+        for name in ("one", "two"):
+            mock.create_topic(name, PARTITIONS)
+            produce(mock.bootstrap, name, RECORDS * PARTITIONS, partitions=PARTITIONS)
+        yield mock
+
+
+@settings(max_examples=24, deadline=None)
+@given(
+    drain=st.sampled_from(DRAINS),
+    cuts=st.dictionaries(
+        st.tuples(st.sampled_from(["one", "two"]), st.integers(0, PARTITIONS - 1)), POINTS, min_size=1
+    ),
+)
+def test_any_ranges_give_exactly_their_rows(
+    filled: MockCluster, drain: str, cuts: dict[tuple[str, int], list[int]]
+) -> None:
+    """Ranges cut anywhere, several per partition, with holes between them, give their records once each and in order."""
+    spans = {TopicPartition(*tp): list(zip(at[::2], at[1::2], strict=False)) for tp, at in cuts.items()}
+    ranges = [Range(*tp, start, end) for tp, pairs in spans.items() for start, end in pairs]
+    with drained_by(drain):
+        rows = direct(conf(filled), ranges)
+    for tp, pairs in spans.items():
+        expected = [offset for start, end in pairs for offset in range(start, end)]
+        assert offsets(rows[tp]) == expected
+        assert [row["value"] for row in rows[tp]] == [value_of(tp.partition, offset) for offset in expected]
+
+
+@pytest.mark.usefixtures("each_drain")
+def test_timestamp_that_spark_cannot_hold(mock_broker: MockCluster, topic: str) -> None:
+    """A timestamp beyond microseconds in 64 bits is Spark's own error, naming topic, partition and offset."""
+    client = producer(mock_broker.bootstrap)
+    for timestamp in (1, 2**62):
+        client.produce(topic, b"v", None, 0, timestamp=timestamp)
+    client.flush(10)
+    with pytest.raises(MalformedRecordError, match=rf"KAFKA_MALFORMED_RECORD_TIMESTAMP.*{topic} partition 0 offset 1 "):
+        direct(conf(mock_broker), [Range(topic, 0, 0, 2)])
+
+
+def test_range_beyond_the_log_end_is_a_loss(mock_broker: MockCluster, topic: str) -> None:
+    """A log shorter than the range fails by Spark's condition name, or is reported and passed over."""
+    produce(mock_broker.bootstrap, topic, 10)
+    with pytest.raises(DataLossError, match=r"offset \[10, 15\).*log ends at 10.*failOnDataLoss") as caught:
+        direct(conf(mock_broker), [Range(topic, 0, 5, 15)])
+    assert caught.value.error == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
+    losses: list[str] = []
+    ranges = [Range(topic, 0, 5, 15)]
+    rows = direct(conf(mock_broker), ranges, fail_on_data_loss=False, on_data_loss=losses.append)
+    assert offsets(rows[TopicPartition(topic, 0)]) == [5, 6, 7, 8, 9]
+    assert len(losses) == 1
+
+
+def test_range_that_starts_beyond_the_log_end(mock_broker: MockCluster, topic: str) -> None:
+    """A range wholly behind the log's end (the topic was recreated) is a loss, not a wait."""
+    produce(mock_broker.bootstrap, topic, 10)
+    with pytest.raises(DataLossError, match="COULD_NOT_READ_OFFSET_RANGE"):
+        direct(conf(mock_broker), [Range(topic, 0, 100, 110)])
+    rows = direct(conf(mock_broker), [Range(topic, 0, 100, 110)], fail_on_data_loss=False)
+    assert rows == {}
+
+
+@pytest.mark.usefixtures("each_drain")
+def test_records_aged_out_in_the_middle_of_a_range(mock_broker: MockCluster, topic: str) -> None:
+    """Where the log starts behind the position, reading fails or goes on at the first record there is."""
+    produce(mock_broker.bootstrap, topic, 10)
+    mock_broker.delete_records(topic, 0, 4)
+    with pytest.raises(DataLossError, match=r"offset \[2, 4\).*log starts at 4"):
+        direct(conf(mock_broker), [Range(topic, 0, 2, 8)])
+    losses: list[str] = []
+    rows = direct(conf(mock_broker), [Range(topic, 0, 2, 8)], fail_on_data_loss=False, on_data_loss=losses.append)
+    assert offsets(rows[TopicPartition(topic, 0)]) == [4, 5, 6, 7]
+    assert losses == [
+        f"Could not read records in offset [2, 4) of topic {topic} partition 0 offsets [2, 8): the log starts at 4"
+    ]
+    mock_broker.delete_records(topic, 0, 9)
+    assert direct(conf(mock_broker), [Range(topic, 0, 2, 8)], fail_on_data_loss=False) == {}
+
+
+def test_missing_topic_is_named(mock_broker: MockCluster, topic: str) -> None:
+    """A topic that isn't there is an error that names it, or a loss where losses are let pass."""
+    with pytest.raises(FetchError, match=f"topic {topic} partition 0 .*no such partition") as caught:
+        direct(conf(mock_broker), [Range(topic, 0, 0, 5)], poll_timeout_ms=20_000)
+    assert caught.value.error == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@pytest.mark.usefixtures("each_drain")
+def test_no_broker_within_the_poll_timeout(mock_broker: MockCluster, topic: str) -> None:
+    """Without progress for kafkaConsumer.pollTimeoutMs the error names partition, offsets and that option."""
+    produce(mock_broker.bootstrap, topic, 10)
+    mock_broker.broker_down()
+    with pytest.raises(FetchError, match=rf"{topic} partition 0 offsets \[0, 10\).*700 ms .*pollTimeoutMs"):
+        direct(conf(mock_broker), [Range(topic, 0, 0, 10)], poll_timeout_ms=700)
+
+
+def test_a_broker_that_comes_back_in_time(mock_broker: MockCluster, topic: str) -> None:
+    """A broker gone in the middle of a range and back some seconds later costs time, no rows."""
+    produce(mock_broker.bootstrap, topic, 20_000)
+    reader = RangeReader(conf(mock_broker))
+    pieces = reader.read([Range(topic, 0, 0, 20_000)])
+    _, at, first = next(pieces)
+    mock_broker.broker_down()
+    back = threading.Timer(2, mock_broker.broker_up)
+    back.start()
+    rest = [offset for _, _, batch in pieces if batch is not None for offset in batch.column("offset").to_pylist()]
+    back.join()
+    reader.close()
+    assert first is not None
+    assert first.column("offset").to_pylist() + rest == list(range(20_000))
+    assert rest[0] == at
+
+
+@pytest.mark.usefixtures("each_drain")
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN,
+    ],
+)
+def test_errors_that_pass(mock_broker: MockCluster, topic: str, error: int) -> None:
+    """Errors that Kafka calls retriable, and odd ones, are tried again."""
+    produce(mock_broker.bootstrap, topic, 10)
+    mock_broker.fail("Fetch", error, times=3)
+    rows = direct(conf(mock_broker), [Range(topic, 0, 0, 10)], poll_timeout_ms=10_000)
+    assert offsets(rows[TopicPartition(topic, 0)]) == list(range(10))
+
+
+@pytest.mark.usefixtures("each_drain")
+def test_two_leaders(topic: str) -> None:
+    """Partitions of two brokers are read side by side, and a leader that moves is followed."""
+    with MockCluster(2) as mock:
+        mock.create_topic(topic, 2)
+        mock.set_leader(topic, 0, 1)
+        mock.set_leader(topic, 1, 2)
+        produce(mock.bootstrap, topic, 2_000, partitions=2)
+        reader = RangeReader(conf(mock), poll_timeout_ms=20_000)
+        for _ in range(2):
+            got = {tp for tp, _, _ in reader.read([Range(topic, number, 0, 1_000) for number in range(2)])}
+            assert got == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+            mock.set_leader(topic, 1, 1)
+        reader.close()
+
+
+@pytest.mark.usefixtures("each_drain")
+def test_a_topic_deleted_under_way(mock_broker: MockCluster, topic: str) -> None:
+    """Without failOnDataLoss a missing partition is passed over and reported; the others give their rows."""
+    produce(mock_broker.bootstrap, topic, 10)
+    losses: list[str] = []
+    ranges = [Range("gone", 0, 3, 5), Range(topic, 0, 0, 10), Range(topic, 900, 0, 1)]
+    rows = direct(conf(mock_broker), ranges, fail_on_data_loss=False, on_data_loss=losses.append)
+    assert offsets(rows[TopicPartition(topic, 0)]) == list(range(10))
+    assert [loss.partition(": ")[2] for loss in losses] == ["the partition is gone"] * 2

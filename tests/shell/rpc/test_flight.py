@@ -1,0 +1,293 @@
+"""The group's port: who is let in, what is answered, what is pushed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import trustme
+from pyarrow import flight
+
+from sparkcohort.runtime.shell.rpc.flight import (
+    CoordinatorRefused,
+    CoordinatorUnreachable,
+    EventQueue,
+    GroupServer,
+    Link,
+    _Line,
+)
+from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority, new_authority
+from tests.kit.proxy import SilentProxy
+from tests.kit.waiting import wait_until
+
+
+class Served:
+    """A server with an echo and one event queue."""
+
+    def __init__(self, authority: RunAuthority | None = None, host: str = "127.0.0.1") -> None:
+        self.authority: RunAuthority = authority or new_authority()
+        self.events: EventQueue = queue.SimpleQueue()
+        self.unsubscribed = threading.Event()
+        self.released = threading.Event()
+        self.threads: set[int] = set()
+        self.server = GroupServer(
+            self.authority,
+            {"Echo": lambda body: body, "Fail": self._fail, "Heartbeat": self._beat, "OffsetCommit": self._fail},
+            lambda _: self.events,
+            lambda _: self.unsubscribed.set(),
+            host=host,
+        )
+
+    def _beat(self, body: bytes) -> bytes:
+        if body == b"hold":
+            self.released.wait(20)
+        self.threads.add(threading.get_ident())
+        return body
+
+    @staticmethod
+    def _fail(body: bytes) -> bytes:
+        raise ValueError(f"cannot read {body!r}")
+
+    def link(self, credentials: Credentials | None = None) -> Link:
+        """A client with the run's credentials, or with others."""
+        return Link("127.0.0.1", self.server.port, credentials or self.authority.client)
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """A server that is stopped at the end."""
+    running = Served()
+    yield running
+    running.events.put(None)
+    running.server.stop(5)
+
+
+@pytest.fixture
+def served_everywhere() -> Iterator[Served]:
+    """One that listens as a driver's does."""
+    running = Served(host="0.0.0.0")
+    yield running
+    running.events.put(None)
+    running.server.stop(5)
+
+
+def test_a_member_of_the_run_is_answered(served: Served) -> None:
+    """With the run's certificate and token a call returns its answer."""
+    link = served.link()
+
+    assert link.call("Echo", b"hello", 5) == b"hello"
+    link.close()
+
+
+def test_a_certificate_of_another_run_stops_at_the_handshake(served: Served) -> None:
+    """A client of another authority gets no connection, whatever its token."""
+    stranger = replace(new_authority().client, token=served.authority.client.token)
+
+    with pytest.raises(CoordinatorUnreachable):
+        served.link(stranger).call("Echo", b"", 5)
+
+
+def test_a_certificate_of_another_run_with_the_right_authority_is_refused(served: Served) -> None:
+    """Knowing the authority is not enough: the client's own certificate has to be of the run."""
+    other = new_authority().client
+    mixed = replace(served.authority.client, certificate=other.certificate, key=other.key)
+
+    with pytest.raises(CoordinatorUnreachable):
+        served.link(mixed).call("Echo", b"", 5)
+
+
+def test_a_wrong_token_is_refused(served: Served) -> None:
+    """A right certificate with the token of another run is refused by name, without showing a token."""
+    wrong = replace(served.authority.client, token="0" * 64)
+
+    with pytest.raises(CoordinatorRefused, match="another coordinator run") as refused:
+        served.link(wrong).call("Echo", b"", 5)
+
+    assert served.authority.client.token not in str(refused.value)
+
+
+def _ask(served: Served, token: str | None, **tls: object) -> None:
+    """One call by hand, with whatever a stranger has."""
+    headers = [] if token is None else [(b"authorization", token.encode())]
+    client = flight.FlightClient(
+        f"grpc+tls://127.0.0.1:{served.server.port}",
+        tls_root_certs=served.authority.client.authority,
+        override_hostname=SERVER_NAME,
+        **tls,
+    )
+    with client:
+        list(client.do_action(flight.Action("Echo", b""), flight.FlightCallOptions(timeout=5, headers=headers)))
+
+
+@pytest.mark.parametrize("certificate", ["none", "expired", "not yet valid"])
+def test_no_valid_certificate_no_handshake(certificate: str) -> None:
+    """Whoever has none, or one of this run's authority whose time is over or to come, is not connected, whatever its token."""
+    authority = trustme.CA()
+    server = authority.issue_cert(SERVER_NAME)
+    hour, now = dt.timedelta(hours=1), dt.datetime.now(dt.UTC)
+    until = now - hour if certificate == "expired" else now + 2 * hour
+    begins = now + hour if certificate == "not yet valid" else now - 2 * hour
+    client = authority.issue_cert("member", not_after=until, not_before=begins)
+    chain = b"".join(blob.bytes() for blob in client.cert_chain_pems)
+    credentials = Credentials(authority.cert_pem.bytes(), chain, client.private_key_pem.bytes(), "a-token")
+    chain = b"".join(blob.bytes() for blob in server.cert_chain_pems)
+    served = Served(RunAuthority(chain, server.private_key_pem.bytes(), credentials))
+    shown = {} if certificate == "none" else {"cert_chain": credentials.certificate, "private_key": credentials.key}
+    good = authority.issue_cert("member")
+    try:
+        chain = b"".join(blob.bytes() for blob in good.cert_chain_pems)
+        _ask(served, "Bearer a-token", cert_chain=chain, private_key=good.private_key_pem.bytes())
+        with pytest.raises(flight.FlightUnavailableError):
+            _ask(served, "Bearer a-token", **shown)
+    finally:
+        served.server.stop(5)
+
+
+@pytest.mark.parametrize("token", [None, "", "Bearer", "Bearer ", "bearer {}", "{}", "Basic {}", "Bearer {}x"])
+def test_no_token_no_answer(served: Served, token: str | None) -> None:
+    """A right certificate is not enough: the header has to be there, and to be this run's to the letter."""
+    own = served.authority.client
+    said = None if token is None else token.format(own.token)
+
+    with pytest.raises(flight.FlightUnauthenticatedError) as refused:
+        _ask(served, said, cert_chain=own.certificate, private_key=own.key)
+
+    assert own.token not in str(refused.value)
+
+
+def test_an_unknown_request_and_a_failing_handler_are_refusals(served: Served) -> None:
+    """The caller gets an error, the server goes on serving."""
+    link = served.link()
+
+    for action in ("Nothing", "Fail"):
+        with pytest.raises(CoordinatorRefused):
+            link.call(action, b"x", 5)
+    assert link.call("Echo", b"still here", 5) == b"still here"
+    link.close()
+
+
+def test_events_are_pushed_until_the_stream_ends(served: Served) -> None:
+    """What is put into the queue arrives at the listener; the end of the queue ends the stream."""
+    for event in (b"one", b"two", None):
+        served.events.put(event)
+
+    assert list(served.link().events(b"me")) == [b"one", b"two"]
+    wait_until(served.unsubscribed.is_set, 5, "the stream to be forgotten")
+
+
+def test_heartbeats_share_one_stream(served: Served) -> None:
+    """After the first, which is a call, one thread of the server answers them all: it serves their stream."""
+    link = served.link()
+    link.call("Heartbeat", b"first", 5)
+    served.threads.clear()
+
+    assert [link.call("Heartbeat", b"%d" % number, 5) for number in range(20)] == [b"%d" % n for n in range(20)]
+    assert len(served.threads) == 1
+    link.close()
+
+
+def test_a_refusal_ends_the_stream_and_no_more(served: Served) -> None:
+    """What a handler refuses on the stream is a refusal with its words; the next request is answered again."""
+    link = served.link()
+
+    for _ in range(3):
+        assert link.call("Heartbeat", b"x", 5) == b"x"
+        with pytest.raises(CoordinatorRefused, match="cannot read b'y'"):
+            link.call("OffsetCommit", b"y", 5)
+    link.close()
+
+
+def test_a_stream_without_an_answer_is_given_up(served: Served) -> None:
+    """A server that is stuck is unreachable within the time given, and its late answer is nobody else's."""
+    link = served.link()
+    assert link.call("Heartbeat", b"first", 5) == b"first"
+
+    with pytest.raises(CoordinatorUnreachable):
+        link.call("Heartbeat", b"hold", 0.2)
+    served.released.set()
+    assert [link.call("Heartbeat", body, 5) for body in (b"one", b"two")] == [b"one", b"two"]
+    link.close()
+
+
+def test_a_second_caller_does_not_wait_for_the_stream(served: Served) -> None:
+    """While one request on the stream is unanswered, another is a call of its own."""
+    link = served.link()
+    assert link.call("Heartbeat", b"first", 5) == b"first"
+    held: list[bytes] = []
+    caller = threading.Thread(target=lambda: held.append(link.call("Heartbeat", b"hold", 20)))
+    caller.start()
+    wait_until(link._streaming.locked, 5, "the stream to be taken")
+
+    assert link.call("Heartbeat", b"other", 5) == b"other"
+    served.released.set()
+    caller.join(10)
+    assert held == [b"hold"]
+    link.close()
+
+
+def test_a_stream_of_strangers_is_refused(served: Served) -> None:
+    """A stream asks for the same certificate and token as a call, and for requests that there are."""
+    wrong = replace(served.authority.client, token="0" * 64)
+    for link, action in ((served.link(wrong), "Heartbeat"), (served.link(), "Nothing")):
+        line = _Line(link._client, link._headers)
+        with pytest.raises(flight.FlightError, match=r"another coordinator run|no such request"):
+            line.ask(action, b"", 5)
+
+
+def test_a_gone_server_is_unreachable(served: Served) -> None:
+    """Calls to a port that nobody serves any more say so."""
+    link = served.link()
+    link.call("Echo", b"", 5)
+    served.server.stop(5)
+
+    with pytest.raises(CoordinatorUnreachable):
+        link.call("Echo", b"", 2)
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "localhost"])
+def test_hosts_as_spark_and_people_write_them(served_everywhere: Served, host: str) -> None:
+    """Spark's driver host has brackets where it is an IPv6 address; the server listens on both families."""
+    link = Link(host, served_everywhere.server.port, served_everywhere.authority.client)
+
+    assert link.call("Echo", b"hello", 5) == b"hello"
+    assert link.address == f"{host if host != '::1' else '[::1]'}:{served_everywhere.server.port}"
+    link.close()
+
+
+@pytest.mark.parametrize("host", ["fe80::1%eth0", "driver.example.org:7077", "http://driver", "a b", "[::1]]", ""])
+def test_what_is_no_host_is_unreachable(served: Served, host: str) -> None:
+    """An address that can't be dialled is named as such, not with an error of Arrow's about a URI."""
+    with pytest.raises(CoordinatorUnreachable, match=r"no name or address|no answer"):
+        Link(host, served.server.port, served.authority.client).call("Echo", b"", 5)
+
+
+def test_calls_go_past_any_proxy(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the environment has for web sites is not for the group: a call is answered and the proxy not asked."""
+    with SilentProxy() as proxy:
+        for name, url in proxy.environment().items():
+            monkeypatch.setenv(name, url)
+        link = served.link()
+
+        assert link.call("Echo", b"hello", 10) == b"hello"
+        assert link.call("Heartbeat", b"there", 10) == b"there"
+        assert not proxy.was_asked()
+        link.close()
+
+
+def test_a_port_in_use_is_said_to_be(served: Served) -> None:
+    """A second server on one port is an OSError that names the address."""
+    with pytest.raises(OSError, match=f"{served.server.port}.*in use"):
+        GroupServer(new_authority(), {}, lambda _: served.events, lambda _: None, port=served.server.port)
+
+
+def test_secrets_do_not_show() -> None:
+    """Neither token nor key appears in the text of an authority or of credentials."""
+    authority = new_authority()
+    shown = repr(authority) + repr(authority.client)
+
+    assert authority.client.token not in shown
+    assert "PRIVATE KEY" not in shown

@@ -1,0 +1,92 @@
+"""A task whose agent dies: it goes on by itself, from the next record that it has not yielded yet."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+
+from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.shell.agent.prefetch import Served
+from sparkcohort.runtime.shell.agent.task_socket import LocalClient, LocalServer
+from sparkcohort.runtime.shell.kafka.reading import arrow_rows
+from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.runtime.shell.rpc.tls import Credentials
+from sparkcohort.streaming.task import SlotPartition, _Desk, _Tally
+
+TOKEN = "token-of-this-run"
+RANGES = [Range("t", 0, 100, 200), Range("t", 1, 5, 15), Range("t", 2, 0, 50)]
+
+
+def batch_of(*spans: Range) -> pa.RecordBatch:
+    """A row for each offset."""
+    rows = [
+        {"key": None, "value": b"v", "topic": wanted.topic, "partition": wanted.partition, "offset": offset}
+        for wanted in spans
+        for offset in range(wanted.start, wanted.end)
+    ]
+    return pa.RecordBatch.from_pylist(rows, arrow_rows.schema(False))
+
+
+class Dying:
+    """Serves some steps, then breaks when it is to: its connection ends as that of a killed agent does."""
+
+    def __init__(self, steps: Sequence[Served]) -> None:
+        self._steps = steps
+        self.may_die = threading.Event()
+
+    def serve(
+        self,
+        _ranges: Sequence[Range],
+        _floors: Sequence[int],
+        _plan_seq: int,
+        _patience_s: float | None = None,
+        _ids: Mapping[str, str] | None = None,
+    ) -> Iterator[Served]:
+        """The steps, then nothing more."""
+        yield from self._steps
+        assert self.may_die.wait(30)
+        raise ConnectionError("the agent dies")
+
+
+STEPS = [
+    Served([(0, 140)], batch_of(Range("t", 0, 100, 140))),
+    Served([(0, 150), (1, 15)], batch_of(Range("t", 0, 140, 150), Range("t", 1, 5, 15))),
+    Served([(2, 20)]),  # a gap: no row of it is visible
+]
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
+    """What is left begins where each range stood: with what was yielded it is every offset, and none twice."""
+    name = f"cohort-test-{uuid.uuid4().hex}"
+    agent = Dying(STEPS[:steps])
+    server = LocalServer(name, TOKEN, agent, dict, lambda _: None)
+    server.start()
+    options = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"})
+    run = Run("run", "127.0.0.1", 1, Credentials(b"", b"", b"", TOKEN))
+    desk, tally, rows = _Desk(options, SlotPartition(run, "plan", 0)), _Tally(), list[tuple[int, int]]()
+    desk._agent = LocalClient(name, TOKEN, 30)
+    try:
+        with closing(desk.from_agent({"floors": [100, 5, 0], "sequence": 1, "ids": {}}, RANGES, tally)) as pieces:
+            for _ in range(min(steps, 2)):
+                batch = next(pieces)
+                rows += zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+            agent.may_die.set()
+            with pytest.raises(StopIteration) as over:
+                next(pieces)
+            left: list[Range] = over.value.value
+    finally:
+        desk.close()
+        server.close()
+    assert len(rows) == [0, 40, 60, 60][steps]
+    begins = {each.partition: each.start for each in left}
+    assert begins.pop(2) in ([0, 20] if steps == 3 else [0])  # an agent that dies may take with it what came last
+    assert begins == [{0: 100, 1: 5}, {0: 140, 1: 5}, {0: 150}, {0: 150}][steps]
+    assert [each.end for each in left] == [each.end for each in RANGES if each.partition in {2, *begins}]
+    assert (tally.agent[0], tally.timed_out) == (len(rows), True)

@@ -1,0 +1,70 @@
+"""The demo's producer and its books, on the demo's embedded broker."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.kit.waiting import wait_until
+from tools.demo import flights
+from tools.demo.broker import EmbeddedBroker
+from tools.demo.producer import RESERVE, FlightProducer
+
+PARTITIONS = 12
+
+
+@pytest.fixture
+def bootstrap() -> Iterator[str]:
+    """An embedded broker's address."""
+    with EmbeddedBroker("flights", PARTITIONS) as broker:
+        yield broker.bootstrap
+
+
+def read(bootstrap: str, count: int) -> dict[int, dict[int, int]]:
+    """Checksums by partition and offset, as a consumer of its own reads them."""
+    conf = {"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0}
+    consumer = Consumer(conf)
+    found: dict[int, dict[int, int]] = {number: {} for number in range(PARTITIONS)}
+    try:
+        consumer.assign([TopicPartition("flights", number, 0) for number in found])
+        while sum(map(len, found.values())) < count:
+            for message in consumer.consume(1000, 0.5):
+                found[message.partition() or 0][message.offset() or 0] = zlib.crc32(message.value() or b"")
+    finally:
+        consumer.close()
+    return found
+
+
+def test_the_books_are_what_the_broker_has(bootstrap: str) -> None:
+    """Partition, offset and checksum of each flight, of the first part and of those written in the background."""
+    producer = FlightProducer(bootstrap, "flights", PARTITIONS, at_once=3_000, rate=20_000)
+    producer.fill()
+    assert producer.count == 3_000
+    producer.start()
+    wait_until(lambda: producer.count > 5_000, 30, "flights in the background")
+    producer.stop()
+    assert producer.error is None
+    assert read(bootstrap, producer.count) == producer.acknowledged
+    written = {zlib.crc32(value) for _, value in islice(flights.events(), producer.count)}
+    assert {checksum for offsets in producer.acknowledged.values() for checksum in offsets.values()} == written
+
+
+def test_the_last_part_waits_for_its_release(bootstrap: str) -> None:
+    """Slow until released, then all flights to the last one; the embedded broker keeps every one of them."""
+    at_once = flights.FLIGHTS - RESERVE + 1
+    producer = FlightProducer(bootstrap, "flights", PARTITIONS, at_once=at_once, rate=1_000_000)
+    producer.fill()
+    producer.start()
+    wait_until(lambda: producer.count > at_once, 30, "the slow part")
+    producer.release()
+    wait_until(lambda: producer.finished, 60, "the last flight")
+    assert (producer.count, producer.error) == (flights.FLIGHTS, None)
+    ends = {number: len(offsets) for number, offsets in producer.acknowledged.items()}
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})
+    marks = {number: reader.get_watermark_offsets(TopicPartition("flights", number), 10) for number in ends}
+    reader.close()
+    assert marks == {number: (0, end) for number, end in ends.items()}

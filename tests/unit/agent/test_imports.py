@@ -1,0 +1,71 @@
+"""What an agent's process and a worker import: they start on every executor, and don't wait for what they don't need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+UNNEEDED = ("pandas", "pyspark", "rich", "click", "prometheus_client", "trustme", "cryptography", "pyarrow.compute")
+
+
+@pytest.mark.parametrize("module", UNNEEDED)
+def test_an_agent_needs_none_of(module: str, imported: frozenset[str]) -> None:
+    """Pandas alone takes longer than all that an agent does before its first record."""
+    assert module not in imported
+
+
+@pytest.fixture(scope="module")
+def imported() -> frozenset[str]:
+    """The modules that a process has after importing the agent's."""
+    code = "import sys, sparkcohort.runtime.shell.agent.agent; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return frozenset(run.stdout.split())
+
+
+SIZED = """
+import sys, pyarrow as pa
+from sparkcohort.runtime.protocol.messages import TopicPartition
+from sparkcohort.runtime.shell.kafka.reading.arrow_rows import schema
+from sparkcohort.streaming.batch_bytes import bytes_by_partition
+numbers = pa.Array.from_buffers(pa.int32(), 3, [None, pa.py_buffer(b"\\0\\0\\0\\0" * 2 + b"\\1\\0\\0\\0")])
+columns = [numbers if field.name == "partition" else pa.nulls(3, field.type) for field in schema(False)]
+batch = pa.RecordBatch.from_arrays(columns, schema=schema(False))
+assert len(bytes_by_partition(batch, 30, [TopicPartition("t", 0), TopicPartition("t", 1)])) == 2
+print("pyarrow.compute" in sys.modules)
+"""
+
+
+def test_a_worker_sizes_a_slot_of_one_topic_without_pyarrow_compute() -> None:
+    """Which it would import a second long, for a sum."""
+    run = subprocess.run([sys.executable, "-P", "-c", SIZED], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "False\n"
+
+
+@pytest.mark.parametrize("module", ["prometheus_client", "sparkcohort.runtime.shell.driver.session"])
+def test_a_worker_needs_nothing_of_the_drivers(module: str) -> None:
+    """A new executor's first task waits for these imports, and the batch for it."""
+    code = "import sys, sparkcohort.streaming.source; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert module not in run.stdout.split()
+
+
+PLANNED = """
+import sys
+from sparkcohort.assignors import MemberSubscription
+from sparkcohort.runtime.leader import assignment as leader
+topics = {f"t{number}": 3 for number in range(20)}
+wanting = {f"m{kind}": MemberSubscription(tuple(t for at, t in enumerate(topics) if at % 7 != kind)) for kind in range(5)}
+before = set(sys.modules)
+for name in ("range", "roundrobin", "sticky", "cooperative-sticky", "load-balanced"):
+    for members in (wanting, dict.fromkeys(wanting, MemberSubscription(tuple(topics)))):
+        leader.plan(name, members, topics)
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_a_first_rebalance_imports_nothing() -> None:
+    """``np.unique`` would import ``numpy.ma``, for which a whole group would wait 80 ms."""
+    run = subprocess.run([sys.executable, "-P", "-c", PLANNED], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "[]\n"

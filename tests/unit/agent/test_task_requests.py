@@ -1,0 +1,99 @@
+"""What a task's request has to look like: all else is refused in one short line, whatever it is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.shell.agent.task_requests import MOST_PATIENCE_S, Nonsense, Request, parse, written
+
+RANGE, FIELDS = ["orders", 0, 5, 9], Request._fields
+
+
+def refused(body: bytes) -> str:
+    """Why a request is refused."""
+    with pytest.raises(Nonsense) as caught:
+        parse(body)
+    return str(caught.value)
+
+
+def test_a_request_is_read_as_it_was_written() -> None:
+    """The token, which is looked at before, is left out."""
+    said = {"ranges": [RANGE], "floors": [5], "plan_seq": 3, "patience_s": 2}
+    sent = written(said, "secret")
+    assert int.from_bytes(sent[:4], "big") == len(sent) - 4
+    assert sent[4:].startswith(b'{"token": "secret"')
+    assert parse(sent[4:]) == Request([Range("orders", 0, 5, 9)], [5], 3, patience_s=2.0)
+    assert parse(b"{}") == Request([], [])
+    assert parse(json.dumps({"patience_s": 1e300}).encode()).patience_s == MOST_PATIENCE_S
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"ranges": [RANGE]},
+        {"ranges": [RANGE], "floors": [None]},
+        {"ranges": [RANGE], "floors": [True]},
+        {"ranges": [RANGE], "floors": [1.5]},
+        {"ranges": [["orders", 0, 5]], "floors": [5]},
+        {"ranges": ["orders"], "floors": [5]},
+        {"ranges": [[7, 0, 5, 9]], "floors": [5]},
+        {"ranges": [["\ud800", 0, 5, 9]], "floors": [5]},
+        {"ranges": [["orders", -1, 5, 9]], "floors": [5]},
+        {"ranges": [["orders", 1 << 31, 5, 9]], "floors": [5]},
+        {"ranges": [["orders", 0, 9, 5]], "floors": [5]},
+        {"ranges": [["orders", 0, 5, 1 << 63]], "floors": [5]},
+        {"ranges": {"orders": 0}, "floors": [5]},
+        {"ranges": None},
+        {"plan_seq": "1"},
+        {"ids": ["orders"]},
+        {"ids": {"orders": 7}},
+        {"patience_s": "1"},
+        {"patience_s": -1},
+        {"patience_s": float("nan")},
+        {"patience_s": float("inf")},
+        {"patience_s": True},
+        {"action": "JoinGroup"},
+        {"action": ["Claim"]},
+        {"action": "Claim", "body": {}},
+        {"action": "Claim", "body": "\udfff"},
+        {"more": 1},
+        {"x" * 10_000: 1},
+    ],
+)
+def test_what_is_wrong_is_refused(said: dict[str, Any]) -> None:
+    """Types and bounds of every value; nothing that was sent comes into the log at length."""
+    assert len(refused(json.dumps(said).encode())) < 200
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"{", b"[]", b"null", b'"x"', b"[" * 99_999, b"9" * 9_999])
+def test_what_is_no_object_is_refused(body: bytes) -> None:
+    """Nested however deep."""
+    assert len(refused(body)) < 200
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(FIELDS) | st.text(), inner),
+)
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), _JSON) | _JSON)
+def test_anything_is_a_request_or_nonsense(said: object) -> None:
+    """There is no third way."""
+    try:
+        request = parse(json.dumps(said).encode())
+    except Nonsense:
+        return
+    assert len(request.ranges) == len(request.floors)
+
+
+@given(st.binary())
+def test_any_bytes_are_a_request_or_nonsense(body: bytes) -> None:
+    """Nor for what is no JSON."""
+    refused(body)

@@ -1,0 +1,121 @@
+"""range: contiguous runs per topic, static members first."""
+
+from __future__ import annotations
+
+import doctest
+from dataclasses import replace
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkcohort.assignors import MemberSubscription, Partition, find
+from sparkcohort.assignors import range as range_assignor
+from tests.kit import groups
+
+RANGE = find("range")
+
+
+@given(groups.topics(), groups.members())
+def test_each_topic_is_cut_into_runs_that_differ_by_one_at_most(
+    topics: dict[str, int], members: groups.Members
+) -> None:
+    """Per topic: contiguous, balanced, the longer runs first."""
+    result = RANGE.assign(topics, members)
+    for topic in topics:
+        runs = [[p for t, p in result[m] if t == topic] for m in members if topic in members[m].topics]
+        assert all(run == list(range(run[0], run[0] + len(run))) for run in runs if run)
+        lengths = [len(run) for run in sorted((r for r in runs if r), key=lambda run: run[0])]
+        assert lengths == sorted(lengths, reverse=True)
+        assert not runs or max(map(len, runs)) - min(map(len, runs)) <= 1
+
+
+@given(groups.topics(), groups.members())
+def test_range_agrees_with_a_dumb_twin(topics: dict[str, int], members: groups.Members) -> None:
+    """Dealing each topic's partitions out as cards, then sorting the hands by length, is the same."""
+    order = sorted((said.instance_id is None, said.instance_id or m, m) for m, said in members.items())
+    hands: dict[str, list[Partition]] = {m: [] for m in members}
+    for topic, count in topics.items():
+        who = [m for _, _, m in order if topic in members[m].topics]
+        sizes = [sum(1 for p in range(count) if p % len(who) == place) for place in range(len(who))]
+        owners = [m for m, size in zip(who, sizes, strict=True) for _ in range(size)]
+        for partition, owner in enumerate(owners):
+            hands[owner].append((topic, partition))
+    assert RANGE.assign(topics, members) == {m: tuple(sorted(hand)) for m, hand in hands.items()}
+
+
+@st.composite
+def _with_racks(draw: st.DrawFn) -> tuple[dict[str, int], groups.Members, dict[str, list[tuple[str, ...]]]]:
+    """Topics, members in racks, and where replicas are; of some partitions nothing is known."""
+    topics = draw(groups.topics(9))
+    members = {
+        m: replace(said, rack=draw(st.sampled_from((None, "a", "b", "c"))))
+        for m, said in draw(groups.members(claims=False, most=6)).items()
+    }
+    somewhere = st.lists(st.sampled_from("abc"), unique=True, max_size=3).map(tuple)
+    where = {topic: draw(st.lists(somewhere, max_size=count)) for topic, count in topics.items()}
+    return topics, members, where
+
+
+@given(_with_racks())
+def test_racks_leave_the_balance_as_it_is(
+    group: tuple[dict[str, int], groups.Members, dict[str, list[tuple[str, ...]]]],
+) -> None:
+    """Balance goes before racks: of every topic there are as many members with so many partitions as without racks."""
+    topics, members, where = group
+    near, plain = RANGE.assign(topics, members, where), RANGE.assign(topics, members)
+    for topic in topics:
+        counts = [sorted(sum(t == topic for t, _ in mine) for mine in given.values()) for given in (near, plain)]
+        assert counts[0] == counts[1]
+
+
+@given(_with_racks())
+def test_co_partitioned_topics_stay_together_with_racks(
+    group: tuple[dict[str, int], groups.Members, dict[str, list[tuple[str, ...]]]],
+) -> None:
+    """Co-partitioning goes before racks: topics of equal size and equal subscribers are dealt alike."""
+    topics, members, where = group
+    result = RANGE.assign(topics, members, where)
+    for one, other in combinations(topics, 2):
+        alike = all((one in said.topics) == (other in said.topics) for said in members.values())
+        if alike and topics[one] == topics[other]:
+            assert all(
+                {p for t, p in mine if t == one} == {p for t, p in mine if t == other} for mine in result.values()
+            )
+
+
+def test_each_member_takes_what_is_in_its_rack() -> None:
+    """Replicas of one rack each: everybody reads at home, whatever the runs would be."""
+    members = {m: MemberSubscription(("t",), rack=rack) for m, rack in zip("abc", "xyz", strict=True)}
+    where = {"t": [("z",), ("y",), ("x",), ("z",), ("y",), ("x",)]}
+    given_out = RANGE.assign({"t": 6}, members, where)
+    assert given_out == {"a": (("t", 2), ("t", 5)), "b": (("t", 1), ("t", 4)), "c": (("t", 0), ("t", 3))}
+
+
+def test_racks_do_not_count_where_every_partition_is_everywhere() -> None:
+    """Nothing is to be gained then, so who has what stays as it would be without racks."""
+    members = {"a": MemberSubscription(("t",), rack="y"), "b": MemberSubscription(("t",), rack="x")}
+    for racks in (("x", "y"), ("z",)):
+        assert RANGE.assign({"t": 2}, members, {"t": [racks, racks]}) == {"a": (("t", 0),), "b": (("t", 1),)}
+
+
+def test_static_members_come_first_by_instance_id() -> None:
+    """Static members keep their place over a restart: their order is that of instance ids, before all dynamic ones."""
+    members = {
+        "a": MemberSubscription(("t",)),
+        "b": MemberSubscription(("t",), instance_id="y"),
+        "c": MemberSubscription(("t",), instance_id="x"),
+    }
+    assert RANGE.assign({"t": 3}, members) == {"a": (("t", 2),), "b": (("t", 1),), "c": (("t", 0),)}
+
+
+def test_topics_that_do_not_exist_are_passed_over() -> None:
+    """A subscription to a missing topic gives nothing and hurts nobody."""
+    both = MemberSubscription(("t", "missing"))
+    assert RANGE.assign({"t": 2}, {"a": both, "b": both}) == {"a": (("t", 0),), "b": (("t", 1),)}
+
+
+def test_the_examples_in_the_docs_are_true() -> None:
+    """Doctests, Kafka's own example among them."""
+    found = doctest.testmod(range_assignor)
+    assert (found.failed, found.attempted > 0) == (0, True)

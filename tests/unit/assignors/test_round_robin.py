@@ -1,0 +1,56 @@
+"""roundrobin: all partitions dealt in turn, static members first."""
+
+from __future__ import annotations
+
+import doctest
+
+from hypothesis import given
+
+from sparkcohort.assignors import MemberSubscription, Partition, find, round_robin
+from tests.kit import groups
+
+ROUNDROBIN = find("roundrobin")
+
+
+@given(groups.topics(20), groups.members(equal=True))
+def test_equal_subscribers_differ_by_one_at_most(topics: dict[str, int], members: groups.Members) -> None:
+    """max − min ≤ 1 over all topics together, which range doesn't give."""
+    loads = groups.loads({m: p for m, p in ROUNDROBIN.assign(topics, members).items() if members[m].topics})
+    assert not loads or loads[-1] - loads[0] <= 1
+
+
+@given(groups.topics(9), groups.members())
+def test_roundrobin_agrees_with_a_dumb_twin(topics: dict[str, int], members: groups.Members) -> None:
+    """One partition at a time, to the next of the circle who wants it."""
+    circle = sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or m, m))
+    hands: dict[str, list[Partition]] = {m: [] for m in members}
+    for topic in sorted(topics):
+        for number in range(topics[topic] if any(topic in said.topics for said in members.values()) else 0):
+            while topic not in members[circle[0]].topics:
+                circle.append(circle.pop(0))
+            hands[circle[0]].append((topic, number))
+            circle.append(circle.pop(0))
+    assert ROUNDROBIN.assign(topics, members) == {m: tuple(sorted(hand)) for m, hand in hands.items()}
+
+
+def test_static_members_are_dealt_to_first() -> None:
+    """By instance id, so that they keep theirs over a restart; then dynamic ones by member id."""
+    members = {
+        "a": MemberSubscription(("t",)),
+        "b": MemberSubscription(("t",), instance_id="y"),
+        "c": MemberSubscription(("t",), instance_id="x"),
+    }
+    assert ROUNDROBIN.assign({"t": 3}, members) == {"a": (("t", 2),), "b": (("t", 1),), "c": (("t", 0),)}
+
+
+@given(groups.topics(), groups.members())
+def test_racks_change_nothing(topics: dict[str, int], members: groups.Members) -> None:
+    """As in Kafka."""
+    where = {topic: [("a",)] * count for topic, count in topics.items()}
+    assert ROUNDROBIN.assign(topics, members, where) == ROUNDROBIN.assign(topics, members)
+
+
+def test_the_examples_in_the_docs_are_true() -> None:
+    """Doctests, Kafka's own examples among them."""
+    found = doctest.testmod(round_robin)
+    assert (found.failed, found.attempted > 0) == (0, True)

@@ -1,0 +1,232 @@
+"""What a coordinator run remembers: its rebalances and how they ended, its journal, and what it says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sparkcohort.runtime import group as g
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.group.state import Group
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.coordinator import reports
+from sparkcohort.runtime.shell.coordinator.history import HISTORY, JOURNAL, History
+
+LIMIT_MS = 1_000
+NAMES = {"m1": ("1", "h1"), "m2": ("2", "h2"), "m3": ("3", "h3")}
+
+
+class Desk:
+    """A group, its history, and members that ask by hand; the time of day is 1000 s and the group's own time."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.group = g.new_group(g.GroupConfig("billing"), ConsumerEmbedded())
+        self.history = History(lambda: 1_000 + self.now_ms / 1_000)
+
+    def step(self, event: p.Event) -> tuple[p.Action, ...]:
+        """One step, as the coordinator does it."""
+        before, decision = self.group, g.decide(self.group, event, self.now_ms)
+        self.group = decision.group
+        self.history.stepped(before, self.group, decision.records, self.now_ms)
+        for action in decision.actions:
+            if isinstance(action, p.Rebalanced):
+                self.history.rebalanced(action, {})
+        return decision.actions
+
+    def join(self, client_id: str) -> str:
+        """A newcomer's two joins; its id."""
+        said = {"session_timeout_ms": 2 * LIMIT_MS, "rebalance_timeout_ms": LIMIT_MS, "protocol_type": "consumer"}
+        first = p.JoinGroup("", None, client_id, "host", protocols=(p.Protocol("range", b""),), **said)  # type: ignore[arg-type]
+        (answer,) = self.step(p.Received(0, first))
+        assert isinstance(answer, p.Answer)
+        assert isinstance(answer.reply, p.JoinGroupReply)
+        member_id = answer.reply.member_id
+        again = p.JoinGroup(member_id, None, client_id, "host", protocols=first.protocols, **said)  # type: ignore[arg-type]
+        self.step(p.Received(1, again))
+        return member_id
+
+    def sync(self, member_id: str) -> None:
+        """A sync without assignments."""
+        self.step(p.Received(2, p.SyncGroup(member_id, None, self.group.generation)))
+
+
+def done(generation: int, before: dict[str, Any], after: dict[str, Any], reason: str = "") -> p.Rebalanced:
+    """A rebalance of the topic t; partitions by number."""
+
+    def of(held: dict[str, Any]) -> dict[str, tuple[TopicPartition, ...]]:
+        return {name: tuple(TopicPartition("t", n) for n in numbers) for name, numbers in held.items()}
+
+    return p.Rebalanced(generation, reason, 100, 112, "range", ("driver", *after), of(before), of(after))
+
+
+def named(history: History) -> History:
+    """The history, told who its members are."""
+    for member_id, (executor, host) in NAMES.items():
+        history.named(member_id, executor, host)
+    return history
+
+
+def test_a_rebalance_that_ends_is_ok() -> None:
+    """The first member's join, its sync, and nothing left to do."""
+    desk = Desk()
+    desk.sync(desk.join("a"))
+    (entry,) = desk.history.entries()
+    assert (entry.done.generation, entry.result, entry.at) == (1, "ok", 1_000.0)
+
+
+def test_a_generation_that_was_not_synced_in_time_is_a_failed_rebalance() -> None:
+    """The leader never brings its assignment: the generation is in the history with who was to blame."""
+    desk = Desk()
+    member_id = desk.join("a")
+    desk.now_ms = LIMIT_MS
+    desk.step(p.Tick())
+    (entry,) = desk.history.entries()
+    assert entry.done.generation == 1
+    assert entry.result == f"failed: {member_id} was removed: it did not sync within the rebalance timeout"
+    assert entry.removed[0][0] == member_id
+
+
+def test_a_generation_that_a_newcomer_overtakes_is_a_failed_rebalance() -> None:
+    """A join before the assignment was stored begins the next one."""
+    desk = Desk()
+    desk.join("a")
+    newcomer = desk.join("b")
+    (entry,) = desk.history.entries()
+    assert entry.result == f"failed: {newcomer} joined"
+    assert (reports.history([entry]), len(reports.rebalances(desk.history, 1))) == ([], 1)
+
+
+def test_an_assignor_that_failed_is_in_the_result_of_its_generation_only() -> None:
+    """And a round after which something is still to be given up says so."""
+    history = History()
+    history.assignor_failed(7, "assignor range: ValueError: no")
+    history.rebalanced(done(7, {}, {"m1": [0]}), {})
+    history.rebalanced(done(8, {}, {"m1": [0]}), {TopicPartition("t", 0): "m1"})
+    history.rebalanced(done(9, {}, {"m1": [0]}), {})
+    results = [entry.result for entry in history.entries()]
+    assert results == ["failed: assignor range: ValueError: no", "follow-up round due", "ok"]
+
+
+def test_everything_is_bounded() -> None:
+    """Signs of life and commits leave nothing; records and rebalances only the last so many."""
+    desk, history = Desk(), History()
+    group = desk.group
+    for number in range(JOURNAL + 10):
+        history.stepped(group, group, (r.Heard("m0", number), r.OffsetsCommitted(()), r.IdIssued(f"m{number}", 0)), 0)
+    for number in range(HISTORY + 5):
+        history.rebalanced(done(number, {}, {}), {})
+    assert len(history.known()) == JOURNAL
+    assert (len(history.entries()), history.entries()[0].done.generation) == (HISTORY, 5)
+    assert history.lately("m0") == ""
+    assert history.lately(f"m{JOURNAL + 9}") == "was told its id"
+
+
+def test_who_is_sent_away_is_told_the_end_of_its_story() -> None:
+    """The last three lines, in the message of an error that ends a membership; in no other."""
+    desk = Desk()
+    member_id = desk.join("a")
+    desk.now_ms = LIMIT_MS
+    desk.step(p.Tick())
+    beat = p.Heartbeat(member_id, None, 1)
+    refused = desk.history.explained(beat, p.HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID, "no member"))
+    assert refused.message == (
+        f"no member; {member_id} before that: became a member, from host; joined; "
+        f"was removed: it did not sync within the rebalance timeout"
+    )
+    commit = p.OffsetCommit(member_id, None, 1, ())
+    judged = ((TopicPartition("t", 0), ErrorCode.NONE), (TopicPartition("t", 1), ErrorCode.ILLEGAL_GENERATION))
+    assert member_id in desk.history.explained(commit, p.OffsetCommitReply(judged)).message
+    signal = p.HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert desk.history.explained(beat, signal) is signal
+
+
+def test_one_rebalance_is_shown_member_by_member() -> None:
+    """Kept, gained from whom, lost to whom; a member that is gone has its row too."""
+    history = named(History())
+    history.rebalanced(done(7, {"m1": [0, 1], "m3": [2]}, {"m1": [0], "m2": [1, 2]}, "m3 expired"), {})
+    shown = reports.shown(history, 7)
+    assert (shown["reason"], shown["moved"], shown["revoked"], shown["members"]) == ("executor-3 expired", 2, 0, 2)
+    rows = {row["client_id"]: row for row in shown["assignments"]}
+    assert list(rows) == ["executor-1", "executor-2", "executor-3"]
+    assert rows["executor-1"]["kept"] == [{"topic": "t", "partition": 0}]
+    assert rows["executor-1"]["lost"] == [{"topic": "t", "partition": 1, "to": "executor-2"}]
+    assert [(tp["partition"], tp["from"]) for tp in rows["executor-2"]["gained"]] == [
+        (1, "executor-1"),
+        (2, "executor-3"),
+    ]
+    assert (rows["executor-3"]["present"], rows["executor-3"]["after"]) == (False, [])
+    assert reports.shown(history, -1) == shown
+    for unknown in (6, -2, 0):
+        assert reports.shown(history, unknown) == {"known": [7]}
+
+
+def test_a_story_is_found_by_either_name() -> None:
+    """By member id, or by client id: the latest of that name; anybody else gets the names there are."""
+    desk = Desk()
+    member_id = desk.join("a")
+    desk.history.named(member_id, "4", "h")
+    for who in (member_id, "executor-4"):
+        told = reports.story(desk.history, who)
+        assert told["member_id"] == member_id
+        assert [line["what"] for line in told["lines"]][:3] == [
+            "was told its id",
+            "became a member, from host",
+            "joined",
+        ]
+        assert told["lines"][0]["at"] == 1_000.0
+    assert reports.story(desk.history, "executor-5") == {"known": [[member_id, "executor-4"]]}
+
+
+def test_a_status_tells_who_had_what_of_the_last_few_only() -> None:
+    """What moved is told of all: every scrape of the metrics makes a status, and partitions may be many."""
+    history, held = History(), {"m1": [0], "m2": [1]}
+    for generation in range(2 * reports.DETAILED):
+        turned = {"m1": held["m2"], "m2": held["m1"]}
+        history.rebalanced(done(generation, held, turned), {})
+        held = turned
+    told = reports.history(history.entries())
+    assert [len(entry["moved"]) for entry in told] == [2] * 2 * reports.DETAILED
+    assert [bool(entry["after"]) for entry in told] == [False] * reports.DETAILED + [True] * reports.DETAILED
+    assert told[-1]["after"] == {"m1": [["t", 0]], "m2": [["t", 1]]}
+
+
+def test_a_partition_moves_when_its_new_owner_gets_it() -> None:
+    """Given up in one round, assigned in the next: moved there, and told from whom; back to the same member: not moved."""
+    history = named(History())
+    history.rebalanced(done(1, {}, {"m1": [0, 1, 2]}), {})
+    history.rebalanced(done(2, {"m1": [0, 1, 2]}, {"m1": [0]}), {})
+    history.rebalanced(done(3, {"m1": [0]}, {"m1": [0, 1], "m2": [2]}), {})
+    assert [[tp.partition for tp in entry.moved] for entry in history.entries()] == [[], [], [2]]
+    assert [row["moved"] for row in reports.rebalances(history, 3)] == [0, 0, 1]
+    rows = {row["client_id"]: row for row in reports.shown(history, 3)["assignments"]}
+    assert rows["executor-2"]["gained"] == [{"topic": "t", "partition": 2, "from": "executor-1"}]
+
+
+def test_a_static_member_that_came_back_is_the_same_owner() -> None:
+    """What its predecessor had and nobody has does not move when the successor gets it (KIP-345)."""
+    desk, history = Desk(), History()
+    history.rebalanced(done(1, {}, {"m1": [0]}), {})
+    history.rebalanced(done(2, {"m1": [0]}, {}), {})
+    successor = replace(next(iter(_joined(desk).members.values())), member_id="m1b")
+    history.stepped(desk.group, desk.group, (r.MemberReplaced("m1", successor, 0),), 0)
+    assert history.rebalanced(done(3, {}, {"m1b": [0]}), {}).moved == ()
+    assert [tp.partition for tp in history.rebalanced(done(4, {}, {"m2": [0]}), {}).moved] == [0]
+
+
+def _joined(desk: Desk) -> Group:
+    desk.join("a")
+    return desk.group
+
+
+def test_what_is_revoked_and_what_is_moved() -> None:
+    """Moved: given to another than the one that had it.  Revoked: to be given up, or left without an owner."""
+    history = History()
+    history.rebalanced(done(1, {}, {"m1": [0, 1, 2]}), {})
+    history.rebalanced(done(2, {"m1": [0, 1, 2]}, {"m1": [0, 1, 2]}), {TopicPartition("t", 2): "m1"})
+    history.rebalanced(done(3, {"m1": [0, 1, 2]}, {"m1": [0], "m2": [2]}), {})
+    numbers = [([tp.partition for tp in e.moved], [tp.partition for tp in e.revoked]) for e in history.entries()]
+    assert numbers == [([], []), ([], [2]), ([2], [1])]

@@ -1,0 +1,98 @@
+"""Plans: what may be claimed, what was delivered, where the next range starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkcohort.runtime.batches.claims import Slot
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.coordinator.plan_registry import KEPT_PLANS, PlanGone, Plans
+
+A, B = Range("t", 0, 0, 10), Range("t", 1, 5, 25)
+
+
+def registered() -> Plans:
+    """A plan ``p`` of two slots, of members a and b."""
+    plans = Plans()
+    plans.register("p", [Slot("a", (A,)), Slot("b", (B,))])
+    return plans
+
+
+def test_a_claim_is_the_same_however_often_and_by_whomever() -> None:
+    """Index 0 claimed on b's executor keeps its slot for a retry on a's."""
+    plans = registered()
+    first = plans.claim("p", 0, "b")
+
+    assert first.slot.ranges == (B,)
+    assert first == plans.claim("p", 0, "a")
+    assert plans.claim("p", 1, "b").slot.ranges == (A,)
+
+
+def test_an_unknown_plan_says_what_to_do() -> None:
+    """A plan of another run is refused with the remedy."""
+    with pytest.raises(PlanGone, match="foreachBatch"):
+        registered().claim("of-long-ago", 0, None)
+
+
+def test_old_plans_are_forgotten_and_recent_ones_kept() -> None:
+    """The last plans can be read again; memory is bounded."""
+    plans = registered()
+    for number in range(KEPT_PLANS - 1):
+        plans.register(f"p{number}", [Slot(None, (A,))])
+
+    assert plans.claim("p", 0, None).sequence == 1
+    plans.register("one more", [Slot(None, (A,))])
+    with pytest.raises(PlanGone):
+        plans.claim("p", 0, None)
+
+
+def test_the_floor_is_where_the_plan_starts_also_for_the_second_half_of_a_split_range() -> None:
+    """Both slots of a split range tell the start of the whole."""
+    plans = Plans()
+    plans.register("p", [Slot("a", (Range("t", 0, 0, 5),)), Slot("a", (Range("t", 0, 5, 10),))])
+    claims = [plans.claim("p", index, "a") for index in (0, 1)]
+
+    assert [claim.floors[TopicPartition("t", 0)] for claim in claims] == [0, 0]
+    assert plans.planned_end(TopicPartition("t", 0)) == 10
+
+
+def test_ranges_read_again_are_counted_apart() -> None:
+    """A second report of the same range is no second delivery."""
+    plans = registered()
+    for _ in range(2):
+        plans.report("p", [A], agent=[10, 1000], direct=[0, 0])
+
+    assert (plans.audit.ranges_delivered, plans.audit.ranges_again, plans.audit.records_from_agent) == (1, 1, 20)
+
+
+def test_what_was_never_planned_is_not_delivered() -> None:
+    """Ranges that somebody makes up are not counted, and not remembered."""
+    plans = registered()
+    made_up = [Range("t", 0, 0, 9), Range("u", 7, 0, 2**60)]
+    plans.report("p", made_up, agent=[0, 0], direct=[0, 0], sizes=[1, 2**60])
+
+    assert (plans.audit.ranges_delivered, plans.audit.ranges_again) == (0, 2)
+    assert plans.sizes().seen == {}
+
+
+def test_sizes_are_learnt_from_the_first_report_of_a_range() -> None:
+    """By range, per offset; what is read again and what belongs to no known plan says nothing new."""
+    plans = registered()
+    assert plans.sizes().mean(TopicPartition("t", 0)) is None
+    before = plans.sizes()
+    for size in (1_000, 9_000):
+        plans.report("p", [A, B], agent=[30, size + 400], direct=[0, 0], sizes=[size, 400])
+    plans.report("of-long-ago", [A], agent=[0, 0], direct=[10, 9_000], sizes=[9_000])
+
+    known = plans.sizes()
+    assert [known.mean(TopicPartition("t", partition)) for partition in (0, 1, 2)] == [100, 20, 47]
+    assert known.total(TopicPartition("t", 0)) == 10
+    assert before.total(TopicPartition("t", 0)) == 0
+
+
+def test_a_seed_does_not_override_a_plan() -> None:
+    """Where a partition starts is told before the first plan; after it the plan's end counts."""
+    plans = registered()
+    plans.seed({TopicPartition("t", 0): 3, TopicPartition("t", 2): 7})
+
+    assert (plans.planned_end(TopicPartition("t", 0)), plans.planned_end(TopicPartition("t", 2))) == (10, 7)

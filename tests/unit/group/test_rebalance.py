@@ -1,0 +1,434 @@
+"""The rules of joining and of time: initial delay, issued ids, votes, leaders, stragglers, syncs that are owed, size."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkcohort.runtime.group import GroupConfig
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from tests.kit.group_desk import Desk, beat, commit, completing, emptied, join, leave, preparing, stable, sync
+
+
+def test_generation_starts_above_the_reserved_block() -> None:
+    """The first generation follows the configured one, so that generations never go down over a restart (I4)."""
+    desk = Desk(GroupConfig("billing", first_generation=3000))
+    assert desk.joined(desk.enter("a")).generation == 3001
+
+
+def test_only_the_end_of_a_join_phase_raises_the_generation() -> None:
+    """Simple commits stay at 0; a takeover in Stable, a repeated join, heartbeats, commits and syncs change nothing."""
+    desk = Desk()
+    desk.ask(commit("", -1, "t0@-1=7"))
+    assert desk.group.generation == 0
+    desk = stable()
+    for request in (
+        join(client="s", instance="i"),
+        join("b-3", "b"),
+        beat("b-3", 2),
+        commit("b-3", 2, "t2@2=1"),
+        sync("b-3", 2),
+        join("b-3", "b", meta="x"),
+    ):
+        desk.ask(request)
+        assert desk.group.generation == 2
+    assert desk.group.state == "PreparingRebalance"
+
+
+def test_generation_rises_when_the_group_becomes_empty() -> None:
+    """Becoming Empty ends a join phase too."""
+    assert emptied().group.generation == 3
+
+
+def test_ids_are_numbered_and_salted() -> None:
+    """A new member's id is its client id (a static one's: its instance id), the run's salt, and a number."""
+    desk = Desk(GroupConfig("billing", member_id_salt="run7"))
+    assert [desk.new_id("a"), desk.new_id("a")] == ["a-run7-1", "a-run7-2"]
+    assert desk.joined(desk.ask(join("", "a", "i"))).member_id == "i-run7-3"
+
+
+def test_initial_delay_of_one_member() -> None:
+    """Kafka's testInitialRebalanceDelay: with one member the first join phase ends after one delay, not before."""
+    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
+    first = desk.enter("a")
+    desk.pass_to(25)
+    assert first not in desk.replies
+    desk.pass_to(51)
+    assert desk.joined(first).generation == 1
+
+
+def test_initial_delay_is_extended_by_newcomers() -> None:
+    """With timeout 3d and a second member at d-1, it is not over 2 + d/2 + 1 later, and is another d/2 later."""
+    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
+    first = desk.enter("a", rebalance_timeout_ms=150)
+    desk.pass_to(49)
+    second = desk.enter("b", rebalance_timeout_ms=150)
+    desk.pass_to(51)
+    desk.pass_to(51 + 26)
+    assert not {first, second} & desk.replies.keys()
+    desk.pass_to(51 + 51)
+    assert {first, second} <= desk.replies.keys()
+
+
+def test_initial_delay_is_capped_by_the_rebalance_timeout() -> None:
+    """With timeout 2d, members 1 and 2 at 0 and 3 at d+1: not done d later, done 1 later."""
+    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
+    joins = [desk.enter("a", rebalance_timeout_ms=100), desk.enter("b", rebalance_timeout_ms=100)]
+    desk.pass_to(51)
+    joins.append(desk.enter("c", rebalance_timeout_ms=100))
+    desk.pass_to(99)
+    assert not set(joins) & desk.replies.keys()
+    desk.pass_to(100)
+    assert set(joins) <= desk.replies.keys()
+
+
+def test_initial_delay_with_nobody_left() -> None:
+    """When the only member leaves during the initial delay, the group is empty after it."""
+    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
+    first = desk.enter("a")
+    desk.ask(leave("a-1"))
+    assert desk.joined(first).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert desk.group.state == "PreparingRebalance"
+    desk.pass_to(50)
+    assert (desk.group.state, desk.group.generation) == ("Empty", 1)
+
+
+def test_an_issued_id_is_waited_for() -> None:
+    """A join phase does not end while an issued id is unused (KIP-394)."""
+    desk = stable()
+    c = desk.new_id("c")
+    desk.ask(join("a-1", "a"))
+    desk.ask(join("b-3", "b", meta="x"))
+    desk.ask(join("i-2", "s", "i", meta="x"))
+    assert desk.group.state == "PreparingRebalance"
+    desk.ask(join(c, "c"))
+    assert desk.group.state == "CompletingRebalance"
+    assert c in desk.members()
+
+
+@pytest.mark.parametrize("how", ["expires", "leaves"])
+def test_an_issued_id_that_is_given_up_ends_the_wait(how: str) -> None:
+    """An id that expires with the session timeout, or leaves, no longer holds the join phase up."""
+    desk = stable()
+    c = desk.new_id("c")
+    desk.now_ms = 1
+    for rejoin in (join("a-1", "a"), join("b-3", "b", meta="x"), join("i-2", "s", "i", meta="x")):
+        desk.ask(rejoin)
+    assert desk.group.state == "PreparingRebalance"
+    if how == "expires":
+        desk.pass_to(500)
+    else:
+        assert desk.error(leave(c)) == "NONE"
+    assert desk.group.state == "CompletingRebalance"
+    assert desk.error(join(c, "c")) == "UNKNOWN_MEMBER_ID"
+
+
+def test_protocol_of_most_votes_among_those_all_support() -> None:
+    """Each member votes for its first protocol that all support; most votes win."""
+    desk = Desk()
+    desk.enter("a", protocols=("x", "range", "coop"))
+    desk.enter("b", protocols=("coop", "range"))
+    last = desk.enter("c", protocols=("y", "coop", "range"))
+    desk.ask(join("a-1", "a", protocols=("x", "range", "coop")))
+    assert desk.joined(last).protocol_name == "coop"
+
+
+def test_leader_gets_all_metadata_and_followers_none() -> None:
+    """The first joiner leads and is sent each member's metadata for the chosen protocol."""
+    desk = Desk()
+    desk.enter("a", meta="A")
+    follower = desk.ask(join("", "s", "i", meta="S"))
+    leader = desk.ask(join("a-1", "a", meta="A"))
+    assert desk.joined(follower).members == ()
+    assert desk.joined(leader).members == (
+        p.JoinedMember("a-1", None, b"A:"),
+        p.JoinedMember("i-2", "i", b"S:"),
+    )
+
+
+def test_a_leader_that_leaves_is_replaced() -> None:
+    """The first of those who remain leads."""
+    desk = stable()
+    desk.ask(leave("a-1"))
+    assert desk.group.leader == "i-2"
+
+
+def test_a_leader_that_does_not_rejoin_is_replaced() -> None:
+    """At the rebalance timeout the leader is one that did rejoin; static members stay, dynamic ones go."""
+    desk = stable()
+    desk.ask(join("", "s", "i"))  # static: takes over without a rebalance
+    desk.ask(join("b-3", "b", meta="x"))
+    assert set(desk.pushed()) == {"a-1", "i-4"}
+    desk.now_ms = 400
+    desk.keep("a-1", "i-4")
+    desk.pass_to(500)
+    assert desk.members() == ("i-4", "b-3")
+    assert desk.group.leader == "b-3"
+    assert desk.group.state == "CompletingRebalance"
+
+
+def test_a_group_of_absent_static_members_waits_for_their_sessions() -> None:
+    """Kafka's testGroupStuckInRebalanceTimeoutDueToNonjoinedStaticMember: the join phase is extended, then ends."""
+    desk = Desk()
+    desk.ask(join("", "s", "i", session_timeout_ms=2_000))
+    desk.ask(sync("i-1", 1, {"i-1": "t0"}, "i"))
+    desk.step(p.Trigger("topics changed"))
+    desk.pass_to(600)
+    assert desk.group.state == "PreparingRebalance"
+    assert desk.members() == ("i-1",)
+    desk.pass_to(2_000)
+    assert (desk.group.state, desk.members()) == ("Empty", ())
+
+
+def test_a_newcomer_is_not_parked_for_ever() -> None:
+    """A newcomer whose join is still parked after five minutes is put out and told so."""
+    desk = stable(max_session_timeout_ms=10**6)
+    for member_id, instance in (("a-1", None), ("i-2", "i"), ("b-3", None)):
+        client = member_id[0]
+        desk.ask(join(member_id, client, instance, meta="y", session_timeout_ms=10**6, rebalance_timeout_ms=10**6))
+    c = desk.enter("c", session_timeout_ms=10**6)
+    desk.now_ms = 299_999
+    desk.pass_to(300_000)
+    assert desk.joined(c).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert "c-4" not in desk.members()
+
+
+def test_a_parked_member_needs_no_heartbeat() -> None:
+    """Whoever waits in a join or sync does not expire; its session begins anew with the answer."""
+    desk = stable()
+    desk.ask(join("b-3", "b", meta="x", rebalance_timeout_ms=5_000))
+    desk.now_ms = 400
+    desk.keep("a-1", "i-2")
+    desk.pass_to(800)
+    desk.keep("a-1", "i-2")
+    assert "b-3" in desk.members()
+    desk.ask(join("a-1", "a"))
+    desk.ask(join("i-2", "s", "i"))
+    desk.pass_to(1_299)
+    assert "b-3" in desk.members()
+    desk.pass_to(1_300)
+    assert "b-3" not in desk.members()
+
+
+def test_a_member_that_rejoins_instead_of_waiting_for_its_sync_is_parked() -> None:
+    """Its join answers its sync, and does not begin a session: it waits for the others, however long that takes."""
+    desk = completing()
+    parked = desk.ask(sync("b-3", 2))
+    desk.ask(join("b-3", "b", meta="x", rebalance_timeout_ms=5_000))
+    assert desk.synced(parked).error is ErrorCode.REBALANCE_IN_PROGRESS
+    desk.now_ms = 400
+    desk.keep("a-1", "i-2")
+    desk.pass_to(800)
+    assert "b-3" in desk.members()
+
+
+def test_sessions_expire_and_heartbeats_renew_them() -> None:
+    """A member is put out a session timeout after its last sign of life, which starts a rebalance."""
+    desk = stable()
+    desk.now_ms = 300
+    desk.keep("a-1", "i-2")
+    desk.pass_to(499)
+    assert len(desk.members()) == 3
+    desk.pass_to(500)
+    assert desk.members() == ("a-1", "i-2")
+    assert desk.removed() == ("b-3",)
+    assert desk.pushed() == ("a-1", "i-2")
+
+
+def test_heartbeats_count_in_the_join_phase() -> None:
+    """In PreparingRebalance a heartbeat is answered REBALANCE_IN_PROGRESS and renews the session."""
+    desk = preparing()
+    desk.now_ms = 300
+    assert desk.error(beat("a-1", 2)) == "REBALANCE_IN_PROGRESS"
+    assert desk.group.sessions["a-1"] == 800
+
+
+def test_members_that_do_not_sync_are_put_out() -> None:
+    """KAFKA-12890: whoever has not synced within the rebalance timeout is removed, the leader too, and a rebalance starts."""
+    desk = completing()
+    synced = desk.ask(sync("b-3", 2))
+    desk.now_ms = 400
+    desk.keep("a-1", "i-2")
+    desk.pass_to(500)
+    assert desk.removed() == ("a-1", "i-2")
+    assert desk.synced(synced).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert (desk.group.state, desk.group.leader) == ("PreparingRebalance", "b-3")
+
+
+def test_late_syncs_are_owed_in_a_stable_group_too() -> None:
+    """A follower that never asks for its assignment is put out of a stable group."""
+    desk = completing()
+    desk.ask(sync("b-3", 2))
+    desk.ask(sync("a-1", 2, {"a-1": "t0"}))
+    assert desk.group.state == "Stable"
+    desk.now_ms = 400
+    desk.keep("a-1", "i-2", "b-3")
+    desk.pass_to(500)
+    assert desk.removed() == ("i-2",)
+    assert desk.group.state == "PreparingRebalance"
+
+
+def test_the_plan_reaches_everyone() -> None:
+    """The leader's sync answers all parked ones; whoever it leaves out gets empty bytes; unknown members are dropped."""
+    desk = completing()
+    follower = desk.ask(sync("b-3", 2))
+    leader = desk.ask(sync("a-1", 2, {"a-1": "t0", "x-9": "t1"}))
+    assert desk.synced(leader).assignment == b"t0"
+    assert desk.synced(follower).assignment == b""
+    assert desk.synced(desk.ask(sync("i-2", 2, instance="i"))).assignment == b""
+    assert set(desk.group.assignments) == {"a-1", "i-2", "b-3"}
+
+
+def test_a_rebalance_before_the_plan_voids_parked_syncs() -> None:
+    """A join in CompletingRebalance answers parked syncs REBALANCE_IN_PROGRESS and clears assignments."""
+    desk = preparing()
+    desk.ask(join("a-1", "a", claims="t0"))
+    assert set(desk.group.assignments) == {"a-1", "i-2", "b-3"}
+    follower = desk.ask(sync("b-3", 3))
+    desk.enter("c")
+    assert desk.synced(follower).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert desk.pushed() == ("a-1", "i-2")
+    assert desk.group.assignments == {}
+
+
+def test_a_sync_before_the_first_generation_has_no_protocol_to_differ_from() -> None:
+    """Kafka: a protocol name that the group has not chosen yet is not inconsistent; the member is to wait for its join."""
+    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50))
+    desk.enter("a")
+    assert desk.error(p.SyncGroup("a-1", None, 0, "consumer", "coop")) == "REBALANCE_IN_PROGRESS"
+
+
+def test_a_static_member_takes_its_slot_in_a_full_join_phase() -> None:
+    """Its predecessor waits in its join, so the group doesn't grow."""
+    desk = Desk(GroupConfig("billing", initial_rebalance_delay_ms=50, max_size=2))
+    old = desk.ask(join(client="s", instance="i"))
+    desk.enter("a")
+    again = desk.ask(join(client="s", instance="i"))
+    assert desk.joined(old).error is ErrorCode.FENCED_INSTANCE_ID
+    desk.pass_to(100)
+    assert desk.joined(again).error is ErrorCode.NONE
+    assert len(desk.members()) == 2
+
+
+def test_reasons_are_cut() -> None:
+    """KIP-800: 255 characters of a join's reason are kept, as of a leave's."""
+    desk = stable()
+    desk.ask(join("b-3", "b", meta="x", reason="y" * 300))
+    assert desk.group.rebalance is not None
+    assert desk.group.rebalance.reason == "b-3 rejoined: " + "y" * 255
+
+
+def test_sync_of_another_protocol() -> None:
+    """KIP-559: a sync that names another protocol type or name is refused."""
+    desk = completing()
+    assert desk.error(p.SyncGroup("b-3", None, 2, "connect")) == "INCONSISTENT_GROUP_PROTOCOL"
+    assert desk.error(p.SyncGroup("b-3", None, 2, "consumer", "range")) == "INCONSISTENT_GROUP_PROTOCOL"
+
+
+@pytest.mark.parametrize("make", [preparing, completing])
+def test_a_repeated_request_voids_the_earlier_one(make: object) -> None:
+    """A member that asks again, its connection being gone, leaves no request unanswered."""
+    desk = preparing() if make is preparing else completing()
+    again = join("b-3", "b", claims="t2") if make is preparing else sync("b-3", 2)
+    first = desk.group.joins["b-3"] if make is preparing else desk.ask(again)
+    second = desk.ask(again)
+    reply = desk.replies[first]
+    assert isinstance(reply, p.JoinGroupReply | p.SyncGroupReply)
+    assert reply.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert second not in desk.replies
+
+
+def test_a_batch_leaves_with_one_rebalance() -> None:
+    """KIP-345: each member of a batch has its own answer, and there is one rebalance for all."""
+    desk = stable()
+    reply = desk.tell(
+        p.LeaveGroup((p.LeavingMember("b-3", reason="x" * 300), p.LeavingMember("nobody"), p.LeavingMember("", "i")))
+    )
+    assert isinstance(reply, p.LeaveGroupReply)
+    assert [error.name for _m, error in reply.members] == ["NONE", "UNKNOWN_MEMBER_ID", "NONE"]
+    assert desk.removed() == ("b-3", "i-2")
+    assert desk.pushed() == ("a-1",)
+    assert next(a.reason for a in desk.actions if isinstance(a, p.Removed)) == "it left: " + "x" * 255
+
+
+def test_a_leave_may_end_the_join_phase() -> None:
+    """When the only one missing leaves, the others' joins are answered."""
+    desk = preparing()
+    desk.ask(leave("a-1"))
+    assert (desk.group.state, desk.group.leader) == ("CompletingRebalance", "i-2")
+
+
+def test_size_is_limited() -> None:
+    """Kafka's test: of eleven with an issued id the eleventh is refused in a group of ten."""
+    desk = Desk(GroupConfig("billing", max_size=10, initial_rebalance_delay_ms=50))
+    ids = [desk.new_id("m") for _ in range(11)]
+    parked = [desk.ask(join(member_id, "m")) for member_id in ids]
+    assert desk.joined(parked[-1]).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert desk.group.pending == {}
+    desk.pass_to(100)
+    assert all(desk.joined(c).error is ErrorCode.NONE for c in parked[:-1])
+
+
+def test_a_full_stable_group_refuses_newcomers_but_not_its_own() -> None:
+    """Size counts newcomers; members rejoin, and a static member's slot can be taken over."""
+    desk = stable(max_size=3)
+    assert desk.error(join(client="c")) == "GROUP_MAX_SIZE_REACHED"
+    assert desk.error(join(client="s", instance="i")) == "NONE"
+    assert desk.ask(join("b-3", "b", meta="x")) in desk.group.joins.values()
+
+
+def test_the_one_too_many_is_put_out() -> None:
+    """A member that comes last to a join phase in which newcomers took all places is refused and removed."""
+    desk = stable(max_size=3)
+    desk.step(p.Trigger("x"))
+    joins = [desk.enter("c"), desk.enter("d"), desk.enter("e")]
+    assert desk.error(join("b-3", "b")) == "GROUP_MAX_SIZE_REACHED"
+    assert "b-3" not in desk.members()
+    assert not set(joins) & desk.replies.keys()
+
+
+def test_rebalanced_tells_why_who_what_and_how_long() -> None:
+    """The action that ends a rebalance has its first reason, its members, and what each owned before and owns after."""
+    desk = stable()
+    desk.now_ms = 100
+    desk.ask(leave("b-3"))
+    desk.ask(join("a-1", "a", claims="t0"))
+    desk.now_ms = 130
+    desk.ask(join("i-2", "s", "i", claims="t1"))
+    desk.ask(sync("a-1", 3, {"a-1": "t0,t2", "i-2": "t1"}))
+    (done,) = [a for a in desk.actions if isinstance(a, p.Rebalanced)]
+    assert (done.reason, done.started_ms, done.ended_ms) == ("b-3 left", 100, 130)
+    assert {m: [n for _t, n in tps] for m, tps in done.before.items()} == {"a-1": [0], "i-2": [1], "b-3": [2]}
+    assert {m: [n for _t, n in tps] for m, tps in done.after.items()} == {"a-1": [0, 2], "i-2": [1]}
+
+
+def test_describe_shows_protocol_and_bytes_only_when_stable() -> None:
+    """As Kafka: metadata and assignment only in Stable; owned and target partitions always."""
+    for desk, shown in ((stable(), True), (preparing(), False)):
+        desk.now_ms = 40
+        reply = desk.tell(p.DescribeGroup())
+        assert isinstance(reply, p.DescribeGroupReply)
+        a = reply.members[0]
+        assert (reply.protocol_name, a.metadata, a.assignment) == (("coop", b":", b"t0") if shown else ("", b"", b""))
+        assert a.owned == ((TopicPartition("t", 0), 2),)
+        assert a.target == (TopicPartition("t", 0),)
+        assert a.heartbeat_age_ms == 40
+
+
+def test_a_sync_that_the_next_join_phase_overtook_is_answered() -> None:
+    """a's sync comes when b has rejoined: it gets its stored assignment and is told to rejoin, instead of claiming all again."""
+    desk = completing()
+    desk.ask(sync("a-1", 2, {"a-1": "t0", "i-2": "t1", "b-3": "t2"}))
+    desk.ask(join("b-3", "b", meta="new", claims=""))
+    late = desk.ask(sync("i-2", 2, instance="i"))
+
+    assert desk.synced(late).assignment == b"t1"
+    assert "i-2" in desk.pushed()
+
+
+def test_a_sync_after_its_members_own_join_is_not() -> None:
+    """Who waits in its join already has no use for the assignment of the generation before."""
+    desk = preparing()
+
+    assert desk.error(sync("b-3", 2)) == "REBALANCE_IN_PROGRESS"

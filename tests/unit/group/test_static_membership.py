@@ -1,0 +1,168 @@
+"""Static membership (KIP-345, KIP-814): a member that comes back without its id takes its slot, the old one is fenced."""
+
+from __future__ import annotations
+
+from sparkcohort.runtime import group as g
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from tests.kit.group_desk import Desk, beat, commit, completing, join, leave, preparing, stable, sync, tp
+
+
+def test_takeover_in_a_stable_group_moves_nothing() -> None:
+    """The new process gets the old one's assignment in the current generation, and nobody else notices."""
+    desk = stable()
+    reply = desk.joined(desk.ask(join("", "s", "i")))
+    assert (reply.error, reply.member_id, reply.generation) == (ErrorCode.NONE, "i-4", 2)
+    assert (desk.group.state, desk.group.generation, desk.pushed()) == ("Stable", 2, ())
+    assert desk.removed() == ("i-2",)
+    assert desk.synced(desk.ask(sync("i-4", 2, instance="i"))).assignment == b"t1"
+    assert g.owned(desk.group, "i-4") == {tp("t1"): 2}
+    assert desk.members() == ("a-1", "i-4", "b-3")
+
+
+def test_the_old_incarnation_is_fenced() -> None:
+    """Heartbeats, syncs, joins and commits of the old id are answered FENCED_INSTANCE_ID."""
+    desk = stable()
+    desk.ask(join("", "s", "i"))
+    assert desk.error(beat("i-2", 2, "i")) == "FENCED_INSTANCE_ID"
+    assert desk.error(sync("i-2", 2, instance="i")) == "FENCED_INSTANCE_ID"
+    assert desk.error(join("i-2", "s", "i")) == "FENCED_INSTANCE_ID"
+    assert desk.error(commit("i-2", 2, "t1@2=5", instance="i")) == "FENCED_INSTANCE_ID"
+    assert desk.error(commit("i-4", 2, "t1@2=5", instance="i")) == "NONE"
+
+
+def test_a_leader_that_comes_back_skips_the_assignment() -> None:
+    """KIP-814: a static leader is told the members, and that there is nothing to compute."""
+    desk = stable()
+    desk.ask(join("", "s", "i"))
+    for request in (p.LeaveGroup((p.LeavingMember("a-1"),)), join("i-4", "s", "i", claims="t1"), join("b-3", "b")):
+        desk.ask(request)
+    desk.ask(sync("i-4", 3, {"i-4": "t1"}, "i"))
+    reply = desk.joined(desk.ask(join("", "s", "i")))
+    assert (reply.leader, reply.skip_assignment) == ("i-5", True)
+    assert [m.member_id for m in reply.members] == ["i-5", "b-3"]
+
+
+def test_takeover_that_would_change_the_protocol_rebalances() -> None:
+    """When the protocol chosen would be another, the members have to agree anew."""
+    desk = stable()
+    for member_id, instance in (("a-1", None), ("i-2", "i"), ("b-3", None)):
+        desk.ask(join(member_id, member_id[0], instance, protocols=("coop", "range")))
+    desk.ask(sync("a-1", 3))
+    new = desk.ask(join("", "s", "i", protocols=("range",)))
+    assert (desk.group.state, desk.group.generation, desk.group.protocol_name) == ("PreparingRebalance", 3, "coop")
+    assert (desk.removed(), desk.pushed(), dict(desk.group.joins)) == (("i-2",), ("a-1", "b-3"), {"i-4": new})
+    desk.ask(join("a-1", "a", protocols=("coop", "range")))
+    desk.ask(join("b-3", "b", protocols=("coop", "range")))
+    assert (desk.group.state, desk.group.protocol_name) == ("CompletingRebalance", "range")
+    assert (desk.joined(new).error, desk.joined(new).generation, desk.joined(new).protocol_name) == (
+        ErrorCode.NONE,
+        4,
+        "range",
+    )
+
+
+def test_takeover_with_no_protocol_in_common_is_refused() -> None:
+    """Nobody's place is taken by one that can't talk to the others: the old one stays, and nothing changes."""
+    desk = stable()
+    before = desk.group
+    assert desk.error(join("", "s", "i", protocols=("range",))) == "INCONSISTENT_GROUP_PROTOCOL"
+    assert desk.group == before
+
+
+def led_by_a_static_member() -> Desk:
+    """The join phase after a-1 left: i-2 (instance i) leads and waits in its join, b-3 is yet to come."""
+    desk = stable()
+    desk.ask(leave("a-1"))
+    desk.ask(join("i-2", "s", "i", claims="t1"))
+    assert (desk.group.state, desk.group.leader) == ("PreparingRebalance", "i-2")
+    return desk
+
+
+def test_takeover_of_the_leader_in_the_join_phase() -> None:
+    """The old leader's join is fenced; the new process leads the next generation, and there is something to compute."""
+    desk = led_by_a_static_member()
+    old = desk.group.joins["i-2"]
+    new = desk.ask(join("", "s", "i"))
+    assert desk.joined(old).error is ErrorCode.FENCED_INSTANCE_ID
+    assert (desk.group.state, desk.group.leader, desk.pushed()) == ("PreparingRebalance", "i-4", ())
+    desk.ask(join("b-3", "b", claims="t2"))
+    reply = desk.joined(new)
+    assert (reply.error, reply.generation, reply.leader) == (ErrorCode.NONE, 3, "i-4")
+    assert (reply.skip_assignment, [m.member_id for m in reply.members]) == (False, ["i-4", "b-3"])
+
+
+def test_takeover_of_the_leader_while_its_plan_is_awaited() -> None:
+    """Nobody waits for a plan that never comes: followers are told to rejoin, and the new process leads."""
+    desk = led_by_a_static_member()
+    desk.ask(join("b-3", "b", claims="t2"))
+    waiting = desk.ask(sync("b-3", 3))
+    new = desk.ask(join("", "s", "i"))
+    assert desk.synced(waiting).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert (desk.group.state, desk.group.leader, desk.removed()) == ("PreparingRebalance", "i-4", ("i-2",))
+    assert desk.error(sync("i-2", 3, {"i-2": "t1", "b-3": "t2"}, "i")) == "FENCED_INSTANCE_ID"
+    desk.ask(join("b-3", "b", claims="t2"))
+    reply = desk.joined(new)
+    assert (reply.error, reply.generation, reply.leader) == (ErrorCode.NONE, 4, "i-4")
+    assert (reply.skip_assignment, [m.member_id for m in reply.members]) == (False, ["i-4", "b-3"])
+
+
+def test_takeover_in_the_join_phase_fences_the_parked_join() -> None:
+    """The old process's join is answered FENCED_INSTANCE_ID, the new one's is parked."""
+    desk = preparing()
+    old = desk.group.joins["i-2"]
+    new = desk.ask(join("", "s", "i"))
+    assert desk.joined(old).error is ErrorCode.FENCED_INSTANCE_ID
+    assert new in desk.group.joins.values()
+    assert tp("t1") not in g.owners(desk.group)
+
+
+def test_takeover_while_a_plan_is_awaited_rebalances() -> None:
+    """The old process's sync is answered FENCED_INSTANCE_ID, and a rebalance starts whatever its metadata."""
+    desk = completing()
+    old = desk.ask(sync("i-2", 2, instance="i"))
+    desk.ask(join("", "s", "i"))
+    assert desk.synced(old).error is ErrorCode.FENCED_INSTANCE_ID
+    assert desk.group.state == "PreparingRebalance"
+    assert set(desk.pushed()) == {"a-1", "b-3"}
+
+
+def test_what_is_promised_to_a_replaced_member_is_granted_as_the_new_one_knows_it() -> None:
+    """A partition that another still owns at the takeover: granted later, under the generation of the takeover."""
+    desk = stable()
+    for request in (join("a-1", "a", claims="t0"), join("i-2", "s", "i", claims="t1"), join("b-3", "b", claims="t2")):
+        desk.ask(request)
+    desk.ask(sync("a-1", 3, {"a-1": "", "i-2": "t0,t1", "b-3": "t2"}))
+    assert desk.error(commit("a-1", 3, "t0@2=5")) == "NONE"
+    desk.ask(join("", "s", "i"))
+    assert g.owned(desk.group, "i-4") == {tp("t1"): 3}
+    desk.ask(join("a-1", "a"))
+    assert g.owned(desk.group, "i-4") == {tp("t1"): 3, tp("t0"): 3}
+    assert desk.error(commit("i-4", 3, "t0@3=6", instance="i")) == "NONE"
+
+
+def test_a_late_goodbye_of_the_old_process_is_fenced() -> None:
+    """A LeaveGroup that was on its way when the place was taken doesn't remove the successor."""
+    desk = stable()
+    desk.ask(join("", "s", "i"))
+    assert desk.error(p.LeaveGroup((p.LeavingMember("i-2", "i"),))) == "FENCED_INSTANCE_ID"
+    assert desk.members() == ("a-1", "i-4", "b-3")
+
+
+def test_an_operator_removes_by_instance_id() -> None:
+    """A leave with an instance id and no member id removes whoever has it."""
+    desk = stable()
+    desk.ask(p.LeaveGroup((p.LeavingMember("", "i"),)))
+    assert desk.removed() == ("i-2",)
+    assert desk.error(beat("i-2", 2, "i")) == "UNKNOWN_MEMBER_ID"
+
+
+def test_a_static_member_expires_like_any_other() -> None:
+    """After a session without a sign of life the slot is free; the instance id starts anew."""
+    desk = stable()
+    desk.now_ms = 400
+    desk.keep("a-1", "b-3")
+    desk.pass_to(500)
+    assert desk.removed() == ("i-2",)
+    assert desk.error(join("i-2", "s", "i")) == "UNKNOWN_MEMBER_ID"
+    assert desk.ask(join("", "s", "i")) in desk.group.joins.values()

@@ -1,0 +1,102 @@
+"""The journal: replaying it gives the group, and it tells what happened to a member."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkcohort.runtime import group as g
+from sparkcohort.runtime.group import records as r
+from sparkcohort.runtime.group import timeline
+from sparkcohort.runtime.group.replay import IllegalTransitionError, apply
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from tests.kit.group_world import SESSION_MS, World
+
+
+def life() -> World:
+    """A group's life: two members, one of which dies."""
+    world = World({"orders": 2})
+    world.start("driver", ())
+    world.start("a", ("orders",))
+    world.drain()
+    world.commit(world.node("a"), TopicPartition("orders", 0), 17)
+    world.drain()
+    world.kill(world.node("a"))
+    world.advance(2 * SESSION_MS)
+    return world
+
+
+def test_replay_gives_the_group() -> None:
+    """All records in order make the group as it is, after every step."""
+    world = life()
+    assert timeline.replay(world.journal) == world.group
+
+
+def test_replay_goes_on() -> None:
+    """A replayed group takes the next event as the original would, a rebalance in flight included."""
+    world = World({"orders": 2})
+    world.start("driver", ())
+    world.drain()
+    world.start("a", ("orders",))
+    while world.group.state is not g.GroupState.PREPARING_REBALANCE:
+        world.deliver() if world.requests else world.handle(next(n for n in world.nodes if n.inbox))
+    again = timeline.replay(world.journal)
+    assert again.joins
+    tick = p.Tick()
+    at_ms = g.deadline(again) or 0
+    assert g.step(again, tick, at_ms) == g.step(world.group, tick, at_ms)
+
+
+@pytest.mark.parametrize("records", [(), (r.SerialTaken(1),)])
+def test_a_journal_without_beginning(records: tuple[r.Record, ...]) -> None:
+    """Records that don't begin with the group's creation are refused."""
+    with pytest.raises(ValueError, match="begins with the creation"):
+        timeline.replay(records)
+
+
+def test_records_make_legal_transitions_only() -> None:
+    """A record that asks for a transition that Kafka's group doesn't make is an error, not a state."""
+    world = life()
+    empty = g.new_group(world.group.config, world.group.embedded)
+    for record in (r.Emptied(1), r.GenerationStarted(1, "range", 0), r.AssignmentStored(()), r.JoinPhaseExtended(1)):
+        with pytest.raises(IllegalTransitionError, match="billing"):
+            apply(empty, record)
+
+
+def test_the_story_of_a_member() -> None:
+    """What an error or an operator needs to know about a member, in words."""
+    world = life()
+    assert timeline.story(world.journal, "a-2") == (
+        "was told its id",
+        "became a member, from host",
+        "joined",
+        "a rebalance began: a-2 joined",
+        "generation 2 began, protocol cooperative-sticky",
+        "owns orders-0 orders-1 since generation 2",
+        "committed orders-0=17",
+        f"was removed: its session of {SESSION_MS} ms expired",
+    )
+
+
+def test_a_story_whose_beginning_is_lost() -> None:
+    """A journal that was cut short still tells of a member that was there before, and of nobody who came later."""
+    world = life()
+    whole = list(timeline.told(world.journal, "a-2"))
+    joined = next(place for place, said in whole if said == "joined")
+    late = tuple(timeline.story(world.journal[joined:], "a-2"))
+    assert late == tuple(said for place, said in whole if place >= joined)
+    assert timeline.story(world.journal[: whole[0][0]], "a-2") == ()
+
+
+def test_every_line_of_a_story_is_about_its_member_or_the_group() -> None:
+    """The index by member (``about``) finds each record that says something of a member itself."""
+    world = life()
+    for member_id in ("driver-1", "a-2"):
+        for record in world.journal:
+            assert bool(timeline.line(record, member_id)) <= (member_id in timeline.about(record))
+
+
+def test_a_story_of_many_partitions_is_a_line() -> None:
+    """Ranges, where a list of names would be a page."""
+    many = tuple(TopicPartition("orders", number) for number in (*range(100), 120))
+    assert timeline.line(r.Released("a-2", many), "a-2") == "gave up orders:0-99,120"

@@ -1,0 +1,68 @@
+"""The direction of imports, and what the pure parts may know (the coarse contracts are in pyproject.toml)."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import grimp
+import pytest
+
+PACKAGES = ("sparkcohort.assignors", "sparkcohort.runtime", "sparkcohort.streaming", "sparkcohort.native")
+NATIVE = PACKAGES[3]
+SHELL = "sparkcohort.runtime.shell"
+PURE_STREAMING = {"sparkcohort.streaming.planner", "sparkcohort.streaming.source_offsets"}
+CLOCKS_AND_WORLD = {"time", "random", "threading", "socket", "logging", "subprocess", "os"}
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    """Every import of the packages as installed, those for type checking included."""
+    return grimp.build_graph(*PACKAGES, include_external_packages=True, cache_dir=None)
+
+
+def _pure(module: str) -> bool:
+    return module in PURE_STREAMING or (module.startswith(PACKAGES[:2]) and not module.startswith(SHELL))
+
+
+def test_the_pure_parts_reach_nothing_but_pure_parts_and_arithmetic(graph: grimp.ImportGraph) -> None:
+    """Directly or through others, pure modules import no clock, chance, thread, network, log or third party but numpy."""
+    allowed = (sys.stdlib_module_names - CLOCKS_AND_WORLD) | {"__future__", "numpy"}
+    wrong = {
+        (module, reached)
+        for module in graph.modules
+        if _pure(module)
+        for reached in graph.find_upstream_modules(module)
+        if reached not in allowed and (not reached.startswith("sparkcohort.") or reached.startswith((SHELL, NATIVE)))
+    }
+    assert not wrong
+
+
+def test_nothing_imports_upwards(graph: grimp.ImportGraph) -> None:
+    """Imports go from streaming to the shell to the pure runtime to the assignors, never back."""
+
+    def height(module: str) -> int:
+        if module.startswith("sparkcohort.streaming"):
+            return 3
+        if module.startswith(SHELL):
+            return 2
+        return 1 if module.startswith("sparkcohort.runtime") else 0
+
+    ours = [module for module in graph.modules if module.startswith("sparkcohort.")]
+    wrong = {
+        (module, imported)
+        for module in ours
+        for imported in graph.find_modules_directly_imported_by(module)
+        if imported.startswith("sparkcohort.") and height(imported) > height(module)
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("module", [*PACKAGES, "pyspark_cohort"])
+def test_what_is_tested_is_what_ships(module: str) -> None:
+    """The packages come from the installed wheel (or from .dev, on a developer's request), never from the tree."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    assert "site-packages" in spec.origin or ".dev" in Path(spec.origin).parts

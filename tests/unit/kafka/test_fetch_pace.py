@@ -1,0 +1,96 @@
+"""How often a broker is asked, whatever it answers: the clock is an argument."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkcohort.runtime.kafka.fetch_messages import Node
+from sparkcohort.runtime.shell.kafka import reconnect_backoff
+from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
+from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
+from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
+from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient
+from sparkcohort.runtime.shell.options.connection_settings import Beyond, Distrusted, Refused, Settings, TransportError
+
+
+def link() -> BrokerLink[int]:
+    """One that is not connected."""
+    return BrokerLink(1, Node("b", 9092), "me", FrameReader(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("error", "most"), [(TransportError("x"), 1), (Refused("x"), 10), (Distrusted("x"), 60), (None, 1)]
+)
+def test_each_failure_is_answered_by_a_longer_wait(error: Exception | None, most: float) -> None:
+    """Doubled from a tenth of a second up to a bound that depends on what went wrong; never twice the same."""
+    waits = [backoff(failures, error) for failures in range(1, 40)]
+    assert 0.08 <= waits[0] <= 0.12
+    assert all(0.8 * min(0.1 * 2**n, most) <= waits[n] <= 1.2 * min(0.1 * 2**n, most) for n in range(39))
+    assert len(set(waits)) > 30
+    assert 0.8 * most <= backoff(10**9, error) <= 1.2 * most
+
+
+def test_an_answer_with_nothing_is_followed_at_a_brokers_pace() -> None:
+    """Asked at 0, answered at once: the next request waits as long as the broker should have, within bounds."""
+    for max_wait_s, due in ((0.04, 0.04), (0.0, 0.02), (5.0, 0.1)):
+        of = link()
+        of._asked_at = 10.0
+        of.answered(0, 0, 10.001)
+        of.rest(max_wait_s)
+        assert of.rest_s(10.001, 0.0) == pytest.approx(due - 0.001)
+        assert of.rest_s(10.0 + due + 0.001, 0.0) == 0
+
+
+def test_errors_of_a_whole_answer_come_ever_more_slowly() -> None:
+    """A right one begins anew; a broker that throttles is left alone, though not for weeks."""
+    of = link()
+    rests = []
+    for _ in range(8):
+        of.answered(0, -1, 10.0)
+        rests.append(of.rest_s(10.0, 0.0))
+    assert rests[0] < 0.2 < rests[3] < rests[6] * 1.6
+    assert 0.8 <= rests[-1] <= 1.2
+    of.answered(0, 0, 10.0)
+    assert (of.failures, of.rest_s(10.0, 0.0)) == (0, 0)
+    of.answered(2_500, 0, 10.0)
+    assert of.rest_s(10.0, 0.0) == 2.5
+    of.answered(2**31 - 1, 0, 10.0)
+    assert of.rest_s(10.0, 0.0) == 60
+
+
+def test_metadata_that_are_refused() -> None:
+    """The wait for the next question grows whether something is missing or not, until there is an answer."""
+    cluster = Cluster(MetadataClient((), Settings.of({})), float("inf"))
+    now, gaps = 100.0, []
+    for _ in range(12):
+        assert cluster.is_due(lost=True, now=now)
+        cluster.answered(Distrusted("not you"), now)
+        assert not cluster.is_due(lost=False, now=now)
+        assert cluster.refusal(now) == "not you"
+        due = next(step for step in range(1, 10_000) if cluster.is_due(lost=True, now=now + step / 100))
+        gaps.append(due / 100)
+        now += due / 100
+        assert cluster.refusal(now) == ""
+    assert gaps[0] < 0.2
+    assert 48 <= gaps[-1] <= 72
+
+
+def test_of_several_brokers_the_most_telling_answer() -> None:
+    """One that could not be reached says less than one that refuses us, and that less than one that we refuse."""
+    client = MetadataClient((), Settings.of({}))
+    with pytest.raises(TransportError, match="no broker to ask"):
+        client.ask((), ())
+    assert issubclass(Distrusted, Refused)
+    assert not issubclass(Beyond, Refused)
+
+
+def test_librdkafka_is_held_back() -> None:
+    """Its own back-off is forgotten with every new beginning: a second is the least, whatever a user has set."""
+    for given in ({}, {"reconnect.backoff.ms": "50"}, {"reconnect.backoff.max.ms": 1, "reconnect.backoff.ms": 0}):
+        paced = reconnect_backoff.paced(given)
+        assert (paced["reconnect.backoff.ms"], paced["reconnect.backoff.max.ms"]) == (1_000, 1_000)
+    assert reconnect_backoff.paced({"reconnect.backoff.ms": "5000", "a": 1}) == {
+        "reconnect.backoff.ms": 5_000,
+        "reconnect.backoff.max.ms": 5_000,
+        "a": 1,
+    }

@@ -1,0 +1,117 @@
+"""Fetch sessions by KIP-227's rules, and against a broker's side of them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkcohort.runtime.kafka.fetch_messages import Wanted
+from sparkcohort.runtime.kafka.fetch_session import FetchSession, Key, Request
+
+A, B, C = (bytes([letter]) * 16 for letter in b"abc")
+ONE, TWO, THREE = (A, 0), (A, 1), (B, 0)
+
+
+def at(offset: int) -> Wanted:
+    """A partition wanted from this offset."""
+    return Wanted(0, offset, -1, 1 << 20)
+
+
+def test_full_then_what_has_changed() -> None:
+    """The first request names all; the next ones what moved, what is new, and what is wanted no more."""
+    session = FetchSession()
+    assert session.request({ONE: at(0), TWO: at(5)}) == Request((0, 0), {ONE: at(0), TWO: at(5)}, frozenset())
+    session.answered(77)
+    assert session.request({ONE: at(3), TWO: at(5)}) == Request((77, 1), {ONE: at(3)}, frozenset())
+    session.answered(77)
+    assert session.request({ONE: at(3), THREE: at(0)}) == Request((77, 2), {THREE: at(0)}, frozenset({TWO}))
+    session.answered(77)
+    assert session.request({ONE: at(3), THREE: at(0)}) == Request((77, 3), {}, frozenset())
+
+
+def test_what_has_moved_only() -> None:
+    """The same as naming all that is wanted; where the request has to be full, there is none."""
+    session = FetchSession()
+    assert session.more({}) is None
+    session.request({ONE: at(0), TWO: at(0)})
+    session.answered(77)
+    assert session.more({TWO: at(4)}) == Request((77, 1), {TWO: at(4)}, frozenset())
+    session.answered(77)
+    assert session.request({ONE: at(0), TWO: at(4)}) == Request((77, 2), {}, frozenset())
+    session.answered(77)
+    assert session.more({}) == Request((77, 3), {}, frozenset())
+    session.lost()
+    assert session.more({ONE: at(9)}) is None
+    assert session.request({ONE: at(9)}) == Request((0, 0), {ONE: at(9)}, frozenset())
+
+
+def test_what_is_to_be_told_anew() -> None:
+    """A partition that the broker knows already makes the request full, in place of the session; a new one doesn't."""
+    session = FetchSession()
+    session.request({ONE: at(0)})
+    session.answered(77)
+    assert session.request({ONE: at(0), TWO: at(0)}, frozenset({TWO})).session == (77, 1)
+    session.answered(77)
+    assert session.request({ONE: at(0), TWO: at(0)}, frozenset({TWO})) == Request(
+        (77, 0), {ONE: at(0), TWO: at(0)}, frozenset()
+    )
+    session.answered(78)
+    assert session.request({ONE: at(0), TWO: at(0)}) == Request((78, 1), {}, frozenset())
+
+
+def test_a_session_that_is_lost() -> None:
+    """The broker doesn't know it any more: a new one, without the old one's number."""
+    session = FetchSession()
+    session.request({ONE: at(0)})
+    session.answered(77)
+    session.lost()
+    assert session.request({ONE: at(0)}) == Request((0, 0), {ONE: at(0)}, frozenset())
+
+
+def test_a_broker_without_sessions() -> None:
+    """Number 0: every request is full."""
+    session = FetchSession()
+    for _ in range(3):
+        assert session.request({ONE: at(0)}) == Request((0, 0), {ONE: at(0)}, frozenset())
+        session.answered(0)
+
+
+def test_epochs_begin_again_at_one() -> None:
+    """Behind the last one; 0 would begin a session."""
+    session = FetchSession(77, 2**31 - 1, {ONE: at(0)})
+    assert session.request({ONE: at(0)}).session == (77, 2**31 - 1)
+    session.answered(77)
+    assert session.request({ONE: at(0)}).session == (77, 1)
+
+
+KEYS = st.sampled_from([ONE, TWO, THREE, (C, 9)])
+STEPS = st.tuples(
+    st.dictionaries(KEYS, st.integers(0, 3).map(at)),
+    st.frozensets(KEYS, max_size=1),
+    st.sampled_from(["answered", "answered", "answered", "refused", "disconnected", "without"]),
+)
+
+
+@given(st.lists(STEPS, max_size=20))
+def test_the_broker_knows_what_is_wanted(steps: list[tuple[dict[Key, Wanted], frozenset[Key], str]]) -> None:
+    """Whatever is asked and lost on the way: after each request the broker's side is exactly what is wanted."""
+    session, held, number, epoch = FetchSession(), dict[Key, Wanted](), 0, 0
+    for wanted, anew, how in steps:
+        told = dict(held)
+        request = session.request(wanted, anew)
+        if request.session[1] == 0:
+            assert request.session[0] in (0, number)
+            held, number, epoch, told = dict(request.wanted), number + 1, 0, {}
+        else:
+            assert request.session == (number, epoch)
+            assert not request.forgotten - held.keys()
+            held = {key: one for key, one in held.items() if key not in request.forgotten} | dict(request.wanted)
+        assert held == wanted
+        assert all(told.get(key) is None for key in anew & wanted.keys())
+        epoch += 1
+        if how == "answered":
+            session.answered(number)
+        elif how == "without":
+            session.answered(0)
+        else:
+            session.lost()

@@ -1,0 +1,139 @@
+"""The delivery checker can fail: each way of getting it wrong is reported as what it is."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.kit.delivery import (
+    DELIVERED,
+    HELD,
+    Totals,
+    check,
+    crc,
+    from_json,
+    from_parquet,
+    json_rows,
+    measured,
+    table,
+)
+
+RECORDS = [("t", partition, offset, 10, 1000 + offset) for partition in (0, 1) for offset in range(4)]
+EXPECTED = table(RECORDS, HELD)
+
+
+def _delivered(*batches: list[tuple[str, int, int, int, int]]) -> pa.Table:
+    rows = [(*row, number) for number, batch in enumerate(batches) for row in batch]
+    return table(rows, DELIVERED)
+
+
+def test_an_exact_delivery_passes() -> None:
+    """Every record once, unchanged, over two batches in order."""
+    first = [row for row in RECORDS if row[2] < 2]
+    second = [row for row in RECORDS if row[2] >= 2]
+    report = check(_delivered(first, second), EXPECTED)
+    report.assert_exact()
+    assert (report.records, report.rows) == (8, 8)
+
+
+def test_a_lost_record_is_found() -> None:
+    """A record the broker holds and the sink doesn't is lost."""
+    report = check(_delivered(RECORDS[1:]), EXPECTED)
+    assert report.lost == [("t", 0, 0)]
+    with pytest.raises(AssertionError, match="1 lost: t-0@0"):
+        report.assert_exact()
+
+
+def test_a_double_is_found_in_one_batch_or_over_two() -> None:
+    """A record delivered twice is duplicated, whether one batch or two delivered it."""
+    assert check(_delivered([*RECORDS, RECORDS[3]]), EXPECTED).duplicated == [("t", 0, 3)]
+    again = check(_delivered(RECORDS, [RECORDS[3]]), EXPECTED)
+    assert again.duplicated == [("t", 0, 3)]
+    assert again.disordered == [("t", 0, 3)]
+    assert not again.exact
+
+
+def test_a_record_that_the_broker_does_not_hold_is_foreign() -> None:
+    """What nobody produced (or was aborted) is reported."""
+    assert check(_delivered([*RECORDS, ("t", 1, 99, 10, 7)]), EXPECTED).foreign == [("t", 1, 99)]
+
+
+def test_changed_bytes_are_found() -> None:
+    """A record whose bytes differ from the broker's is changed, and its partition's sums with it."""
+    report = check(_delivered([*RECORDS[1:], ("t", 0, 0, 10, 1)]), EXPECTED)
+    assert report.changed == [("t", 0, 0)]
+    assert report.totals["t", 0] != report.expected_totals["t", 0]
+    assert report.totals["t", 1] == report.expected_totals["t", 1]
+
+
+def test_the_sums_alone_tell() -> None:
+    """A partition's count, offsets, sizes and checksums are compared as well, each by itself, and named."""
+    exact = check(_delivered(RECORDS), EXPECTED)
+    assert exact.totals["t", 1] == (4, 0 + 1 + 2 + 3, 40, 4006)
+    for place in range(4):
+        sums = list(exact.totals["t", 1])
+        sums[place] += 1
+        wrong = replace(exact, totals=exact.totals | {("t", 1): Totals(*sums)})
+        assert not wrong.exact
+        with pytest.raises(AssertionError, match="t-1: delivered"):
+            wrong.assert_exact()
+    longer = check(_delivered([*RECORDS[1:], ("t", 0, 0, 11, 1000)]), EXPECTED)
+    with pytest.raises(AssertionError, match="bytes=41"):
+        longer.assert_exact()
+
+
+def test_one_flipped_bit_is_found(tmp_path: Path) -> None:
+    """From the bytes of a record to the verdict, through the file that a sink wrote."""
+    held = table([("t", 0, 0, *measured(b"k", b"value"))], HELD)
+    for value, exact in ((b"value", True), (b"vamue", False)):
+        (tmp_path / "1.jsonl").write_text(_line(value))
+        assert check(from_json(tmp_path), held).exact is exact
+
+
+def _line(value: bytes) -> str:
+    key, text = base64.b64encode(b"k").decode(), base64.b64encode(value).decode()
+    return json.dumps({"batch_id": 1, "topic": "t", "partition": 0, "offset": 0, "key": key, "value": text}) + "\n"
+
+
+def test_batches_out_of_order_are_found() -> None:
+    """A later batch has to begin after the end of every batch before, per partition."""
+    swapped = check(_delivered(RECORDS[2:], RECORDS[:2]), EXPECTED)
+    assert swapped.disordered == [("t", 0, 0)]
+    assert not swapped.exact
+
+
+def test_nothing_delivered_is_everything_lost() -> None:
+    """An empty sink does not pass."""
+    assert len(check(_delivered(), EXPECTED).lost) == len(RECORDS)
+
+
+def test_null_and_empty_have_different_checksums() -> None:
+    """Keys and values that are null, empty, or moved from one to the other tell apart."""
+    kinds = [None, b"", b"a"]
+    assert len({crc(key, value) for key in kinds for value in kinds}) == len(kinds) ** 2
+
+
+def test_parquet_batches_are_read_back(tmp_path: Path) -> None:
+    """The batch id comes from the folder; a sink that wrote nothing is empty."""
+    assert from_parquet(tmp_path).num_rows == 0
+    columns = {"topic": ["t"], "partition": [1], "offset": [5], "key": pa.array([None], pa.binary()), "value": [b"v"]}
+    (tmp_path / "batch_id=7").mkdir()
+    pq.write_table(pa.table(columns), tmp_path / "batch_id=7" / "part-0.parquet")
+    assert from_parquet(tmp_path).to_pylist() == [
+        {"topic": "t", "partition": 1, "offset": 5, "size": 1, "crc": crc(None, b"v"), "batch_id": 7}
+    ]
+
+
+def test_json_batches_are_read_back(tmp_path: Path) -> None:
+    """Rows come in order of batch and place, their bytes decoded for the checksum."""
+    value = base64.b64encode(b"v").decode()
+    rows = [{"batch_id": 1, "topic": "t", "partition": 0, "offset": at, "key": None, "value": value} for at in (1, 0)]
+    (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [row["offset"] for row in json_rows(tmp_path)] == [0, 1]
+    assert from_json(tmp_path)["crc"].to_pylist() == [crc(None, b"v")] * 2

@@ -1,0 +1,33 @@
+"""Waiting with a deadline."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kit.waiting import hold_for, wait_until
+
+
+def test_the_first_true_value_is_returned() -> None:
+    """Polling goes on until the predicate is true, and its value comes back."""
+    answers = iter([0, None, "", "there"])
+    assert wait_until(lambda: next(answers), 5, "an answer", every_s=0.001) == "there"
+
+
+def test_a_deadline_names_what_was_waited_for() -> None:
+    """Past the deadline the error says what did not come, and what was seen last."""
+    with pytest.raises(AssertionError, match=r"waited 0\.01 s for the moon; last seen: 0"):
+        wait_until(lambda: 0, 0.01, "the moon", every_s=0.001)
+
+
+def test_the_predicates_own_error_goes_through() -> None:
+    """A predicate that raises ends the waiting with its error."""
+    with pytest.raises(ZeroDivisionError):
+        wait_until(lambda: 1 // 0, 5, "nothing")
+
+
+def test_what_ceases_to_hold_is_noticed() -> None:
+    """hold_for fails as soon as the predicate does, and passes when it never does."""
+    answers = iter([1, 1, 0])
+    with pytest.raises(AssertionError, match="did not hold"):
+        hold_for(lambda: next(answers), 5, "luck", every_s=0.001)
+    hold_for(lambda: True, 0.01, "truth", every_s=0.001)

@@ -1,0 +1,258 @@
+"""The status in Prometheus' words, and everything that is compared with the table of metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from sparkcohort.runtime.member import machine as m
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.shell.coordinator.totals import (
+    REASONS,
+    REFUSALS,
+    REFUSED_REQUESTS,
+    RebalanceTotals,
+    reason_class,
+)
+from sparkcohort.runtime.shell.observe.metrics import METRICS, StatusCollector, values
+from tests.kit.group_desk import DESKS, beat, commit, join, leave, sync
+from tests.kit.group_world import SESSION_MS, World
+from tests.kit.status import a_partition, a_status
+
+ROOT = Path(__file__).resolve().parents[3]
+SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+def exposition(status: dict[str, Any]) -> list[str]:
+    """The lines of a scrape."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(StatusCollector(lambda: status))
+    return generate_latest(registry).decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'cohort_up{group="billing"} 1.0',
+        'cohort_group_state{group="billing",state="Stable"} 1.0',
+        'cohort_group_state{group="billing",state="PreparingRebalance"} 0.0',
+        'cohort_group_generation{group="billing"} 7.0',
+        'cohort_group_members{group="billing"} 2.0',
+        'cohort_rebalances_total{group="billing",reason="member_joined"} 1.0',
+        'cohort_rebalances_total{group="billing",reason="other"} 0.0',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.01"} 0.0',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.025"} 1.0',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="+Inf"} 2.0',
+        'cohort_rebalance_duration_seconds_sum{group="billing"} 0.712',
+        'cohort_assignor_failures_total{assignor="range",group="billing"} 1.0',
+        'cohort_assignor_failures_total{assignor="cooperative-sticky",group="billing"} 0.0',
+        'cohort_partitions_moved_total{group="billing"} 4.0',
+        'cohort_requests_refused_total{error="UNKNOWN_MEMBER_ID",group="billing",request="Heartbeat"} 0.0',
+        'cohort_listener_calls_total{event="assigned",group="billing",outcome="raised"} 0.0',
+        'cohort_listener_seconds_total{event="lost",group="billing"} 0.0',
+        'cohort_requests_refused_total{error="ILLEGAL_GENERATION",group="billing",request="OffsetCommit"} 3.0',
+        'cohort_listener_calls_total{event="revoked",group="billing",outcome="returned"} 2.0',
+        'cohort_listener_calls_total{event="revoked",group="billing",outcome="overran"} 1.0',
+        'cohort_listener_seconds_total{event="revoked",group="billing"} 55.5',
+        'cohort_commits_total{group="billing"} 41.0',
+        'cohort_commit_failures_total{group="billing"} 2.0',
+        'cohort_partition_lag_records{group="billing",partition="0",topic="orders"} 50.0',
+        'cohort_partition_current_offset{group="billing",partition="1",topic="orders"} 90.0',
+        'cohort_partition_log_end_offset{group="billing",partition="0",topic="orders"} 150.0',
+        'cohort_partition_unreachable{group="billing",partition="2",topic="orders"} 1.0',
+        'cohort_partition_late{group="billing",partition="1",topic="orders"} 1.0',
+        'cohort_partition_late{group="billing",partition="2",topic="orders"} 0.0',
+        'cohort_records_consumed_total{group="billing",path="agent"} 9000.0',
+        'cohort_bytes_consumed_total{group="billing",path="direct"} 100000.0',
+        'cohort_ranges_read_again_total{group="billing"} 12.0',
+        'cohort_agent_timeouts_total{group="billing"} 1.0',
+        'cohort_member_heartbeat_age_seconds{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 1.5',
+        'cohort_member_partitions{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 2.0',
+        'cohort_member_cut_off_partitions{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 0.0',
+    ],
+)
+def test_the_status_in_prometheus_words(line: str) -> None:
+    """Each value of the status appears under its metric and labels."""
+    assert line in exposition(a_status())
+
+
+def test_what_is_unknown_is_left_out() -> None:
+    """A partition without a committed offset has no lag: no sample rather than a wrong zero."""
+    lines = exposition(a_status(partitions=[a_partition(5, None, 10, None)]))
+    assert 'cohort_partition_log_end_offset{group="billing",partition="5",topic="orders"} 10.0' in lines
+    assert not [line for line in lines if line.startswith(("cohort_partition_lag", "cohort_partition_current"))]
+
+
+def test_the_table_names_every_metric_once() -> None:
+    """Names are unique and prefixed, help says something, counters end in _total, and all but histograms have values."""
+    names = [spec.name for spec in METRICS]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("cohort_") for name in names)
+    assert all(spec.help for spec in METRICS)
+    assert all(spec.name.endswith("_total") == (spec.kind == "counter") for spec in METRICS)
+    assert set(values(a_status())) == {spec.name for spec in METRICS if spec.kind != "histogram"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("cohort-ab-3 joined", "member_joined"),
+        ("cohort-ab-3 left", "member_left"),
+        ("a, b left", "member_left"),
+        ("cohort-ab-3 and 2 more expired", "member_expired"),
+        ("cohort-ab-3 did not sync", "sync_expired"),
+        ("left joined", "member_joined"),
+        ("cohort-ab-3 changed its metadata", "member_rejoined"),
+        ("cohort-ab-3 rejoined: gave up 2 partitions", "follow_up"),
+        ("cohort-ab-3 rejoined: topics changed", "topics_changed"),
+        ("cohort-ab-3 rejoined: a heartbeat told so", "member_rejoined"),
+        ("driver-1 leads and rejoined", "leader_rejoined"),
+        ("driver-1 leads and rejoined: topics", "leader_rejoined"),
+        ("x took over driver", "member_replaced"),
+        ("topics or partitions changed", "topics_changed"),
+        ("the assignor failed and is asked again", "assignor_retry"),
+        ("an operator asked", "other"),
+        ("", "other"),
+    ],
+)
+def test_reasons_fall_into_bounded_classes(reason: str, expected: str) -> None:
+    """A reason in words is counted under one of a few classes."""
+    assert reason_class(reason) == expected
+
+
+def test_every_class_of_reason_is_known() -> None:
+    """Whatever the words, the class is one of the table's."""
+    for reason in ("rejoin", "an operator asked", ": ", "joined", " left: for good", "\x00", "Übung"):
+        assert reason_class(reason) in REASONS
+
+
+def test_every_counter_is_there_from_the_first_scrape() -> None:
+    """Where nothing has happened yet, each counter has the series that it has when something has."""
+    busy, quiet = a_status(), a_status(refused=[], failed_rebalances={}, listener_calls=[])
+    for spec in METRICS:
+        if spec.kind == "counter":
+            before = {labels for labels, _ in values(quiet)[spec.name]}
+            assert before >= {labels for labels, _ in values(busy)[spec.name]} > set(), spec.name
+
+
+def test_whatever_the_group_refuses_has_a_counter() -> None:
+    """Nobody that speaks to a group, in whatever state, is refused by a request or an error that isn't counted from 0."""
+    who = [("b-3", "", 2), ("b-3", "", 9), ("x-9", "", 2), ("a-1", "i", 2), ("", "", -1)]
+    asked: list[p.Request] = [join("x-9", "x"), join("a-1", "a", "i"), join(client="c", protocols=("other",))]
+    for name, instance, generation in who:
+        asked += [sync(name, generation, instance=instance or None), beat(name, generation, instance or None)]
+        asked += [leave(name), commit(name, generation, "t2@2=1", instance=instance or None)]
+    refused: set[tuple[str, str]] = set()
+    for make, request in product(DESKS.values(), asked):
+        actions = make().step(p.Received(99, request))
+        refused |= {(seen.request, seen.error.name) for seen in actions if isinstance(seen, p.Refused)}
+    assert {request for request, _ in refused} == set(REFUSED_REQUESTS) - {"Loads"}
+    assert {error for _, error in refused} <= set(REFUSALS)
+    assert len(refused) > 12
+
+
+class Listening(World):
+    """A world that keeps the class of each rebalance's reason."""
+
+    classes: ClassVar[list[str]] = []
+
+    def group_step(self, event: p.Event) -> tuple[p.Action, ...]:
+        """One step of the group."""
+        actions = super().group_step(event)
+        self.classes.extend(reason_class(action.reason) for action in actions if isinstance(action, p.Rebalanced))
+        return actions
+
+
+def test_the_groups_own_words_are_understood() -> None:
+    """Members join, give up, leave, die and aren't replaced, and topics change: each rebalance falls into its class, none into other."""
+    world = Listening({"orders": 4})
+    world.classes.clear()
+    seen: list[list[str]] = []
+
+    def happens(*doing: Callable[[], object]) -> None:
+        for do in doing:
+            do()
+        world.drain()
+        seen.append(list(world.classes))
+        world.classes.clear()
+
+    happens(lambda: world.start("driver", ()))
+    happens(lambda: world.start("one", ("orders",)))
+    happens(lambda: world.start("two", ("orders",)))
+    happens(lambda: world.group_step(p.Trigger("topics or partitions changed")))
+    happens(lambda: world.member_step(world.node("two"), m.Stop("done")))
+    world.max_delay_ms = 5_000
+    happens(lambda: world.kill(world.node("one")), lambda: world.advance(2 * SESSION_MS))
+    assert seen == [
+        ["member_joined"],
+        ["member_joined"],
+        ["member_joined", "follow_up"],
+        ["topics_changed"],
+        ["member_left"],
+        ["member_expired", "delay_over"],
+    ]
+
+
+def test_totals_outlive_the_history() -> None:
+    """A thousand rebalances are a thousand in the totals, whatever the history keeps."""
+    totals = RebalanceTotals()
+    for _ in range(1000):
+        totals.add("x joined", 3)
+    value = totals.as_value()
+    assert value["by_reason"] == {"member_joined": 1000}
+    assert (value["count"], value["sum_ms"], value["buckets"][0]) == (1000, 3000, [5, 1000])
+
+
+def dashboard() -> dict[str, Any]:
+    """The Grafana dashboard."""
+    value: dict[str, Any] = json.loads((ROOT / "dashboards" / "cohort.json").read_text())
+    return value
+
+
+def queries() -> list[str]:
+    """Every PromQL expression of the dashboard."""
+    panels = [inner for panel in dashboard()["panels"] for inner in (panel, *panel.get("panels", ()))]
+    expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    variables = [variable["query"] for variable in dashboard()["templating"]["list"] if variable["type"] == "query"]
+    return expressions + [query["query"] for query in variables]
+
+
+def test_the_dashboard_names_only_metrics_that_exist() -> None:
+    """Each name in a query, its suffix as a histogram's put aside, stands in the table."""
+    named = {name for query in queries() for name in re.findall(r"\bcohort_\w+", query)}
+    known = {spec.name for spec in METRICS}
+    known |= {spec.name + suffix for spec in METRICS if spec.kind == "histogram" for suffix in SUFFIXES}
+    assert named <= known
+
+
+def test_the_dashboard_groups_by_labels_that_exist() -> None:
+    """Each label in a selector or a grouping is a label of some metric in that query."""
+    everywhere = {"group", "le", "instance", "job"}
+    for query in queries():
+        labels = {label for spec in METRICS if spec.name in query for label in spec.labels} | everywhere
+        used = set(re.findall(r"[{,]\s*(\w+)\s*(?:=~?|!=|!~)", query))
+        used |= {name.strip() for names in re.findall(r"by\s*\(([^)]*)\)", query) for name in names.split(",")}
+        assert used <= labels, query
+
+
+def test_single_values_are_those_of_now() -> None:
+    """A panel of one value asks for an instant: the last value of its time range would stay green after the driver's end."""
+    stats = {panel["title"]: panel for panel in dashboard()["panels"] if panel["type"] == "stat"}
+    assert [name for name, panel in stats.items() for query in panel["targets"] if not query.get("instant")] == []
+    # A scrape that fails makes the series stale at once: then 0, where a coordinator has been within the hour.
+    assert "or 0 * last_over_time(cohort_up" in stats["Coordinator"]["targets"][0]["expr"]
+    (mapping,) = stats["Coordinator"]["fieldConfig"]["defaults"]["mappings"]
+    assert mapping["options"]["0"]["color"] == "red"
+
+
+def test_the_dashboard_shows_every_metric() -> None:
+    """No metric is left out of the dashboard."""
+    text = " ".join(queries())
+    assert [spec.name for spec in METRICS if not re.search(rf"\b{spec.name}(_bucket|_sum|_count)?\b", text)] == []

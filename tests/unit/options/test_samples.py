@@ -1,0 +1,51 @@
+"""The samples in ``conf/`` say what the table of options says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.shell.options.security_settings import SENSITIVE
+from sparkcohort.runtime.shell.options.table import OPTIONS
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+SECOND_WAYS = ("subscribePattern", "assign")
+
+
+def _lines() -> dict[str, str]:
+    """name=value of the sample, commented out or not."""
+    lines = [
+        line for line in (CONF / "cohort.properties").read_text().splitlines() if not line.startswith(("##", "# "))
+    ]
+    pairs = [line.removeprefix("#").partition("=") for line in lines if "=" in line]
+    return {name: value for name, _, value in pairs}
+
+
+def test_the_sample_has_every_option_with_its_default() -> None:
+    """Each honoured option is in the sample; where it has a default, that is the value."""
+    lines = _lines()
+    honoured = [option for option in OPTIONS if option.status == "honoured" and option.default != ""]
+    assert [option.name for option in honoured if option.name not in lines] == []
+    wrong = [option.name for option in honoured if option.default and lines[option.name] != option.default]
+    assert wrong == []
+
+
+def test_the_sample_is_accepted() -> None:
+    """As it stands, and with every default and example taken in."""
+    live = [line for line in (CONF / "cohort.properties").read_text().splitlines() if line and line[0] != "#"]
+    assert parse(dict(line.split("=", 1) for line in live)).group_id == "billing"
+    plain = {name: value for name, value in _lines().items() if name not in SECOND_WAYS and ".ssl." not in name}
+    assert parse(plain).kafka["sasl.username"] == "billing"
+
+
+def test_spark_defaults_redact_what_librdkafka_calls_sensitive() -> None:
+    """The sample's pattern covers the names that Spark's own misses."""
+    text = (CONF / "spark-defaults.conf").read_text()
+    for key in ("spark.redaction.regex", "spark.sql.redaction.options.regex"):
+        (pattern,) = [line.split(None, 1)[1] for line in text.splitlines() if line.startswith(key)]
+        assert _misses(pattern) == []
+
+
+def _misses(pattern: str) -> list[str]:
+    return [name for name in sorted(SENSITIVE) if not re.search(pattern, name)]

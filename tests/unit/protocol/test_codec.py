@@ -1,0 +1,86 @@
+"""The protocol's values survive the wire, and nothing else comes through it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.codec import MAX_BYTES, WireError, decode, encode
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+VALUES = [
+    p.JoinGroup("", None, "c", "h", 1, 2, "consumer", (p.Protocol("range", b"\x00\xff"), p.Protocol("x", b"")), "new"),
+    p.SyncGroup("m", "i", 3, "consumer", "range", (("m", b"\x01"), ("n", b""))),
+    p.Heartbeat("m", None, 3),
+    p.LeaveGroup((p.LeavingMember("m", None, "bye"), p.LeavingMember("", "i"))),
+    p.OffsetCommit("m", None, 3, (p.CommittedPosition("t", 0, 2**62, 2),)),
+    p.OffsetFetch((TopicPartition("t", 1),)),
+    p.DescribeGroup(),
+    p.JoinGroupReply(ErrorCode.NONE, 4, "consumer", "range", "m", "m", (p.JoinedMember("m", None, b"\x02"),)),
+    p.LeaveGroupReply(ErrorCode.NONE, ((p.LeavingMember("m"), ErrorCode.UNKNOWN_MEMBER_ID),)),
+    p.OffsetCommitReply(((TopicPartition("t", 0), ErrorCode.ILLEGAL_GENERATION),), "story"),
+    p.OffsetFetchReply(ErrorCode.NONE, ((TopicPartition("t", 0), -1),)),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_every_kind_of_value_comes_back_as_it_was(value: object) -> None:
+    """Encoding and decoding gives the equal value of the same type."""
+    back = decode(encode(value))
+
+    assert value == back
+    assert type(value) is type(back)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'["Heartbeat"]',
+        b'["Nothing",{}]',
+        b'["Heartbeat",{"member_id":"m"}]',
+        b'["Heartbeat",{"member_id":1,"group_instance_id":null,"generation":1}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":true}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":1,"more":1}]',
+        b'["OffsetCommit",{"member_id":"m","group_instance_id":null,"generation":1,"offsets":[["t",0]]}]',
+        b'["JoinGroupReply",{"error":9999}]',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'["Heartbeat",' + b"[" * 100_000,
+        b'["Heartbeat",{"member_id":"\\ud800","group_instance_id":null,"generation":1}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":9223372036854775808}]',
+        b'["Heartbeat",{"member_id":"m","group_instance_id":null,"generation":' + b"9" * 5_000 + b"}]",
+    ],
+)
+def test_what_is_no_value_is_refused(data: bytes) -> None:
+    """Malformed messages raise WireError and nothing else."""
+    with pytest.raises(WireError):
+        decode(data)
+
+
+def test_a_message_over_the_limit_is_not_even_parsed() -> None:
+    """A flood stops at the size."""
+    with pytest.raises(WireError, match="over the limit"):
+        decode(b" " * (MAX_BYTES + 1))
+
+
+@given(
+    st.binary(max_size=200)
+    | st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists).map(
+        lambda value: json.dumps(["OffsetCommit", value]).encode()
+    )
+)
+def test_hostile_bytes_raise_only_wire_errors(data: bytes) -> None:
+    """Whatever arrives, the only exception is WireError."""
+    try:
+        decode(data)
+    except WireError:
+        return
+    assert encode(decode(data))
