@@ -85,6 +85,7 @@ class Ending:
                 close()
             except Exception:
                 log.exception("a part of this run could not be closed at its end; the others are closed all the same")
+        self._closers.clear()  # what was closed is let go of, where the process goes on
         self._over.set()
 
     @property
@@ -101,12 +102,15 @@ class Ender:
         self._ending = ending
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._jvm = jvm
+        self._left = False
         self._thread = Supervised("cohort-end", self._wait, self._end, self._give_up, stuck_s=None)
 
     def start(self) -> None:
         """Take the signal over, where this is the main thread, which alone may."""
         self._thread.start()
         if threading.current_thread() is not threading.main_thread():
+            # Not the stream runner's process, which ends with its run: somebody else's, which may begin the next one.
+            self._ending.add(Order.INSIDE, self._leave)
             return
         signal.signal(signal.SIGTERM, self._on_signal)
         others = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
@@ -120,9 +124,17 @@ class Ender:
             _hurry()
             sys.exit(0)  # the runner calls stop() then
 
+    def _leave(self) -> None:
+        self._left = True
+        os.write(self._writer, b"\0")
+
     def _wait(self) -> bool:
         while True:
             until_gone(self._jvm or os.getpid(), self._reader)
+            if self._left:
+                os.close(self._reader)
+                os.close(self._writer)
+                return False
             said = b""
             with contextlib.suppress(BlockingIOError):
                 said = os.read(self._reader, 4096)

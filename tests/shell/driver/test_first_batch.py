@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -233,3 +234,17 @@ def test_offsets_deleted_in_between(broker: Broker, topic: str) -> None:
         start = call("initialOffset")
         with pytest.raises(Exception, match=UNKNOWN):
             call("partitions", start, end)
+
+
+def test_runs_that_are_over_leave_nothing_in_a_process_that_goes_on(broker: Broker, topic: str) -> None:
+    """No thread, no client, no descriptor, however many queries one process has begun and ended."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 10)
+
+    def held() -> tuple[int, int]:
+        with called(broker, topic) as call:
+            call("latestOffset", call("initialOffset"), ALL)
+        return sum(1 for _ in Path("/proc/self/task").iterdir()), sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    lives = [held() for _ in range(6)]
+    assert all(last < 2 * first for first, last in zip(lives[0], lives[-1], strict=True)), lives
