@@ -176,7 +176,7 @@ def whole(data: bytes) -> Iterator[bytes]:
     at = 0
     while len(data) - at >= HEAD.size:
         end = at + 12 + int(struct.unpack_from(">i", data, at + 8)[0])
-        if end > len(data):
+        if not at < end <= len(data):  # a length may be anything, also less than nothing
             return
         yield data[at:end]
         at = end
