@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-AGENT = b"\0sparkcohort.runtime.shell.agent\0"
+AGENT = b"\0sparkcohort.runtime.shell.agent.agent\0"
 STOPPED_S = 0.2  # a process of several threads goes on for a moment after it was told to stop
 
 
