@@ -24,8 +24,9 @@ from sparkcohort.runtime.shell.cli import live_case
 from sparkcohort.runtime.shell.cli import simulate_views as views
 from sparkcohort.runtime.shell.cli.views import printable
 from sparkcohort.runtime.shell.coordinator import custom_assignors
-from sparkcohort.runtime.shell.options import kafka_settings, properties_file
 from sparkcohort.runtime.shell.options import parse as options
+from sparkcohort.runtime.shell.options import properties_file
+from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.simulate.case import MOST_BYTES, Case, CaseError, as_value, counted, parse
 from sparkcohort.runtime.simulate.changes import change_members, change_partitions
@@ -258,7 +259,7 @@ def _conf(servers: str, config: str | None) -> dict[str, str]:
     except OptionError as error:
         raise BadCase(str(error)) from None
     try:
-        conf, warnings = kafka_settings.translate({name: value for name, value in given.items() if name != "group.id"})
+        conf, warnings = translate({name: value for name, value in given.items() if name != "group.id"})
     except OptionError as error:
         raise BadCase(f"--command-config {config}: {error}") from None
     for warning in warnings:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka.client_log import log
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
+from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.resources import check_room
 from sparkcohort.runtime.text import printable
@@ -19,38 +20,9 @@ from sparkcohort.runtime.text import printable
 __all__ = ["code_of", "error_of", "log", "new_admin", "new_consumer", "text_of"]
 
 # The driver moves no records: the smallest queues, and quick reconnects so that a broker that comes back is seen.
-_QUICK = {
-    "reconnect.backoff.max.ms": "1000",
-    "log.connection.close": "false",
-    "metadata.recovery.rebootstrap.trigger.ms": "10000",  # not five minutes, where all brokers have been away
-}
-_SMALL = {
-    **_QUICK,
-    "queued.max.messages.kbytes": "1",
-    "queued.min.messages": "1",
-    "enable.auto.commit": "false",
-    "enable.auto.offset.store": "false",
-    "allow.auto.create.topics": "false",
-}
-_CONSUMER_ONLY = frozenset(
-    {
-        *(
-            "check.crcs",
-            "fetch.error.backoff.ms",
-            "fetch.max.bytes",
-            "fetch.message.max.bytes",
-            "fetch.min.bytes",
-            "fetch.queue.backoff.ms",
-        ),
-        *(
-            "fetch.wait.max.ms",
-            "isolation.level",
-            "max.partition.fetch.bytes",
-            "queued.max.messages.kbytes",
-            "queued.min.messages",
-        ),
-    }
-)
+_DEFAULTS = column(lambda row: row.driver)
+_CONSUMERS = _DEFAULTS | column(lambda row: row.driver_consumer)
+_FORCED = column(lambda row: row.driver_forced)
 
 Errors = Callable[[KafkaError], None]
 
@@ -58,10 +30,9 @@ Errors = Callable[[KafkaError], None]
 def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more: Any) -> Consumer:
     """A consumer that never fetches by itself; its log lines go to the logger ``sparkcohort.kafka`` when it is polled.
 
-    ``conf`` is librdkafka's (``SourceOptions.kafka``) and wins over the small settings; ``more`` wins over both.
+    ``conf`` is librdkafka's (``SourceOptions.kafka``) and wins over our defaults; ``more`` wins over both, and what the table forces over all.
     """
-    settings: dict[str, Any] = {"group.id": "cohort", **_SMALL, **conf, **more}
-    settings |= dict.fromkeys(("enable.auto.commit", "enable.auto.offset.store", "allow.auto.create.topics"), "false")
+    settings: dict[str, Any] = {"group.id": "cohort", **_CONSUMERS, **conf, **more, **_FORCED}
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
@@ -79,7 +50,10 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         check_room()
     except OSError as error:
         raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, error.strerror)) from None
-    settings = {**_QUICK, **{name: value for name, value in conf.items() if name not in _CONSUMER_ONLY}}
+    settings = {
+        **_DEFAULTS,
+        **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},
+    }
     return AdminClient(paced(settings), logger=log)
 
 

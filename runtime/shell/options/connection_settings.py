@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from sparkcohort.runtime.shell.options.kafka_settings.rows import OTHER_LOGINS_BEGIN, ROWS, UNKNOWN, OurClient, value_of
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 
@@ -32,144 +33,6 @@ _BUNDLES = (
     "/etc/ssl/cert.pem",
     "/etc/ssl/certs/ca-certificates.crt",
 )
-
-_HONOURED = frozenset(
-    {
-        "broker.address.family",
-        "client.id",
-        "enable.ssl.certificate.verification",
-        "sasl.mechanism",
-        "sasl.mechanisms",
-        "sasl.password",
-        "sasl.username",
-        "security.protocol",
-        "socket.connection.setup.timeout.ms",
-        "socket.keepalive.enable",
-        "socket.receive.buffer.bytes",
-        "socket.send.buffer.bytes",
-        "ssl.ca.location",
-        "ssl.ca.pem",
-        "ssl.certificate.location",
-        "ssl.certificate.pem",
-        "ssl.cipher.suites",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.key.location",
-        "ssl.key.password",
-        "ssl.key.pem",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-    }
-)
-# Those that can be honoured with one value only: librdkafka's default.
-_ONLY = {
-    "api.version.request": _TRUE,
-    "client.dns.lookup": ("use_all_dns_ips",),
-    "debug": ("",),
-    "statistics.interval.ms": ("0",),
-}
-# What the fetching is told elsewhere, what is about groups, topics' metadata and logging, and how librdkafka itself works.
-_OF_OTHERS = frozenset(
-    {
-        "allow.auto.create.topics",
-        "api.version.fallback.ms",
-        "api.version.request.timeout.ms",
-        "auto.commit.interval.ms",
-        "auto.offset.reset",
-        "bootstrap.servers",
-        "broker.address.ttl",
-        "broker.version.fallback",
-        "check.crcs",
-        "client.rack",
-        "connections.max.idle.ms",
-        "coordinator.query.interval.ms",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "enable.metrics.push",
-        "enable.partition.eof",
-        "enable.random.seed",
-        "enable.sasl.oauthbearer.unsecure.jwt",
-        "fetch.error.backoff.ms",
-        "fetch.max.bytes",
-        "fetch.message.max.bytes",
-        "fetch.min.bytes",
-        "fetch.queue.backoff.ms",
-        "fetch.wait.max.ms",
-        "group.id",
-        "group.instance.id",
-        "group.protocol",
-        "group.protocol.type",
-        "group.remote.assignor",
-        "heartbeat.interval.ms",
-        "https.ca.location",
-        "https.ca.pem",
-        "internal.termination.signal",
-        "isolation.level",
-        "log.connection.close",
-        "log.queue",
-        "log.thread.name",
-        "log_level",
-        "max.in.flight",
-        "max.in.flight.requests.per.connection",
-        "max.partition.fetch.bytes",
-        "max.poll.interval.ms",
-        "message.copy.max.bytes",
-        "message.max.bytes",
-        "metadata.broker.list",
-        "metadata.max.age.ms",
-        "metadata.recovery.rebootstrap.trigger.ms",
-        "metadata.recovery.strategy",
-        "offset.store.method",
-        "partition.assignment.strategy",
-        "queued.max.messages.kbytes",
-        "queued.min.messages",
-        "receive.message.max.bytes",
-        "reconnect.backoff.jitter.ms",
-        "reconnect.backoff.max.ms",
-        "reconnect.backoff.ms",
-        "retry.backoff.max.ms",
-        "retry.backoff.ms",
-        "session.timeout.ms",
-        "socket.blocking.max.ms",
-        "socket.max.fails",
-        "socket.nagle.disable",
-        "socket.timeout.ms",
-        "topic.metadata.propagation.max.ms",
-        "topic.metadata.refresh.fast.cnt",
-        "topic.metadata.refresh.fast.interval.ms",
-        "topic.metadata.refresh.interval.ms",
-        "topic.metadata.refresh.sparse",
-    }
-)
-# librdkafka warns of them when the options are read, and does nothing with them.
-_OF_PRODUCERS = frozenset(
-    {
-        "acks",
-        "batch.num.messages",
-        "batch.size",
-        "compression.codec",
-        "compression.level",
-        "compression.type",
-        "delivery.report.only.error",
-        "delivery.timeout.ms",
-        "enable.gapless.guarantee",
-        "enable.idempotence",
-        "linger.ms",
-        "message.send.max.retries",
-        "message.timeout.ms",
-        "partitioner",
-        "queue.buffering.backpressure.threshold",
-        "queue.buffering.max.kbytes",
-        "queue.buffering.max.messages",
-        "queue.buffering.max.ms",
-        "request.required.acks",
-        "retries",
-        "sticky.partitioning.linger.ms",
-        "transaction.timeout.ms",
-        "transactional.id",
-    }
-)
-_KNOWN = _HONOURED | frozenset(_ONLY) | _OF_OTHERS | _OF_PRODUCERS
-_OF_OTHER_MECHANISMS = ("sasl.kerberos.", "sasl.oauthbearer.")
 
 
 class TransportError(Exception):
@@ -202,12 +65,13 @@ def unsupported(conf: Mapping[str, Any]) -> str:
     for name, value in conf.items():
         if not isinstance(value, str | int | float):
             return f"{name}, which is not plain text"
-        if name not in _KNOWN and not name.startswith(_OF_OTHER_MECHANISMS):
+        row = ROWS.get(name, UNKNOWN)
+        if row.our_client is OurClient.UNABLE and not name.startswith(OTHER_LOGINS_BEGIN):
             return f"the setting {name}"
-        if name in _ONLY and _text(value).strip().lower() not in _ONLY[name]:
+        if row.only and _text(value).strip().lower() not in row.only:
             return f"{name}={_text(value)}"
     texts = _texts(conf)
-    protocol = texts.get("security.protocol", PROTOCOLS[0]).lower()
+    protocol = str(value_of(texts, "security.protocol")).lower()
     if protocol not in PROTOCOLS:
         return f"security.protocol={protocol}"
     wrong = _unsupported_login(texts) if protocol.startswith("sasl_") else ""
@@ -230,7 +94,7 @@ def _unsupported_tls(texts: Mapping[str, str]) -> str:
         return f"{' and '.join(certificates + keys + stores)} together"
     if len(certificates) != len(keys):
         return f"{(certificates + keys)[0]} without its {'key' if certificates else 'certificate'}"
-    algorithm = texts.get("ssl.endpoint.identification.algorithm", "https").lower()
+    algorithm = str(value_of(texts, "ssl.endpoint.identification.algorithm")).lower()
     return "" if algorithm in ("https", "none") else f"ssl.endpoint.identification.algorithm={algorithm}"
 
 
@@ -257,19 +121,19 @@ class Settings:
         if wrong:
             raise TransportError(f"no connection without librdkafka: {wrong}")
         texts = _texts(conf)
-        protocol = texts.get("security.protocol", PROTOCOLS[0]).lower()
+        protocol = str(value_of(texts, "security.protocol")).lower()
         login = protocol.startswith("sasl_")
         return cls(
             tls=_tls(texts) if protocol.endswith("ssl") else None,
             mechanism=_mechanism(texts) if login else "",
             username=texts["sasl.username"] if login else "",
             password=texts["sasl.password"] if login else "",
-            client_id=texts.get("client.id", "rdkafka"),  # the name that a broker's quotas know librdkafka by
+            client_id=str(value_of(texts, "client.id")),  # the name that a broker's quotas know librdkafka by
             family=_family(texts),
-            keepalive=_flag(texts, "socket.keepalive.enable", default=False),
-            receive_buffer=_number(texts, "socket.receive.buffer.bytes", 0),
-            send_buffer=_number(texts, "socket.send.buffer.bytes", 0),
-            setup_timeout_s=_number(texts, "socket.connection.setup.timeout.ms", 30_000) / 1000,
+            keepalive=_flag(texts, "socket.keepalive.enable"),
+            receive_buffer=_number(texts, "socket.receive.buffer.bytes"),
+            send_buffer=_number(texts, "socket.send.buffer.bytes"),
+            setup_timeout_s=_number(texts, "socket.connection.setup.timeout.ms") / 1000,
             _conf=dict(conf),
         )
 
@@ -293,26 +157,26 @@ def _texts(conf: Mapping[str, Any]) -> dict[str, str]:
 
 def _mechanism(texts: Mapping[str, str]) -> str:
     given = [value for name, value in texts.items() if name in ("sasl.mechanism", "sasl.mechanisms")]
-    return given[-1] if given else "GSSAPI"  # librdkafka's default
+    return given[-1] if given else str(value_of(texts, "sasl.mechanisms"))
 
 
 def _family(texts: Mapping[str, str]) -> int:
-    given = texts.get("broker.address.family", "any").lower()
+    given = str(value_of(texts, "broker.address.family")).lower()
     if given not in _FAMILIES:
         raise TransportError(f"option kafka.broker.address.family={given}: give any, v4 or v6")
     return _FAMILIES[given]
 
 
-def _flag(texts: Mapping[str, str], name: str, *, default: bool) -> bool:
-    given = texts.get(name, _text(default)).lower()
+def _flag(texts: Mapping[str, str], name: str) -> bool:
+    given = str(value_of(texts, name)).lower()
     if given not in _TRUE + _FALSE:
         raise TransportError(f"option kafka.{name}={given}: give true or false")
     return given in _TRUE
 
 
-def _number(texts: Mapping[str, str], name: str, default: int) -> int:
+def _number(texts: Mapping[str, str], name: str) -> int:
     try:
-        return int(texts.get(name, default))
+        return int(value_of(texts, name))
     except ValueError:
         raise TransportError(f"option kafka.{name}={texts[name]}: give a whole number") from None
 
@@ -322,8 +186,8 @@ def _number(texts: Mapping[str, str], name: str, default: int) -> int:
 
 def _tls(texts: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    verify = _flag(texts, "enable.ssl.certificate.verification", default=True)
-    named = texts.get("ssl.endpoint.identification.algorithm", "https").lower() == "https"
+    verify = _flag(texts, "enable.ssl.certificate.verification")
+    named = str(value_of(texts, "ssl.endpoint.identification.algorithm")).lower() == "https"
     context.check_hostname = verify and named
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     if "ssl.cipher.suites" in texts:

@@ -14,7 +14,8 @@ from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.options import kafka_settings, security_settings
+from sparkcohort.runtime.shell.options import security_settings
+from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
 
@@ -131,7 +132,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         for key, text in given.items()
         if key.startswith("kafka.") and key not in BY_KEY
     }
-    conf, more = kafka_settings.translate(prefixed)
+    conf, more = translate(prefixed)
     conf["bootstrap.servers"] = _bootstrap(given)
     conf["metadata.max.age.ms"] = str(value.integer("metadata.max.age.ms"))
     conf.setdefault("client.id", "cohort")

@@ -10,27 +10,12 @@ import re
 from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS
 from sparkcohort.runtime.text import printable
 
 REDACTED = "[redacted]"
 
-SENSITIVE = frozenset(
-    {
-        "sasl.jaas.config",
-        "sasl.oauthbearer.assertion.private.key.file",
-        "sasl.oauthbearer.assertion.private.key.passphrase",
-        "sasl.oauthbearer.assertion.private.key.pem",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.client.secret",
-        "sasl.oauthbearer.config",
-        "sasl.password",
-        "ssl.key.password",
-        "ssl.key.pem",
-        "ssl.keystore.key",
-        "ssl.keystore.password",
-        "ssl.truststore.password",
-    }
-)
+SENSITIVE = frozenset(row.name for row in SETTINGS if row.secret)
 _SENSITIVE_WORD = re.compile(
     r"password|passphrase|secret|jaas|credential|private\.key|key\.pem|(^|[._])token$", re.IGNORECASE
 )
@@ -69,93 +54,17 @@ def redact_text(text: str, conf: Mapping[str, str]) -> str:
     return text
 
 
-# Same meaning, another name.
-_RENAMED = {
-    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
-    "ssl.keystore.key": "ssl.key.pem",
-    "ssl.truststore.certificates": "ssl.ca.pem",
-    "sasl.oauthbearer.jwt.retriever": "",
-    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
-    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
-}
-
-# Which Java store becomes which of librdkafka's files.
-STORES = (
-    ("ssl.truststore.location", "ssl.ca.location"),
-    ("ssl.truststore.certificates", "ssl.ca.pem"),
-    ("ssl.keystore.location", "ssl.certificate.location"),
-    ("ssl.keystore.location", "ssl.key.location"),
-)
-
-# Settings of the JVM's own TLS and login machinery: OpenSSL and librdkafka choose for themselves.
-NO_EFFECT = frozenset(
-    {
-        "sasl.kerberos.ticket.renew.jitter",
-        "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms",
-        "sasl.login.refresh.buffer.seconds",
-        "sasl.login.refresh.min.period.seconds",
-        "sasl.login.refresh.window.factor",
-        "sasl.login.refresh.window.jitter",
-        "sasl.login.retry.backoff.max.ms",
-        "sasl.login.retry.backoff.ms",
-        "ssl.enabled.protocols",
-        "ssl.keymanager.algorithm",
-        "ssl.protocol",
-        "ssl.secure.random.implementation",
-        "ssl.trustmanager.algorithm",
-    }
-)
-
-REFUSED = {
-    "sasl.client.callback.handler.class": "it is a Java class; put the credentials into kafka.sasl.jaas.config",
-    "sasl.login.class": "it is a Java class; put the credentials into kafka.sasl.jaas.config",
-    "security.providers": "they are Java classes; configure OpenSSL on the machine instead",
-    "ssl.engine.factory.class": "it is a Java class; give PEM files by kafka.ssl.ca.location, "
-    "kafka.ssl.certificate.location, kafka.ssl.key.location",
-    "ssl.provider": "it names a Java provider; configure OpenSSL on the machine instead",
-}
-
 _OAUTH_HANDLER = "OAuthBearerLoginCallbackHandler"
 _STORE_KEYS = ("type", "location", "password")
 
 
-def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """librdkafka's settings for these (bare, lower-case) client settings, and warnings.
+def stores_and_login(java: Mapping[str, str]) -> dict[str, str]:
+    """librdkafka's settings for Java's stores and logins (the table's ``Fate.TRANSLATED``), which belong together.
 
-    Settings that are not about security pass unchanged.  Raises ``OptionError`` naming what cannot be translated.
+    Raises ``OptionError`` naming what cannot be said to librdkafka.
     """
     left = dict(java)
-    warnings: list[str] = []
-    for name in [name for name in left if name in REFUSED]:
-        raise OptionError(f"option kafka.{name} is not supported: {REFUSED[name]}")
-    for name in [name for name in left if name in NO_EFFECT]:
-        del left[name]
-        warnings.append(
-            f"option kafka.{name} has no effect: it configures Java's security machinery, librdkafka has its own"
-        )
-    out: dict[str, str] = {}
-    out |= _truststore(left)
-    out |= _keystore(left)
-    out |= _login(left)
-    for name, value in left.items():
-        renamed = _RENAMED.get(name, name)
-        if renamed:
-            out[renamed] = _value(name, value)
-    return out, warnings
-
-
-def _value(name: str, value: str) -> str:
-    """The value as librdkafka spells it."""
-    if name == "ssl.endpoint.identification.algorithm":
-        return value.strip().lower() or "none"  # Java: the empty string switches host name verification off
-    if name == "ssl.cipher.suites" and "_WITH_" in value:
-        raise OptionError(
-            "option kafka.ssl.cipher.suites has Java's cipher names; give OpenSSL's, for instance "
-            "ECDHE-RSA-AES256-GCM-SHA384"
-        )
-    return value
+    return _truststore(left) | _keystore(left) | _login(left)
 
 
 def _take(left: dict[str, str], prefix: str) -> dict[str, str]:

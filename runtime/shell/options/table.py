@@ -1,13 +1,15 @@
 """The one table of the source's options: README, ``conf/`` and the parser are all compared with it.
 
 Names and meanings are Spark's where Spark's Kafka source has the option, Kafka's where Kafka's consumer has it.
-Keys are case-insensitive.  ``kafka.*`` options are not listed one by one: see ``kafka_settings``.
+Keys are case-insensitive.  ``kafka.*`` options are not listed one by one: their table is ``kafka_settings.rows``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+from sparkcohort.runtime.shell.options.kafka_settings.rows import Fate, names
 
 Kind = Literal[
     "string", "list", "JSON", "integer", "size", "number", "boolean", "milliseconds", "duration", "choice", "offsets"
@@ -310,12 +312,4 @@ OPTIONS: tuple[Option, ...] = (*WHERE, *START, *BATCH, *GROUP, *TIMES, *SEEN, *O
 BY_KEY: dict[str, Option] = {option.name.lower(): option for option in OPTIONS}
 
 # Kafka's own names of what are options of the group here: ``kafka.X`` means the same as ``X``.
-KAFKA_ALIASES = (
-    "group.id",
-    "group.instance.id",
-    "session.timeout.ms",
-    "heartbeat.interval.ms",
-    "partition.assignment.strategy",
-    "metadata.max.age.ms",
-    "client.rack",
-)
+KAFKA_ALIASES = names(Fate.ALIAS)

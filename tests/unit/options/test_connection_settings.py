@@ -15,7 +15,7 @@ from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, TransportError, unsupported
 from sparkcohort.runtime.shell.kafka.reading.record_source import settings_of
-from sparkcohort.runtime.shell.options import connection_settings
+from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS, OurClient
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.certificates import Authority
 
@@ -124,7 +124,8 @@ def test_every_known_name_is_librdkafkas() -> None:
         return False
 
     assert unknown("heard.of.nowhere")
-    assert [name for name in sorted(connection_settings._KNOWN) if unknown(name)] == []
+    known = [row.name for row in SETTINGS if row.our_client is not OurClient.UNABLE]
+    assert [name for name in known if unknown(name)] == []
 
 
 @pytest.mark.parametrize(

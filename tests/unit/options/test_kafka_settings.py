@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options import kafka_settings, security_settings
+from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, Fate, names
+from sparkcohort.runtime.shell.options.kafka_settings.translate import in_librdkafkas_words
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.options.security_settings import (
     SENSITIVE,
@@ -38,15 +39,15 @@ def refused(**kafka: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", sorted(kafka_settings.REFUSED))
+@pytest.mark.parametrize("name", names(Fate.REFUSED))
 def test_refused_settings_are_named_with_a_reason(name: str) -> None:
     """What belongs to the source cannot be set; the message says why or what to use."""
     message = refused(**{name.replace(".", "__"): "x"})
     assert f"kafka.{name} " in message
-    assert kafka_settings.REFUSED[name] in message
+    assert ROWS[name].why in message
 
 
-@pytest.mark.parametrize("name", sorted(kafka_settings.NO_EFFECT))
+@pytest.mark.parametrize("name", names(Fate.NO_EFFECT))
 def test_settings_without_effect_warn_once(name: str) -> None:
     """A harmless Java setting is accepted with one warning."""
     options = given(**{name.replace(".", "__"): "1"})
@@ -147,7 +148,7 @@ def test_jaas_that_cannot_be_translated(jaas: str) -> None:
 
 def test_pem_stores(tmp_path: Path) -> None:
     """PEM stores by location and by value (KIP-651) become librdkafka's files and texts."""
-    conf, _ = security_settings.translate(
+    conf, _ = in_librdkafkas_words(
         {
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(tmp_path / "ca.pem"),
@@ -164,12 +165,12 @@ def test_pem_stores(tmp_path: Path) -> None:
     }
     texts = {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
     texts |= {"ssl.truststore.certificates": "CA", "ssl.keystore.certificate.chain": "C", "ssl.keystore.key": "K"}
-    assert security_settings.translate(texts)[0] == {"ssl.ca.pem": "CA", "ssl.certificate.pem": "C", "ssl.key.pem": "K"}
+    assert in_librdkafkas_words(texts)[0] == {"ssl.ca.pem": "CA", "ssl.certificate.pem": "C", "ssl.key.pem": "K"}
 
 
 def test_pkcs12_key_store() -> None:
     """librdkafka reads PKCS12 key stores as they are."""
-    conf, _ = security_settings.translate({"ssl.keystore.location": "/k/me.p12", "ssl.keystore.password": "p"})
+    conf, _ = in_librdkafkas_words({"ssl.keystore.location": "/k/me.p12", "ssl.keystore.password": "p"})
     assert conf == {"ssl.keystore.location": "/k/me.p12", "ssl.keystore.password": "p"}
 
 

@@ -37,13 +37,13 @@ from sparkcohort.runtime.shell.kafka.fetch.partition import LEAST_BYTES, MOVED, 
 from sparkcohort.runtime.shell.kafka.fetch.request import Wants
 from sparkcohort.runtime.shell.kafka.reading.record_source import (
     BATCH_RECORDS,
-    DEFAULT_MOST_RECEIVED,
     EndOfLog,
     Event,
     Largest,
     PartitionError,
     Records,
 )
+from sparkcohort.runtime.shell.options.kafka_settings.rows import value_of
 
 WAKE_S = 0.05  # how long a wait takes at most: what is due by the clock no socket tells
 REPLICA_S = 300.0  # how long the nearest replica is fetched from before the leader is asked again (KIP-392)
@@ -78,9 +78,9 @@ class Fetcher:
         self._settings = Settings.of(said)
         self._wants = Wants.of(said)
         self._max_bytes, self._partition_bytes = int(said["fetch.max.bytes"]), int(said["max.partition.fetch.bytes"])
-        self._largest = max(int(said.get("receive.message.max.bytes", DEFAULT_MOST_RECEIVED)), self._max_bytes + 512)
-        self._timeout_s = (int(said.get("socket.timeout.ms", 60_000)) + self._wants.max_wait_ms) / 1000
-        age_ms = int(said.get("topic.metadata.refresh.interval.ms", 300_000))
+        self._largest = max(int(value_of(said, "receive.message.max.bytes")), self._max_bytes + 512)
+        self._timeout_s = (int(value_of(said, "socket.timeout.ms")) + self._wants.max_wait_ms) / 1000
+        age_ms = int(value_of(said, "topic.metadata.refresh.interval.ms"))
         largest = min(Largest(self._largest, RECEIVE_MORE), largest or Largest(self._largest, RECEIVE_MORE))
         self._decoder = PartDecoder(largest, include_headers=include_headers)
         self._assigned: dict[TopicPartition, Partition] = {}

@@ -9,6 +9,7 @@ from typing import Any, Self
 from sparkcohort.runtime.kafka.fetch_messages import fetch_request
 from sparkcohort.runtime.kafka.fetch_session import Request
 from sparkcohort.runtime.shell.kafka.fetch.partition import by_topic
+from sparkcohort.runtime.shell.options.kafka_settings.rows import value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,9 @@ class Wants:
         """Read them; raises ValueError for what is no number."""
         return cls(
             int(said["fetch.wait.max.ms"]),
-            int(said.get("fetch.min.bytes", 1)),
+            int(value_of(said, "fetch.min.bytes")),
             str(said["isolation.level"]) == "read_committed",
-            str(said.get("client.rack", "")),
+            str(value_of(said, "client.rack")),
         )
 
     def body(self, request: Request, max_bytes: int) -> bytes:

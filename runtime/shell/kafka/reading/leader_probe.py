@@ -11,10 +11,11 @@ from confluent_kafka import KafkaError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.reading.new_source import new_drain
 from sparkcohort.runtime.shell.kafka.reading.record_source import Event, PartitionError
+from sparkcohort.runtime.shell.options.kafka_settings.rows import column
 
 _POLL_S: Final = 0.1
 _NO_END: Final = 2**63 - 1
-_SIZES: Final = {"fetch.max.bytes": 4 << 20, "message.max.bytes": 1_000_000, "max.partition.fetch.bytes": 256 << 10}
+_SIZES: Final = column(lambda row: row.probing)
 """As much as fetching asks for, nearly: a leader that is slow for everybody lets a few bytes pass as if it were not."""
 
 

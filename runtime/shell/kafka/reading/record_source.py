@@ -19,39 +19,15 @@ from confluent_kafka import KafkaError
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
+from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column, value_of
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 4 << 20
-DEFAULT_MOST_RECEIVED = 100_000_000  # librdkafka's receive.message.max.bytes
 
-
-# What the semantics of a range read rest upon: no option of the user's may change these.
-_FORCED: Mapping[str, Any] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",
-    "enable.partition.eof": True,
-    "check.crcs": True,
-    "allow.auto.create.topics": False,
-}
-# librdkafka's defaults stall a fast drain for a second (fetch.queue.backoff.ms), and keep away for up to ten from a
-# broker that is back (reconnect.backoff.max.ms).
-_DEFAULTS: Mapping[str, Any] = {
-    "isolation.level": "read_uncommitted",  # librdkafka's own default is read_committed, Spark's is Kafka's
-    "fetch.queue.backoff.ms": 2,
-    "fetch.error.backoff.ms": 100,
-    "fetch.wait.max.ms": 20,
-    "fetch.max.bytes": 4 << 20,
-    "max.partition.fetch.bytes": 1 << 20,
-    "queued.min.messages": 200_000,
-    "queued.max.messages.kbytes": 8 << 10,
-    "reconnect.backoff.max.ms": 1_000,
-    "topic.metadata.propagation.max.ms": 5_000,
-    "max.poll.interval.ms": 86_400_000,  # a slow sink is not a dead consumer: there is no group to be thrown out of
-    "log.connection.close": False,
-}
+_DEFAULTS = column(lambda row: row.reading)
+_FORCED = column(lambda row: row.reading_forced)
 _GROUP_ERRORS = frozenset(
     (
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -111,7 +87,7 @@ Event: TypeAlias = Records | EndOfLog | PartitionError
 
 # A broker answers a fetch with the first record of any partition, and every fetch lists all partitions: a trickle over
 # 300 of them was 300 fetches a second.  Data that is there in bulk is never waited for.
-UNHURRIED: Mapping[str, Any] = {"fetch.min.bytes": 64 << 10, "fetch.wait.max.ms": 40}
+UNHURRIED = column(lambda row: row.reading_unhurried)
 
 
 class Drain(ABC):
@@ -204,7 +180,7 @@ class Drain(ABC):
 def partition_error(tp: TopicPartition, error: KafkaError, offset: int, conf: Mapping[str, Any]) -> PartitionError:
     """librdkafka's error of a partition; of what it takes for damaged it says less than it knows."""
     if error.code() == KafkaError._BAD_COMPRESSION:
-        most = settings_of(conf).get("receive.message.max.bytes", DEFAULT_MOST_RECEIVED)
+        most = value_of(settings_of(conf), "receive.message.max.bytes")
         hint = (
             f"librdkafka unpacks no batch of zstd to more than kafka.receive.message.max.bytes, {most}: set it to more"
         )
@@ -237,6 +213,5 @@ def header_error(tp: TopicPartition, offset: int) -> MalformedRecordError:
 
 
 def _without_aliases(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Call settings by the names used above, so that a default never meets its alias."""
-    names = {"fetch.message.max.bytes": "max.partition.fetch.bytes"}
-    return {names.get(name, name): value for name, value in conf.items()}
+    """Call settings by the names that our defaults have, so that a default never meets its alias."""
+    return {ROWS.get(name, UNKNOWN).alias_of or name: value for name, value in conf.items()}

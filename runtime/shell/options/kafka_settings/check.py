@@ -1,0 +1,99 @@
+"""Letting librdkafka judge settings, without any broker: the library installed decides what it knows, not a list here.
+
+A consumer without brokers is created and dropped, under a millisecond; its refusal is told in the user's own words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options import security_settings
+from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS, OurClient
+
+_SUGGESTED = tuple(row.name for row in SETTINGS if row.our_client is not OurClient.PRODUCERS)
+
+
+class _Lines(logging.Handler):
+    """Collects what librdkafka logs while a client is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def check(conf: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+    """Let librdkafka judge the settings, without any broker; returns its warnings.
+
+    ``given`` are the same settings as the user wrote them, for the message's sake.  Raises ``OptionError`` for what
+    librdkafka refuses.
+    """
+    probed = {name: value for name, value in conf.items() if name not in ("bootstrap.servers", "debug")}
+    refusal, ignored = _probe(probed)
+    if refusal:
+        raise OptionError(_explain(refusal, probed, given))
+    return ignored
+
+
+def _probe(conf: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Make a consumer and drop it: librdkafka's refusal, or its warnings."""
+    lines = _Lines()
+    logger = logging.Logger("sparkcohort.check")  # noqa: LOG001  nobody else's, gone with this call
+    logger.addHandler(lines)
+    try:
+        consumer = Consumer({"group.id": "check", **conf}, logger=logger)
+    except (KafkaException, TypeError, ValueError) as error:
+        first = error.args[0] if error.args else error
+        text = str(first.str()) if isinstance(first, KafkaError) else str(first)
+        return security_settings.redact_text(text, conf).strip().removeprefix("Failed to create consumer: "), []
+    consumer.poll(0)
+    consumer.close()
+    ignored = [line.partition("Configuration property ")[2] for line in lines.lines if "will be ignored" in line]
+    return "", [f"option kafka.{text.partition(' ')[0]} has no effect: it {text.partition(' ')[2]}" for text in ignored]
+
+
+def _explain(refusal: str, conf: Mapping[str, str], given: Mapping[str, str]) -> str:
+    """librdkafka's refusal, with the option that it is about: the one that is refused by itself too."""
+    if refusal.startswith("No such configuration property:"):
+        name = refusal.split('"')[1]
+        return f"option kafka.{name} is unknown{nearest(name)}"
+    if "No provider for SASL mechanism GSSAPI" in refusal:
+        return _without_kerberos(refusal, given)
+    if "SASL mechanism" in refusal:
+        return f"option kafka.sasl.mechanism: {refusal}"
+    together = {name: conf[name] for name in ("security.protocol",) if name in conf}
+    for name, value in conf.items():
+        if _probe({**together, name: value})[0] == refusal:
+            return f"option kafka.{_as_given(name, given)}: {refusal}"
+    return f"the kafka.* options {', '.join(sorted(given))} do not go together: {refusal}"
+
+
+def _without_kerberos(refusal: str, given: Mapping[str, str]) -> str:
+    """GSSAPI is librdkafka's default mechanism, and confluent-kafka's wheels are built without it."""
+    asked = "sasl.mechanism" in given or "sasl.mechanisms" in given or "sasl.jaas.config" in given
+    built = refusal.partition("Current build options: ")[2] or "PLAIN SASL_SCRAM OAUTHBEARER"
+    return (
+        f"option kafka.sasl.mechanism{'=GSSAPI' if asked else ' is missing, and its default GSSAPI'} (Kerberos) is not in "
+        f"this confluent-kafka, which has {', '.join(built.replace('SASL_', '').split())}: set kafka.sasl.mechanism to one "
+        "that your brokers offer, or build confluent-kafka from source against a librdkafka that has libsasl2"
+    )
+
+
+def _as_given(name: str, given: Mapping[str, str]) -> str:
+    """The name by which the user gave what librdkafka calls ``name``."""
+    if name in given:
+        return name
+    return next((row.name for row in SETTINGS if name in row.becomes and row.name in given), name)
+
+
+def nearest(name: str) -> str:
+    """``; did you mean kafka.X?`` where some setting is called nearly so, else nothing."""
+    near = difflib.get_close_matches(name, _SUGGESTED, n=1, cutoff=0.7)
+    return f"; did you mean kafka.{near[0]}?" if near else "; neither Kafka's consumer nor librdkafka has it"

@@ -1,0 +1,366 @@
+"""The one table of Kafka's settings: everything that is known here of a ``kafka.*`` option or a setting of librdkafka.
+
+One row per name.  Who translates, refuses, redacts, gives a default or forces a value reads it here; nobody else has a
+list of names.  Names without a row pass: librdkafka itself judges them (``check``), and our own fetch client leaves them to
+it.  Sources: Kafka's ``ConsumerConfig``, ``SaslConfigs``, ``SslConfigs``; librdkafka's CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+Value: TypeAlias = str | int | bool
+
+
+class Fate(Enum):
+    """What becomes of the option ``kafka.NAME``."""
+
+    PASSED = "goes to librdkafka by this name"
+    RENAMED = "goes to librdkafka by the name that it becomes"
+    TRANSLATED = "becomes other settings, together with its like: stores and logins"
+    REFUSED = "is an error that says why, and what to do instead"
+    NO_EFFECT = "is left out, with one warning that says why"
+    DROPPED = "is left out: librdkafka does the same without it"
+    ALIAS = "is another name of our own option NAME"
+    OPTION = "is an option of our own, with this prefix"
+
+
+class OurClient(Enum):
+    """What our own fetch client does with a setting."""
+
+    HONOURED = "does as it says; where the row has ``only``, with these values only"
+    INDIFFERENT = "it is about groups, metadata, logs or how librdkafka works inside: nothing that a fetch depends on"
+    OTHER_LOGINS = "it belongs to a SASL mechanism that our client doesn't have, and matters with that mechanism only"
+    PRODUCERS = "consumers do nothing with it, of which librdkafka warns when the options are read"
+    UNABLE = "may change what a connection does: librdkafka fetches instead"
+
+
+class Setting(NamedTuple):
+    """One name of Kafka's or librdkafka's; columns without a value say nothing of it."""
+
+    name: str
+    fate: Fate = Fate.PASSED
+    why: str = ""  # refused, no effect: the reason, and what to do instead
+    becomes: tuple[str, ...] = ()  # renamed, translated: librdkafka's names
+    secret: bool = False  # never shown
+    our_client: OurClient = OurClient.UNABLE
+    only: tuple[str, ...] = ()  # the values, in lower case, that our client can honour
+    default: str | None = None  # librdkafka's, where our client goes by it
+    alias_of: str = ""  # librdkafka's other name of the same, by which our defaults go
+    consumers_only: bool = False  # an administrator's client would warn of it
+    driver: Value | None = None  # the default of every client of the driver
+    driver_consumer: Value | None = None  # the default of its consumers
+    driver_forced: Value | None = None  # in its consumers, whatever the user says
+    reading: Value | None = None  # the default of the clients that read records
+    reading_unhurried: Value | None = None  # their default where nobody waits for the next record
+    reading_forced: Value | None = None  # what the meaning of a range read rests upon: no option changes it
+    probing: Value | None = None  # for the question whether a leader answers a fetch
+
+
+REFUSED, NO_EFFECT, DROPPED = Fate.REFUSED, Fate.NO_EFFECT, Fate.DROPPED
+RENAMED, TRANSLATED, ALIAS, OPTION = Fate.RENAMED, Fate.TRANSLATED, Fate.ALIAS, Fate.OPTION
+HONOURED, INDIFFERENT = OurClient.HONOURED, OurClient.INDIFFERENT
+OTHER_LOGINS, PRODUCERS = OurClient.OTHER_LOGINS, OurClient.PRODUCERS
+
+OTHER_LOGINS_BEGIN: Final = ("sasl.kerberos.", "sasl.oauthbearer.")
+"""How the names of such settings begin, those without a row too."""
+
+_STARTS: Final = "the source decides where to start; use startingOffsets"
+_BYTES: Final = "keys and values arrive as bytes; decode them with DataFrame operations"
+_COMMITS: Final = "offsets are committed after Spark's commit log; it cannot be switched on or off"
+_OURS: Final = "the source sets it itself; leave it out"
+_CLASSIC: Final = "the driver is a member by the classic protocol; leave it out"
+_MOCK: Final = "every client would have a cluster of its own; give kafka.bootstrap.servers of one"
+_NO_JVM: Final = "there is no JVM; see metrics.port"
+_CREDENTIALS: Final = "it is a Java class; put the credentials into kafka.sasl.jaas.config"
+_JAVAS_SECURITY: Final = "it configures Java's security machinery, librdkafka has its own"
+
+SETTINGS: Final = (
+    Setting("acks", our_client=PRODUCERS),
+    Setting("allow.auto.create.topics", our_client=INDIFFERENT, driver_forced="false", reading_forced=False),
+    Setting("api.version.fallback.ms", our_client=INDIFFERENT),
+    Setting("api.version.request", our_client=HONOURED, only=("true", "t", "1")),
+    Setting("api.version.request.timeout.ms", our_client=INDIFFERENT),
+    Setting("auto.commit.enable", REFUSED, why=_COMMITS),
+    Setting("auto.commit.interval.ms", NO_EFFECT, why=_COMMITS, our_client=INDIFFERENT),
+    Setting("auto.include.jmx.reporter", NO_EFFECT, why=_NO_JVM),
+    Setting("auto.offset.reset", REFUSED, why=_STARTS, our_client=INDIFFERENT, reading_forced="error"),
+    Setting("batch.num.messages", our_client=PRODUCERS),
+    Setting("batch.size", our_client=PRODUCERS),
+    Setting("bootstrap.servers", OPTION, our_client=HONOURED),
+    Setting("broker.address.family", our_client=HONOURED, default="any"),
+    Setting("broker.address.ttl", our_client=INDIFFERENT),
+    Setting("broker.version.fallback", our_client=INDIFFERENT),
+    Setting("check.crcs", our_client=INDIFFERENT, consumers_only=True, reading_forced=True),
+    Setting("client.dns.lookup", our_client=HONOURED, only=("use_all_dns_ips",)),
+    Setting("client.id", our_client=HONOURED, default="rdkafka"),
+    Setting("client.rack", ALIAS, our_client=HONOURED, default=""),
+    Setting("compression.codec", our_client=PRODUCERS),
+    Setting("compression.level", our_client=PRODUCERS),
+    Setting("compression.type", our_client=PRODUCERS),
+    Setting("connections.max.idle.ms", our_client=INDIFFERENT),
+    Setting("coordinator.query.interval.ms", our_client=INDIFFERENT),
+    Setting("debug", our_client=HONOURED, only=("",)),
+    Setting("default.api.timeout.ms", OPTION),
+    Setting("default_topic_conf", REFUSED, why=_OURS),
+    Setting("delivery.report.only.error", our_client=PRODUCERS),
+    Setting("delivery.timeout.ms", our_client=PRODUCERS),
+    Setting(
+        "enable.auto.commit", REFUSED, why=_COMMITS, our_client=INDIFFERENT, driver_forced="false", reading_forced=False
+    ),
+    Setting(
+        "enable.auto.offset.store",
+        REFUSED,
+        why=_COMMITS,
+        our_client=INDIFFERENT,
+        driver_forced="false",
+        reading_forced=False,
+    ),
+    Setting("enable.gapless.guarantee", our_client=PRODUCERS),
+    Setting("enable.idempotence", our_client=PRODUCERS),
+    Setting("enable.metrics.push", our_client=INDIFFERENT),
+    Setting("enable.partition.eof", REFUSED, why=_OURS, our_client=INDIFFERENT, reading_forced=True),
+    Setting("enable.random.seed", our_client=INDIFFERENT),
+    Setting("enable.sasl.oauthbearer.unsecure.jwt", our_client=INDIFFERENT),
+    Setting("enable.ssl.certificate.verification", our_client=HONOURED, default="true"),
+    Setting("exclude.internal.topics", NO_EFFECT, why="internal topics are read only when named"),
+    Setting("fetch.error.backoff.ms", our_client=INDIFFERENT, consumers_only=True, reading=100),
+    Setting("fetch.max.bytes", our_client=HONOURED, consumers_only=True, reading=4 << 20, probing=4 << 20),
+    Setting("fetch.max.wait.ms", RENAMED, becomes=("fetch.wait.max.ms",)),
+    Setting("fetch.message.max.bytes", our_client=HONOURED, alias_of="max.partition.fetch.bytes", consumers_only=True),
+    Setting("fetch.min.bytes", our_client=HONOURED, default="1", consumers_only=True, reading_unhurried=64 << 10),
+    Setting(
+        "fetch.queue.backoff.ms",
+        our_client=INDIFFERENT,
+        consumers_only=True,
+        reading=2,  # librdkafka's default stalls a fast reader for a second
+    ),
+    Setting("fetch.wait.max.ms", our_client=HONOURED, consumers_only=True, reading=20, reading_unhurried=40),
+    Setting("group.id", ALIAS, our_client=INDIFFERENT),
+    Setting("group.instance.id", ALIAS, our_client=INDIFFERENT),
+    Setting("group.protocol", REFUSED, why=_CLASSIC, our_client=INDIFFERENT),
+    Setting("group.protocol.type", REFUSED, why=_CLASSIC, our_client=INDIFFERENT),
+    Setting(
+        "group.remote.assignor",
+        REFUSED,
+        why="executors are assigned here; use partition.assignment.strategy",
+        our_client=INDIFFERENT,
+    ),
+    Setting("heartbeat.interval.ms", ALIAS, our_client=INDIFFERENT),
+    Setting("https.ca.location", our_client=INDIFFERENT),
+    Setting("https.ca.pem", our_client=INDIFFERENT),
+    Setting("interceptor.classes", REFUSED, why="it names Java classes; use DataFrame operations"),
+    Setting("internal.leave.group.on.close", NO_EFFECT, why="the driver's static member never leaves"),
+    Setting("internal.termination.signal", our_client=INDIFFERENT),
+    Setting(
+        "isolation.level",
+        our_client=HONOURED,
+        consumers_only=True,
+        reading="read_uncommitted",  # librdkafka's own default is read_committed, Spark's is Kafka's
+    ),
+    Setting("key.deserializer", REFUSED, why=_BYTES),
+    Setting("key.serializer", REFUSED, why=_BYTES),
+    Setting("linger.ms", our_client=PRODUCERS),
+    Setting("log.connection.close", our_client=INDIFFERENT, driver="false", reading=False),
+    Setting("log.queue", REFUSED, why=_OURS, our_client=INDIFFERENT),
+    Setting("log.thread.name", our_client=INDIFFERENT),
+    Setting("log_cb", REFUSED, why=_OURS),
+    Setting("log_level", our_client=INDIFFERENT),
+    Setting("max.in.flight", our_client=INDIFFERENT),
+    Setting("max.in.flight.requests.per.connection", our_client=INDIFFERENT),
+    Setting("max.partition.fetch.bytes", our_client=HONOURED, consumers_only=True, reading=1 << 20, probing=256 << 10),
+    Setting(
+        "max.poll.interval.ms",
+        NO_EFFECT,
+        why="the group's own limit is rebalance.timeout.ms",
+        our_client=INDIFFERENT,
+        reading=86_400_000,  # a slow sink is not a dead consumer: there is no group to be thrown out of
+    ),
+    Setting("max.poll.records", NO_EFFECT, why="records are read in whole fetches"),
+    Setting("message.copy.max.bytes", our_client=INDIFFERENT),
+    Setting("message.max.bytes", our_client=INDIFFERENT, probing=1_000_000),
+    Setting("message.send.max.retries", our_client=PRODUCERS),
+    Setting("message.timeout.ms", our_client=PRODUCERS),
+    Setting("metadata.broker.list", our_client=HONOURED),
+    Setting("metadata.max.age.ms", ALIAS, our_client=INDIFFERENT),
+    Setting(
+        "metadata.recovery.rebootstrap.trigger.ms",
+        our_client=INDIFFERENT,
+        driver="10000",  # not five minutes, where all brokers have been away
+    ),
+    Setting("metadata.recovery.strategy", our_client=INDIFFERENT),
+    Setting("metric.reporters", NO_EFFECT, why=_NO_JVM),
+    Setting("metrics.num.samples", NO_EFFECT, why=_NO_JVM),
+    Setting("metrics.recording.level", NO_EFFECT, why=_NO_JVM),
+    Setting("metrics.sample.window.ms", NO_EFFECT, why=_NO_JVM),
+    Setting("offset.store.method", REFUSED, why=_COMMITS, our_client=INDIFFERENT),
+    Setting("opaque", REFUSED, why=_OURS),
+    Setting("partition.assignment.strategy", ALIAS, our_client=INDIFFERENT),
+    Setting("partitioner", our_client=PRODUCERS),
+    Setting("plugin.library.paths", REFUSED, why="plug-ins are not loaded; leave it out"),
+    Setting("queue.buffering.backpressure.threshold", our_client=PRODUCERS),
+    Setting("queue.buffering.max.kbytes", our_client=PRODUCERS),
+    Setting("queue.buffering.max.messages", our_client=PRODUCERS),
+    Setting("queue.buffering.max.ms", our_client=PRODUCERS),
+    Setting(
+        "queued.max.messages.kbytes", our_client=INDIFFERENT, consumers_only=True, driver_consumer="1", reading=8 << 10
+    ),
+    Setting("queued.min.messages", our_client=INDIFFERENT, consumers_only=True, driver_consumer="1", reading=200_000),
+    Setting("receive.buffer.bytes", RENAMED, becomes=("socket.receive.buffer.bytes",)),
+    Setting("receive.message.max.bytes", our_client=HONOURED, default="100000000"),
+    Setting("reconnect.backoff.jitter.ms", our_client=INDIFFERENT),
+    Setting(
+        "reconnect.backoff.max.ms",
+        our_client=INDIFFERENT,
+        driver="1000",
+        reading=1_000,  # librdkafka's default keeps away for up to ten seconds from a broker that is back
+    ),
+    Setting("reconnect.backoff.ms", our_client=INDIFFERENT),
+    Setting("request.required.acks", our_client=PRODUCERS),
+    Setting("request.timeout.ms", RENAMED, becomes=("socket.timeout.ms",)),
+    Setting("retries", our_client=PRODUCERS),
+    Setting("retry.backoff.max.ms", our_client=INDIFFERENT),
+    Setting("retry.backoff.ms", our_client=INDIFFERENT),
+    Setting("sasl.client.callback.handler.class", REFUSED, why=_CREDENTIALS),
+    Setting(
+        "sasl.jaas.config",
+        TRANSLATED,
+        becomes=(
+            "sasl.username",
+            "sasl.password",
+            "sasl.oauthbearer.client.id",
+            "sasl.oauthbearer.client.secret",
+            "sasl.oauthbearer.scope",
+            "sasl.oauthbearer.extensions",
+            "sasl.oauthbearer.method",
+            "sasl.kerberos.keytab",
+            "sasl.kerberos.principal",
+            "sasl.kerberos.service.name",
+        ),
+        secret=True,
+    ),
+    Setting("sasl.kerberos.keytab", our_client=OTHER_LOGINS),
+    Setting("sasl.kerberos.principal", our_client=OTHER_LOGINS),
+    Setting("sasl.kerberos.service.name", our_client=OTHER_LOGINS),
+    Setting("sasl.kerberos.ticket.renew.jitter", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("sasl.kerberos.ticket.renew.window.factor", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("sasl.login.callback.handler.class", TRANSLATED, becomes=("sasl.oauthbearer.method",)),
+    Setting("sasl.login.class", REFUSED, why=_CREDENTIALS),
+    Setting("sasl.login.connect.timeout.ms", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("sasl.login.read.timeout.ms", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("sasl.login.refresh.buffer.seconds", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("sasl.login.refresh.min.period.seconds", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("sasl.login.refresh.window.factor", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("sasl.login.refresh.window.jitter", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("sasl.login.retry.backoff.max.ms", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("sasl.login.retry.backoff.ms", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("sasl.mechanism", RENAMED, becomes=("sasl.mechanisms",), our_client=HONOURED),
+    Setting("sasl.mechanisms", our_client=HONOURED, default="GSSAPI"),
+    Setting("sasl.oauthbearer.assertion.private.key.file", secret=True, our_client=OTHER_LOGINS),
+    Setting("sasl.oauthbearer.assertion.private.key.passphrase", secret=True, our_client=OTHER_LOGINS),
+    Setting("sasl.oauthbearer.assertion.private.key.pem", secret=True, our_client=OTHER_LOGINS),
+    Setting("sasl.oauthbearer.client.credentials.client.id", RENAMED, becomes=("sasl.oauthbearer.client.id",)),
+    Setting(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        RENAMED,
+        becomes=("sasl.oauthbearer.client.secret",),
+        secret=True,
+    ),
+    Setting("sasl.oauthbearer.client.id", our_client=OTHER_LOGINS),
+    Setting("sasl.oauthbearer.client.secret", secret=True, our_client=OTHER_LOGINS),
+    Setting("sasl.oauthbearer.config", secret=True, our_client=OTHER_LOGINS),
+    Setting("sasl.oauthbearer.extensions", our_client=OTHER_LOGINS),
+    Setting("sasl.oauthbearer.jwt.retriever", DROPPED),
+    Setting("sasl.oauthbearer.method", our_client=OTHER_LOGINS),
+    Setting("sasl.oauthbearer.scope", our_client=OTHER_LOGINS),
+    Setting("sasl.oauthbearer.token.endpoint.url", our_client=OTHER_LOGINS),
+    Setting("sasl.password", secret=True, our_client=HONOURED),
+    Setting("sasl.username", our_client=HONOURED),
+    Setting("security.protocol", our_client=HONOURED, default="plaintext"),
+    Setting("security.providers", REFUSED, why="they are Java classes; configure OpenSSL on the machine instead"),
+    Setting("send.buffer.bytes", RENAMED, becomes=("socket.send.buffer.bytes",)),
+    Setting("session.timeout.ms", ALIAS, our_client=INDIFFERENT),
+    Setting("share.acknowledgement.mode", NO_EFFECT, why="there are no share groups here"),
+    Setting("socket.blocking.max.ms", our_client=INDIFFERENT),
+    Setting(
+        "socket.connection.setup.timeout.max.ms",
+        NO_EFFECT,
+        why="there is one limit, kafka.socket.connection.setup.timeout.ms",
+    ),
+    Setting("socket.connection.setup.timeout.ms", our_client=HONOURED, default="30000"),
+    Setting("socket.keepalive.enable", our_client=HONOURED, default="false"),
+    Setting("socket.max.fails", our_client=INDIFFERENT),
+    Setting("socket.nagle.disable", our_client=INDIFFERENT),
+    Setting("socket.receive.buffer.bytes", our_client=HONOURED, default="0"),
+    Setting("socket.send.buffer.bytes", our_client=HONOURED, default="0"),
+    Setting("socket.timeout.ms", our_client=HONOURED, default="60000"),
+    Setting("ssl.ca.location", our_client=HONOURED),
+    Setting("ssl.ca.pem", our_client=HONOURED),
+    Setting("ssl.certificate.location", our_client=HONOURED),
+    Setting("ssl.certificate.pem", our_client=HONOURED),
+    Setting("ssl.cipher.suites", our_client=HONOURED),
+    Setting("ssl.crl.location"),
+    Setting("ssl.enabled.protocols", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("ssl.endpoint.identification.algorithm", our_client=HONOURED, default="https"),
+    Setting(
+        "ssl.engine.factory.class",
+        REFUSED,
+        why="it is a Java class; give PEM files by kafka.ssl.ca.location, kafka.ssl.certificate.location, kafka.ssl.key.location",
+    ),
+    Setting("ssl.key.location", our_client=HONOURED),
+    Setting("ssl.key.password", secret=True, our_client=HONOURED),
+    Setting("ssl.key.pem", secret=True, our_client=HONOURED),
+    Setting("ssl.keymanager.algorithm", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("ssl.keystore.certificate.chain", RENAMED, becomes=("ssl.certificate.pem",)),
+    Setting("ssl.keystore.key", RENAMED, becomes=("ssl.key.pem",), secret=True),
+    Setting(
+        "ssl.keystore.location",
+        TRANSLATED,
+        becomes=("ssl.keystore.location", "ssl.certificate.location", "ssl.key.location"),
+        our_client=HONOURED,
+    ),
+    Setting("ssl.keystore.password", TRANSLATED, becomes=("ssl.keystore.password",), secret=True, our_client=HONOURED),
+    Setting("ssl.keystore.type", TRANSLATED),
+    Setting("ssl.protocol", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("ssl.provider", REFUSED, why="it names a Java provider; configure OpenSSL on the machine instead"),
+    Setting("ssl.secure.random.implementation", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("ssl.trustmanager.algorithm", NO_EFFECT, why=_JAVAS_SECURITY),
+    Setting("ssl.truststore.certificates", RENAMED, becomes=("ssl.ca.pem",)),
+    Setting("ssl.truststore.location", TRANSLATED, becomes=("ssl.ca.location",)),
+    Setting("ssl.truststore.password", TRANSLATED, secret=True),
+    Setting("ssl.truststore.type", TRANSLATED),
+    Setting("statistics.interval.ms", NO_EFFECT, why="see metrics.port", our_client=HONOURED, only=("0",)),
+    Setting("sticky.partitioning.linger.ms", our_client=PRODUCERS),
+    Setting("test.mock.broker.rtt", REFUSED, why=_MOCK),
+    Setting("test.mock.num.brokers", REFUSED, why=_MOCK),
+    Setting("topic.metadata.propagation.max.ms", our_client=INDIFFERENT, reading=5_000),
+    Setting("topic.metadata.refresh.fast.cnt", our_client=INDIFFERENT),
+    Setting("topic.metadata.refresh.fast.interval.ms", our_client=INDIFFERENT),
+    Setting("topic.metadata.refresh.interval.ms", our_client=HONOURED, default="300000"),
+    Setting("topic.metadata.refresh.sparse", our_client=INDIFFERENT),
+    Setting("transaction.timeout.ms", our_client=PRODUCERS),
+    Setting("transactional.id", our_client=PRODUCERS),
+    Setting("value.deserializer", REFUSED, why=_BYTES),
+    Setting("value.serializer", REFUSED, why=_BYTES),
+)
+
+ROWS: Final = {row.name: row for row in SETTINGS}
+UNKNOWN: Final = Setting("")
+"""What is known of a name without a row."""
+
+
+def names(fate: Fate) -> tuple[str, ...]:
+    """The names of which this becomes, in order of names."""
+    return tuple(row.name for row in SETTINGS if row.fate is fate)
+
+
+def value_of(conf: Mapping[str, Any], name: str) -> Any:
+    """The value that these settings of librdkafka have, or else librdkafka's default, which the row has to know."""
+    return conf.get(name, ROWS[name].default)
+
+
+def column(of: Callable[[Setting], Value | None]) -> dict[str, Value]:
+    """The values of one column by name, without those of which it says nothing."""
+    return {row.name: value for row in SETTINGS if (value := of(row)) is not None}

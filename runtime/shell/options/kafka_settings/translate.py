@@ -1,0 +1,70 @@
+"""``kafka.*`` options in librdkafka's words: translated, accepted with a warning, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options import security_settings
+from sparkcohort.runtime.shell.options.kafka_settings.check import check
+from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, SETTINGS, UNKNOWN, Fate
+
+
+def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """librdkafka's settings for these bare ``kafka.*`` options, and the warnings that they are worth.
+
+    Raises ``OptionError`` naming the option that is refused, unknown or malformed.
+    """
+    conf, warnings = in_librdkafkas_words(java)
+    warnings += [
+        f"option kafka.{name} is shown whole by df.explain(True) and in Spark's UI, whose default redaction does not know "
+        "it: set spark.redaction.regex and spark.sql.redaction.options.regex as conf/spark-defaults.conf has them"
+        for name in security_settings.shown_by_spark(java)
+    ]
+    conf.setdefault("isolation.level", str(ROWS["isolation.level"].reading))
+    return conf, warnings + check(conf, java)
+
+
+def in_librdkafkas_words(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """What the table makes of each option, without asking librdkafka; and the warnings of those without effect.
+
+    What an option says by itself beats what a store or a login comes to.
+    """
+    own: dict[str, str] = {}
+    translated: dict[str, str] = {}
+    warnings: list[str] = []
+    for name, value in java.items():
+        row = ROWS.get(name, UNKNOWN)
+        if row.fate is Fate.REFUSED:
+            raise OptionError(f"option kafka.{name} is not supported: {row.why}")
+        if row.fate is Fate.NO_EFFECT:
+            warnings.append(f"option kafka.{name} has no effect: {row.why}")
+        elif row.fate is Fate.TRANSLATED:
+            translated[name] = value
+        elif row.fate is not Fate.DROPPED:
+            _put(own, row.becomes[0] if row.fate is Fate.RENAMED else name, _value(name, value))
+    return security_settings.stores_and_login(translated) | own, warnings
+
+
+def _put(conf: dict[str, str], name: str, value: str) -> None:
+    if conf.get(name, value) != value:
+        same = [name, *(row.name for row in SETTINGS if row.fate is Fate.RENAMED and name in row.becomes)]
+        both = " and ".join(f"kafka.{each}" for each in sorted(same))
+        raise OptionError(f"options {both} mean the same and differ: leave one out")
+    conf[name] = value
+
+
+def _value(name: str, value: str) -> str:
+    """The value as librdkafka spells it."""
+    if name in ("receive.buffer.bytes", "send.buffer.bytes") and value.strip() == "-1":
+        return "0"  # the operating system's default, in both languages
+    if name in ("isolation.level", "security.protocol"):
+        return value.strip().lower()
+    if name == "ssl.endpoint.identification.algorithm":
+        return value.strip().lower() or "none"  # Java: the empty string switches host name verification off
+    if name == "ssl.cipher.suites" and "_WITH_" in value:
+        raise OptionError(
+            "option kafka.ssl.cipher.suites has Java's cipher names; give OpenSSL's, for instance "
+            "ECDHE-RSA-AES256-GCM-SHA384"
+        )
+    return value.strip() if name == "sasl.mechanism" else value
