@@ -16,10 +16,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.claims import Slot
-from sparkcohort.runtime.batches.suspected_loss import LAG_S
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.protocol.error_codes import UNREACHABLE
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.streaming import planner
@@ -42,8 +41,6 @@ NO_LIMIT = 2**62
 Trigger.Once and nowhere else, so the two can be told apart (SPARK-45178)."""
 REFRESH_S = 0.2
 HELD_POLL_S = 0.5
-FAIL_AFTER_S = 5.0
-"""How long ``unreachable.partitions=fail`` makes sure that a broker is away and not just late."""
 
 
 class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -57,7 +54,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._late: bool | None = None  # whether Spark's logs may be behind, once it is known
         self._ran = False
         self._available_now = False
-        self._frozen: Offsets | None = None
+        self._stops: Offsets | None = None  # where AvailableNow ends, once all ends are known
         self._last_progress: float | None = None
         self._reported: dict[str, Any] | None = None
         self._turns: dict[TopicPartition, int] = {}
@@ -127,10 +124,9 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._told = None
         session.begin(begin)
         session.check()
-        once = isinstance(limit, ReadAllAvailable) and not self._available_now
         limits = self._limits(limit)
         try:
-            end, ids_now = self._next_end(session, begin, ids, limits, once)
+            end, ids_now = self._next_end(session, begin, ids, limits, self._trigger(limit))
         finally:  # while Spark writes the end into its own log, Python has nothing else to do
             self._mirror(session, begin, final=self._available_now)
         idle = end == begin and all(ids_now.get(topic) == known for topic, known in ids.items())
@@ -214,6 +210,11 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- the end of the next batch -----------------------------------------------------------------
 
+    def _trigger(self, limit: ReadLimit) -> hold.Trigger:
+        if self._available_now:
+            return hold.Trigger.AVAILABLE_NOW
+        return hold.Trigger.ONCE if isinstance(limit, ReadAllAvailable) else hold.Trigger.PROCESSING_TIME
+
     def _limits(self, limit: ReadLimit) -> Limits:
         """What Spark allows of the options' limits: under Trigger.Once, which is to read all there is, none of them."""
         if not isinstance(limit, ReadMaxRows):
@@ -221,25 +222,27 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offsets = limit.max_rows if limit.max_rows < NO_LIMIT else None
         return Limits(offsets, self._options.max_bytes_per_trigger, self._options.max_offsets_by_topic)
 
-    def _next_end(self, session: Session, start: Offsets, ids: Ids, limits: Limits, once: bool) -> tuple[Offsets, Ids]:
-        bounded, mode = self._available_now or once, self._options.unreachable_partitions
-        timeout_s = FAIL_AFTER_S if mode == "fail" else self._options.unreachable_timeout_ms / 1000
-        deadline = time.monotonic() + timeout_s
+    def _next_end(
+        self, session: Session, start: Offsets, ids: Ids, limits: Limits, trigger: hold.Trigger
+    ) -> tuple[Offsets, Ids]:
+        """Carry out what ``hold`` decides: plan the batch, wait for brokers, or fail."""
+        policy, began = self._options.unreachable, time.monotonic()
         while True:
             snapshot = session.refresh(REFRESH_S)
             losses = session.losses(start, ids, snapshot)
-            held = self._held(start, snapshot)
-            waiting = (held and (bounded or mode != "hold")) or (losses.doubted and bounded)
-            if self._available_now and self._frozen is None and not waiting:
-                self._frozen = dict(snapshot.ends)
-            if not waiting or (self._available_now and self._frozen is not None):
-                end = self._advance(session, start, snapshot, held, losses, limits, bounded)
-                if end != start or not waiting:
+            held = hold.held(snapshot.unreachable, start, self._stops)
+            at = hold.Situation(held, losses.doubted, self._stops is not None, waited_s=time.monotonic() - began)
+            decision = hold.decide(policy, trigger, at)
+            if decision is hold.Decision.PLAN and self._available_now and self._stops is None:
+                self._stops = dict(snapshot.ends)
+            if decision in (hold.Decision.PLAN, hold.Decision.PLAN_OTHERS):
+                end = self._advance(session, start, snapshot, held, losses, limits, bounded=trigger.bounded)
+                if end != start or decision is hold.Decision.PLAN:
                     return end, losses.ids
-            # What may be lost is known after LAG_S, or never, where nobody tells where its log begins.
-            if time.monotonic() > deadline + (0 if held else LAG_S):
-                option = "unreachable.partitions=fail" if mode == "fail" else "unreachable.timeout.ms"
-                raise _unreachable(held or losses.doubted, snapshot, f"{timeout_s:g} s have passed ({option})")
+                at = at._replace(nothing_else=True, waited_s=time.monotonic() - began)
+                decision = hold.decide(policy, trigger, at)
+            if decision is hold.Decision.FAIL:
+                raise hold.failure(policy, at, snapshot.unreachable)
             self._mirror(session, start, final=False)
             session.pause(HELD_POLL_S)
 
@@ -256,12 +259,6 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._late = self._driver.may_be_async()
         return self._late
 
-    def _held(self, start: Offsets, snapshot: Snapshot) -> frozenset[TopicPartition]:
-        """Partitions whose broker does not answer and which still have something to give to a bounded query."""
-        if self._frozen is None:
-            return frozenset(snapshot.unreachable)
-        return frozenset(tp for tp in snapshot.unreachable if self._frozen.get(tp, 0) > start.get(tp, -1))
-
     def _advance(
         self,
         session: Session,
@@ -270,15 +267,13 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         held: frozenset[TopicPartition],
         losses: Losses,
         limits: Limits,
+        *,
         bounded: bool,
     ) -> Offsets:
         self._reported = to_json_value(snapshot.ends)
         ends = snapshot.ends if bounded else session.isolated(snapshot.ends)
-        if self._frozen is not None:
-            ends = {tp: min(end, self._frozen[tp]) for tp, end in ends.items() if tp in self._frozen}
-        unsure = {tp.topic for tp in losses.doubted}
-        new = [tp for tp in ends if tp not in start and tp not in snapshot.unreachable and tp.topic not in unsure]
-        beginnings = _where_reachable(session, new)
+        ends = hold.up_to(ends, self._stops)
+        beginnings = _where_reachable(session, hold.may_enter(ends, start, snapshot.unreachable, losses.doubted))
         settled = not losses.reset and not losses.gone  # what is lost leaves the offset at once, with its topic's id
         if not bounded and settled and self._holds_back({**start, **beginnings}, ends):
             return start
@@ -307,19 +302,6 @@ def _where_reachable(session: Session, new: list[TopicPartition]) -> Offsets:
     try:
         return session.beginnings_of_new(new) if new else {}
     except CohortError as error:
-        if error.error != UNREACHABLE:
+        if not hold.is_unreachable(error):
             raise
         return {}
-
-
-def _unreachable(held: frozenset[TopicPartition], snapshot: Snapshot, why: str) -> CohortError:
-    names = ", ".join(
-        f"{tp.topic}-{tp.partition} ({snapshot.unreachable.get(tp, 'where its log begins is not told')})"
-        for tp in sorted(held)[:10]
-    )
-    more = f" and {len(held) - 10} more" if len(held) > 10 else ""
-    return CohortError(
-        f"{why} and these partitions cannot be reached: {names}{more}. Their brokers are down or cut off; start the query "
-        "again when they are back (nothing is lost: the checkpoint has what was read)",
-        UNREACHABLE,
-    )

@@ -1,1 +1,4 @@
-"""What a batch is made of: slots and who claims them, how large records are, slow partitions, silent agents, suspected loss."""
+"""What a batch is made of: slots and who claims them, how large records are, slow partitions, silent agents.
+
+And what it leaves out: ``hold`` is the rule for partitions whose broker is away, ``suspected_loss`` when to believe a loss.
+"""

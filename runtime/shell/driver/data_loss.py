@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.batches.suspected_loss import Doubts, mismatches
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.leader_epochs import Compared, Seen, compared, questions
-from sparkcohort.runtime.protocol.error_codes import UNREACHABLE
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 
@@ -123,13 +123,14 @@ class DataLoss:
         self._shorter = self._shorter.after(found.shorter - epochs.cut.keys(), snapshot.answer, now)
         if found.anew or found.shorter:
             self._log_ends.doubt()
-        doubted = void - found.gone | found.shorter | epochs.unsure
         reset = {**self._reset(start, known, snapshot, now), **epochs.cut}
         left = known if not found.gone else known.keys() & {tp.topic for tp in start if tp not in found.gone}
         self._ids |= {topic: known[topic] for topic in left} | {
             tp.topic: snapshot.ids[tp.topic] for tp in reset if tp.topic in found.anew
         }
-        return Losses(found.gone, reset, doubted - reset.keys(), {**snapshot.ids, **self._ids})
+        return Losses(
+            found.gone, reset, hold.doubted(start, found, epochs.unsure, reset), {**snapshot.ids, **self._ids}
+        )
 
     def deleted(self, start: Mapping[TopicPartition, int], snapshot: Snapshot) -> frozenset[TopicPartition]:
         """Partitions of ``start`` that are no more.  Raises DriverDataLoss (PARTITIONS_DELETED)."""
@@ -200,7 +201,7 @@ class DataLoss:
         try:
             return self._log_ends.beginnings(lost)
         except CohortError as error:
-            if error.error != UNREACHABLE:
+            if not hold.is_unreachable(error):
                 raise
             return {}
 

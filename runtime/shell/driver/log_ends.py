@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.error_codes import UNREACHABLE
@@ -24,8 +25,6 @@ from sparkcohort.runtime.shell.process.threads import Supervised, look
 
 LOOK_UP_S = 5.0
 LOST_LOOK_S = 1.0  # metadata age allowed while some partition is unreachable
-LEADERLESS = "no leader is available"
-UNANSWERED = "its leader has not answered yet"
 
 
 class LogEnds:
@@ -156,11 +155,9 @@ class LogEnds:
 
     def _snapshot(self) -> Snapshot:
         known, now = frozenset(self._layout.leaders), time.monotonic()
-        unreachable = {tp: why for tp, why in self._reasons.items() if tp in known}
-        unreachable |= dict.fromkeys(self._layout.leaderless(), LEADERLESS)
         ends = {tp: end for tp, end in self._ends.items() if tp in known}
-        why = f"nobody could be asked yet: {self._asking.trouble}" if self._asking.trouble else UNANSWERED
-        unreachable |= {tp: why for tp in known if tp not in ends and tp not in unreachable}
+        why = f"nobody could be asked yet: {self._asking.trouble}" if self._asking.trouble else hold.UNANSWERED
+        unreachable = hold.unreachable(known, ends, self._reasons, self._layout.leaderless(), why)
         lost_s = now - self._well if unreachable else 0.0
         ids, epochs = self._layout.ids, self._epochs
         return Snapshot(ends, unreachable, known, now, lost_s, ids, self._served, self._looks, epochs)
@@ -264,7 +261,7 @@ class LogEnds:
             left = {tp: spec for tp, spec in left.items() if tp not in found}
             if not left:
                 return found
-        why = next(iter(reasons.values()), LEADERLESS)
+        why = next(iter(reasons.values()), hold.LEADERLESS)
         raise CohortError(
             f"no offsets of {names_of(left)} after {self._tries} tries (fetchOffset.numRetries): {why}; "
             "their brokers are down or cut off, or the partitions are gone",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkcohort.assignors import Assignor
+from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.batches.record_sizes import Sizes
 from sparkcohort.runtime.batches.snapshot import Snapshot
@@ -294,11 +295,12 @@ class Session:
         return {**told, **{tp: min(at, end[tp]) for tp, at in seen.items()}}
 
     def _seen(self, start: Offsets) -> Offsets:
-        """Where to go on from what is lost, waited for until nothing of it is doubted.  Raises DriverDataLoss."""
-        deadline = time.monotonic() + self._options.unreachable_timeout_ms / 1000
+        """Where to go on from what is lost, waited for while something of it is doubted (``hold``).  Raises DriverDataLoss."""
+        began = time.monotonic()
         while True:
             losses = self._loss.look(start, {}, self.refresh(REFRESH_S), time.monotonic())
-            if not losses.doubted or time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if hold.decide_replay(self._options.unreachable, losses.doubted, waited_s) is hold.Decision.PLAN:
                 return losses.reset
             self.pause(REFRESH_S)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.error_codes import UNREACHABLE
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST
@@ -54,7 +55,7 @@ def lapsed(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
     try:
         beginnings = log_ends.beginnings(asked) if asked else {}
     except CohortError as error:
-        if error.error != UNREACHABLE:
+        if not hold.is_unreachable(error):
             raise
         return {}
     young = {tp: f"its log begins at {at} by now" for tp, at in beginnings.items() if at > pins[tp]}
@@ -86,17 +87,18 @@ def ends_of(
 ) -> dict[TopicPartition, int]:
     """The log ends of these partitions, all of them fresh; waits for absent brokers.  Raises CohortError."""
     wanted = list(partitions)
-    deadline = time.monotonic() + options.unreachable_timeout_ms / 1000
+    began = time.monotonic()
     while True:
         snapshot = log_ends.refresh(PATIENCE_S)
-        missing = [tp for tp in wanted if tp in snapshot.unreachable or tp not in snapshot.ends]
-        if not missing:
+        missing = hold.unknown_ends(wanted, snapshot.ends, snapshot.unreachable)
+        decision = hold.decide_start(options.unreachable, missing, time.monotonic() - began)
+        if decision is hold.Decision.PLAN:
             return {tp: snapshot.ends[tp] for tp in wanted}
-        if time.monotonic() > deadline:
+        if decision is hold.Decision.FAIL:
             reason = snapshot.unreachable.get(missing[0], "no answer")
             raise CohortError(
                 f"the start cannot be told: no log end of {names_of(missing)} within unreachable.timeout.ms="
-                f"{options.unreachable_timeout_ms}: {reason}",
+                f"{options.unreachable.timeout_ms}: {reason}",
                 UNREACHABLE,
             )
 
@@ -105,15 +107,16 @@ def _patiently(
     options: SourceOptions, log_ends: LogEnds, look_up: Callable[[], dict[TopicPartition, T]]
 ) -> dict[TopicPartition, T]:
     """Look offsets up, again while brokers are away, for ``unreachable.timeout.ms``.  Raises the last try's error."""
-    deadline = time.monotonic() + options.unreachable_timeout_ms / 1000
+    began = time.monotonic()
     while True:
         try:
             return look_up()
         except CohortError as error:
-            if error.error != UNREACHABLE:
+            if not hold.is_unreachable(error):
                 raise
-            if time.monotonic() > deadline:
-                waited = f"unreachable.timeout.ms={options.unreachable_timeout_ms}"
+            waited_s = time.monotonic() - began
+            if hold.decide_start(options.unreachable, missing=True, waited_s=waited_s) is hold.Decision.FAIL:
+                waited = f"unreachable.timeout.ms={options.unreachable.timeout_ms}"
                 raise CohortError(f"the start cannot be told within {waited}: {error}", UNREACHABLE) from None
             log_ends.refresh(PATIENCE_S)
 

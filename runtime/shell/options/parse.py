@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
@@ -62,8 +63,7 @@ class SourceOptions:
     max_records_per_partition: int | None
     fail_on_data_loss: bool
     include_headers: bool
-    unreachable_partitions: str
-    unreachable_timeout_ms: int
+    unreachable: Policy
     session_timeout_ms: int
     heartbeat_interval_ms: int
     rebalance_timeout_ms: int
@@ -223,8 +223,7 @@ def _build(
         max_records_per_partition=value.optional("maxRecordsPerPartition"),
         fail_on_data_loss=value.boolean("failOnDataLoss"),
         include_headers=value.boolean("includeHeaders"),
-        unreachable_partitions=value.choice("unreachable.partitions"),
-        unreachable_timeout_ms=value.integer("unreachable.timeout.ms"),
+        unreachable=Policy(value.choice("unreachable.partitions"), value.integer("unreachable.timeout.ms")),
         session_timeout_ms=value.integer("session.timeout.ms"),
         heartbeat_interval_ms=value.integer("heartbeat.interval.ms"),
         rebalance_timeout_ms=value.integer("rebalance.timeout.ms"),

@@ -10,12 +10,11 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from sparkcohort.runtime.batches import suspected_loss
+from sparkcohort.runtime.batches import hold, suspected_loss
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.error_codes import UNREACHABLE
 from sparkcohort.runtime.shell.driver import async_progress
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
-from sparkcohort.streaming import reader
 from tests.kit.broker import Broker
 from tests.kit.calls import ALL, called
 from tests.kit.produce import produce
@@ -116,7 +115,7 @@ def test_a_bounded_query_does_not_wait_for_ever_for_a_loss(
         raise CohortError("no answer", UNREACHABLE)
 
     monkeypatch.setattr(suspected_loss, "LAG_S", 0.2)
-    monkeypatch.setattr(reader, "LAG_S", 0.2)
+    monkeypatch.setattr(hold, "LAG_S", 0.2)
     monkeypatch.setattr(LogEnds, "beginnings", nobody)
     with called(broker, topic, failOnDataLoss="false", unreachable__timeout__ms="1000") as call:
         call("prepareForTriggerAvailableNow")
