@@ -140,7 +140,7 @@ def held(unreachable: Iterable[TopicPartition], start: Offsets, stops: Offsets |
     """The unreachable partitions that have something to give: all, but after AvailableNow has its ends (``stops``)."""
     if stops is None:
         return frozenset(unreachable)
-    return frozenset(tp for tp in unreachable if stops.get(tp, 0) > start.get(tp, -1))
+    return frozenset(tp for tp in unreachable if tp in stops and stops[tp] > start.get(tp, -1))
 
 
 def doubted(

@@ -157,6 +157,7 @@ def test_what_is_unreachable(
         ({A: 9}, {A: 9}, set()),  # it has nothing left to give
         ({A: 5}, {B: 9}, set()),  # it came after the start of the query
         ({}, {A: 0}, {A}),  # a new one that has not entered yet
+        ({}, {}, set()),  # made after AvailableNow had its ends
     ],
 )
 def test_what_is_held(
