@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -114,22 +113,21 @@ def planned(committed: Mapping[TopicPartition, Offset], plan: str) -> dict[Topic
     }
 
 
+@dataclass(frozen=True, slots=True)
 class Reservation:
     """One run's place in the order of runs: what it saw when it joined, what it reserved, whether somebody came later.
 
     Feed it the group's metadata texts: ``observe`` around the first join, ``next`` for the record to commit, then
-    ``confirm`` when Kafka has it.  Not thread-safe by itself: each method is one step under the caller's lock.
+    ``confirm`` when Kafka has it.
     """
 
-    def __init__(self, run_id: str | None = None) -> None:
-        """``run_id`` tells two runs of one number apart; random unless given."""
-        self._id = secrets.token_hex(4) if run_id is None else run_id
-        self._seen: Record | None = None
-        self.own: Record | None = None
+    id: str  # tells two runs of one number apart
+    seen: Record | None = None  # the newest record of others before the first join
+    own: Record | None = None  # as Kafka has it; its run number stays, its generation goes up only
 
-    def observe(self, texts: Iterable[str]) -> None:
+    def observe(self, texts: Iterable[str]) -> Reservation:
         """Remember who was there before this run: read before joining, and once more right after the first join."""
-        self._seen = latest(texts)
+        return replace(self, seen=latest(texts))
 
     def next(self, texts: Iterable[str], pin: str = "", plan: str = "") -> Record:
         """The record to commit next: the first run number and block, or this run's further block."""
@@ -137,14 +135,14 @@ class Reservation:
         if self.own is not None:
             generation = max(self.own.generation, found.generation) + GENERATION_BLOCK
             return replace(self.own, generation=generation, pin=pin, plan=plan)
-        seen = self._seen or NOTHING
+        seen = self.seen or NOTHING
         return Record(
-            max(found.run, seen.run) + 1, max(found.generation, seen.generation) + GENERATION_BLOCK, self._id, pin, plan
+            max(found.run, seen.run) + 1, max(found.generation, seen.generation) + GENERATION_BLOCK, self.id, pin, plan
         )
 
-    def confirm(self, record: Record) -> None:
+    def confirm(self, record: Record) -> Reservation:
         """Kafka has the record."""
-        self.own = replace(record, pin="", plan="")
+        return replace(self, own=replace(record, pin="", plan=""))
 
     @property
     def first_generation(self) -> int:
@@ -158,13 +156,13 @@ class Reservation:
 
     def metadata(self, pin: str = "", plan: str = "") -> str:
         """The text that every commit of this run carries."""
-        return encode(replace(self.own or Record(id=self._id), pin=pin, plan=plan))
+        return encode(replace(self.own or Record(id=self.id), pin=pin, plan=plan))
 
     def superseded(self, texts: Iterable[str]) -> Record | None:
         """The record of a later run, if there is one: then this run must stop for good."""
         found = latest(texts)
-        mine = self.own or self._seen
-        if mine is None or found.run < mine.run or found.id == self._id:  # ours, perhaps without our having been told
+        mine = self.own or self.seen
+        if mine is None or found.run < mine.run or found.id == self.id:  # ours, perhaps without our having been told
             return None
         if self.own is None:
             return found if found.run > mine.run else None

@@ -15,11 +15,11 @@ import logging
 from collections.abc import Collection, Mapping
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.membership_state import Committed
 from sparkcohort.runtime.kafka.run_epoch import decode, pinned, plan_of, planned
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
-from sparkcohort.runtime.shell.driver.membership_state import Committed
 from sparkcohort.runtime.shell.driver.starting_offsets import initial_offsets, lapsed
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 

@@ -1,31 +1,29 @@
-"""The driver as a member of the real Kafka group: static, never fetching, the one place where offsets are committed.
+"""The driver as a member of the real Kafka group: what carries out the machine of ``runtime.kafka.membership``.
 
 One thread owns the client: it polls, and between polls runs what others ask for (confluent-kafka lets one thread at a
-time into a client, and a polling thread would starve the rest).  That ownership is also what makes fencing tight:
-librdkafka cannot rejoin while the thread is busy, since a rejoin waits for our revocation callback.  Hence a commit
-always goes out under a membership that was *verified* after its own join: no run number above ours in the group.
-
-Take-over, as Kafka's broker does it (KIP-345): the newest joiner of an instance id gets the membership, the one before
-gets a fatal FENCED_INSTANCE_ID.  Newest joiner is not newest driver: one that was frozen past its session rejoins when
-it thaws.  So a fenced member first *watches* the commit metadata.  A later run's number there ends it for good; when
-none appears, it joins again with a new client.  The thawed one finds the higher number right after its join and ends.
+time into a client, and a polling thread would starve the rest).  Whatever happens is fed to the machine, callbacks of the
+client included; its actions are carried out between polls, never inside a callback.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Position
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.kafka.run_epoch import Reservation, encode, of_topic
-from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
+from sparkcohort.runtime.kafka import membership as machine
+from sparkcohort.runtime.kafka import membership_state as s
+from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
+from sparkcohort.runtime.kafka.run_epoch import Reservation
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.client_thread import Again, CommitDelayed, Jobs
 from sparkcohort.runtime.shell.driver.foreign_members import Strangers
-from sparkcohort.runtime.shell.driver.membership_state import Committed, State, committed, committed_or, settings
 from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.threads import Supervised, look
@@ -34,10 +32,7 @@ log = clients.log
 
 POLL_S = 0.03
 READ_TIMEOUT_S = 5.0
-WATCH_S = 3.0  # a newer run reserves its number within milliseconds of its join; doubled at each further fencing
-WATCH_GAP_S = 0.25
-LOOK_GAP_S = 1.0
-HEAR_GAP_S = 0.1  # while the group is being described
+WAIT_S = 1.0
 CLOSE_S = 3.0
 STUCK_S = 20.0  # and two sessions: joining takes no longer unless nobody answers, and then a new client does no harm
 
@@ -61,30 +56,30 @@ class GroupMembership:
         self._options = options
         self._topics = topics
         self._doubted = doubted
-        self._subscribed: tuple[str, ...] = ()
         self._conf = {**options.kafka, "group.id": options.group_id}
         # Short against the limit of ``start``: why nobody answers (no permission, say) is told between two tries.
         self._read_timeout_s = min(READ_TIMEOUT_S, options.api_timeout_ms / 4000)
         self._strangers = Strangers(
             options.kafka, options.group_id, options.group_instance_id, options.session_timeout_ms
         )
-        self.reservation = Reservation()
         self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
         self.epochs: Mapping[TopicPartition, int] = {}  # of the leaders whose logs had them last, as far as known
         self._changed = threading.Condition()
         self._jobs = Jobs(self._check, self._changed)
-        self._state = State.JOINING
+        self._membership = machine.new_membership(_config(options), secrets.token_hex(4), _now_ms())
+        self._actions: tuple[s.MembershipAction, ...] = ()  # not carried out yet
+        self._result: s.MembershipEvent | None = None  # of a call, until the machine has taken it
+        self._requests = 0
+        self._answers: dict[int, s.MembershipAction] = {}  # by request, until its asker has taken it
         self._failure: CohortError | None = None
-        self._assigned: frozenset[TopicPartition] | None = None
-        self._closing = self._known = self._joined_once = self._replace = False
-        self._last: dict[TopicPartition, int] = {}  # committed offsets known under this membership
-        self._fencings, self._refusals = 0, errors.Refusals()
-        self._watch_until = self._next_watch = self._next_look = 0.0
-        self._stuck_s = STUCK_S + 2 * options.session_timeout_ms / 1000
-        self._joining_since = time.monotonic()
+        self._closing = False
+        self._unsure = (
+            False  # whether the client is in the middle of something, of which no error can tell how it stands
+        )
         self._consumer: Consumer | None = None
+        self._made = 0  # the machine's number of the client
         self._thread = Supervised(
-            "cohort-kafka-group", self._goes_on, self._turn, self._fail, amend=self._amend, ended=self._on_end
+            "cohort-kafka-group", self._goes_on, self._turn, self._fail, amend=self._jobs.amend, ended=self._on_end
         )
 
     # --- for everybody -------------------------------------------------------------------------------
@@ -94,13 +89,15 @@ class GroupMembership:
 
         Raises ``CohortError``: no permission on group or topic, another protocol in the way, no answer in time.
         """
-        self._consumer = self._new_client()
+        self._consumer, self._made = self._new_client(), self._membership.client
         self._thread.start()
         deadline, joined = time.monotonic() + timeout_s, False
         while not joined and time.monotonic() < deadline:
             look()
             with self._changed:
-                joined = self._changed.wait_for(lambda: self._state in (State.MEMBER, State.ENDED), LOOK_GAP_S)
+                joined = self._changed.wait_for(
+                    lambda: self.state in (MembershipState.MEMBER, MembershipState.ENDED), WAIT_S
+                )
         self._check()
         if not joined:
             raise errors.not_joined(self._options, timeout_s, self._strangers.everybody())
@@ -114,22 +111,30 @@ class GroupMembership:
         return self._strangers.found
 
     @property
-    def state(self) -> State:
+    def state(self) -> MembershipState:
         """Where the membership stands."""
-        return self._state
+        return self._membership.state
+
+    @property
+    def reservation(self) -> Reservation:
+        """This run's number and generations, as Kafka has them."""
+        return self._membership.reservation
 
     def assigned(self) -> frozenset[TopicPartition]:
         """What the real group has assigned to this member now."""
-        return self._assigned or frozenset()
+        return self._membership.assigned or frozenset()
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float = 30.0
     ) -> dict[TopicPartition, Committed]:
         """What is committed for each partition.  Raises ``CohortError``: an error is never "no offset"."""
         wanted = tuple(partitions)
-        return self._jobs.insist(
-            lambda: self._read(wanted), timeout_s, f"committed offsets of group {self._options.group_id}"
+        result: dict[TopicPartition, Committed] = self._jobs.insist(
+            lambda: self._ask(lambda number: s.FetchRequested(number, wanted)),
+            timeout_s,
+            f"committed offsets of group {self._options.group_id}",
         )
+        return result
 
     def commit(
         self, offsets: Mapping[TopicPartition, tuple[int, str]], timeout_s: float = 30.0, *, reset: bool = False
@@ -140,9 +145,12 @@ class GroupMembership:
         exist are left out.  Raises ``CommitDelayed`` after ``timeout_s`` of retrying, ``CohortError`` for what
         ended the membership.
         """
-        return self._jobs.insist(
-            lambda: self._commit(offsets, reset=reset), timeout_s, f"commit to group {self._options.group_id}"
+        result: dict[TopicPartition, int] = self._jobs.insist(
+            lambda: self._ask(lambda number: s.CommitRequested(number, offsets, reset, self.ids, self.epochs)),
+            timeout_s,
+            f"commit to group {self._options.group_id}",
         )
+        return result
 
     def reserve(
         self,
@@ -158,11 +166,14 @@ class GroupMembership:
         ``starts`` are offsets for what has none committed yet (or, with ``reset``, for all); ``pin`` and ``plan`` mark them
         as the start of batch 0.  Call it as soon as start offsets are known, and when ``reservation.last_generation`` is near.
         """
-        return self._jobs.insist(
-            lambda: self._reserve(starts, pin, plan, reset=reset),
+        result: Reservation = self._jobs.insist(
+            lambda: self._ask(
+                lambda number: s.ReserveRequested(number, starts, pin, plan, reset, self.ids, self.epochs)
+            ),
             timeout_s,
             f"reservation in group {self._options.group_id}",
         )
+        return result
 
     def close(self) -> None:
         """Stop without leaving: the static membership is there for the next run until its session ends."""
@@ -186,112 +197,198 @@ class GroupMembership:
         return not self._closing and self._failure is None
 
     def _turn(self) -> None:
+        if self._unsure:
+            self._start_over()
         consumer = self._client()
         try:
+            self._carry_out()
             self._jobs.serve(POLL_S)  # waits for one, so that a commit need not wait for a poll
-            message = consumer.poll(0)
-            if message is not None:
-                self._on_message(message)
-            self._advance()
+            if self._unsure:  # the job was cut short
+                return
+            self._poll(consumer)
+            self._carry_out()
+            due_ms = machine.deadline(self._membership)
+            if due_ms is not None and _now_ms() >= due_ms:
+                self._tell_topics()
+                self._feed(s.Tick())
+                self._carry_out()
         except CohortError as error:
             self._fail(error)
 
-    def _amend(self) -> None:
-        """After an error that nobody thought of it is not known how the client stands: another one joins."""
-        self._jobs.amend()
-        self._drop_client()
-        self._assigned = None
-        self._last.clear()
-        if self._state is State.MEMBER:
-            self._to(State.JOINING)
+    def _poll(self, consumer: Consumer) -> None:
+        self._unsure = True
+        message = consumer.poll(0)
+        if message is not None:
+            self._on_message(message)
+        self._unsure = False
+
+    def _ask(self, request: Callable[[int], s.MembershipRequest]) -> Any:
+        """Have a request answered.  Raises Again where it may be made again, CohortError where that is pointless."""
+        self._answers.clear()
+        self._requests += 1
+        number = self._requests
+        self._tell_topics()
+        self._feed(request(number))
+        self._carry_out()
+        match self._answers.pop(number, None):
+            case s.Answer(_, result):
+                return result
+            case s.AnswerError(_, error):
+                raise error
+            case s.AnswerLater(_, reason):
+                raise Again(reason)
+        raise Again("the membership gave no answer")
+
+    def _start_over(self) -> None:
+        """After an error that nobody thought of it is not known how the client stands: another one joins.
+
+        Actions that were not carried out were meant for the one before, answers for askers who have been told of the error.
+        """
+        self._actions, self._result = (), None
+        self._answers.clear()
+        self._feed(s.ClientFailed())
+        self._unsure = False
 
     def _on_end(self) -> None:
-        self._to(State.ENDED)
+        self._feed(s.Close())
         self._drop_client()
         self._jobs.refuse()
 
-    def _advance(self) -> None:
-        """What is due in this state."""
-        now = time.monotonic()
-        if self._known and self._state in (State.MEMBER, State.JOINING) and now >= self._next_look:
-            self._look(now)
-        elif self._state is not State.MEMBER and now >= self._next_watch:
-            self._next_watch = now + WATCH_GAP_S
-            if not self._known:
-                self._get_to_know()
-            elif self._state is State.WATCHING:
-                self._watch(now)
-            elif self._assigned is not None or not self._subscribed:
-                self._verify()
-            if self._state is State.JOINING and now >= self._joining_since + self._stuck_s:
-                self._begin_anew(now)
+    def _fail(self, error: CohortError) -> None:
+        self._feed(s.Failed(error))
 
-    def _get_to_know(self) -> None:
-        """Before the first join: what earlier runs have left."""
-        try:
-            self.reservation.observe(self._texts())
-        except Again as error:
-            log.debug("group %s: no metadata: %s", self._options.group_id, error)
-            return
-        self._known = True
-        self._subscribe()
+    def _feed(self, event: s.MembershipEvent) -> None:
+        """Have the machine take an event; what it wants done is carried out between polls."""
+        with self._changed:
+            before = self._membership
+            after, actions = machine.step(before, event, _now_ms())
+            self._membership, self._actions, self._failure = after, self._actions + actions, after.failure
+            if after.state is not before.state:  # nothing else makes it worth while to ask again
+                self._changed.notify_all()
+        if after.state is not before.state:
+            log.debug("group %s: membership %s -> %s", self._options.group_id, before.state.value, after.state.value)
+        if after.failure is not before.failure:
+            log.error("%s", after.failure)
 
-    def _begin_anew(self, now: float) -> None:
-        """Join by another client.
-
-        A broker that was frozen may tell, in the moment before it is let in again, that the cluster has no brokers.
-        librdkafka (2.16) then forgets those that it knew, and asks nobody for minutes.
-        """
-        log.warning("group %s: not joined for %.0f s, once more by a new client", self._options.group_id, self._stuck_s)
-        self._drop_client()
-        self._assigned, self._joining_since = None, now
-
-    def _look(self, now: float) -> None:
-        """Once a second: topics of a pattern come and go, strangers too.
-
-        Topics also while joining: a client that is subscribed to nothing that there is joins no group, ever.
-        """
-        if tuple(sorted(self._topics())) != self._subscribed:
-            self._subscribe()
-        failure = None
-        if self._state is State.MEMBER:
-            failure = self._strangers.look(self._expected() - self.assigned())
-        if failure is not None:
-            self._fail(failure)
-        self._next_look = now + (HEAR_GAP_S if self._strangers.asking else LOOK_GAP_S)
-
-    def _expected(self) -> frozenset[TopicPartition]:
-        """The partitions that this query reads and that are there."""
+    def _tell_topics(self) -> None:
+        """The topics that are there, and the partitions of them that this query reads."""
         topics, fixed = self._topics(), frozenset(self._options.subscription.partitions)
         there = frozenset(TopicPartition(topic, number) for topic, count in topics.items() for number in range(count))
-        return there & fixed if fixed else there
+        self._feed(s.TopicsChanged(tuple(sorted(topics)), there & fixed if fixed else there))
 
-    def _subscribe(self) -> None:
-        """To the topics that are there now; where there is none, this is a member of nothing, and commits nothing."""
-        consumer, topics = self._client(), tuple(sorted(self._topics()))
+    # --- actions ---------------------------------------------------------------------------------------
+
+    def _carry_out(self) -> None:
+        """All that the machine wants done, and what follows from it; nothing is lost to an error in the machine itself."""
+        while self._result is not None or self._actions:
+            if self._result is not None:
+                self._feed(self._result)
+                self._result = None
+                continue
+            with self._changed:
+                action, self._actions = self._actions[0], self._actions[1:]
+                self._unsure = True
+            if not machine.is_void(self._membership, action):
+                self._do(action)
+            elif isinstance(action, s.FetchOffsets | s.CommitOffsets):
+                self._result = s.CallFailed(action.call, f"the membership is {self.state.value}")
+            self._unsure = False
+
+    def _do(self, action: s.MembershipAction) -> None:
+        match action:
+            case s.Subscribe(_, topics):
+                self._subscribe(topics)
+            case s.FetchOffsets(call, partitions):
+                self._result = self._called(call, lambda: self._fetch(call, partitions))
+            case s.CommitOffsets(call, offsets):
+                self._result = self._called(call, lambda: self._commit(call, offsets))
+            case s.LookForForeignMembers(missing):
+                self._look_for_foreign_members(missing)
+            case s.DoubtMetadata():
+                if self._doubted is not None:
+                    self._doubted()
+            case s.Warn(text):
+                log.warning("%s", text)
+            case s.Answer() | s.AnswerLater() | s.AnswerError():
+                self._answers[action.request] = action
+
+    def _subscribe(self, topics: tuple[str, ...]) -> None:
+        consumer = self._client()
         if topics:
             consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_gone, on_lost=self._on_gone)
-        elif self._subscribed:
+        else:
             consumer.unsubscribe()
-            self._assigned = None
-        self._subscribed = topics
+
+    def _look_for_foreign_members(self, missing: frozenset[TopicPartition]) -> None:
+        failure = self._strangers.look(missing)
+        if failure is not None:
+            self._fail(failure)
+        elif self._strangers.asking:
+            self._feed(s.Describing())
+
+    def _called(self, call: int, request: Callable[[], s.MembershipEvent]) -> s.MembershipEvent:
+        """The result of a request to the brokers, whatever became of it."""
+        try:
+            return request()
+        except KafkaException as error:
+            return self._unsuccessful(call, error)
+        except Again as error:
+            return s.CallFailed(call, str(error))
+
+    def _fetch(self, call: int, partitions: tuple[TopicPartition, ...]) -> s.MembershipEvent:
+        answers = self._client().committed([Position(*tp) for tp in partitions], timeout=self._read_timeout_s)
+        wrong = next((answer.error for answer in answers if answer.error is not None), None)
+        if wrong is not None:
+            return self._unsuccessful(call, KafkaException(wrong))
+        return s.OffsetsFetched(
+            call, {TopicPartition(answer.topic, answer.partition): _committed(answer) for answer in answers}
+        )
+
+    def _commit(self, call: int, offsets: tuple[s.OffsetToCommit, ...]) -> s.MembershipEvent:
+        sent = [Position(*each.partition, each.offset, each.metadata, each.epoch) for each in offsets]
+        try:
+            answers = self._client().commit(offsets=sent, asynchronous=False) or []
+        except KafkaException as error:
+            if clients.code_of(error) in _GONE:
+                return s.UnknownTopicOrPartition(call)
+            raise
+        taken = {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.error is None}
+        refused = [
+            (TopicPartition(each.topic, each.partition), each.error) for each in answers if each.error is not None
+        ]
+        gone = tuple(tp for tp, error in refused if error.code() in _GONE)
+        wrong = next((error for _, error in refused if error.code() not in _GONE), None)
+        result = self._unsuccessful(call, KafkaException(wrong)) if wrong is not None else None
+        if isinstance(result, s.CallRefused):
+            return result
+        return s.OffsetsCommitted(call, taken, gone, result.error if result is not None else "")
+
+    def _unsuccessful(self, call: int, error: KafkaException) -> s.CallFailed | s.CallRefused:
+        """Sorts an error of a request: what ends the membership is told at once, the rest is for another try."""
+        inner = clients.error_of(error)
+        if inner is not None:
+            if inner.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:
+                text = "commit metadata is larger than the broker's offset.metadata.max.bytes"
+                return s.CallRefused(call, CohortError(text, "OFFSET_METADATA_TOO_LARGE"))
+            self._on_error(inner)
+        return s.CallFailed(call, clients.text_of(error))
+
+    # --- the client ------------------------------------------------------------------------------------
 
     def _client(self) -> Consumer:
         """The client, or, where there is none any more, another one.  Raises Again where none can be made now."""
-        if self._replace:
-            self._replace = False
+        if self._consumer is None or self._made != self._membership.client:
             self._drop_client()
-        if self._consumer is None:
             try:
-                self._consumer, self._subscribed = self._new_client(), ()
+                self._consumer = self._new_client()
             except CohortError as error:  # for want of threads, say: with these options one was made before
                 raise Again(str(error)) from None
-            if self._known and self._state is State.JOINING:
-                self._subscribe()
+            self._feed(s.ClientCreated())
+            self._made = self._membership.client  # the machine knows of it: before, it is not in use
         return self._consumer
 
     def _new_client(self) -> Consumer:
-        return clients.new_consumer(self._conf, self._on_error, **settings(self._options))
+        return clients.new_consumer(self._conf, self._on_error, **_settings(self._options))
 
     def _drop_client(self) -> None:
         """Without ``close``, which would send nothing for a static member, and at times never ends.
@@ -302,33 +399,15 @@ class GroupMembership:
         """
         self._consumer = None
 
-    def _to(self, state: State) -> None:
-        with self._changed:
-            if self._state is not state:
-                self._joining_since = time.monotonic()
-                log.debug("group %s: membership %s -> %s", self._options.group_id, self._state.value, state.value)
-            self._state = state
-            self._changed.notify_all()
-
-    def _fail(self, error: CohortError) -> None:
-        if self._failure is None:
-            self._failure = error
-            log.error("%s", error)
-        self._to(State.ENDED)
-
     # --- callbacks of poll, on the owning thread -------------------------------------------------------
 
     def _on_assign(self, consumer: Consumer, partitions: list[Position]) -> None:
         consumer.assign([])  # a member by name only: nothing is ever fetched
-        self._assigned = frozenset(TopicPartition(given.topic, given.partition) for given in partitions)
-        self._next_watch = self._next_look = 0.0
+        assigned = frozenset(TopicPartition(each.topic, each.partition) for each in partitions)
+        self._feed(s.PartitionsAssigned(assigned))
 
     def _on_gone(self, _consumer: Consumer, _partitions: list[Position]) -> None:
-        """A rebalance, or the membership is lost: whatever we knew has to be verified again."""
-        self._assigned = None
-        self._last.clear()
-        if self._state is State.MEMBER:
-            self._to(State.JOINING)
+        self._feed(s.PartitionsRevoked())
 
     def _on_message(self, message: Message) -> None:
         error = message.error()
@@ -338,161 +417,41 @@ class GroupMembership:
     def _on_error(self, error: KafkaError) -> None:
         code = error.code()
         if code in _FENCED or error.fatal():
-            self._on_fenced(error)
+            self._feed(s.Fenced(error.name()))
             return
         failure = errors.permanent(error, self._options, self._strangers.everybody)
-        if failure is not None and code in errors.AUTHENTICATION and self._joined_once:
-            if self._refusals.believed(time.monotonic()):
-                self._fail(failure)
-            else:
-                log.warning("group %s: login refused, tried again for a minute: %s", self._options.group_id, failure)
-        elif failure is not None:
-            self._fail(failure)
+        if failure is not None:
+            self._feed(s.LoginRefused(failure) if code in errors.AUTHENTICATION else s.Failed(failure))
         elif code not in _GONE:
             log.debug("group %s: %s", self._options.group_id, clients.text_of(error))
 
-    # --- fencing -----------------------------------------------------------------------------------------
 
-    def _on_fenced(self, error: KafkaError) -> None:
-        """Another member took the instance id: watch, with a client of no membership, whether it is a later run."""
-        if self._state in (State.WATCHING, State.ENDED):
-            return
-        log.warning(
-            "group %s: fenced as %s (%s); is the other one newer?",
-            self._options.group_id,
-            self._options.group_instance_id,
-            error.name(),
-        )
-        self._to(State.WATCHING)
-        self._replace = True
-        self._assigned = None
-        self._last.clear()
-        self._watch_until = time.monotonic() + WATCH_S * 2**self._fencings
-        self._next_watch = 0.0
-        self._fencings = min(self._fencings + 1, 4)
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
-    def _watch(self, now: float) -> None:
-        """Read the group's metadata, by another client than the fenced one, until a later run shows or the time is over."""
-        if self._is_superseded() is False and now >= self._watch_until:
-            self._to(State.JOINING)
-            self._subscribe()
 
-    def _verify(self) -> None:
-        """After a join: a later run ends this one for good, else we are a member.
+def _config(options: SourceOptions) -> s.MembershipConfig:
+    return s.MembershipConfig(
+        options.group_id,
+        options.group_instance_id,
+        str(options.subscription),
+        int(STUCK_S * 1000) + 2 * options.session_timeout_ms,
+    )
 
-        Whoever reserved before our *first* join is older than we are; before any later join, it may be newer.
-        """
-        if not self._joined_once:
-            try:
-                self.reservation.observe(self._texts())
-            except Again:
-                return
-            self._joined_once = True
-        if self._is_superseded() is False:
-            self._to(State.MEMBER)
 
-    def _texts(self) -> list[str]:
-        return [committed.metadata for committed in self._read(tuple(self._expected())).values()]
+def _settings(options: SourceOptions) -> dict[str, object]:
+    """What makes a client the static member of the group."""
+    return {
+        "group.id": options.group_id,
+        "group.instance.id": options.group_instance_id,
+        "session.timeout.ms": options.session_timeout_ms,
+        "heartbeat.interval.ms": options.heartbeat_interval_ms,
+        "max.poll.interval.ms": max(300_000, options.session_timeout_ms),
+        "partition.assignment.strategy": "range",
+        "topic.metadata.refresh.interval.ms": options.metadata_max_age_ms,
+    }
 
-    def _is_superseded(self) -> bool | None:
-        """Whether a later run has reserved; None when the group's metadata could not be read."""
-        try:
-            later = self.reservation.superseded(self._texts())
-        except Again as error:
-            log.debug("group %s: no metadata: %s", self._options.group_id, error)
-            return None
-        if later is not None:
-            self._fail(errors.fenced(self._options, later, self.reservation.own))
-        return later is not None
 
-    # --- offsets, on the owning thread -------------------------------------------------------------------
-
-    def _read(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, Committed]:
-        if not partitions:
-            return {}
-        try:
-            answers = self._client().committed([Position(*tp) for tp in partitions], timeout=self._read_timeout_s)
-        except KafkaException as error:
-            raise self._retry_or_fail(error) from None
-        wrong = next((answer.error for answer in answers if answer.error is not None), None)
-        if wrong is not None:
-            raise self._retry_or_fail(KafkaException(wrong))
-        return {TopicPartition(answer.topic, answer.partition): committed(answer) for answer in answers}
-
-    def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]], *, reset: bool) -> dict[TopicPartition, int]:
-        gone = offsets.keys() - self._expected()
-        if gone:
-            log.warning("group %s: nothing is committed for %s: deleted", self._options.group_id, names_of(gone))
-            offsets = {tp: offsets[tp] for tp in offsets.keys() - gone}
-        if not offsets:
-            return {}
-        if self._state is not State.MEMBER:
-            raise Again(f"the membership is {self._state.value}")
-        unknown = tuple(tp for tp in offsets if tp not in self._last)
-        self._last |= {tp: -1 if known.offset is None else known.offset for tp, known in self._read(unknown).items()}
-        targets = {
-            tp: (offset if reset else max(offset, self._last.get(tp, -1)), text)
-            for tp, (offset, text) in offsets.items()
-        }
-        ids, epochs = self.ids, self.epochs
-        pairs = {(ids.get(tp.topic, ""), text) for tp, (_, text) in targets.items()}
-        named = {each: of_topic(each[1], each[0]) for each in pairs}
-        known = {tp: epochs.get(tp, -1) if at == offsets[tp][0] else -1 for tp, (at, _) in targets.items()}
-        sent = [Position(*tp, at, named[ids.get(tp.topic, ""), text], known[tp]) for tp, (at, text) in targets.items()]
-        try:
-            answers = self._client().commit(offsets=sent, asynchronous=False)
-        except KafkaException as error:
-            if clients.code_of(error) in _GONE:
-                return self._taken_of({tp: offset for tp, (offset, _) in targets.items()})
-            raise self._retry_or_fail(error) from None
-        return self._taken(answers or [])
-
-    def _taken_of(self, sent: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """After "unknown topic or partition": which partitions Kafka took all the same, as the client does not tell."""
-        now = self._read(tuple(sent))
-        taken = {tp: offset for tp, offset in sent.items() if now[tp].offset == offset}
-        left_out = sent.keys() - taken.keys()
-        if left_out & self._expected():
-            if self._doubted is not None:
-                self._doubted()
-            raise Again(f"{names_of(left_out)} not known to the group coordinator")
-        log.warning("%s: gone, nothing is committed", names_of(left_out))
-        self._last |= taken
-        return taken
-
-    def _taken(self, answers: Iterable[Position]) -> dict[TopicPartition, int]:
-        taken: dict[TopicPartition, int] = {}
-        for answer in answers:
-            tp = TopicPartition(answer.topic, answer.partition)
-            if answer.error is None:
-                taken[tp] = self._last[tp] = answer.offset
-            elif answer.error.code() in _GONE:
-                log.warning("%s-%d is gone: nothing is committed for it", *tp)
-            else:
-                raise self._retry_or_fail(KafkaException(answer.error))
-        return taken
-
-    def _reserve(self, starts: Mapping[TopicPartition, int], pin: str, plan: str, *, reset: bool) -> Reservation:
-        if self._state is not State.MEMBER:
-            raise Again(f"the membership is {self._state.value}")
-        known = self._read(tuple({*starts, *self._expected()}))
-        record = self.reservation.next([committed.metadata for committed in known.values()], pin, plan)
-        text = encode(record)
-        self._commit(
-            {tp: (start if reset else committed_or(known.get(tp), start), text) for tp, start in starts.items()},
-            reset=reset,
-        )
-        self.reservation.confirm(record)
-        return self.reservation
-
-    def _retry_or_fail(self, error: KafkaException) -> Exception:
-        """Sorts an error of a request: what ends the membership is recorded, the rest is for another try."""
-        inner = clients.error_of(error)
-        if inner is not None:
-            code = inner.code()
-            if code == KafkaError.OFFSET_METADATA_TOO_LARGE:
-                return CohortError(
-                    "commit metadata is larger than the broker's offset.metadata.max.bytes", "OFFSET_METADATA_TOO_LARGE"
-                )
-            self._on_error(inner)
-        return self._failure or Again(clients.text_of(error))
+def _committed(answer: Position) -> Committed:
+    """What the group coordinator says of one partition."""
+    return Committed(answer.offset if answer.offset >= 0 else None, answer.metadata or "", clients.epoch_of(answer))

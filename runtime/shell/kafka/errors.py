@@ -7,35 +7,13 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.kafka.run_epoch import Record
 from sparkcohort.runtime.shell.kafka.clients import text_of
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 
 AUTHENTICATION = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
-PATIENCE_S = 60.0
-SAME_S = 45.0  # without a refusal for so long, the next one is another matter
 GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
 TOPIC_DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
-
-
-class Refusals:
-    """Whether logins that are refused in the middle of a run are to be believed.
-
-    A password that is changed, or a broker whose store of users lags, is right again after a moment, and connections that
-    there are go on meanwhile; a query that ends doesn't.  librdkafka tells of the same refusal twice a minute at least.
-    """
-
-    def __init__(self) -> None:
-        """None yet."""
-        self._first = self._last = float("-inf")
-
-    def believed(self, now: float) -> bool:
-        """One more; whether they have gone on for a minute."""
-        if now - self._last > SAME_S:
-            self._first = now
-        self._last = now
-        return now - self._first >= PATIENCE_S
 
 
 def group_denied(group: str) -> CohortError:
@@ -81,18 +59,6 @@ def not_joined(options: SourceOptions, waited_s: float, others: list[str]) -> Co
     also = f"; also in it: {', '.join(others)}" if others else "; is its coordinator up?"
     return CohortError(
         f"group {options.group_id} could not be joined within {waited_s:g} s (kafka.default.api.timeout.ms){also}"
-    )
-
-
-def fenced(options: SourceOptions, later: Record, own: Record | None) -> CohortError:
-    """A later run has taken over."""
-    mine = f"run {own.run}" if own else "not numbered yet"
-    return CohortError(
-        f"FENCED_INSTANCE_ID: a newer driver (run {later.run}, this one is {mine}) reads "
-        f"{options.subscription} in group "
-        f"{options.group_id} as {options.group_instance_id}, so this query has stopped for good. If both should run, "
-        "give each its own group.id",
-        "FENCED_INSTANCE_ID",
     )
 
 

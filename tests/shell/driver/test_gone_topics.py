@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.group_commits import Mirror
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
-from sparkcohort.runtime.shell.driver.membership_state import State
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.calls import ALL, Calls, bare, called
@@ -38,7 +38,7 @@ def mirrored(broker: Broker, group: str, subscription: dict[str, str], **more: s
         ends.close()
 
 
-def state(mirror: Mirror) -> State:
+def state(mirror: Mirror) -> MembershipState:
     """Where the membership stands."""
     return mirror._membership.state
 
@@ -62,7 +62,7 @@ def test_the_only_topic_is_deleted_on_the_way(broker: Broker, topic: str, how: s
         wait_until(lambda: not ends.refresh(0.5).partitions, 60, "the topic to be gone")
         commit(mirror, {first: 10, second: 10})
         commit(mirror, {})
-        wait_until(lambda: state(mirror) is State.MEMBER, 20, "a member of nothing")
+        wait_until(lambda: state(mirror) is MembershipState.MEMBER, 20, "a member of nothing")
         assert mirror.failure() is None
         broker.admin.create_topic(topic, 2)
         wait_until(lambda: len(ends.refresh(0.5).ends) == 2, 60, "the topic to be back")
@@ -85,7 +85,7 @@ def test_a_topic_that_is_deleted_before_anybody_has_looked(broker: Broker, topic
 def test_a_pattern_that_matches_nothing_yet(broker: Broker, topic: str) -> None:
     """It joins, reserves and commits nothing; the topic that comes is joined for."""
     with mirrored(broker, topic, {"subscribePattern": f"{topic}-.*"}) as (mirror, ends):
-        assert state(mirror) is State.MEMBER
+        assert state(mirror) is MembershipState.MEMBER
         commit(mirror, {})
         late = f"{topic}-late"
         broker.admin.create_topic(late)

@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Consumer
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
 from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
-from sparkcohort.runtime.shell.driver.membership_state import Committed, State
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
@@ -164,7 +164,7 @@ def test_a_newer_driver_that_never_reserves_gives_way(broker: Broker, topic: str
         older.reserve(everything(topic))
         with member(broker.bootstrap, topic) as newer:
             newer.start(20)
-        wait_until(lambda: older.state is State.WATCHING, 10, "the older one to be fenced")
+        wait_until(lambda: older.state is MembershipState.WATCHING, 10, "the older one to be fenced")
         assert older.commit({TopicPartition(topic, 0): (5, "")}, 30) == {TopicPartition(topic, 0): 5}
         assert older.failure() is None
 

@@ -15,12 +15,12 @@ from typing import Any, Self
 import pytest
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.cli.live_case import Asked, of_kafka
 from sparkcohort.runtime.shell.driver import kafka_membership
 from sparkcohort.runtime.shell.driver.client_thread import CommitDelayed
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
-from sparkcohort.runtime.shell.driver.membership_state import State
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.mock import MockCluster
@@ -120,7 +120,7 @@ def test_a_thawed_driver_stops_and_the_newer_one_goes_on(broker: Broker, topic: 
         assert "FENCED_INSTANCE_ID" in late["raised"]
         newer.commit(offsets(topic, 60, newer.reservation.metadata()), 30)
         assert newer.failure() is None
-        wait_until(lambda: newer.state is State.MEMBER, 15, "the newer driver to be the member")
+        wait_until(lambda: newer.state is MembershipState.MEMBER, 15, "the newer driver to be the member")
         assert broker.admin.committed(topic)[(topic, 0)] == 60
         hold_for(lambda: newer.failure() is None, 2, "the newer driver goes on")
         assert older.ask("state")["state"] == "ended"

@@ -9,7 +9,6 @@ import pytest
 
 from sparkcohort.runtime.errors import CohortError, OptionError, named
 from sparkcohort.runtime.shell.driver.list_offsets import Asker
-from sparkcohort.runtime.shell.kafka.errors import Refusals
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.log_lines import OneLine
 from sparkcohort.runtime.text import printable
@@ -26,16 +25,6 @@ def test_an_error_is_one_line(kind: type[CohortError]) -> None:
     again = pickle.loads(pickle.dumps(error))  # noqa: S301  our own
     assert (str(again), again.error, type(again)) == (str(error), error.error, kind)
     assert len(str(kind("x" * 1_000_000))) == 10_000
-
-
-def test_refusals_in_the_middle_of_a_run_are_believed_after_a_minute() -> None:
-    """Told of every second or every half minute; after a time without any they begin anew."""
-    for every in (1, 30):
-        refusals = Refusals()
-        assert [refusals.believed(100.0 + at) for at in range(0, 91, every)] == [at >= 60 for at in range(0, 91, every)]
-        assert not refusals.believed(250.0)
-        assert not refusals.believed(280.0)
-        assert refusals.believed(310.0)
 
 
 def test_a_secret_is_found_however_it_is_written() -> None:

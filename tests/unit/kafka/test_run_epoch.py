@@ -67,8 +67,8 @@ def test_metadata_too_large_is_refused_here() -> None:
 def test_generations_never_go_down(records: list[Record]) -> None:
     """A new run starts above every generation that anybody has reserved, and above every run."""
     texts = [encode(record) for record in records]
-    reservation = Reservation()
-    reservation.observe(texts)
+    reservation = Reservation("a")
+    reservation = reservation.observe(texts)
     record = reservation.next(texts)
     assert all(record.run > other.run for other in records)
     assert all(record.generation - GENERATION_BLOCK >= other.generation for other in records)
@@ -77,19 +77,19 @@ def test_generations_never_go_down(records: list[Record]) -> None:
 def test_a_run_takes_block_after_block() -> None:
     """Its number stays, its generations go on where the last block ended."""
     reservation = Reservation("a")
-    reservation.observe([])
+    reservation = reservation.observe([])
     first = reservation.next([])
-    reservation.confirm(first)
+    reservation = reservation.confirm(first)
     assert (reservation.first_generation, reservation.last_generation) == (0, 1000)
     second = reservation.next([encode(first)])
-    reservation.confirm(second)
+    reservation = reservation.confirm(second)
     assert (second.run, reservation.first_generation, reservation.last_generation) == (1, 1000, 2000)
 
 
 def test_what_was_seen_counts_when_it_is_gone() -> None:
     """The offsets that carried an earlier run's record are deleted before this one reserves: its number is not used again."""
     reservation = Reservation("a")
-    reservation.observe([encode(Record(7, 7000, "z"))])
+    reservation = reservation.observe([encode(Record(7, 7000, "z"))])
     own = reservation.next([])
     assert (own.run, own.generation) == (8, 8000)
 
@@ -97,10 +97,10 @@ def test_what_was_seen_counts_when_it_is_gone() -> None:
 def test_only_a_later_run_supersedes() -> None:
     """Its own record, older ones and foreign text do not end a run; a higher number does."""
     reservation = Reservation("a")
-    reservation.observe([encode(Record(3, 3000, "z"))])
+    reservation = reservation.observe([encode(Record(3, 3000, "z"))])
     own = reservation.next([encode(Record(3, 3000, "z"))])
     assert own.run == 4
-    reservation.confirm(own)
+    reservation = reservation.confirm(own)
     assert reservation.superseded([encode(own), encode(Record(3, 3000, "z")), "", "{}"]) is None
     assert reservation.superseded([encode(own), encode(Record(5, 5000, "b"))]) == Record(5, 5000, "b")
 
@@ -109,7 +109,7 @@ def test_before_it_has_a_number_a_run_is_superseded_by_what_it_has_not_seen() ->
     """Two that start at once: the one that reserves first wins, the other sees a number that was not there."""
     reservation = Reservation("a")
     seen = [encode(Record(3, 3000, "z"))]
-    reservation.observe(seen)
+    reservation = reservation.observe(seen)
     assert reservation.superseded(seen) is None
     assert reservation.superseded([encode(Record(4, 4000, "b"))]) == Record(4, 4000, "b")
 
@@ -117,8 +117,8 @@ def test_before_it_has_a_number_a_run_is_superseded_by_what_it_has_not_seen() ->
 def test_equal_numbers_of_two_runs_are_told_apart() -> None:
     """Should one number ever be given twice, it is not the same run."""
     reservation = Reservation("a")
-    reservation.observe([])
-    reservation.confirm(Record(1, 1000, "a"))
+    reservation = reservation.observe([])
+    reservation = reservation.confirm(Record(1, 1000, "a"))
     assert reservation.superseded([encode(Record(1, 1000, "b"))]) == Record(1, 1000, "b")
 
 
@@ -142,7 +142,7 @@ def test_pinned_start() -> None:
 def test_a_record_of_its_own_supersedes_nobody() -> None:
     """Also one that Kafka took without the run's having been told."""
     reservation = Reservation("a")
-    reservation.observe([])
+    reservation = reservation.observe([])
     record = reservation.next([])
     assert reservation.superseded([encode(record)]) is None
 

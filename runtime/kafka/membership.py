@@ -1,0 +1,347 @@
+"""The driver's membership in the real Kafka group, as a pure state machine: ``step(membership, event, now_ms)``.
+
+The driver is the group's one static member (KIP-345) for its topics: it never fetches, it is where offsets are committed.
+The shell owns the client, carries out the actions one after the other and says what came of each.
+
+What the table at the end can't say:
+
+* **A commit goes out under a verified membership only.**  After each join the group's commit metadata is read: no run epoch
+  above ours, and JOINING becomes MEMBER.  A revocation, a fencing or another client ends that at once.  librdkafka cannot
+  rejoin behind our back, since a rejoin waits for our revocation callback.
+* **Newest joiner is not newest driver.**  The broker gives an instance id to whoever joined last, and tells the one before
+  FENCED_INSTANCE_ID.  One that was frozen past its session rejoins when it thaws.  So a fenced member first *watches* the
+  commit metadata: a later run's epoch there ends it for good; when none appears, it joins again with a new client.  The
+  thawed one finds the higher epoch right after its join and ends.
+* **One request at a time**, and each is answered exactly once: done, later, or with an error.  Who asks tries again.
+* **A result is known by the number of its call.**  One that comes after the membership has moved on is void.
+* **A client is replaced by its number** (``Membership.client``): whoever finds it risen makes another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka import membership_requests as requests
+from sparkcohort.runtime.kafka import membership_state as s
+from sparkcohort.runtime.kafka.membership_requests import MembershipContext
+from sparkcohort.runtime.kafka.membership_state import (
+    Committed,
+    Membership,
+    MembershipAction,
+    MembershipConfig,
+    MembershipEvent,
+    MembershipState,
+)
+from sparkcohort.runtime.kafka.run_epoch import Record, Reservation
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+WATCH_MS = 3_000  # a newer run reserves its epoch within milliseconds of its join; doubled at each further fencing
+MOST_DOUBLINGS = 4
+WATCH_GAP_MS = 250
+LOOK_GAP_MS = 1_000
+DESCRIBING_GAP_MS = 100
+_SUBSCRIBING = frozenset({MembershipState.JOINING, MembershipState.MEMBER})  # whoever watches must not join
+
+
+def new_membership(config: MembershipConfig, run_id: str, now_ms: int) -> Membership:
+    """A membership that begins to join; ``run_id`` tells two runs of one epoch apart."""
+    return Membership(config, Reservation(run_id), now_ms)
+
+
+def step(
+    membership: Membership, event: MembershipEvent, now_ms: int
+) -> tuple[Membership, tuple[MembershipAction, ...]]:
+    """The membership after an event at ``now_ms``, and what the shell is to do.
+
+    Total: an event that the state has no use for changes nothing.
+    """
+    context = MembershipContext(membership, now_ms)
+    effect = TABLE[membership.state].get(type(event))
+    if effect is not None:
+        effect(context, event)
+    return context.membership, tuple(context.actions)
+
+
+def deadline(membership: Membership) -> int | None:
+    """When the next ``Tick`` is due (absolute ms); None if only an event can change the membership."""
+    look, watch = membership.next_look_ms, membership.next_watch_ms
+    match membership.state:
+        case MembershipState.MEMBER:
+            return look
+        case MembershipState.JOINING if membership.known:
+            return min(look, watch)
+        case MembershipState.JOINING | MembershipState.WATCHING:
+            return watch
+    return None
+
+
+def is_void(membership: Membership, action: MembershipAction) -> bool:
+    """Whether the membership has moved on since it asked for this: then it is not carried out."""
+    match action:
+        case s.Subscribe(client):
+            return client != membership.client or membership.state not in _SUBSCRIBING
+        case s.FetchOffsets(call):
+            return call not in _awaited(membership)
+        case s.CommitOffsets(call):
+            return call not in _awaited(membership) or membership.state is not MembershipState.MEMBER
+    return False
+
+
+def _awaited(membership: Membership) -> tuple[int | None, int | None]:
+    return membership.reading, membership.pending.call if membership.pending else None
+
+
+# --- joining ------------------------------------------------------------------------------------
+
+
+def _tick_joining(context: MembershipContext, _event: s.Tick) -> None:
+    membership = context.membership
+    if membership.known and context.now_ms >= membership.next_look_ms:
+        # While joining, too: a client that is subscribed to nothing that there is joins no group, ever.
+        _look(context)
+    elif context.now_ms >= membership.next_watch_ms:
+        context.change(next_watch_ms=context.now_ms + WATCH_GAP_MS)
+        joined = membership.assigned is not None or not membership.subscribed  # a member of nothing joins nothing
+        if membership.reading is None and (joined or not membership.known):
+            _read_metadata(context)
+        else:
+            _replace_if_stuck(context)
+
+
+def _tick_member(context: MembershipContext, _event: s.Tick) -> None:
+    if context.now_ms >= context.membership.next_look_ms:
+        _look(context)
+
+
+def _look(context: MembershipContext) -> None:
+    """Once a second: topics of a pattern come and go, foreign members too."""
+    if context.membership.topics != context.membership.subscribed:
+        _subscribe(context)
+    context.change(next_look_ms=context.now_ms + LOOK_GAP_MS)
+    membership = context.membership
+    if membership.state is MembershipState.MEMBER:
+        missing = membership.partitions - (membership.assigned or frozenset())
+        context.actions.append(s.LookForForeignMembers(missing))
+
+
+def _describing(context: MembershipContext, _event: s.Describing) -> None:
+    context.change(next_look_ms=context.now_ms + DESCRIBING_GAP_MS)
+
+
+def _subscribe(context: MembershipContext) -> None:
+    """To the topics that are there now; where there is none, this is a member of nothing, and commits nothing."""
+    membership = context.membership
+    if membership.topics or membership.subscribed:
+        context.actions.append(s.Subscribe(membership.client, membership.topics))
+    if not membership.topics:
+        context.change(assigned=None)
+    context.change(subscribed=membership.topics, reading=None)
+
+
+def _replace_if_stuck(context: MembershipContext) -> None:
+    """Join by another client where this one has tried for too long.
+
+    A broker that was frozen may tell, in the moment before it is let in again, that the cluster has no brokers.
+    librdkafka (2.16) then forgets those that it knew, and asks nobody for minutes.
+    """
+    membership, stuck_ms = context.membership, context.membership.config.stuck_ms
+    if membership.state is not MembershipState.JOINING or context.now_ms < membership.joining_since_ms + stuck_ms:
+        return
+    context.warn(f"{context.group()}: not joined for {stuck_ms / 1000:.0f} s, once more by a new client")
+    context.lose()
+    context.change(client=membership.client + 1, joining_since_ms=context.now_ms)
+
+
+def _topics_changed(context: MembershipContext, event: s.TopicsChanged) -> None:
+    context.change(topics=event.topics, partitions=event.partitions)
+
+
+def _created(context: MembershipContext, _event: s.ClientCreated) -> None:
+    context.lose()
+    context.change(subscribed=())
+    membership = context.membership
+    if membership.known and membership.state is MembershipState.JOINING:  # one that watches must not join
+        _subscribe(context)
+
+
+def _client_failed(context: MembershipContext, _event: s.ClientFailed) -> None:
+    context.lose()
+    context.change(client=context.membership.client + 1)
+    context.answer_later("the owner of the client has failed")
+
+
+def _assigned(context: MembershipContext, event: s.PartitionsAssigned) -> None:
+    context.lose()  # an assignment is another membership: it is verified anew, also where nothing was revoked before it
+    context.change(assigned=event.partitions, next_watch_ms=context.now_ms, next_look_ms=context.now_ms)
+
+
+def _revoked(context: MembershipContext, _event: s.PartitionsRevoked) -> None:
+    context.lose()
+
+
+# --- fencing --------------------------------------------------------------------------------------
+
+
+def _fenced(context: MembershipContext, event: s.Fenced) -> None:
+    """FENCED_INSTANCE_ID (KIP-345): another took the instance id.  Watch by another client whether it is a later run."""
+    membership, config = context.membership, context.membership.config
+    context.warn(f"{context.group()}: fenced as {config.group_instance_id} ({event.error}); is the other one newer?")
+    context.lose()
+    context.enter(MembershipState.WATCHING)
+    context.change(
+        client=membership.client + 1,  # a fenced client never recovers: its error is fatal
+        watch_until_ms=context.now_ms + WATCH_MS * 2**membership.fencings,
+        next_watch_ms=context.now_ms,
+        fencings=min(membership.fencings + 1, MOST_DOUBLINGS),
+    )
+
+
+def _tick_watching(context: MembershipContext, _event: s.Tick) -> None:
+    membership = context.membership
+    if membership.reading is None and context.now_ms >= membership.next_watch_ms:
+        context.change(next_watch_ms=context.now_ms + WATCH_GAP_MS)
+        _read_metadata(context)
+
+
+def _read_metadata(context: MembershipContext) -> None:
+    partitions = tuple(sorted(context.membership.partitions))
+    if not partitions:
+        _metadata_read(context, {})
+        return
+    context.change(reading=context.call())
+    context.actions.append(s.FetchOffsets(context.membership.calls, partitions))
+
+
+def _metadata_read(context: MembershipContext, offsets: Mapping[TopicPartition, Committed]) -> None:
+    texts = [committed.metadata for committed in offsets.values()]
+    context.change(reading=None)
+    membership = context.membership
+    watching = membership.state is MembershipState.WATCHING
+    if not membership.known:
+        # Before the first join: what earlier runs have left.
+        context.change(known=True, reservation=membership.reservation.observe(texts))
+        if not watching:
+            _subscribe(context)
+    elif not membership.joined_once and not watching:
+        # Whoever reserved before our first join is older than we are; before any later join, it may be newer.
+        context.change(joined_once=True, reservation=membership.reservation.observe(texts))
+        _read_metadata(context)  # once more: from here on, what is new is newer than we are
+    elif (later := membership.reservation.superseded(texts)) is not None:
+        _end(context, _superseded(membership, later))
+    elif not watching:
+        context.enter(MembershipState.MEMBER)
+    elif context.now_ms >= membership.watch_until_ms:
+        context.enter(MembershipState.JOINING)
+        _subscribe(context)
+
+
+def _superseded(membership: Membership, later: Record) -> CohortError:
+    config, own = membership.config, membership.reservation.own
+    mine = f"run {own.run}" if own else "not numbered yet"
+    return CohortError(
+        f"FENCED_INSTANCE_ID: a newer driver (run {later.run}, this one is {mine}) reads {config.subscription} in group "
+        f"{config.group_id} as {config.group_instance_id}, so this query has stopped for good. If both should run, give "
+        "each its own group.id",
+        "FENCED_INSTANCE_ID",
+    )
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+def _login_refused(context: MembershipContext, event: s.LoginRefused) -> None:
+    """At the start it is the user's mistake; in the middle of a run it has to go on for a minute."""
+    refusals = context.membership.login_refusals.another(context.now_ms)
+    if not context.membership.joined_once:
+        _end(context, event.error)
+        return
+    context.change(login_refusals=refusals)
+    if refusals.believed:
+        _end(context, event.error)
+    else:
+        context.warn(f"{context.group()}: login refused, tried again for a minute: {event.error}")
+
+
+def _failed(context: MembershipContext, event: s.Failed) -> None:
+    _end(context, event.error)
+
+
+def _end(context: MembershipContext, error: CohortError) -> None:
+    context.lose()
+    context.enter(MembershipState.ENDED)
+    context.change(failure=error)
+    if context.membership.pending is not None:
+        requests.refuse(context, context.membership.pending.request)
+
+
+def _close(context: MembershipContext, _event: s.Close) -> None:
+    """Without LeaveGroup (KIP-345): a restarted driver finds its place, and nothing is rebalanced meanwhile."""
+    context.lose()
+    context.enter(MembershipState.ENDED)
+    context.answer_later("the membership has ended")
+
+
+# --- results of calls ---------------------------------------------------------------------------------
+
+
+def _offsets_fetched(context: MembershipContext, event: s.OffsetsFetched) -> None:
+    if event.call == context.membership.reading:
+        _metadata_read(context, event.offsets)
+    elif context.waits(event.call):
+        requests.offsets_fetched(context, event.offsets)
+
+
+def _call_failed(context: MembershipContext, event: s.CallFailed) -> None:
+    if event.call == context.membership.reading:
+        context.change(reading=None)
+        _replace_if_stuck(context)
+    elif context.waits(event.call):
+        context.answer_later(event.error)
+
+
+def _call_refused(context: MembershipContext, event: s.CallRefused) -> None:
+    pending = context.membership.pending
+    if event.call == context.membership.reading:
+        context.change(reading=None)
+    elif pending is not None and context.waits(event.call):
+        context.change(pending=None)
+        context.actions.append(s.AnswerError(pending.request.request, event.error))
+
+
+_Effect: TypeAlias = Callable[[MembershipContext, Any], None]
+_ALIVE: Mapping[type, _Effect] = {
+    s.TopicsChanged: _topics_changed,
+    s.ClientCreated: _created,
+    s.ClientFailed: _client_failed,
+    s.PartitionsRevoked: _revoked,
+    s.LoginRefused: _login_refused,
+    s.Failed: _failed,
+    s.FetchRequested: requests.fetch_requested,
+    s.CommitRequested: requests.commit_requested,
+    s.ReserveRequested: requests.reserve_requested,
+    s.OffsetsFetched: _offsets_fetched,
+    s.OffsetsCommitted: requests.offsets_committed,
+    s.UnknownTopicOrPartition: requests.unknown_partition,
+    s.CallFailed: _call_failed,
+    s.CallRefused: _call_refused,
+    s.Close: _close,
+}
+TABLE: Mapping[MembershipState, Mapping[type, _Effect]] = {  # what is not in here is ignored
+    MembershipState.JOINING: {
+        **_ALIVE,
+        s.Tick: _tick_joining,
+        s.PartitionsAssigned: _assigned,
+        s.Fenced: _fenced,
+    },
+    MembershipState.MEMBER: {
+        **_ALIVE,
+        s.Tick: _tick_member,
+        s.PartitionsAssigned: _assigned,
+        s.Fenced: _fenced,
+        s.Describing: _describing,
+    },
+    MembershipState.WATCHING: {**_ALIVE, s.Tick: _tick_watching},  # a fenced client has nothing more to tell
+    MembershipState.ENDED: dict.fromkeys((s.FetchRequested, s.CommitRequested, s.ReserveRequested), requests.refuse),
+}

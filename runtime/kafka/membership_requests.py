@@ -1,0 +1,267 @@
+"""What is asked of the membership: committed offsets, commits, run epochs.
+
+One request at a time goes from call to call of the client (``Phase``), and is answered once.  Whatever is committed goes
+through ``_send_commit``, and that only as a member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkcohort.runtime.kafka import membership_state as s
+from sparkcohort.runtime.kafka.membership_state import (
+    Committed,
+    Membership,
+    MembershipAction,
+    MembershipRequest,
+    MembershipState,
+    Pending,
+    Phase,
+)
+from sparkcohort.runtime.kafka.run_epoch import encode, of_topic
+from sparkcohort.runtime.protocol.copy import replace
+from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
+
+_Offsets = Mapping[TopicPartition, Committed]
+
+
+@dataclass(slots=True)
+class MembershipContext:
+    """One step in the making."""
+
+    membership: Membership
+    now_ms: int
+    actions: list[MembershipAction] = field(default_factory=list)
+
+    def change(self, **fields: Any) -> None:
+        """Change fields of the membership."""
+        self.membership = replace(self.membership, **fields)
+
+    def enter(self, state: MembershipState) -> None:
+        """Enter a state; what is known of committed offsets holds under one membership only."""
+        if self.membership.state is not state:
+            self.change(joining_since_ms=self.now_ms)
+        self.change(state=state, committed={})
+
+    def lose(self) -> None:
+        """Nothing is assigned; what was being read may be from before the next join."""
+        self.change(assigned=None, reading=None)
+        if self.membership.state is MembershipState.MEMBER:
+            self.enter(MembershipState.JOINING)
+
+    def call(self) -> int:
+        """The number of the next call of the client."""
+        self.change(calls=self.membership.calls + 1)
+        return self.membership.calls
+
+    def group(self) -> str:
+        """How log lines begin."""
+        return f"group {self.membership.config.group_id}"
+
+    def warn(self, text: str) -> None:
+        """Tell the operator."""
+        self.actions.append(s.Warn(text))
+
+    def waits(self, call: int) -> bool:
+        """Whether the request waits for this call; a result of any other is void."""
+        return self.membership.pending is not None and self.membership.pending.call == call
+
+    def answer(self, result: object) -> None:
+        """The request is done."""
+        if self.membership.pending is not None:
+            self.actions.append(s.Answer(self.membership.pending.request.request, result))
+            self.change(pending=None)
+
+    def answer_later(self, reason: str) -> None:
+        """The request, if there is one, may be made again."""
+        if self.membership.pending is not None:
+            self.actions.append(s.AnswerLater(self.membership.pending.request.request, reason))
+            self.change(pending=None)
+
+
+# --- requests ---------------------------------------------------------------------------------------
+
+
+def fetch_requested(context: MembershipContext, event: s.FetchRequested) -> None:
+    """In every state but ENDED: what is committed can be read without being a member."""
+    _begin(context, event)
+    _fetch(context, Phase.FETCH, event.partitions)
+
+
+def commit_requested(context: MembershipContext, event: s.CommitRequested) -> None:
+    """Commit as a member, else later."""
+    _begin(context, event)
+    _commit(context, event.offsets)
+
+
+def reserve_requested(context: MembershipContext, event: s.ReserveRequested) -> None:
+    """Read who has reserved, then commit a record above all of them."""
+    _begin(context, event)
+    if not _postponed(context):
+        _fetch(context, Phase.RESERVE, tuple(sorted({*event.starts, *context.membership.partitions})))
+
+
+def refuse(context: MembershipContext, event: MembershipRequest) -> None:
+    """Nothing is done under a membership that has ended."""
+    failure = context.membership.failure
+    context.change(pending=None)
+    if failure is not None:
+        context.actions.append(s.AnswerError(event.request, failure))
+    else:
+        context.actions.append(s.AnswerLater(event.request, "the membership has ended"))
+
+
+def _begin(context: MembershipContext, event: MembershipRequest) -> None:
+    context.answer_later("another request came first")  # its asker is gone, else this one could not be here
+    context.change(pending=Pending(event))
+
+
+def _postponed(context: MembershipContext) -> bool:
+    """Whether the request has to wait: only a member commits, a fenced or rebalancing one never."""
+    state = context.membership.state
+    if state is not MembershipState.MEMBER:
+        context.answer_later(f"the membership is {state.value}")
+    return state is not MembershipState.MEMBER
+
+
+def _wait(context: MembershipContext, phase: Phase, **fields: Any) -> int:
+    """The number of the call for which the request waits in this phase."""
+    number = context.call()
+    context.change(pending=replace(context.membership.pending, phase=phase, call=number, **fields))
+    return number
+
+
+def _fetch(context: MembershipContext, phase: Phase, partitions: tuple[TopicPartition, ...], **fields: Any) -> None:
+    number = _wait(context, phase, **fields)
+    if partitions:
+        context.actions.append(s.FetchOffsets(number, partitions))
+    else:
+        offsets_fetched(context, {})
+
+
+def _commit(context: MembershipContext, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+    """Of the partitions that exist; first what is committed of those of which this membership does not know it."""
+    membership = context.membership
+    deleted = offsets.keys() - membership.partitions
+    if deleted:
+        context.warn(f"{context.group()}: nothing is committed for {names_of(deleted)}: deleted")
+    offsets = {tp: offset for tp, offset in offsets.items() if tp not in deleted}
+    if not offsets:
+        _committed(context, {})
+    elif not _postponed(context):
+        unknown = tuple(tp for tp in offsets if tp not in membership.committed)
+        _fetch(context, Phase.PREPARE, unknown, offsets=offsets)
+
+
+def _committed(context: MembershipContext, taken: Mapping[TopicPartition, int]) -> None:
+    pending = context.membership.pending
+    if pending is not None and pending.record is not None:
+        context.change(reservation=context.membership.reservation.confirm(pending.record))
+        context.answer(context.membership.reservation)
+    else:
+        context.answer(taken)
+
+
+def _note(context: MembershipContext, offsets: Mapping[TopicPartition, int]) -> None:
+    """What Kafka has; nothing that was committed before a rebalance is taken for known after it."""
+    if context.membership.state is MembershipState.MEMBER:
+        context.change(committed={**context.membership.committed, **offsets})
+
+
+# --- results of calls that the request waits for ------------------------------------------------------
+
+
+def offsets_fetched(context: MembershipContext, offsets: _Offsets) -> None:
+    """Carry the request on to its next phase."""
+    pending = context.membership.pending
+    if pending is not None and pending.phase in _FETCHED:
+        _FETCHED[pending.phase](context, pending, offsets)
+
+
+def _answer_fetch(context: MembershipContext, _pending: Pending, offsets: _Offsets) -> None:
+    context.answer(dict(offsets))
+
+
+def _reserve(context: MembershipContext, pending: Pending, offsets: _Offsets) -> None:
+    """Commit the run's record with all starts: with what is committed where there is something, unless it is a reset."""
+    request = pending.request
+    if not isinstance(request, s.ReserveRequested):
+        return
+    texts = [committed.metadata for committed in offsets.values()]
+    record = context.membership.reservation.next(texts, request.pin, request.plan)
+    text = encode(record)
+    context.change(pending=replace(pending, record=record))
+    starts = {
+        tp: start if request.reset else _committed_or(offsets.get(tp), start) for tp, start in request.starts.items()
+    }
+    _commit(context, {tp: (start, text) for tp, start in starts.items()})
+
+
+def _committed_or(known: Committed | None, start: int) -> int:
+    return start if known is None or known.offset is None else known.offset
+
+
+def _send_commit(context: MembershipContext, pending: Pending, offsets: _Offsets) -> None:
+    """An offset below the committed one is replaced by that one, unless it is a reset; its leader epoch is then unknown."""
+    _note(context, {tp: -1 if known.offset is None else known.offset for tp, known in offsets.items()})
+    request = pending.request
+    if _postponed(context) or isinstance(request, s.FetchRequested):
+        return
+    known = context.membership.committed
+    targets = {
+        tp: offset if request.reset else max(offset, known.get(tp, -1)) for tp, (offset, _) in pending.offsets.items()
+    }
+    ids, epochs = request.topic_ids, request.epochs
+    pairs = {(text, ids.get(tp.topic, "")) for tp, (_, text) in pending.offsets.items()}
+    texts = {pair: of_topic(*pair) for pair in pairs}
+    number = _wait(context, Phase.COMMIT, targets=targets)
+    sent = tuple(
+        s.OffsetToCommit(
+            tp, targets[tp], texts[text, ids.get(tp.topic, "")], epochs.get(tp, -1) if targets[tp] == offset else -1
+        )
+        for tp, (offset, text) in pending.offsets.items()
+    )
+    context.actions.append(s.CommitOffsets(number, sent))
+
+
+def offsets_committed(context: MembershipContext, event: s.OffsetsCommitted) -> None:
+    """Kafka answers each partition by itself: what it took is known, even beside an error."""
+    if not context.waits(event.call):
+        return
+    _note(context, event.offsets)
+    for tp in event.deleted:
+        context.warn(f"{tp.topic}-{tp.partition} is gone: nothing is committed for it")
+    if event.error:
+        context.answer_later(event.error)
+    else:
+        _committed(context, dict(event.offsets))
+
+
+def unknown_partition(context: MembershipContext, event: s.UnknownTopicOrPartition) -> None:
+    """UNKNOWN_TOPIC_OR_PARTITION for the commit as a whole: see which partitions Kafka took all the same."""
+    pending = context.membership.pending
+    if pending is not None and context.waits(event.call):
+        _fetch(context, Phase.VERIFY, tuple(pending.targets))
+
+
+def _verify_commit(context: MembershipContext, pending: Pending, offsets: _Offsets) -> None:
+    """What Kafka did not take is deleted, or the metadata are older than the brokers."""
+    taken = {tp: at for tp, at in pending.targets.items() if tp in offsets and offsets[tp].offset == at}
+    left_out = pending.targets.keys() - taken.keys()
+    if left_out & context.membership.partitions:
+        context.actions.append(s.DoubtMetadata())
+        context.answer_later(f"{names_of(left_out)} not known to the group coordinator")
+        return
+    context.warn(f"{names_of(left_out)}: gone, nothing is committed")
+    _note(context, taken)
+    _committed(context, taken)
+
+
+_FETCHED: Mapping[Phase, Callable[[MembershipContext, Pending, _Offsets], None]] = {
+    Phase.FETCH: _answer_fetch,
+    Phase.RESERVE: _reserve,
+    Phase.PREPARE: _send_commit,
+    Phase.VERIFY: _verify_commit,
+}

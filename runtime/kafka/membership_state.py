@@ -1,0 +1,378 @@
+"""The values of the driver's membership in the real Kafka group: itself, what happens to it, what it wants done.
+
+``membership.step`` makes a state of a state and an event.  What is fetched, committed and subscribed to is the shell's to
+carry out; each call of the client has a number, and a result under another number than is waited for is void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.run_epoch import Record, Reservation
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+LOGIN_REFUSED_MS = 60_000
+LOGIN_REFUSED_GAP_MS = 45_000  # without a refusal for so long, the next one is another matter
+
+
+class Committed(NamedTuple):
+    """A partition's committed offset (None: there is none), its metadata text, and its leader epoch (-1: none, KIP-320)."""
+
+    offset: int | None
+    metadata: str
+    epoch: int = -1
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of an OffsetCommit."""
+
+    partition: TopicPartition
+    offset: int
+    metadata: str
+    epoch: int
+
+
+class MembershipState(StrEnum):
+    """Where the membership stands."""
+
+    JOINING = "joining"
+    MEMBER = "member"  # assigned, and verified after its own join that no newer run is there
+    WATCHING = "watching"  # fenced (KIP-345); is the other one newer?
+    ENDED = "ended"  # failed for good, or closed
+
+
+class Phase(StrEnum):
+    """What a request waits for."""
+
+    FETCH = "the committed offsets that were asked for"
+    RESERVE = "the metadata that the next run epoch is computed from"
+    PREPARE = "the committed offsets below which nothing is committed"
+    COMMIT = "the commit"
+    VERIFY = "what was committed of a commit that named an unknown partition"
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRefusals:
+    """Whether logins that are refused in the middle of a run are to be believed.
+
+    A password that is changed, or a broker whose store of users lags, is right again after a moment, and connections that
+    there are go on meanwhile; a query that ends doesn't.  librdkafka tells of the same refusal twice a minute at least.
+    """
+
+    first_ms: int | None = None  # of those that follow each other
+    last_ms: int | None = None  # never before first_ms; None as long as first_ms is
+
+    def another(self, now_ms: int) -> LoginRefusals:
+        """One more."""
+        if self.first_ms is None or self.last_ms is None or now_ms - self.last_ms > LOGIN_REFUSED_GAP_MS:
+            return LoginRefusals(now_ms, now_ms)
+        return LoginRefusals(self.first_ms, now_ms)
+
+    @property
+    def believed(self) -> bool:
+        """Whether they have gone on for a minute."""
+        return self.first_ms is not None and (self.last_ms or 0) - self.first_ms >= LOGIN_REFUSED_MS
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipConfig:
+    """What a membership is set up with; ``subscription`` is how errors name what is read."""
+
+    group_id: str
+    group_instance_id: str
+    subscription: str
+    stuck_ms: int
+    """Joining takes no longer unless nobody answers, and then another client does no harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The request that is being worked at."""
+
+    request: MembershipRequest
+    phase: Phase = Phase.FETCH
+    call: int | None = None  # the client's call that it waits for; its result, and no other, carries the request on
+    offsets: Mapping[TopicPartition, tuple[int, str]] = field(
+        default_factory=dict
+    )  # to commit: of partitions that exist
+    targets: Mapping[TopicPartition, int] = field(default_factory=dict)  # what is sent: never below what is committed
+    record: Record | None = None  # that becomes this run's as soon as Kafka has it; of ReserveRequested only
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """One static membership of the group (KIP-345)."""
+
+    config: MembershipConfig
+    reservation: Reservation  # its ``own`` is what Kafka has of this run: set once its first record is committed
+    joining_since_ms: int  # when this state was entered, or another client began to join in it
+    state: MembershipState = MembershipState.JOINING
+    failure: CohortError | None = None  # only in ENDED; the first one stays
+    client: int = 1  # the client in use; one more wherever another has to be made.  Never goes down
+    known: bool = False  # what earlier runs have left has been read; nothing is subscribed to before
+    joined_once: bool = False  # a record that shows up from now on may be of a newer run
+    topics: tuple[str, ...] = ()  # those to be subscribed to, sorted: what the metadata said last
+    partitions: frozenset[TopicPartition] = frozenset()  # those that the query reads and that exist: as above
+    subscribed: tuple[str, ...] = ()  # what the client in use is subscribed to; empty for a new one
+    assigned: frozenset[TopicPartition] | None = None  # None from a revocation to the assignment after it
+    committed: Mapping[TopicPartition, int] = field(
+        default_factory=dict
+    )  # known of this membership; empty unless MEMBER
+    calls: int = 0  # calls made so far, which number them
+    reading: int | None = None  # the call that reads the group's metadata for this membership; begun after its join
+    pending: Pending | None = None  # answered exactly once, when it goes; none in ENDED
+    watch_until_ms: int = 0  # in WATCHING: until when a newer run may show
+    next_watch_ms: int = 0  # when metadata are read again; unless MEMBER
+    next_look_ms: int = 0  # when topics and foreign members are looked at again; in JOINING and MEMBER
+    fencings: int = 0  # each doubles the time of watching, four times at most
+    login_refusals: LoginRefusals = LoginRefusals()
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed (``deadline`` says when one is due)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """The metadata's topics, and which partitions the query reads of them."""
+
+    topics: tuple[str, ...]
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCreated:
+    """Another client is in use: subscribed to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFailed:
+    """An error that nobody thought of: it is not known how the client stands, nor what became of its call."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAssigned:
+    """``ConsumerRebalanceListener.onPartitionsAssigned``."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsRevoked:
+    """``onPartitionsRevoked`` or ``onPartitionsLost``: a rebalance, or the membership is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """FENCED_INSTANCE_ID, or another error after which the client is of no use; ``error`` is its name."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRefused:
+    """The brokers do not believe who we are, or we them."""
+
+    error: CohortError
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What waiting does not cure: no permission, another protocol in the group, a thread that is given up."""
+
+    error: CohortError
+
+
+@dataclass(frozen=True, slots=True)
+class Describing:
+    """After ``LookForForeignMembers``: the group is being described, so an answer comes soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsFetched:
+    """The result of ``FetchOffsets``."""
+
+    call: int
+    offsets: Mapping[TopicPartition, Committed]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsCommitted:
+    """The result of ``CommitOffsets``: what Kafka took, what is no partition any more, and an error beside them, or ""."""
+
+    call: int
+    offsets: Mapping[TopicPartition, int]
+    deleted: tuple[TopicPartition, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownTopicOrPartition:
+    """The whole commit was answered so; the client does not tell which partitions Kafka took all the same."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailed:
+    """A call that may succeed at another time."""
+
+    call: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallRefused:
+    """A call that never will."""
+
+    call: int
+    error: CohortError
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequested:
+    """Somebody wants to know committed offsets."""
+
+    request: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequested:
+    """Somebody wants these offsets committed, each with its metadata text; lower ones than there are only by ``reset``."""
+
+    request: int
+    offsets: Mapping[TopicPartition, tuple[int, str]]
+    reset: bool
+    topic_ids: Mapping[str, str]
+    epochs: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveRequested:
+    """Somebody wants this run's epoch, and a (further) block of generations, committed with all of ``starts``."""
+
+    request: int
+    starts: Mapping[TopicPartition, int]
+    pin: str
+    plan: str
+    reset: bool
+    topic_ids: Mapping[str, str]
+    epochs: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """No more, without LeaveGroup: the static member is there for the next run until its session ends."""
+
+
+MembershipRequest: TypeAlias = FetchRequested | CommitRequested | ReserveRequested
+MembershipEvent: TypeAlias = (
+    MembershipRequest
+    | Tick
+    | TopicsChanged
+    | ClientCreated
+    | ClientFailed
+    | PartitionsAssigned
+    | PartitionsRevoked
+    | Fenced
+    | LoginRefused
+    | Failed
+    | Describing
+    | OffsetsFetched
+    | OffsetsCommitted
+    | UnknownTopicOrPartition
+    | CallFailed
+    | CallRefused
+    | Close
+)
+
+# --- actions ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Have the client subscribe, to nothing where there are no topics; for this client only."""
+
+    client: int
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """Ask the group coordinator; then say ``OffsetsFetched``, ``CallFailed`` or ``CallRefused``."""
+
+    call: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """Commit; then say ``OffsetsCommitted``, ``UnknownTopicOrPartition``, ``CallFailed`` or ``CallRefused``."""
+
+    call: int
+    offsets: tuple[OffsetToCommit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LookForForeignMembers:
+    """See whether others in the group hold these partitions, which are ours."""
+
+    missing: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtMetadata:
+    """The brokers say otherwise than the metadata: have those read anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Tell the operator."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The request is done."""
+
+    request: int
+    result: object
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLater:
+    """The request can't be done now; it may be made again."""
+
+    request: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerError:
+    """The request can't be done, now or later."""
+
+    request: int
+    error: CohortError
+
+
+MembershipAction: TypeAlias = (
+    Subscribe
+    | FetchOffsets
+    | CommitOffsets
+    | LookForForeignMembers
+    | DoubtMetadata
+    | Warn
+    | Answer
+    | AnswerLater
+    | AnswerError
+)
