@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import ipaddress
 from pathlib import Path
 
-import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
-    load_pem_private_key,
     pkcs12,
 )
-from cryptography.x509 import load_pem_x509_certificate
+from cryptography.x509.oid import NameOID
+
+WEEK = dt.timedelta(days=7)
 
 
 class Identity:
     """A certificate and its key."""
 
-    def __init__(self, issued: trustme.LeafCert) -> None:
-        """Take what trustme made."""
-        self._key = load_pem_private_key(issued.private_key_pem.bytes(), None)
-        self.chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems).decode()
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        """Take both as they were made."""
+        self._certificate, self._key = certificate, key
+        self.chain = certificate.public_bytes(Encoding.PEM).decode()
 
     def key(self, password: str = "") -> str:
         """The key in PEM, in PKCS8, which is all that Java reads; encrypted when there is a password."""
@@ -35,9 +40,8 @@ class Identity:
 
     def store(self, password: str) -> bytes:
         """Both as a PKCS12 key store."""
-        certificate = load_pem_x509_certificate(self.chain.encode())
         sealed = BestAvailableEncryption(password.encode())
-        return pkcs12.serialize_key_and_certificates(b"me", self._key, certificate, None, sealed)  # type: ignore[arg-type]
+        return pkcs12.serialize_key_and_certificates(b"me", self._key, self._certificate, None, sealed)
 
 
 class Authority:
@@ -45,11 +49,53 @@ class Authority:
 
     def __init__(self, directory: Path) -> None:
         """Make it and write its certificate."""
-        self._authority = trustme.CA()
-        self.pem = self._authority.cert_pem.bytes().decode()
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name(f"authority {id(self)}")
+        basic = x509.BasicConstraints(ca=True, path_length=None)
+        made = _builder(self._name, self._key).issuer_name(self._name).add_extension(basic, critical=True)
+        self.pem = made.sign(self._key, SHA256()).public_bytes(Encoding.PEM).decode()
         self.path = directory / f"authority-{id(self)}.pem"
         self.path.write_text(self.pem)
 
-    def identity(self, name: str) -> Identity:
-        """A certificate for a host name or an address."""
-        return Identity(self._authority.issue_cert(name))
+    def identity(self, name: str, *, begins: dt.datetime | None = None, ends: dt.datetime | None = None) -> Identity:
+        """A certificate for a host name or an address; good for a week unless said otherwise."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        basic = x509.BasicConstraints(ca=False, path_length=None)
+        certificate = (
+            _builder(_name(name), key, begins, ends)
+            .issuer_name(self._name)
+            .add_extension(basic, critical=True)
+            .add_extension(x509.SubjectAlternativeName([_alternative(name)]), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .sign(self._key, SHA256())
+        )
+        return Identity(certificate, key)
+
+
+def _builder(
+    subject: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    begins: dt.datetime | None = None,
+    ends: dt.datetime | None = None,
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins or now - WEEK)
+        .not_valid_after(ends or now + WEEK)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 SERVER_NAME = "coordinator.cohort.internal"
 """The name in the coordinator's certificate.  Members check it whatever address they dialled: the authority
 belongs to one run, so the name proves the run, and no address has to be known when the certificate is made."""
+MEMBER_NAME = "member.cohort.internal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +32,16 @@ class RunAuthority:
 
 def new_authority() -> RunAuthority:
     """Make a certificate authority for this run, a certificate for each side, and a token; nothing touches a disk."""
-    import trustme  # noqa: PLC0415  with its cryptography a tenth of an agent's start, which makes no certificates
+    from sparkcohort.runtime.shell.rpc.certificates import (  # noqa: PLC0415  a tenth of an agent's start, which makes none
+        CLIENT,
+        SERVER,
+        CertificateAuthority,
+    )
 
-    authority = trustme.CA(organization_name="cohort coordinator run")
-    server = authority.issue_cert(SERVER_NAME)
-    client = authority.issue_cert("member.cohort.internal")
+    authority = CertificateAuthority()
+    server, client = authority.issue(SERVER_NAME, SERVER), authority.issue(MEMBER_NAME, CLIENT)
     return RunAuthority(
-        server_certificate=b"".join(blob.bytes() for blob in server.cert_chain_pems),
-        server_key=server.private_key_pem.bytes(),
-        client=Credentials(
-            authority=authority.cert_pem.bytes(),
-            certificate=b"".join(blob.bytes() for blob in client.cert_chain_pems),
-            key=client.private_key_pem.bytes(),
-            token=secrets.token_hex(32),
-        ),
+        server_certificate=server.certificate,
+        server_key=server.key,
+        client=Credentials(authority.pem, client.certificate, client.key, secrets.token_hex(32)),
     )

@@ -9,9 +9,9 @@ import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-import trustme
 from pyarrow import flight
 
 from sparkcohort.runtime.shell.rpc.flight import (
@@ -23,6 +23,7 @@ from sparkcohort.runtime.shell.rpc.flight import (
     _Line,
 )
 from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority, new_authority
+from tests.kit.certificates import Authority
 from tests.kit.proxy import SilentProxy
 from tests.kit.waiting import wait_until
 
@@ -126,23 +127,20 @@ def _ask(served: Served, token: str | None, **tls: object) -> None:
 
 
 @pytest.mark.parametrize("certificate", ["none", "expired", "not yet valid"])
-def test_no_valid_certificate_no_handshake(certificate: str) -> None:
+def test_no_valid_certificate_no_handshake(certificate: str, tmp_path: Path) -> None:
     """Whoever has none, or one of this run's authority whose time is over or to come, is not connected, whatever its token."""
-    authority = trustme.CA()
-    server = authority.issue_cert(SERVER_NAME)
+    authority = Authority(tmp_path)
+    server = authority.identity(SERVER_NAME)
     hour, now = dt.timedelta(hours=1), dt.datetime.now(dt.UTC)
-    until = now - hour if certificate == "expired" else now + 2 * hour
+    ends = now - hour if certificate == "expired" else now + 2 * hour
     begins = now + hour if certificate == "not yet valid" else now - 2 * hour
-    client = authority.issue_cert("member", not_after=until, not_before=begins)
-    chain = b"".join(blob.bytes() for blob in client.cert_chain_pems)
-    credentials = Credentials(authority.cert_pem.bytes(), chain, client.private_key_pem.bytes(), "a-token")
-    chain = b"".join(blob.bytes() for blob in server.cert_chain_pems)
-    served = Served(RunAuthority(chain, server.private_key_pem.bytes(), credentials))
+    client = authority.identity("member", begins=begins, ends=ends)
+    credentials = Credentials(authority.pem.encode(), client.chain.encode(), client.key().encode(), "a-token")
+    served = Served(RunAuthority(server.chain.encode(), server.key().encode(), credentials))
     shown = {} if certificate == "none" else {"cert_chain": credentials.certificate, "private_key": credentials.key}
-    good = authority.issue_cert("member")
+    good = authority.identity("member")
     try:
-        chain = b"".join(blob.bytes() for blob in good.cert_chain_pems)
-        _ask(served, "Bearer a-token", cert_chain=chain, private_key=good.private_key_pem.bytes())
+        _ask(served, "Bearer a-token", cert_chain=good.chain.encode(), private_key=good.key().encode())
         with pytest.raises(flight.FlightUnavailableError):
             _ask(served, "Bearer a-token", **shown)
     finally:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from sparkcohort.runtime.batches.suspected_loss import Doubts
 from sparkcohort.runtime.errors import CohortError

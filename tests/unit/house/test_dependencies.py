@@ -1,0 +1,89 @@
+"""What is imported is declared, what is declared is imported, and nobody reaches into a dependency's private modules."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+SHIPPED = ("assignors", "runtime", "streaming", "pyspark_cohort.py")
+DEVELOPED = ("tests", "tools")
+OURS = {"sparkcohort", "pyspark_cohort", "tests", "tools", "__future__"}
+BROUGHT = {"grimp": "import-linter", "py4j": "pyspark"}
+"""Packages that a declared dependency brings along as its own interface."""
+
+
+def _imports(parts: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
+    """Every module that is imported, and every name that is imported from one, wherever in a file it stands."""
+    files = [
+        path for part in parts for path in ([ROOT / part] if part.endswith(".py") else (ROOT / part).rglob("*.py"))
+    ]
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                yield from ((path, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield from ((path, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def _third_party(parts: tuple[str, ...]) -> dict[str, set[str]]:
+    """Modules of others, and by whom they are imported."""
+    found: dict[str, set[str]] = {}
+    for path, name in _imports(parts):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in OURS:
+            found.setdefault(name, set()).add(str(path.relative_to(ROOT)))
+    return found
+
+
+def _distributions(modules: dict[str, set[str]]) -> set[str]:
+    known = packages_distributions()
+    tops = {name.partition(".")[0] for name in modules}
+    return {BROUGHT.get(top) or _plain(known[top][0] if top in known else top) for top in tops}
+
+
+def _declared() -> tuple[set[str], set[str]]:
+    """What a user gets, PySpark included, and what a developer gets besides."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = [each for group in project["project"]["optional-dependencies"].values() for each in group]
+    shipped = {_plain(each) for each in [*project["project"]["dependencies"], *extras]}
+    return shipped, {_plain(each) for each in project["dependency-groups"]["dev"]}
+
+
+def _plain(requirement: str) -> str:
+    return re.split(r"[<>=!~\[; ]", requirement)[0].lower().replace("_", "-")
+
+
+def test_what_ships_imports_what_it_declares_and_nothing_else() -> None:
+    """A dependency of a dependency may go any day; one that nobody imports is a download for nothing."""
+    assert _distributions(_third_party(SHIPPED)) == _declared()[0]
+
+
+def test_tests_and_tools_import_what_is_declared() -> None:
+    """For developers, too."""
+    shipped, dev = _declared()
+    assert _distributions(_third_party(DEVELOPED)) <= shipped | dev
+
+
+def test_nobody_imports_a_private_module_of_a_dependency() -> None:
+    """What begins with an underscore may change with any release."""
+    private = {
+        name: files
+        for name, files in _third_party(SHIPPED + DEVELOPED).items()
+        if any(part.startswith("_") for part in name.split("."))
+    }
+    assert private == {}
+
+
+def test_every_declared_dependency_says_what_it_is_for() -> None:
+    """A comment behind each."""
+    text = (ROOT / "pyproject.toml").read_text()
+    block = text[text.index("dependencies = [") :]
+    lines = block[: block.index("\n]")].splitlines()[1:]
+    assert lines
+    assert [line for line in lines if "# " not in line] == []
