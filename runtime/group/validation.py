@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from sparkcohort.runtime.protocol import messages as p
@@ -106,7 +106,7 @@ def checked(asked: p.JoinGroup, books: Books) -> tuple[p.JoinGroup, Complaints]:
         p.Protocol(plain(name), b"") for name, _ in asked.protocols[:1]
     )
     timeout_ms = min(asked.rebalance_timeout_ms, books.rebalance_timeout_ms)
-    join = replace(asked, protocols=protocols, rebalance_timeout_ms=timeout_ms, reason=plain(asked.reason))
+    join = p.changed(asked, protocols=protocols, rebalance_timeout_ms=timeout_ms, reason=plain(asked.reason))
     return join if join != asked else asked, complaints
 
 

@@ -9,78 +9,87 @@ milliseconds, offsets and partitions plain integers, member metadata and assignm
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from msgspec import Struct, field, structs
 
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.wire_types import Int64, String
 
 UNKNOWN_MEMBER = ""  # a joiner without an id (Kafka: JoinGroupRequest.UNKNOWN_MEMBER_ID)
 NO_GENERATION = -1
 
 
+class Message(Struct, frozen=True, forbid_unknown_fields=True):
+    """A value that goes over the wire, or into and out of the core; two with equal fields are equal."""
+
+
+M = TypeVar("M", bound=Message)
+
+
+def changed(message: M, /, **fields: Any) -> M:
+    """A copy of a message with these fields changed.  Raises TypeError for a field that it doesn't have."""
+    return structs.replace(message, **fields)
+
+
 class Protocol(NamedTuple):
     """One protocol a member offers: its name and the member's opaque metadata for it."""
 
-    name: str
+    name: String
     metadata: bytes
 
 
 # --- requests -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(Message, frozen=True):
     """Enter the group, or re-enter it for a rebalance; parked until the join phase completes.
 
     ``attempt`` counts the member's joins, so that one which was overtaken on its way is told from a new one; 0 is not
     counted (Kafka has no such field: it doesn't take a join for what its member owns).
     """
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
+    member_id: String
+    group_instance_id: String | None
+    client_id: String
+    client_host: String
+    session_timeout_ms: Int64
+    rebalance_timeout_ms: Int64
+    protocol_type: String
     protocols: tuple[Protocol, ...]
-    reason: str = ""
-    attempt: int = 0
+    reason: String = ""
+    attempt: Int64 = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroup:
+class SyncGroup(Message, frozen=True):
     """Hand in (leader) or ask for (everyone) the assignment of one generation; parked until the leader's call."""
 
-    member_id: str
-    group_instance_id: str | None
-    generation: int
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    assignments: tuple[tuple[str, bytes], ...] = ()  # (member id, assignment), the leader's only
+    member_id: String
+    group_instance_id: String | None
+    generation: Int64
+    protocol_type: String | None = None
+    protocol_name: String | None = None
+    assignments: tuple[tuple[String, bytes], ...] = ()  # (member id, assignment), the leader's only
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Message, frozen=True):
     """Tell that a member lives."""
 
-    member_id: str
-    group_instance_id: str | None
-    generation: int
+    member_id: String
+    group_instance_id: String | None
+    generation: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class LeavingMember:
+class LeavingMember(Message, frozen=True):
     """One member of a batch leave; an empty id with an instance id is a removal by an operator (KIP-345)."""
 
-    member_id: str
-    group_instance_id: str | None = None
-    reason: str = ""
+    member_id: String
+    group_instance_id: String | None = None
+    reason: String = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(Message, frozen=True):
     """Take members out of the group."""
 
     members: tuple[LeavingMember, ...]
@@ -89,41 +98,37 @@ class LeaveGroup:
 class CommittedPosition(NamedTuple):
     """One partition of an OffsetCommit: the position, and the assignment generation under which it is owned."""
 
-    topic: str
-    partition: int
-    offset: int
-    assignment_generation: int
-    metadata: str = ""
+    topic: String
+    partition: Int64
+    offset: Int64
+    assignment_generation: Int64
+    metadata: String = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommit:
+class OffsetCommit(Message, frozen=True):
     """Commit positions; fenced per partition (see ``group``)."""
 
-    member_id: str
-    group_instance_id: str | None
-    generation: int
+    member_id: String
+    group_instance_id: String | None
+    generation: Int64
     offsets: tuple[CommittedPosition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetch:
+class OffsetFetch(Message, frozen=True):
     """Ask for committed positions; an empty tuple asks for all."""
 
     partitions: tuple[TopicPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroup:
+class DescribeGroup(Message, frozen=True):
     """Ask for the state of the group and its members."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroups:
+class ListGroups(Message, frozen=True):
     """Ask which groups there are, in these states and of these types, whatever the case; empty: any (KIP-518)."""
 
-    states: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
+    states: tuple[String, ...] = ()
+    types: tuple[String, ...] = ()
 
 
 Request: TypeAlias = (
@@ -133,121 +138,110 @@ Request: TypeAlias = (
 # --- replies ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedMember:
+class JoinedMember(Message, frozen=True):
     """A member as its leader sees it."""
 
-    member_id: str
-    group_instance_id: str | None
+    member_id: String
+    group_instance_id: String | None
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroupReply:
+class JoinGroupReply(Message, frozen=True):
     """The outcome of a join; ``members`` is filled for the leader only."""
 
     error: ErrorCode
-    generation: int = NO_GENERATION
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    leader: str = ""
-    member_id: str = UNKNOWN_MEMBER
+    generation: Int64 = NO_GENERATION
+    protocol_type: String | None = None
+    protocol_name: String | None = None
+    leader: String = ""
+    member_id: String = UNKNOWN_MEMBER
     members: tuple[JoinedMember, ...] = ()
     skip_assignment: bool = False
-    message: str = ""
+    message: String = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroupReply:
+class SyncGroupReply(Message, frozen=True):
     """The member's assignment of this generation."""
 
     error: ErrorCode
-    protocol_type: str | None = None
-    protocol_name: str | None = None
+    protocol_type: String | None = None
+    protocol_name: String | None = None
     assignment: bytes = b""
-    message: str = ""
+    message: String = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatReply:
+class HeartbeatReply(Message, frozen=True):
     """The answer to a heartbeat."""
 
     error: ErrorCode
-    message: str = ""
+    message: String = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroupReply:
+class LeaveGroupReply(Message, frozen=True):
     """The answer to a leave: one error per member, in the order asked."""
 
     error: ErrorCode
     members: tuple[tuple[LeavingMember, ErrorCode], ...] = ()
-    message: str = ""
+    message: String = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitReply:
+class OffsetCommitReply(Message, frozen=True):
     """One error per partition, in the order asked."""
 
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...]
-    message: str = ""
+    message: String = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetchReply:
+class OffsetFetchReply(Message, frozen=True):
     """Committed offsets; -1 where there is none (Kafka: OffsetFetchResponse.INVALID_OFFSET)."""
 
     error: ErrorCode
-    offsets: tuple[tuple[TopicPartition, int], ...] = ()
-    message: str = ""
+    offsets: tuple[tuple[TopicPartition, Int64], ...] = ()
+    message: String = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
+class MemberDescription(Message, frozen=True):
     """One member as DescribeGroup shows it; ``owned`` maps a partition to its assignment generation."""
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
+    member_id: String
+    group_instance_id: String | None
+    client_id: String
+    client_host: String
     metadata: bytes
     assignment: bytes
-    owned: tuple[tuple[TopicPartition, int], ...]
+    owned: tuple[tuple[TopicPartition, Int64], ...]
     target: tuple[TopicPartition, ...]
-    heartbeat_age_ms: int
+    heartbeat_age_ms: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroupReply:
+class DescribeGroupReply(Message, frozen=True):
     """The group as a value: state, generation, protocol, members, ids that were issued but not used yet."""
 
     error: ErrorCode
-    state: str
-    generation: int = 0
-    protocol_type: str = ""
-    protocol_name: str = ""
-    leader: str = ""
+    state: String
+    generation: Int64 = 0
+    protocol_type: String = ""
+    protocol_name: String = ""
+    leader: String = ""
     members: tuple[MemberDescription, ...] = ()
-    pending_members: tuple[str, ...] = ()
+    pending_members: tuple[String, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
+class ListedGroup(Message, frozen=True):
     """A group in a list; ``group_type`` is always "classic" (Kafka: Group.GroupType)."""
 
-    group_id: str
-    protocol_type: str
-    state: str
-    group_type: str = "classic"
+    group_id: String
+    protocol_type: String
+    state: String
+    group_type: String = "classic"
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroupsReply:
+class ListGroupsReply(Message, frozen=True):
     """The groups that the filter lets through: a coordinator has one, or none any more."""
 
     error: ErrorCode
     groups: tuple[ListedGroup, ...] = ()
-    message: str = ""
+    message: String = ""
 
 
 Reply: TypeAlias = (
@@ -264,35 +258,30 @@ Reply: TypeAlias = (
 # --- events into, and actions out of, group.step --------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Message, frozen=True):
     """A request arrived; ``correlation`` names it in the reply."""
 
     correlation: int
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Message, frozen=True):
     """Only time has passed; deadlines at or before ``now`` are acted upon."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
+class Trigger(Message, frozen=True):
     """The leader's shell asks for a rebalance (topics changed, an operator asked: KIP-568)."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unload:
+class Unload(Message, frozen=True):
     """The coordinator gives the group up (fenced by a newer driver, or shutting down): whoever waits is told so."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Message, frozen=True):
     """A new coordinator run goes on with the group of its predecessor's journal; it is the run's first event.
 
     Generations begin above ``first_generation`` and above all that the journal knows; ``member_id_salt`` is the run's.
@@ -305,16 +294,14 @@ class Resume:
 Event: TypeAlias = Received | Tick | Trigger | Unload | Resume
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Message, frozen=True):
     """Send ``reply`` to the request with this correlation."""
 
     correlation: int
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
-class PushRejoin:
+class PushRejoin(Message, frozen=True):
     """Tell a member, over its open stream, to rejoin now; ``generation`` is the one that it is to leave behind."""
 
     member_id: str
@@ -322,8 +309,7 @@ class PushRejoin:
     generation: int = NO_GENERATION
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Message, frozen=True):
     """A request was refused; counted by request kind and error name."""
 
     request: str
@@ -332,8 +318,7 @@ class Refused:
     partitions: int = 1  # how many partitions of a commit were refused; 1 for other requests
 
 
-@dataclass(frozen=True, slots=True)
-class Rebalanced:
+class Rebalanced(Message, frozen=True):
     """A rebalance ended (the leader's assignment was stored): what a log line and the history need."""
 
     generation: int
@@ -346,8 +331,7 @@ class Rebalanced:
     after: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Message, frozen=True):
     """A member left the group or was put out of it."""
 
     member_id: str

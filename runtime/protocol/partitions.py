@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from sparkcohort.runtime.protocol.wire_types import Int64, String
 from sparkcohort.runtime.text import printable
 
 MOST_NAME: Final = 260
@@ -14,17 +15,17 @@ MOST_NAME: Final = 260
 class TopicPartition(NamedTuple):
     """One partition of one topic; sorts by topic, then partition."""
 
-    topic: str
-    partition: int
+    topic: String
+    partition: Int64
 
 
 class Range(NamedTuple):
     """Offsets ``[start, end)`` of one partition.  ``end - start`` bounds the rows, it does not count them."""
 
-    topic: str
-    partition: int
-    start: int
-    end: int
+    topic: String
+    partition: Int64
+    start: Int64
+    end: Int64
 
     @property
     def tp(self) -> TopicPartition:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+
+from msgspec import structs
 
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.codec import WireError, decode, encode
@@ -105,7 +107,7 @@ class Hostile:
         else:
             assert good, f"answered: {action} {body[:200]!r}"
             self.outcomes["answered"] += 1
-            said = decode(reply)
+            said: Any = decode(reply)
             self.replies[wordless(said)] += 1
             if isinstance(said, p.DescribeGroupReply):
                 self.ether.seen = said
@@ -250,6 +252,6 @@ def speaks_as_driver(request: p.Request) -> bool:
     return bool(names & {"driver", "driver-run-1"})
 
 
-def wordless(reply: object) -> bytes:
+def wordless(reply: p.Reply) -> bytes:
     """A reply without its message, to which the port adds the story of a member that is gone."""
-    return encode(replace(reply, message="") if hasattr(reply, "message") else reply)  # type: ignore[type-var]
+    return encode(reply if isinstance(reply, p.DescribeGroupReply) else structs.replace(reply, message=""))

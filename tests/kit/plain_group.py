@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from sparkcohort.runtime.group.state import EmbeddedProtocol, GroupConfig
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode as E
@@ -200,7 +202,7 @@ class PlainGroup(PlainOwners):
         if same and (self.state == "CompletingRebalance" or (self.state == "Stable" and person.id != self.leader)):
             if person.sync is None:
                 self.hear(person)
-            person.asked = replace(person.asked, attempt=asked.attempt or person.asked.attempt)
+            person.asked = structs.replace(person.asked, attempt=asked.attempt or person.asked.attempt)
             self.answers[number] = self.joined(person)
             return
         if person.join is not None:

@@ -36,7 +36,7 @@ def essence(reply: p.Reply) -> object:
     """What a reply tells, but for words; of a description the state only."""
     if isinstance(reply, p.DescribeGroupReply):
         return reply.state
-    return {name: getattr(reply, name) for name in reply.__slots__ if name != "message"}
+    return {name: getattr(reply, name) for name in reply.__struct_fields__ if name != "message"}
 
 
 def check_plain(plain: PlainGroup, event: p.Event, now_ms: int, decision: Decision) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
+from msgspec import structs
+
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group.state import NOTHING, JoinPhase
 from sparkcohort.runtime.member import machine as m
@@ -204,17 +206,17 @@ def message(said: Any, names: Seen) -> Any:
         case p.JoinGroup(member_id):
             attempt = names.attempt(said.client_id, said.attempt)
             protocols = _protocols(said.protocols, names)
-            return replace(said, member_id=names.id(member_id), protocols=protocols, reason="", attempt=attempt)
+            return structs.replace(said, member_id=names.id(member_id), protocols=protocols, reason="", attempt=attempt)
         case p.SyncGroup(member_id, _, generation):
             given = tuple((names.id(x), y) for x, y in said.assignments)
-            return replace(
+            return structs.replace(
                 said, member_id=names.id(member_id), generation=names.generation(generation), assignments=given
             )
         case p.LeaveGroup(members):
-            leaving = tuple(replace(x, member_id=names.id(x.member_id), reason="") for x in members)
+            leaving = tuple(structs.replace(x, member_id=names.id(x.member_id), reason="") for x in members)
             return p.LeaveGroup(leaving)
         case p.JoinGroupReply(_, generation):
-            return replace(
+            return structs.replace(
                 said,
                 generation=names.generation(generation),
                 leader=names.id(said.leader),
@@ -223,7 +225,7 @@ def message(said: Any, names: Seen) -> Any:
                 message="",
             )
         case p.SyncGroupReply():
-            return replace(said, message="")
+            return structs.replace(said, message="")
         case m.AssignmentComputed(assignments, generation):
             given = tuple((names.id(x), y) for x, y in assignments)
             return m.AssignmentComputed(given, names.generation(generation))
@@ -231,7 +233,7 @@ def message(said: Any, names: Seen) -> Any:
 
 
 def _joined(member: p.JoinedMember, names: Seen) -> p.JoinedMember:
-    return replace(member, member_id=names.id(member.member_id), metadata=_metadata(member.metadata, names))
+    return structs.replace(member, member_id=names.id(member.member_id), metadata=_metadata(member.metadata, names))
 
 
 def _protocols(protocols: tuple[p.Protocol, ...], names: Seen) -> tuple[p.Protocol, ...]:

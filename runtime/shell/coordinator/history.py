@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -18,7 +18,7 @@ from sparkcohort.runtime.group import summary, timeline
 from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.group.table import GroupState
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.protocol.messages import OffsetCommitReply, Rebalanced, Reply, Request
+from sparkcohort.runtime.protocol.messages import OffsetCommitReply, Rebalanced, Reply, Request, changed
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 HISTORY: Final = 200
@@ -180,7 +180,7 @@ class History:
         if error not in _TELLING or not (lately := self.lately(member_id)):
             return reply
         said = getattr(reply, "message", "")
-        fuller: T = replace(
+        fuller: T = changed(
             cast("Any", reply), message=f"{said}{'; ' if said else ''}{member_id} before that: {lately}"
         )
         return fuller

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sparkcohort.runtime.group import validation
 from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_subscription, encode_subscription
@@ -25,7 +26,7 @@ def join(said: Subscription | bytes, **others: Any) -> JoinGroup:
     """A join that offers two protocols with this metadata."""
     metadata = said if isinstance(said, bytes) else encode_subscription(said)
     offered = (Protocol("sticky", metadata), Protocol("range", metadata))
-    return replace(JoinGroup("m", "i", "c", "h", 10_000, 60_000, "consumer", offered), **others)
+    return structs.replace(JoinGroup("m", "i", "c", "h", 10_000, 60_000, "consumer", offered), **others)
 
 
 def heard(said: Subscription) -> tuple[Subscription, validation.Complaints]:

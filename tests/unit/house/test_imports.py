@@ -27,8 +27,11 @@ def _pure(module: str) -> bool:
 
 
 def test_the_pure_parts_reach_nothing_but_pure_parts_and_arithmetic(graph: grimp.ImportGraph) -> None:
-    """Directly or through others, pure modules import no clock, chance, thread, network, log or third party but numpy."""
-    allowed = (sys.stdlib_module_names - CLOCKS_AND_WORLD) | {"__future__", "numpy"}
+    """Directly or through others, pure modules import no clock, chance, thread, network, log or third party.
+
+    But for two: numpy, and msgspec by which the protocol describes its messages.
+    """
+    allowed = (sys.stdlib_module_names - CLOCKS_AND_WORLD) | {"__future__", "numpy", "msgspec"}
     wrong = {
         (module, reached)
         for module in graph.modules
@@ -37,6 +40,17 @@ def test_the_pure_parts_reach_nothing_but_pure_parts_and_arithmetic(graph: grimp
         if reached not in allowed and (not reached.startswith("sparkcohort.") or reached.startswith((SHELL, NATIVE)))
     }
     assert not wrong
+
+
+def test_only_the_protocol_describes_messages(graph: grimp.ImportGraph) -> None:
+    """Of the pure parts: what is sent and how it is checked stands in one room."""
+    direct = {
+        module
+        for module in graph.modules
+        if _pure(module) and "msgspec" in graph.find_modules_directly_imported_by(module)
+    }
+    assert direct
+    assert {module for module in direct if not module.startswith("sparkcohort.runtime.protocol.")} == set()
 
 
 def test_nothing_imports_upwards(graph: grimp.ImportGraph) -> None:

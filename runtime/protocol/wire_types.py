@@ -1,0 +1,16 @@
+"""Kafka's primitive types, with the bounds that every value from outside is held to (Kafka: ``common.protocol.types.Type``).
+
+msgspec reads the bounds off the annotations when it decodes; code that makes values itself is not held to them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+from msgspec import Meta
+
+MAX_TEXT: Final = 0x7FFF
+"""The longest text, in characters: Kafka writes the length of one into 16 bits."""
+
+Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+String: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT)]
