@@ -8,7 +8,6 @@ offset that it has not yielded yet.
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import os
 import socket
@@ -16,14 +15,15 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
+from msgspec import structs
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.runtime.errors import CohortError, named
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent import AgentConfig, to_json
 from sparkcohort.runtime.shell.agent.buffers import WHOLE_BYTES, WHOLE_ROWS
@@ -36,6 +36,7 @@ from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, agent_answers, find_executor, start_agent
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorUnreachable, Link
+from sparkcohort.runtime.text import printable
 from sparkcohort.streaming.batch_bytes import bytes_by_partition
 from sparkcohort.streaming.pyfiles import shipped
 
@@ -94,14 +95,14 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
     desk = _Desk(options.on_executor(os.environ), partition)
     try:
         claimed = desk.claim()
-        ranges = [Range(*item) for item in claimed["ranges"]]
+        ranges = list(claimed.ranges)
         tally = _Tally()
         left = ranges
-        if claimed["agent"] and ranges:
+        if claimed.agent and ranges:
             left = yield from desk.from_agent(claimed, ranges, tally)
         if left:
-            through = desk.through([ranges[at].tp for at in claimed["barred"]])
-            yield from _directly(desk.options, left, claimed["ids"], tally, through)
+            through = desk.through([ranges[at].tp for at in claimed.barred])
+            yield from _directly(desk.options, left, claimed.ids, tally, through)
         if ranges:
             desk.report(ranges, tally)
     finally:
@@ -122,12 +123,12 @@ class _Desk:
         self._link: Link | None = None
         self._silent: set[TopicPartition] = set()  # their leaders don't answer the agent either
 
-    def claim(self) -> dict[str, Any]:
+    def claim(self) -> calls.Claimed:
         """The slot: its ranges, where the plan begins to read their partitions, and whether this agent has them."""
-        body = {"plan": self._partition.plan_id, "index": self._partition.index, "address": self._address}
+        claim = calls.Claim(self._partition.plan_id, self._partition.index, self._address)
         if self._relays:
             try:
-                claimed = _accepted(self._agent.claim(body))
+                claimed = _accepted(self._agent.claim(claim))
             except AgentTimeout:
                 self._relays = False
             else:
@@ -135,16 +136,18 @@ class _Desk:
                 return claimed
         if self._executor:
             self._alone = _ensure_agent(self.options, self._run, self._host(), self._executor, self._address)
-        alone = {"alone": self._alone, "host": socket.gethostname()} if self._alone else {}
-        return self._call("Claim", {**body, **alone})
+        if self._alone:
+            why, host = printable(self._alone, calls.MAX_WORDS), printable(socket.gethostname(), calls.MAX_WORDS)
+            claim = structs.replace(claim, alone=why, host=host)
+        return _accepted(calls.decode(self._call(claim), calls.Claimed))
 
     def from_agent(
-        self, claimed: dict[str, Any], ranges: list[Range], tally: _Tally
+        self, claimed: calls.Claimed, ranges: list[Range], tally: _Tally
     ) -> Generator[pa.RecordBatch, None, list[Range]]:
         """Yield what the agent has; returns what is left to be read directly."""
         stands = [item.start for item in ranges]
         try:
-            for step in self._agent.read(ranges, claimed["floors"], claimed["sequence"], claimed["ids"]):
+            for step in self._agent.read(ranges, claimed.floors, claimed.sequence, claimed.ids):
                 if step.batch is not None and step.batch.num_rows:
                     tally.count(tally.agent, step.batch, [ranges[index].tp for index, _ in step.positions])
                     yield step.batch
@@ -162,21 +165,21 @@ class _Desk:
 
     def report(self, ranges: list[Range], tally: _Tally) -> None:
         """Say what was delivered.  The agent is not waited for: it says so while Spark ends the task."""
-        body = {
-            "plan": self._partition.plan_id,
-            "address": self._address,
-            "ranges": ranges,
-            "agent": tally.agent,
-            "direct": tally.direct,
-            "sizes": [tally.sizes.get(item.tp, 0) for item in ranges],  # a slot has one range of a partition at most
-            "timed_out": tally.timed_out,
-            "anew": sorted(tally.anew),
-        }
+        report = calls.Delivered(
+            plan=self._partition.plan_id,
+            address=self._address,
+            ranges=tuple(ranges),
+            agent=(tally.agent[0], tally.agent[1]),
+            direct=(tally.direct[0], tally.direct[1]),
+            sizes=tuple(tally.sizes.get(item.tp, 0) for item in ranges),  # a slot has one range of a partition at most
+            timed_out=tally.timed_out,
+            anew=tuple(sorted(tally.anew)),
+        )
         try:
             if self._relays:
-                self._agent.tell("Delivered", body)
+                self._agent.tell(report)
             else:
-                self._call("Delivered", body)
+                self._call(report)
         except (CohortError, AgentTimeout) as error:  # an audit: the rows are delivered, whoever counts them
             log.warning("could not report what was delivered: %s", error)
 
@@ -189,8 +192,8 @@ class _Desk:
     def _host(self) -> str:
         return self._run.host or _driver_host()
 
-    def _call(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
-        return _accepted(json.loads(self._answer(action, json.dumps(body).encode(), CALL_TIMEOUT_S)))
+    def _call(self, call: calls.Call) -> bytes:
+        return self._answer(type(call).__name__, calls.encode(call), CALL_TIMEOUT_S)
 
     def _answer(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """One call over a connection of our own, tried again while nobody answers: whatever is asked is idempotent."""
@@ -207,10 +210,10 @@ class _Desk:
         raise AssertionError("unreachable")
 
 
-def _accepted(reply: dict[str, Any]) -> dict[str, Any]:
+def _accepted(reply: calls.Claimed) -> calls.Claimed:
     """The reply, unless it is a refusal."""
-    if reply.get("error"):
-        raise CohortError(named(str(reply["error"]), str(reply["message"])), str(reply["error"]))
+    if reply.error:
+        raise CohortError(named(reply.error, reply.message), reply.error)
     return reply
 
 

@@ -26,6 +26,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.member import machine
 from sparkcohort.runtime.member.state import timeout_ms
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.codec import decode, encode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
@@ -285,7 +286,7 @@ class Agent:
 
     def _on_listened(self, event: str, outcome: str, took_ms: int) -> None:
         """A figure for the metrics; without an answer it is not counted."""
-        self._tell("Listened", json.dumps({"event": event, "outcome": outcome, "took_ms": took_ms}).encode())
+        self._tell("Listened", calls.encode(calls.Listened(event, outcome, took_ms)))
 
     def _tell(self, what: str, said: bytes) -> None:
         """Let the coordinator know something; it's nobody's loss if it doesn't hear."""
@@ -311,16 +312,16 @@ class Agent:
         said, silent = self._prefetcher.waits(self._followed), self._prefetcher.silent()
         if not (said or silent) or not self._member.member_id:
             return
-        rows = [[*tp, *fetched] for tp, fetched in sorted(said.items())]
-        self._calls.put(partial(self._tell_fetched, rows, [[*tp, *stands] for tp, stands in sorted(silent.items())]))
+        fetched = tuple(calls.Waited(*tp, *each) for tp, each in sorted(said.items()))
+        unanswered = tuple(calls.Silent(*tp, *each) for tp, each in sorted(silent.items()))
+        self._calls.put(partial(self._tell_fetched, calls.Fetched(self._member.member_id, fetched, unanswered)))
 
-    def _tell_fetched(self, fetched: list[Any], silent: list[Any], reached: list[Any] | None = None) -> None:
+    def _tell_fetched(self, report: calls.Fetched) -> None:
         """Tell where fetching stands; the answer says what is late, and which leaders are to be tried."""
-        said = {"member": self._member.member_id, "fetched": fetched, "silent": silent, "reached": reached}
         with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
-            answer = json.loads(self._link.call("Fetched", json.dumps(said).encode(), FETCHED_S))
-            barred = {TopicPartition(topic, number): at for topic, number, at in answer["barred"]}
-            self._inbox.put(partial(self._follow, [TopicPartition(*tp) for tp in answer["late"]], barred))
+            reply = calls.decode(self._link.call("Fetched", calls.encode(report), FETCHED_S), calls.FetchedReply)
+            barred = {TopicPartition(each.topic, each.partition): each.position for each in reply.barred}
+            self._inbox.put(partial(self._follow, reply.late, barred))
 
     def _follow(self, late: Sequence[TopicPartition], barred: Mapping[TopicPartition, int]) -> None:
         self._followed, self._barred = frozenset(late), barred
@@ -332,7 +333,7 @@ class Agent:
 
         def attempt() -> None:
             found = reached(self._config.kafka, barred, TRY_MS / 2000)
-            self._tell_fetched([], [], [list(tp) for tp in sorted(found)])
+            self._tell_fetched(calls.Fetched(self._member.member_id, (), (), tuple(sorted(found))))
 
         self._calls.put(attempt)
 
@@ -388,23 +389,22 @@ class Agent:
             for event in self._link.events(self._config.address.encode()):
                 self._events.well()
                 if event:
-                    self._inbox.put(partial(self._on_event, json.loads(event)))
+                    self._inbox.put(partial(self._on_event, calls.decode(event, calls.Pushed)))
         except CoordinatorUnreachable:
             self._inbox.put(lambda: self._on_unreachable("Events"))
 
-    def _on_event(self, said: dict[str, Any]) -> None:
+    def _on_event(self, pushed: calls.Pushed) -> None:
         self._unreachable_since = None
-        if said["event"] == "stop":
+        if pushed.event == "stop":
             self._end("the coordinator ended", leave=False)
-        topics = tuple(said["topics"])
         if not self._started:
             self._started = True
-            self._member = machine.new_member(self._member_config(topics))
+            self._member = machine.new_member(self._member_config(pushed.topics))
             self._drive(machine.Start())
-        elif topics != self._member.config.topics:
-            self._drive(machine.Resubscribe(topics))
-        elif said["event"] == "rejoin":
-            self._drive(machine.Pushed(said["reason"], said["generation"]))
+        elif pushed.topics != self._member.config.topics:
+            self._drive(machine.Resubscribe(pushed.topics))
+        elif pushed.event == "rejoin":
+            self._drive(machine.Pushed(pushed.reason, pushed.generation))
 
     # --- positions ------------------------------------------------------------------------------------
 
@@ -437,9 +437,6 @@ class Agent:
         if request is not None:
             self._send(request)
 
-    def _config_instance(self) -> str | None:
-        return self._member.config.group_instance_id
-
     # --- the end --------------------------------------------------------------------------------------
 
     def _watch_executor(self) -> bool:
@@ -461,7 +458,8 @@ class Agent:
         if self._listening:
             self._listening.close(self._member.owned, LISTENER_END_S, lost=lost)
         if leave and self._member.member_id:
-            leaving = LeaveGroup((LeavingMember(self._member.member_id, self._config_instance(), reason),))
+            instance_id = self._member.config.group_instance_id
+            leaving = LeaveGroup((LeavingMember(self._member.member_id, instance_id, reason),))
             try:
                 self._link.call("LeaveGroup", encode(leaving), 2.0)
             except (CoordinatorUnreachable, CoordinatorRefused):

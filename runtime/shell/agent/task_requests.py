@@ -8,46 +8,39 @@ from __future__ import annotations
 
 import hmac
 import json
-import math
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from sparkcohort.runtime.protocol.partitions import Range
+from msgspec import structs
 
-RELAYED: Final = frozenset({"Claim", "Delivered"})
-"""What an agent says to the coordinator for a task."""
+from sparkcohort.runtime.protocol import calls
+from sparkcohort.runtime.protocol.calls import AgentRequest
+from sparkcohort.runtime.text import printable
+
 LARGEST: Final = 16 << 20
 REQUEST_S: Final = 10.0
 MOST_PATIENCE_S: Final = 3_600.0
+MOST_WORDS: Final = 150
 _LENGTH: Final = struct.Struct("!I")
 _PIECE: Final = 64 << 10
-_MOST_OFFSET, _MOST_PARTITION = (1 << 63) - 1, (1 << 31) - 1
+_MOST_PARTITION: Final = (1 << 31) - 1
 
 
 class Nonsense(Exception):
     """What came is not a request."""
 
 
-class Request(NamedTuple):
-    """One request: ranges to serve, or something to say to the coordinator, or neither for the agent's description."""
-
-    ranges: Sequence[Range] = ()
-    floors: Sequence[int] = ()
-    plan_seq: int = 0
-    ids: Mapping[str, str] | None = None
-    patience_s: float | None = None
-    action: str = ""
-    body: str = ""
-    reply: bool = True
-
-
-def written(request: Mapping[str, Any], token: str) -> bytes:
+def written(request: AgentRequest, token: str) -> bytes:
     """A request as it is sent."""
-    body = json.dumps({"token": token, **request}).encode()
+    fields = calls.encode(request)[1:]
+    body = _beginning(token) + (b", " if fields != b"}" else b"") + fields
     return _LENGTH.pack(len(body)) + body
+
+
+def _beginning(token: str) -> bytes:
+    return json.dumps({"token": token})[:-1].encode()
 
 
 class RequestReader:
@@ -56,10 +49,10 @@ class RequestReader:
     def __init__(self, connection: socket.socket, token: str) -> None:
         """Nothing is read yet."""
         self._connection = connection
-        self._beginning = json.dumps({"token": token})[:-1].encode()
+        self._beginning = _beginning(token)
         self._first = True
 
-    def next(self) -> Request | None:
+    def next(self) -> AgentRequest | None:
         """The next request; None when the client has gone.  Raises Nonsense, OSError."""
         self._connection.settimeout(REQUEST_S if self._first else None)
         head = self._connection.recv(_LENGTH.size)
@@ -92,77 +85,18 @@ class RequestReader:
         return bytes(data)
 
 
-def parse(body: bytes) -> Request:
+def parse(body: bytes) -> AgentRequest:
     """A request behind its token.  Raises Nonsense that says what is wrong with it."""
     try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Nonsense("no JSON") from None
-    if not isinstance(said, dict):
-        raise Nonsense("no JSON object")
-    said.pop("token", None)
-    if unknown := said.keys() - set(Request._fields):
-        raise Nonsense(f"unknown words: {', '.join(sorted(unknown))!r:.100}")
-    ranges, floors = _list(said, "ranges"), _list(said, "floors")
-    if len(ranges) != len(floors):
+        request = calls.decode(body, AgentRequest)
+    except calls.CallError as error:
+        raise Nonsense(printable(str(error), MOST_WORDS)) from None
+    if len(request.ranges) != len(request.floors):
         raise Nonsense("ranges and floors of different number")
-    request = Request(
-        ranges=[_range(item) for item in ranges],
-        floors=[_number(floor, "a floor", _MOST_OFFSET) for floor in floors],
-        plan_seq=_number(said.get("plan_seq", 0), "plan_seq", _MOST_OFFSET),
-        ids=_ids(said.get("ids")),
-        patience_s=_patience(said.get("patience_s")),
-        action=_text(said.get("action", ""), "action"),
-        body=_text(said.get("body", ""), "body"),
-        reply=said.get("reply", True) is True,
-    )
-    if request.action and request.action not in RELAYED:
-        raise Nonsense("nothing that is relayed")
-    return request
-
-
-def _list(said: Mapping[str, Any], name: str) -> list[Any]:
-    found = said.get(name, [])
-    if not isinstance(found, list):
-        raise Nonsense(f"{name}: no list")
-    return found
-
-
-def _range(item: Any) -> Range:
-    if not isinstance(item, list) or len(item) != len(Range._fields):
-        raise Nonsense("a range is topic, partition, start and end")
-    topic, partition, start, end = item
-    if _number(start, "a start", _MOST_OFFSET) > _number(end, "an end", _MOST_OFFSET):
-        raise Nonsense("a range that ends before it starts")
-    return Range(_text(topic, "a topic"), _number(partition, "a partition", _MOST_PARTITION), start, end)
-
-
-def _ids(value: Any) -> dict[str, str] | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise Nonsense("ids: no object")
-    return {_text(topic, "a topic"): _text(found, "an id") for topic, found in value.items()}
-
-
-def _number(value: Any, what: str, most: int) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise Nonsense(f"{what} is no number from 0 to {most}")
-    return value
-
-
-def _patience(value: Any) -> float | None:
-    if value is None:
-        return None
-    if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise Nonsense("patience_s is no number of seconds")
-    return float(min(value, MOST_PATIENCE_S))
-
-
-def _text(value: Any, what: str) -> str:
-    try:
-        if isinstance(value, str) and value.encode() is not None:
-            return value
-    except UnicodeEncodeError:  # half a surrogate pair: JSON has it, UTF-8 doesn't
-        pass
-    raise Nonsense(f"{what} is no text")
+    for each in request.ranges:
+        if not 0 <= each.partition <= _MOST_PARTITION:
+            raise Nonsense(f"a partition is no number from 0 to {_MOST_PARTITION}")
+        if not 0 <= each.start <= each.end:
+            raise Nonsense("a range that ends before it starts, or starts below 0")
+    patience_s = None if request.patience_s is None else min(request.patience_s, MOST_PATIENCE_S)
+    return structs.replace(request, token="", patience_s=patience_s)

@@ -30,11 +30,14 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
+from msgspec import structs
 
+from sparkcohort.runtime.protocol import calls
+from sparkcohort.runtime.protocol.calls import AgentRequest
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent.prefetch import Served
 from sparkcohort.runtime.shell.agent.shared_memory import Borrower, Lender, Lent, SlabPool
-from sparkcohort.runtime.shell.agent.task_requests import Nonsense, Request, RequestReader, written
+from sparkcohort.runtime.shell.agent.task_requests import Nonsense, RequestReader, written
 from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
 
 _log = logging.getLogger("sparkcohort.local")
@@ -84,7 +87,7 @@ class LocalServer:
     """Serves ranges and the agent's description to this user's processes that know the token; a thread per connection.
 
     ``on_served`` is called with those ranges of a request that a client has read to their ends, once it has said so;
-    ``relay`` with what of ``RELAYED`` a client has to say to the coordinator.
+    ``relay`` with what a client has to say to the coordinator.
     """
 
     def __init__(
@@ -167,17 +170,16 @@ class LocalServer:
             "%d connections to the agent's socket were ended for malformed requests, the last: %s", count, error
         )
 
-    def _answer(self, connection: socket.socket, request: Request, lender: Lender) -> None:
+    def _answer(self, connection: socket.socket, request: AgentRequest, lender: Lender) -> None:
         if request.action:
             # Without an answer the connection ends: the client goes to the coordinator by itself, and hears why.
             answer = self._relay(request.action, request.body.encode(), request.patience_s or RELAY_S)
             if request.reply:
                 _send(connection, _INFO, answer)
-            if request.action != "Claim" or not _follow(claimed := json.loads(answer)):
+            if request.action != "Claim" or not _follow(claimed := calls.decode(answer, calls.Claimed)):
                 return
-            ranges = [Range(*wanted) for wanted in claimed["ranges"]]
-            request = request._replace(
-                ranges=ranges, floors=claimed["floors"], plan_seq=claimed["sequence"], ids=claimed["ids"]
+            request = structs.replace(
+                request, ranges=claimed.ranges, floors=claimed.floors, plan_seq=claimed.sequence, ids=claimed.ids
             )
         if not request.ranges:
             _send(connection, _INFO, json.dumps(dict(self._info())).encode())
@@ -189,7 +191,7 @@ class LocalServer:
             except Exception:  # noqa: BLE001 - the rows are delivered, whatever comes of telling so
                 _log.exception("after serving %s", served)
 
-    def _stream(self, connection: socket.socket, request: Request, lender: Lender) -> list[Range]:
+    def _stream(self, connection: socket.socket, request: AgentRequest, lender: Lender) -> list[Range]:
         """Send the steps; returns the ranges that came to their ends."""
         stands = [wanted.start for wanted in request.ranges]
         sender = _Sender(connection, lender)
@@ -213,7 +215,7 @@ class _Sender:
     def send(self, step: Served) -> None:
         """Send one step."""
         batch = step.batch
-        said = json.dumps({"positions": step.positions, "missed": step.missed, "rows": batch is not None}).encode()
+        said = calls.encode(calls.Step(tuple(step.positions), tuple(step.missed), batch is not None))
         if batch is None:
             _send(self._connection, _STEP, said)
             return
@@ -262,21 +264,24 @@ class LocalClient:
 
     def hello(self) -> dict[str, Any]:
         """The agent's description: member id, generation, pid; raises AgentTimeout."""
-        return self._told({})
+        info: dict[str, Any] = json.loads(self._told(AgentRequest()))
+        return info
 
-    def claim(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def claim(self, claim: calls.Claim) -> calls.Claimed:
         """The coordinator's answer to a claim; raises AgentTimeout, also when the coordinator did not answer.
 
         Its rows are on their way already, if the agent has them: ``read`` comes next.
         """
-        claimed = self._told({"action": "Claim", "body": json.dumps(body), "patience_s": self._timeout_s / 2})
+        body = calls.encode(claim).decode()
+        answer = self._told(AgentRequest(action="Claim", body=body, patience_s=self._timeout_s / 2))
+        claimed = calls.decode(answer, calls.Claimed)
         self._following = _follow(claimed)
         return claimed
 
-    def tell(self, action: str, body: Mapping[str, Any]) -> None:
-        """Say one of ``RELAYED`` to the coordinator, and don't wait for what becomes of it; raises AgentTimeout."""
+    def tell(self, report: calls.Delivered) -> None:
+        """Report to the coordinator, and don't wait for what becomes of it; raises AgentTimeout."""
         try:
-            self._ask({"action": action, "body": json.dumps(body), "reply": False})
+            self._ask(AgentRequest(action="Delivered", body=calls.encode(report).decode(), reply=False))
         except OSError as error:
             raise self._silent(error) from error
 
@@ -288,13 +293,13 @@ class LocalClient:
         ``floors``: for each range, where the plan begins to read its partition; ``ids``: of the topics planned.
         """
         finished, following, self._following = False, self._following, False
-        request = {
-            "ranges": ranges,
-            "floors": floors,
-            "plan_seq": plan_seq,
-            "ids": ids,
-            "patience_s": self._timeout_s / 2,
-        }
+        request = AgentRequest(
+            ranges=tuple(ranges),
+            floors=tuple(floors),
+            plan_seq=plan_seq,
+            ids=None if ids is None else dict(ids),
+            patience_s=self._timeout_s / 2,
+        )
         try:
             connection = self._connection if following else None
             connection = connection or self._ask(request)
@@ -317,13 +322,12 @@ class LocalClient:
             if not finished:  # whatever else is on its way belongs to nobody
                 self.close()
 
-    def _told(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _told(self, request: AgentRequest) -> bytes:
         try:
             _, body = _receive(self._ask(request))
         except OSError as error:
             raise self._silent(error) from error
-        answer: dict[str, Any] = json.loads(bytes(body))
-        return answer
+        return bytes(body)
 
     def close(self) -> None:
         """End the connection; the next request opens another."""
@@ -336,21 +340,20 @@ class LocalClient:
     @staticmethod
     def _framed(connection: socket.socket, body: bytearray) -> Served:
         """The step of one frame, its rows in the next: it counts when they have come, too."""
-        said = json.loads(bytes(body))
-        batch = None
-        if said["rows"]:
+        step, batch = calls.decode(bytes(body), calls.Step), None
+        if step.rows:
             _, body = _receive(connection)
             batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
-        return Served(said["positions"], batch, said["missed"])
+        return Served(step.positions, batch, step.missed)
 
     def _lent(self, connection: socket.socket, body: bytearray) -> Served:
         """The step of one frame, its rows where they lie."""
         number, size, used, new = _SLAB.unpack_from(body)
-        said = json.loads(bytes(body[_SLAB.size :]))
+        step = calls.decode(bytes(body[_SLAB.size :]), calls.Step)
         descriptor = _receive_descriptor(connection) if new else None
-        return Served(said["positions"], self._borrower.read(Lent(number, size, used, descriptor)), said["missed"])
+        return Served(step.positions, self._borrower.read(Lent(number, size, used, descriptor)), step.missed)
 
-    def _ask(self, request: Mapping[str, Any]) -> socket.socket:
+    def _ask(self, request: AgentRequest) -> socket.socket:
         if self._lost:
             raise OSError(self._lost)
         if self._following:
@@ -377,9 +380,9 @@ class LocalClient:
         return AgentTimeout(self._lost)
 
 
-def _follow(claimed: Mapping[str, Any]) -> bool:
+def _follow(claimed: calls.Claimed) -> bool:
     """Whether rows come behind this answer to a claim: there are some, and this agent has them."""
-    return bool(not claimed.get("error") and claimed.get("agent") and claimed.get("ranges"))
+    return bool(not claimed.error and claimed.agent and claimed.ranges)
 
 
 def _address(name: str) -> bytes:

@@ -9,7 +9,6 @@ and so its leader; it lives in the loop and talks to the group without a network
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import queue
 import threading
@@ -26,6 +25,7 @@ from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import assignment as leader
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.member import machine
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
@@ -399,8 +399,8 @@ class Coordinator:
             if info is not None and address == info.address:
                 events.put(self._event("rejoin", reason=push.reason, generation=push.generation))
 
-    def _event(self, kind: str, **more: object) -> bytes:
-        return json.dumps({"event": kind, "topics": self._subscribed(), **more}).encode()
+    def _event(self, kind: str, reason: str = "", generation: int = -1) -> bytes:
+        return calls.encode(calls.Pushed(kind, tuple(self._subscribed()), reason, generation))
 
     def _drive(self, event: machine.MemberEvent) -> None:
         """Step the driver's own member and carry out what it wants."""

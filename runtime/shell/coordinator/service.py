@@ -6,15 +6,15 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from sparkcohort.assignors.load.weights import MOST
 from sparkcohort.runtime.batches import silent_agents
 from sparkcohort.runtime.batches.claims import UnknownSlot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import load_report
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.codec import WireError, decode, encode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
@@ -29,7 +29,7 @@ from sparkcohort.runtime.protocol.messages import (
     Request,
     SyncGroup,
 )
-from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanGone, Plans
@@ -39,15 +39,13 @@ from sparkcohort.runtime.shell.rpc.flight import EventQueue, Handler
 
 log = logging.getLogger("sparkcohort.service")
 
-MOST_RECORD = 2**31
-"""Bytes of an offset: Kafka's sizes of messages have 32 bits; and room for the columns beside the value."""
-
 REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, DescribeGroup, ListGroups)
 PARKED_MARGIN_S = 10.0
 MOST_PARKED_MS = 3_600_000
 """However long a joiner lets the others take to rejoin, its own request does not hold a thread for longer."""
-MOST_WORDS, MOST_REASONS = 300, 20
-"""Of what tasks say is wrong with their executors: characters, and different reasons that are logged."""
+MOST_REASONS = 20
+"""Of what tasks say is wrong with their executors: different reasons that are logged."""
+_DONE = calls.encode(calls.Done())
 
 
 class Service:
@@ -130,32 +128,31 @@ class Service:
         return OffsetFetchReply(reply.error, tuple(offsets), reply.message)
 
     def _claim(self, body: bytes) -> bytes:
-        said = json.loads(body)
+        claim = calls.decode(body, calls.Claim)
         failure = self._failure()
         if failure is not None:
-            return _json({"error": failure.error or "GROUP_FAILED", "message": str(failure)})
-        member = self._member_at(said["address"])
-        self._note_alone(said)
+            return calls.encode(calls.Claimed(error=failure.error or "GROUP_FAILED", message=str(failure)))
+        member = self._member_at(claim.address)
+        self._note_alone(claim)
         try:
-            claimed = self._plans.claim(said["plan"], int(said["index"]), member.member_id if member else None)
+            claimed = self._plans.claim(claim.plan, claim.index, member.member_id if member else None)
         except (PlanGone, UnknownSlot) as error:
-            return _json({"error": "PLAN_GONE", "message": str(error)})
+            return calls.encode(calls.Claimed(error="PLAN_GONE", message=str(error)))
         own = member is not None and claimed.slot.member == member.member_id
         barred = self._barred(member)
-        return _json(
-            {
-                "barred": [index for index, item in enumerate(claimed.slot.ranges) if item.tp in barred],
-                "ranges": claimed.slot.ranges,
-                "floors": [claimed.floors[item.tp] for item in claimed.slot.ranges],
-                "sequence": claimed.sequence,
-                "ids": claimed.ids,
-                "agent": own and member is not None and not self._suspected(member),
-            }
+        reply = calls.Claimed(
+            ranges=claimed.slot.ranges,
+            floors=tuple(claimed.floors[item.tp] for item in claimed.slot.ranges),
+            sequence=claimed.sequence,
+            ids=dict(claimed.ids),
+            barred=tuple(index for index, item in enumerate(claimed.slot.ranges) if item.tp in barred),
+            agent=own and member is not None and not self._suspected(member),
         )
+        return calls.encode(reply)
 
-    def _note_alone(self, said: Mapping[str, Any]) -> None:
+    def _note_alone(self, claim: calls.Claim) -> None:
         """A task may tell that its executor can have no agent: one warning for each reason."""
-        why, host = _printable(said.get("alone", "")), _printable(said.get("host", ""))
+        why, host = _printable(claim.alone), _printable(claim.host)
         if why and why not in self._alone and len(self._alone) < MOST_REASONS:
             self._alone.add(why)
             log.warning(
@@ -175,24 +172,20 @@ class Service:
         return silent_agents.suspected(self._suspects, member.member_id, _now_ms())
 
     def _delivered(self, body: bytes) -> bytes:
-        said = json.loads(body)
-        ranges = [_range(*item) for item in said["ranges"]]
-        agent, direct = _counts(*said["agent"]), _counts(*said["direct"])
-        offsets = sum(item.end - item.start for item in ranges)
-        if agent[0] + direct[0] > offsets:
-            raise ValueError(f"{agent[0] + direct[0]} records of {offsets} offsets")
-        self._plans.report(str(said["plan"]), ranges, agent=agent, direct=direct, sizes=_sizes(said, ranges))
-        if said.get("anew"):
+        report = calls.decode(body, calls.Delivered)
+        calls.check_delivered(report)
+        self._plans.report(report.plan, report.ranges, agent=report.agent, direct=report.direct, sizes=report.sizes)
+        if report.anew:
             self._anew()
-        member = self._member_at(said["address"])
-        if said["timed_out"]:
+        member = self._member_at(report.address)
+        if report.timed_out:
             self._plans.agent_timed_out()
             if member is not None:
                 self._suspect(member)
-        elif member is not None and agent[0]:
+        elif member is not None and report.agent[0]:
             with self._suspecting:
                 self._suspects = silent_agents.served(self._suspects, member.member_id, _now_ms())
-        return _json({})
+        return _DONE
 
     def _suspect(self, member: MemberInfo) -> None:
         with self._suspecting:
@@ -208,9 +201,9 @@ class Service:
             )
 
     def _listened(self, body: bytes) -> bytes:
-        said = json.loads(body)
-        self._coordinator.listener_totals.add(said["event"], said["outcome"], int(said["took_ms"]))
-        return _json({})
+        call = calls.decode(body, calls.Listened)
+        self._coordinator.listener_totals.add(call.event, call.outcome, call.took_ms)
+        return _DONE
 
     def _loads(self, body: bytes) -> bytes:
         """What a member says of its partitions; nonsense is counted, and refused with a word on what is wrong."""
@@ -221,20 +214,19 @@ class Service:
             raise
         if not self._coordinator.observed(member_id, loads):
             self._coordinator.counters["Loads", ErrorCode.UNKNOWN_MEMBER_ID.name] += 1
-        return _json({})
+        return _DONE
 
     def _fetched(self, body: bytes) -> bytes:
         """What a member tells of partitions that were waited for; it is to go on telling of those that are late."""
-        owners, said = self._coordinator.owners(), json.loads(body)
-        late = self._isolation.tell(body, owners)
+        owners, report = self._coordinator.owners(), calls.decode(body, calls.Fetched)
+        late = tuple(self._isolation.tell(report, owners))
         if self._abilities is None:
-            return _json({"late": late, "barred": []})
-        member = str(said["member"])
-        silent = dict(_stuck(*row) for row in said.get("silent") or ())
-        tried = None if said.get("reached") is None else [TopicPartition(str(t), int(n)) for t, n in said["reached"]]
-        stuck = {tp: seen for tp, seen in silent.items() if owners.get(tp) == member}
-        barred = self._abilities.tell(member, stuck, tried)
-        return _json({"late": late, "barred": [[*tp, self._plans.planned_end(tp) or 0] for tp in barred]})
+            return calls.encode(calls.FetchedReply(late))
+        silent = dict(map(_stuck, report.silent))
+        stuck = {tp: seen for tp, seen in silent.items() if owners.get(tp) == report.member}
+        barred = self._abilities.tell(report.member, stuck, report.reached)
+        to_try = tuple(calls.Barred(*tp, self._plans.planned_end(tp) or 0) for tp in barred)
+        return calls.encode(calls.FetchedReply(late, to_try))
 
     def _barred(self, member: MemberInfo | None) -> Collection[TopicPartition]:
         """What a member can't fetch."""
@@ -254,47 +246,26 @@ class Service:
 
     def _rebalances(self, body: bytes) -> bytes:
         """The last so many, or the one of a generation with who had what."""
-        said, history = json.loads(body), self._coordinator.history
-        if "show" in said:
-            return _json(reports.shown(history, int(said["show"])))
-        return _json({"rebalances": reports.rebalances(history, max(int(said["last"]), 1))})
+        asked, history = calls.decode(body, calls.Rebalances), self._coordinator.history
+        if asked.show is not None:
+            return _json(reports.shown(history, asked.show))
+        if asked.last is None:
+            raise calls.CallError("neither how many rebalances nor which")
+        return _json({"rebalances": reports.rebalances(history, max(asked.last, 1))})
 
     def _story(self, body: bytes) -> bytes:
-        return _json(reports.story(self._coordinator.history, str(json.loads(body)["member"])))
+        return _json(reports.story(self._coordinator.history, calls.decode(body, calls.Story).member))
 
 
-def _printable(words: object) -> str:
+def _printable(words: str) -> str:
     """What a task says, fit for one line of a log."""
-    return "".join(each if each.isprintable() else " " for each in str(words)[:MOST_WORDS])
+    return "".join(each if each.isprintable() else " " for each in words[: calls.MAX_WORDS])
 
 
-def _stuck(topic: str, partition: int, position: int, why: str) -> tuple[TopicPartition, Stuck]:
-    """A partition whose leader doesn't answer a member; TypeError or ValueError if it is none."""
-    return TopicPartition(str(topic), int(partition)), Stuck(min(max(int(position), 0), 1 << 62), _printable(why))
-
-
-def _range(topic: str, partition: int, start: int, end: int) -> Range:
-    """A range that a task reports; TypeError or ValueError if it is none, before anything is counted."""
-    found = Range(str(topic), int(partition), int(start), int(end))
-    if not 0 <= found.start <= found.end < 2**63:
-        raise ValueError(f"offsets {start} to {end} of {topic}-{partition}"[:200])
-    return found
-
-
-def _counts(records: int, size: int) -> tuple[int, int]:
-    if not (0 <= records <= MOST and 0 <= size <= MOST):
-        raise ValueError("records or bytes that can't be")
-    return int(records), int(size)
-
-
-def _sizes(said: Mapping[str, Any], ranges: Sequence[Range]) -> list[int]:
-    """The bytes of each range, as reported."""
-    sizes = [int(size) for size in said["sizes"]]
-    if len(sizes) != len(ranges) or not all(
-        0 <= size <= MOST_RECORD * (each.end - each.start) for size, each in zip(sizes, ranges, strict=True)
-    ):
-        raise ValueError(f"{len(ranges)} ranges, and sizes {sizes!r:.100}")
-    return sizes
+def _stuck(row: calls.Silent) -> tuple[TopicPartition, Stuck]:
+    """A partition whose leader doesn't answer a member."""
+    position = min(max(row.position, 0), 1 << 62)
+    return TopicPartition(row.topic, row.partition), Stuck(position, _printable(row.why))
 
 
 def _now_ms() -> int:

@@ -5,7 +5,6 @@ The rules are in ``slow_partitions``; here are the clock, the lock and the log l
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -13,6 +12,7 @@ from collections.abc import Collection, Mapping
 
 from sparkcohort.runtime.batches import slow_partitions
 from sparkcohort.runtime.batches.slow_partitions import Fetched
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 
 log = logging.getLogger("sparkcohort.isolation")
@@ -34,11 +34,12 @@ class Isolation:
         self._ends_ms = 0
         self._late: frozenset[TopicPartition] = frozenset()
 
-    def tell(self, body: bytes, owners: Mapping[TopicPartition, str]) -> list[TopicPartition]:
-        """An owner's report; returns the late ones among what it owns.  Raises ValueError or TypeError for nonsense."""
-        said = json.loads(body)
-        member_id = str(said["member"])
-        fetched = dict(_row(*row) for row in said["fetched"])
+    def tell(self, report: calls.Fetched, owners: Mapping[TopicPartition, str]) -> list[TopicPartition]:
+        """An owner's report; returns the late ones among what it owns."""
+        member_id = report.member
+        fetched = {
+            TopicPartition(row.topic, row.partition): Fetched(row.position, row.waited_ms) for row in report.fetched
+        }
         with self._lock:
             own = {tp: seen for tp, seen in fetched.items() if owners.get(tp) == member_id}
             now = _now_ms()
@@ -72,13 +73,6 @@ class Isolation:
             log.info("%s: not late any more", names_of(went))
         self._late = frozenset(now)
         return self._late
-
-
-def _row(topic: str, partition: int, position: int, waited_ms: float) -> tuple[TopicPartition, Fetched]:
-    fetched = Fetched(int(position), float(waited_ms))
-    if not 0 <= fetched.position < 2**63 or not 0 <= fetched.waited_ms < 1e9:
-        raise ValueError(f"{topic}-{partition} fetched up to {position}, waited for {waited_ms} ms"[:200])
-    return TopicPartition(str(topic), int(partition)), fetched
 
 
 def _now_ms() -> int:

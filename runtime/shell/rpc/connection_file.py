@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.shell.process.process_identity import Place, here, started
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
@@ -168,18 +169,20 @@ def fetch_status(connection: Connection) -> dict[str, Any]:
 
 def fetch_rebalances(connection: Connection, last: int) -> list[dict[str, Any]]:
     """The last rebalances of the run, newest last (see ``reports.rebalances``).  Raises CohortError."""
-    found: list[dict[str, Any]] = _ask(connection, "Rebalances", json.dumps({"last": last}).encode())["rebalances"]
+    found: list[dict[str, Any]] = _ask(connection, "Rebalances", calls.encode(calls.Rebalances(last=last)))[
+        "rebalances"
+    ]
     return found
 
 
 def fetch_rebalance(connection: Connection, generation: int) -> dict[str, Any]:
     """One rebalance with who had what (see ``reports.shown``).  Raises CohortError."""
-    return _ask(connection, "Rebalances", json.dumps({"show": generation}).encode())
+    return _ask(connection, "Rebalances", calls.encode(calls.Rebalances(show=generation)))
 
 
 def fetch_story(connection: Connection, member: str) -> dict[str, Any]:
     """What happened to a member, by its id or client id (see ``reports.story``).  Raises CohortError."""
-    return _ask(connection, "Story", json.dumps({"member": member}).encode())
+    return _ask(connection, "Story", calls.encode(calls.Story(member)))
 
 
 def _ask(connection: Connection, action: str, body: bytes) -> dict[str, Any]:

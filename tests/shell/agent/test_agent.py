@@ -10,6 +10,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
     CommittedPosition,
@@ -66,10 +67,9 @@ def test_tasks_claim_and_report_by_it(world: World) -> None:
     executor, _ = world.start("1")
     address = executor.address("run")
     client = LocalClient(address, world.authority.client.token, 10)
-    claimed = client.claim({"plan": "p", "index": 0, "address": address})
-    assert claimed["ranges"] == [[TOPIC, partition, 0, 10] for partition in range(PARTITIONS)]
-    said = {"plan": "p", "ranges": [[TOPIC, 0, 0, 10]], "agent": [7, 70], "direct": [0, 0], "sizes": [70]}
-    client.tell("Delivered", {**said, "address": address, "timed_out": False})
+    claimed = client.claim(calls.Claim("p", 0, address))
+    assert claimed.ranges == tuple(Range(TOPIC, partition, 0, 10) for partition in range(PARTITIONS))
+    client.tell(calls.Delivered("p", address, (Range(TOPIC, 0, 0, 10),), (7, 70), (0, 0), (70,), timed_out=False))
     client.close()
     wait_until(lambda: world.plans.audit.ranges_delivered == 1, 10, "the report")
     assert world.plans.audit.records_from_agent == 7

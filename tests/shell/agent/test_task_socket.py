@@ -19,6 +19,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Served
 from sparkcohort.runtime.shell.agent.task_socket import AgentTimeout, AlreadyRunning, LocalClient, LocalServer
@@ -126,7 +127,7 @@ def test_one_request_for_many_ranges(name: str, served: list[Range], connect: Co
         missed += step.missed
     assert stands == [35, 25, 15, 9]
     assert rows == [at for wanted, end in zip(ranges, stands, strict=True) for at in range(wanted.start, end) if at % 7]
-    assert missed == [[1, "evicted"]]
+    assert missed == [(1, "evicted")]
     wait_until(lambda: served, 5, "the acknowledgement")
     assert served == [ranges[0], ranges[2], ranges[3]]
 
@@ -200,6 +201,10 @@ def test_garbage_ends_only_its_own_connection(name: str, served: list[Range], co
     assert connect().hello()
 
 
+CLAIM = calls.Claim("p", 3, "an-address")
+REPORT = calls.Delivered("p", "an-address", (Range("t", 0, 1, 4),), (3, 30), (0, 0), (30,), timed_out=False)
+
+
 class Coordinator:
     """Answers what is relayed to it with what it heard, or not at all."""
 
@@ -216,7 +221,7 @@ class Coordinator:
         self.heard.append((action, json.loads(body)))
         if self.away:
             raise ConnectionError("nobody answers")
-        return json.dumps({"action": action, **self.slot}).encode()
+        return json.dumps(self.slot).encode()
 
 
 @pytest.fixture
@@ -232,11 +237,14 @@ def coordinator(name: str) -> Iterator[Coordinator]:
 def test_what_a_task_says_is_relayed(name: str, coordinator: Coordinator, connect: Connect) -> None:
     """A claim is answered, a report isn't waited for, and the same connection serves ranges."""
     client = connect()
-    assert client.claim({"index": 3}) == {"action": "Claim"}
+    assert client.claim(CLAIM) == calls.Claimed()
     assert batches_to_rows(one_by(client.read, Range("t", 0, 1, 4), 0, 1))
-    client.tell("Delivered", {"rows": 3})
+    client.tell(REPORT)
     assert client.hello() == {}
-    assert coordinator.heard == [("Claim", {"index": 3}), ("Delivered", {"rows": 3})]
+    assert [action for action, _ in coordinator.heard] == ["Claim", "Delivered"]
+    assert [json.dumps(said).encode() for _, said in coordinator.heard] == [
+        json.dumps(json.loads(calls.encode(call))).encode() for call in (CLAIM, REPORT)
+    ]
 
 
 def test_the_rows_of_a_claim_come_without_being_asked_for(
@@ -254,19 +262,19 @@ def test_the_rows_of_a_claim_come_without_being_asked_for(
 
     monkeypatch.setattr(client, "_ask", counted)
     for _ in range(2):
-        assert client.claim({"index": 3})["ranges"] == [list(wanted)]
+        assert client.claim(CLAIM).ranges == (wanted,)
         rows = batches_to_rows(one_by(client.read, wanted, 0, 1))
         assert [row["offset"] for row in rows] == [at for at in range(1, 40) if at % 7]
     assert len(requests) == 2
     wait_until(lambda: coordinator.acknowledged == [wanted, wanted], 5, "both reads to be told")
 
-    client.claim({"index": 3})
+    client.claim(CLAIM)
     assert client.hello() == {}
     coordinator.slot |= {"agent": False}
-    client.claim({"index": 3})
+    client.claim(CLAIM)
     assert client.hello() == {}
     coordinator.slot |= {"agent": True, "error": "FENCED_INSTANCE_ID"}
-    client.claim({"index": 3})
+    client.claim(CLAIM)
     assert client.hello() == {}
     assert len(coordinator.acknowledged) == 2
 
@@ -276,27 +284,24 @@ def test_a_coordinator_that_does_not_answer(name: str, coordinator: Coordinator,
     coordinator.away = True
     client = connect()
     with pytest.raises(AgentTimeout, match="gone"):
-        client.claim({})
+        client.claim(CLAIM)
     with pytest.raises(AgentTimeout):
-        client.tell("Delivered", {})
+        client.tell(REPORT)
     coordinator.away = False
-    assert connect().claim({}) == {"action": "Claim"}
+    assert connect().claim(CLAIM) == calls.Claimed()
 
 
 def test_nothing_else_is_relayed(name: str, coordinator: Coordinator, connect: Connect) -> None:
     """Neither requests of the group nor a stranger's claims reach the coordinator, nor what is no text."""
     with pytest.raises(AgentTimeout, match="gone"):
-        connect("another-token").claim({})
-    client = connect()
-    client.tell("LeaveGroup", {})
-    with pytest.raises(AgentTimeout, match="gone"):
-        client.hello()
-    said = json.dumps({"token": TOKEN, "action": "Claim", "body": {}}).encode()
-    with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.settimeout(5)
-        stranger.connect(b"\0" + name.encode())
-        stranger.sendall(len(said).to_bytes(4, "big") + said)
-        assert stranger.recv(1) == b""
+        connect("another-token").claim(CLAIM)
+    for wrong in ({"action": "LeaveGroup", "body": "{}", "reply": False}, {"action": "Claim", "body": {}}):
+        said = json.dumps({"token": TOKEN, **wrong}).encode()
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.settimeout(5)
+            stranger.connect(b"\0" + name.encode())
+            stranger.sendall(len(said).to_bytes(4, "big") + said)
+            assert stranger.recv(1) == b""
     assert coordinator.heard == []
 
 

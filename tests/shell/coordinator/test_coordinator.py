@@ -375,7 +375,14 @@ def test_tasks_tell_how_large_records_are(world: World) -> None:
 def test_a_report_of_what_cannot_be_counts_for_nothing(world: World, said: dict[str, object]) -> None:
     """More records than offsets, sizes that no message has: counters stay figures, and plans what they were."""
     world.plans.register("p", [Slot(None, (Range("t", 0, 0, 10),))])
-    fair = {"plan": "p", "ranges": [["t", 0, 0, 10]], "agent": [0, 0], "direct": [0, 0], "address": "", "timed_out": 0}
+    fair = {
+        "plan": "p",
+        "ranges": [["t", 0, 0, 10]],
+        "agent": [0, 0],
+        "direct": [0, 0],
+        "address": "",
+        "timed_out": False,
+    }
     with pytest.raises(CoordinatorRefused):
         world.link.call("Delivered", json.dumps({**fair, "sizes": [900], **said}).encode(), 5)
 

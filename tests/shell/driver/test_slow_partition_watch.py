@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.batches.slow_partitions import Fetched
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import Isolation
@@ -22,9 +23,9 @@ ENDS = {A: 500, B: 600}
 OWNERS = {A: "m-1", B: "m-2"}
 
 
-def said(member: str, *rows: Any) -> bytes:
-    """A report."""
-    return json.dumps({"member": member, "fetched": rows}).encode()
+def said(member: str, *rows: Any) -> calls.Fetched:
+    """A report, as the port reads it."""
+    return calls.decode(json.dumps({"member": member, "fetched": rows}).encode(), calls.Fetched)
 
 
 def test_an_owner_tells_of_what_it_owns(caplog: pytest.LogCaptureFixture) -> None:

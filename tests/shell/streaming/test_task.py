@@ -10,6 +10,7 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
+from sparkcohort.runtime.protocol.calls import Claimed
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent.prefetch import Served
 from sparkcohort.runtime.shell.agent.task_socket import LocalClient, LocalServer
@@ -73,7 +74,7 @@ def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
     desk, tally, rows = _Desk(options, SlotPartition(run, "plan", 0)), _Tally(), list[tuple[int, int]]()
     desk._agent = LocalClient(name, TOKEN, 30)
     try:
-        with closing(desk.from_agent({"floors": [100, 5, 0], "sequence": 1, "ids": {}}, RANGES, tally)) as pieces:
+        with closing(desk.from_agent(Claimed(floors=(100, 5, 0), sequence=1), RANGES, tally)) as pieces:
             for _ in range(min(steps, 2)):
                 batch = next(pieces)
                 rows += zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkcohort.runtime.protocol.calls import AgentRequest
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.agent.task_requests import MOST_PATIENCE_S, Nonsense, Request, parse, written
+from sparkcohort.runtime.shell.agent.task_requests import MOST_PATIENCE_S, Nonsense, parse, written
 
-RANGE, FIELDS = ["orders", 0, 5, 9], Request._fields
+RANGE, FIELDS = ["orders", 0, 5, 9], AgentRequest.__struct_fields__
 
 
 def refused(body: bytes) -> str:
@@ -24,12 +25,14 @@ def refused(body: bytes) -> str:
 
 def test_a_request_is_read_as_it_was_written() -> None:
     """The token, which is looked at before, is left out."""
-    said = {"ranges": [RANGE], "floors": [5], "plan_seq": 3, "patience_s": 2}
-    sent = written(said, "secret")
+    request = AgentRequest((Range("orders", 0, 5, 9),), (5,), 3, patience_s=2.0)
+    sent = written(request, "secret")
     assert int.from_bytes(sent[:4], "big") == len(sent) - 4
     assert sent[4:].startswith(b'{"token": "secret"')
-    assert parse(sent[4:]) == Request([Range("orders", 0, 5, 9)], [5], 3, patience_s=2.0)
-    assert parse(b"{}") == Request([], [])
+    assert parse(sent[4:]) == request
+    assert written(AgentRequest(), "secret")[4:] == b'{"token": "secret"}'
+    assert parse(b"{}") == AgentRequest()
+    assert parse(b'{"patience_s": 2}') == AgentRequest(patience_s=2.0)
     assert parse(json.dumps({"patience_s": 1e300}).encode()).patience_s == MOST_PATIENCE_S
 
 

@@ -8,17 +8,17 @@ in the end as it would have.
 
 from __future__ import annotations
 
-import json
 import logging
 import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka.reading.pieces import Piece
 from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
@@ -29,7 +29,6 @@ READERS: Final = 4
 READ_S: Final = 3.0
 """How long a call reads, and how long it waits for a reader."""
 CALL_S: Final = 15.0
-MOST_RANGES: Final = 10_000
 FIRST_S: Final = 3.0
 """How long a task hears nothing from a leader before it asks the driver."""
 IDLE_S: Final = 10.0
@@ -89,10 +88,10 @@ class Relay:
             self._turns.release()
 
     def answer(self, body: bytes, known: Collection[TopicPartition]) -> bytes:
-        """What a task asks for, if it is ``known`` to be read here.  Raises ValueError, TypeError for nonsense."""
-        said = json.loads(body)
-        ranges = ranges_of(said, known)
-        return packed(ranges, self.read(ranges, {str(topic): str(ident) for topic, ident in said["ids"].items()}))
+        """What a task asks for, if it is ``known`` to be read here.  Raises ValueError for nonsense."""
+        asked = calls.decode(body, calls.Read)
+        calls.check_read(asked, known)
+        return packed(asked.ranges, self.read(asked.ranges, asked.ids))
 
     def _reader(self) -> RangeReader:
         with self._lock:
@@ -111,19 +110,19 @@ class Relay:
 def packed(ranges: Sequence[Range], got: Got) -> bytes:
     """The answer to a task: where which of its ranges stand, and the rows."""
     place = {wanted.tp: index for index, wanted in enumerate(ranges)}
-    said: list[tuple[int, int, bool]] = []
+    stands: list[calls.Stand] = []
     sink = pa.BufferOutputStream()
     writer = None
     for tp, position, batch in got.pieces:
-        said.append((place[tp], position, batch is not None))
+        stands.append(calls.Stand(place[tp], position, batch is not None))
         if batch is not None:
             writer = writer or pa.ipc.new_stream(sink, batch.schema)
             writer.write_batch(batch)
     if writer is not None:
         writer.close()
     error = got.error
-    why = {"error": error.error, "message": str(error), "lost": isinstance(error, DataLossError)} if error else {}
-    head = json.dumps({"pieces": said, "replaced": sorted(got.replaced), **why}).encode()
+    name, message, lost = (error.error, str(error), isinstance(error, DataLossError)) if error else ("", "", False)
+    head = calls.encode(calls.ReadHead(tuple(stands), tuple(sorted(got.replaced)), name, message, lost))
     return _HEAD.pack(len(head)) + head + bytes(sink.getvalue().to_pybytes())
 
 
@@ -150,7 +149,7 @@ class Through:
 
     def read(self, ranges: Sequence[Range], ids: Mapping[str, str]) -> list[Piece]:
         """What the driver has read of them; nothing where it can't either.  Raises FetchError, DataLossError."""
-        asked = json.dumps({"ranges": ranges, "ids": dict(ids)}).encode()
+        asked = calls.encode(calls.Read(tuple(ranges), dict(ids)))
         try:
             answer = self._call(asked)
         except (CohortError, OSError) as error:  # nobody to ask, or one who refuses
@@ -158,20 +157,21 @@ class Through:
             self._put_off(ranges)
             return []
         (size,) = _HEAD.unpack_from(answer)
-        said, rows = json.loads(answer[_HEAD.size : _HEAD.size + size]), memoryview(answer)[_HEAD.size + size :]
+        head = calls.decode(answer[_HEAD.size : _HEAD.size + size], calls.ReadHead)
+        rows = memoryview(answer)[_HEAD.size + size :]
         batches = iter(pa.ipc.open_stream(rows) if len(rows) else ())
-        pieces = [(ranges[at].tp, position, next(batches) if has else None) for at, position, has in said["pieces"]]
+        pieces = [(ranges[at].tp, position, next(batches) if has else None) for at, position, has in head.pieces]
         moved = {tp for tp, _, _ in pieces}
         self._barred |= moved
         for tp in moved:
             self._not_before.pop(tp, None)
         self._put_off([wanted for wanted in ranges if wanted.tp not in moved and not pieces])
-        self.why = said.get("message", "")
-        self.replaced |= set(said["replaced"])
-        if not pieces and said.get("lost"):
-            raise DataLossError(self.why, said["error"])
-        if not pieces and said.get("error") not in (None, "", "REQUEST_TIMED_OUT"):
-            raise FetchError(self.why, said["error"])
+        self.why = head.message
+        self.replaced |= set(head.replaced)
+        if not pieces and head.lost:
+            raise DataLossError(self.why, head.error)
+        if not pieces and head.error not in {"", "REQUEST_TIMED_OUT"}:
+            raise FetchError(self.why, head.error)
         return pieces
 
     def _due(self, tp: TopicPartition, now: float) -> bool:
@@ -184,14 +184,3 @@ class Through:
             pause = min(2 * self._not_before.get(wanted.tp, (0.0, FIRST_S / 2))[1], MOST_PAUSE_S)
             self._not_before[wanted.tp] = now + pause, pause
             self._barred.discard(wanted.tp)
-
-
-def ranges_of(said: Mapping[str, Any], known: Collection[TopicPartition]) -> list[Range]:
-    """The ranges that a task asks for, one a partition.  Raises ValueError, TypeError for anything else."""
-    ranges = [Range(str(topic), int(number), int(start), int(end)) for topic, number, start, end in said["ranges"]]
-    if len(ranges) > MOST_RANGES or len({wanted.tp for wanted in ranges}) != len(ranges):
-        raise ValueError(f"{len(ranges)} ranges, more than {MOST_RANGES} or several of one partition")
-    for wanted in ranges:
-        if not 0 <= wanted.start < wanted.end < 1 << 63 or wanted.tp not in known:
-            raise ValueError(f"{wanted} is nothing that this query reads")
-    return ranges

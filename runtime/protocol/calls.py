@@ -1,0 +1,267 @@
+"""Every call between task, agent and coordinator that is not Kafka's: its request and its reply, as typed values.
+
+A name of a call is the name of its request.  The bytes are JSON of the fields; what has a field too many or too few, of
+another type or out of bounds, is refused by ``decode``, at the door.  What only several fields together show (a report with
+more records than offsets) is looked at by ``check_delivered`` and ``check_read``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from functools import cache
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.protocol.wire_types import Int64, String
+
+MAX_COUNT: Final = 10**15
+"""Records or bytes that one task can have read: more is a mistake, and would spoil the totals for good."""
+MAX_RECORD_BYTES: Final = 2**31
+"""Bytes of an offset: Kafka's sizes of messages have 32 bits; and room for the columns beside the value."""
+MAX_WAITED_MS: Final = 1e9
+MAX_RANGES: Final = 10_000
+"""Ranges that the driver reads for a task in one call."""
+MAX_WORDS: Final = 300
+"""Characters of what a task or an agent says in its own words."""
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Offset: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Size: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Milliseconds: TypeAlias = Annotated[float, Meta(ge=0, lt=MAX_WAITED_MS)]
+TopicIds: TypeAlias = dict[String, String]
+"""Kafka's topic ids, by topic."""
+
+
+class CallError(ValueError):
+    """Bytes that are no call, or one that contradicts itself."""
+
+
+class Call(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request or a reply."""
+
+
+C = TypeVar("C", bound=Call)
+
+
+# --- a task's ----------------------------------------------------------------------------------------
+
+
+class Claim(Call, frozen=True):
+    """A task asks for its slot; ``alone`` says why its executor, on ``host``, can have no agent."""
+
+    plan: String
+    index: Int64
+    address: String  # of the agent of its executor
+    alone: String = ""
+    host: String = ""
+
+
+class Claimed(Call, frozen=True):
+    """The slot; or ``error``, one of Kafka's names, and ``message``.
+
+    ``floors`` are, for each range, where the plan begins to read its partition; ``barred`` are the places in ``ranges`` of
+    what this executor can't fetch; ``agent`` says that its agent has the ranges.
+    """
+
+    ranges: tuple[Range, ...] = ()
+    floors: tuple[Offset, ...] = ()
+    sequence: Int64 = 0
+    ids: TopicIds = {}
+    barred: tuple[Int64, ...] = ()
+    agent: bool = False
+    error: String = ""
+    message: str = ""
+
+
+class Delivered(Call, frozen=True):
+    """A task tells what it has read: (records, bytes) by path, bytes by range; ``anew`` are topics made anew meanwhile."""
+
+    plan: String
+    address: String
+    ranges: tuple[Range, ...]
+    agent: tuple[Count, Count]
+    direct: tuple[Count, Count]
+    sizes: tuple[Size, ...]
+    timed_out: bool
+    anew: tuple[String, ...] = ()
+
+
+class Read(Call, frozen=True):
+    """A task asks the driver to read ranges for it; the answer begins with ``ReadHead``."""
+
+    ranges: tuple[Range, ...]
+    ids: TopicIds
+
+
+class Stand(NamedTuple):
+    """How far a range was read: its place in the request, the next offset, and whether a batch of rows comes along."""
+
+    place: Int64
+    position: Int64
+    has_rows: bool
+
+
+class ReadHead(Call, frozen=True):
+    """What stands before the rows: how far ranges were read, what ended it, and which topics were made anew."""
+
+    pieces: tuple[Stand, ...]
+    replaced: tuple[String, ...]
+    error: String = ""
+    message: str = ""
+    lost: bool = False
+
+
+class AgentRequest(Call, frozen=True, omit_defaults=True):
+    """What a task asks its agent: ranges to serve, or something to say to the coordinator, or neither: its description."""
+
+    ranges: tuple[Range, ...] = ()
+    floors: tuple[Offset, ...] = ()
+    plan_seq: Offset = 0
+    ids: TopicIds | None = None
+    patience_s: Annotated[float, Meta(ge=0)] | None = None
+    action: Literal["", "Claim", "Delivered"] = ""
+    body: str = ""  # of the action: a call as ``encode`` writes it
+    reply: bool = True
+    token: str = ""
+
+
+class Step(Call, frozen=True):
+    """One step of an agent's answer: the positions of ranges by their places, what is missed and why, whether rows follow."""
+
+    positions: tuple[tuple[Int64, Int64], ...]
+    missed: tuple[tuple[Int64, str], ...]
+    rows: bool
+
+
+# --- an agent's --------------------------------------------------------------------------------------
+
+
+class Waited(NamedTuple):
+    """Where fetching a partition stands, and for how long tasks have waited for it since its owner told last."""
+
+    topic: String
+    partition: Int64
+    position: Offset
+    waited_ms: Milliseconds
+
+
+class Silent(NamedTuple):
+    """A partition whose leader doesn't answer: where fetching stands, and why, in words."""
+
+    topic: String
+    partition: Int64
+    position: Int64
+    why: String
+
+
+class Barred(NamedTuple):
+    """A partition that a member can't fetch, and from which offset it is to try its leader."""
+
+    topic: String
+    partition: Int64
+    position: Int64
+
+
+class Fetched(Call, frozen=True):
+    """A member tells what tasks waited for, whose leaders are silent, and which of the leaders that it tried answered."""
+
+    member: String
+    fetched: tuple[Waited, ...]
+    silent: tuple[Silent, ...] = ()
+    reached: tuple[TopicPartition, ...] | None = None
+
+
+class FetchedReply(Call, frozen=True):
+    """Of which partitions to go on telling, and which leaders to try."""
+
+    late: tuple[TopicPartition, ...]
+    barred: tuple[Barred, ...] = ()
+
+
+class Listened(Call, frozen=True):
+    """A rebalance listener was called: for which event, with which outcome."""
+
+    event: String
+    outcome: String
+    took_ms: Int64
+
+
+class Pushed(Call, frozen=True, omit_defaults=True):
+    """What the coordinator pushes to an agent: what the query subscribes to, a reason to rejoin, or the end."""
+
+    event: String  # subscription, rejoin or stop
+    topics: tuple[String, ...]
+    reason: str = ""
+    generation: Int64 = -1
+
+
+# --- the command line's ------------------------------------------------------------------------------
+
+
+class Rebalances(Call, frozen=True, omit_defaults=True):
+    """The ``last`` rebalances, or the one of the generation ``show`` (-1: the latest) with who had what."""
+
+    last: Int64 | None = None
+    show: Int64 | None = None
+
+
+class Story(Call, frozen=True):
+    """What happened to a member, by its id or its client id."""
+
+    member: String
+
+
+class Done(Call, frozen=True):
+    """The answer to a report."""
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode(call: Call) -> bytes:
+    """The call as bytes; half a surrogate pair, which a path or a host's name may hold, becomes a question mark."""
+    try:
+        return _ENCODER.encode(call)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(call), ensure_ascii=False).encode(errors="replace")
+
+
+def decode(data: bytes, kind: type[C]) -> C:
+    """The call of this kind that ``encode`` made these bytes of.  Raises CallError for anything else."""
+    try:
+        call: C = _decoder(kind).decode(data)
+    except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors, as is text that is not UTF-8
+        raise CallError(f"not a {kind.__name__}: {str(error)[:MAX_WORDS]}") from None
+    return call
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def check_delivered(said: Delivered) -> None:
+    """Raises CallError for a report of what can't be: nothing of it is to be counted."""
+    for each in said.ranges:
+        if not 0 <= each.start <= each.end:
+            raise CallError(f"offsets {each.start} to {each.end} of {each.topic}-{each.partition}"[:MAX_WORDS])
+    records, offsets = said.agent[0] + said.direct[0], sum(each.end - each.start for each in said.ranges)
+    if records > offsets:
+        raise CallError(f"{records} records of {offsets} offsets")
+    if len(said.sizes) != len(said.ranges) or any(
+        size > MAX_RECORD_BYTES * (each.end - each.start) for size, each in zip(said.sizes, said.ranges, strict=True)
+    ):
+        raise CallError(f"{len(said.ranges)} ranges, and sizes {said.sizes!r:.100}")
+
+
+def check_read(said: Read, known: Collection[TopicPartition]) -> None:
+    """Raises CallError for ranges that the query doesn't read, are empty, or are several of one partition."""
+    if len(said.ranges) > MAX_RANGES or len({each.tp for each in said.ranges}) != len(said.ranges):
+        raise CallError(f"{len(said.ranges)} ranges, more than {MAX_RANGES} or several of one partition")
+    for each in said.ranges:
+        if not 0 <= each.start < each.end or each.tp not in known:
+            raise CallError(f"{each} is nothing that this query reads"[:MAX_WORDS])

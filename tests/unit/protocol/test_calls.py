@@ -1,0 +1,92 @@
+"""The calls between task, agent and coordinator survive the wire, and nothing else comes through it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkcohort.runtime.protocol import calls
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+
+R = (Range("t", 0, 5, 9),)
+DELIVERED = calls.Delivered("p", "a", R, (1, 10), (3, 30), (40,), timed_out=False, anew=("t",))
+VALUES = [
+    calls.Claim("p", 3, "a", "no JVM above", "h"),
+    calls.Claimed(R, (5,), 7, {"t": "id"}, (0,), agent=True),
+    calls.Claimed(error="FENCED_INSTANCE_ID", message="a newer driver runs"),
+    DELIVERED,
+    calls.Read(R, {}),
+    calls.ReadHead((calls.Stand(0, 7, has_rows=True),), ("t",), "REQUEST_TIMED_OUT", "late", lost=False),
+    calls.AgentRequest(R, (5,), 2, None, 1.5),
+    calls.AgentRequest(action="Claim", body="{}"),
+    calls.Step(((0, 7),), ((1, "gone"),), rows=True),
+    calls.Fetched("m", (calls.Waited("t", 0, 5, 1.5),), (calls.Silent("t", 1, 5, "why"),), (TopicPartition("t", 2),)),
+    calls.FetchedReply((TopicPartition("t", 0),), (calls.Barred("t", 1, 9),)),
+    calls.Listened("assigned", "done", 3),
+    calls.Pushed("rejoin", ("t",), "topics changed", 4),
+    calls.Pushed("subscription", ()),
+    calls.Rebalances(last=3),
+    calls.Rebalances(show=-1),
+    calls.Story("executor-1"),
+    calls.Done(),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_every_call_comes_back_as_it_was(value: calls.Call) -> None:
+    """Of the same type; with a field more, or another's type, it doesn't."""
+    sent = calls.encode(value)
+    assert calls.decode(sent, type(value)) == value
+    fields = json.loads(sent)
+    wrong = [{**fields, "more": 1}, [fields], *({**fields, name: {"x": [1]}} for name in fields if name != "ids")]
+    for each in wrong:
+        with pytest.raises(calls.CallError, match=f"not a {type(value).__name__}"):
+            calls.decode(json.dumps(each).encode(), type(value))
+
+
+@given(st.sampled_from(VALUES), st.binary() | st.recursive(st.none() | st.integers() | st.floats(), st.lists).map(repr))
+def test_anything_is_a_call_or_a_call_error(value: calls.Call, said: bytes | str) -> None:
+    """There is no third way."""
+    try:
+        calls.decode(said if isinstance(said, bytes) else said.encode(), type(value))
+    except calls.CallError as error:
+        assert len(str(error)) < 400
+
+
+def test_what_is_no_text_does_not_keep_a_task_from_its_slot() -> None:
+    """A host's name or a path may hold any bytes, which Python shows as half surrogate pairs."""
+    sent = calls.encode(calls.Claim("p", 0, "a", "no file \udcff", "h\ud800"))
+    assert calls.decode(sent, calls.Claim) == calls.Claim("p", 0, "a", "no file ?", "h?")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ranges": (Range("t", 0, 9, 5),), "sizes": (0,)},
+        {"ranges": (Range("t", 0, -1, 5),)},
+        {"agent": (2, 0)},
+        {"sizes": ()},
+        {"sizes": (1, 2)},
+        {"sizes": (2**31 * 4 + 1,)},
+    ],
+)
+def test_a_report_that_contradicts_itself(changed: dict[str, Any]) -> None:
+    """Each of its fields is well."""
+    calls.check_delivered(DELIVERED)
+    fields = {name: getattr(DELIVERED, name) for name in DELIVERED.__struct_fields__}
+    report = calls.decode(calls.encode(calls.Delivered(**{**fields, **changed})), calls.Delivered)
+    with pytest.raises(calls.CallError):
+        calls.check_delivered(report)
+
+
+@pytest.mark.parametrize("ranges", [(*R, *R), (Range("t", 0, 5, 5),), (Range("t", 0, -1, 5),), (Range("u", 0, 0, 5),)])
+def test_the_driver_reads_what_the_query_reads(ranges: tuple[Range, ...]) -> None:
+    """One range a partition, of known partitions, with something in it."""
+    known = {TopicPartition("t", 0)}
+    calls.check_read(calls.Read(R, {}), known)
+    with pytest.raises(calls.CallError):
+        calls.check_read(calls.Read(ranges, {}), known)
