@@ -89,7 +89,7 @@ trust_same_certificates() { # uv brings certificates of its own: where pip or th
 
 tree_stamp() { # what the wheel is made of; tests and documents don't count
   local parts=() part
-  for part in pyproject.toml setup.py README.md pyspark_cohort.py assignors runtime streaming native; do
+  for part in pyproject.toml setup.py README.md LICENSE pyspark_cohort.py api assignors runtime streaming native; do
     if [ -e "$part" ]; then parts+=("$part"); fi
   done
   find "${parts[@]}" -type f ! -path '*/__pycache__/*' ! -name '*.so' -print0 | sort -z | xargs -0 cksum | cksum
@@ -133,6 +133,7 @@ dev_links() { # the tree under its import names, for mypy and for runs without a
   mkdir -p .dev/sparkcohort
   local folder
   for folder in assignors native runtime streaming; do ln -sfn "../../$folder" ".dev/sparkcohort/$folder"; done
+  for folder in api/*.py api/py.typed; do ln -sfn "../../$folder" ".dev/sparkcohort/${folder#api/}"; done
   ln -sfn ../pyspark_cohort.py .dev/pyspark_cohort.py
 }
 

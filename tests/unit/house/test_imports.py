@@ -19,7 +19,7 @@ CLOCKS_AND_WORLD = {"time", "random", "threading", "socket", "logging", "subproc
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
     """Every import of the packages as installed, those for type checking included."""
-    return grimp.build_graph(*PACKAGES, include_external_packages=True, cache_dir=None)
+    return grimp.build_graph("sparkcohort", include_external_packages=True, cache_dir=None)
 
 
 def _pure(module: str) -> bool:
@@ -57,8 +57,8 @@ def test_nothing_imports_upwards(graph: grimp.ImportGraph) -> None:
     """Imports go from streaming to the shell to the pure runtime to the assignors, never back."""
 
     def height(module: str) -> int:
-        if module.startswith("sparkcohort.streaming"):
-            return 3
+        if module == "sparkcohort" or module.startswith("sparkcohort.streaming"):
+            return 3  # the front door imports what it names, nothing imports it
         if module.startswith(SHELL):
             return 2
         return 1 if module.startswith("sparkcohort.runtime") else 0
@@ -73,7 +73,7 @@ def test_nothing_imports_upwards(graph: grimp.ImportGraph) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("module", [*PACKAGES, "pyspark_cohort"])
+@pytest.mark.parametrize("module", ["sparkcohort", *PACKAGES, "pyspark_cohort"])
 def test_what_is_tested_is_what_ships(module: str) -> None:
     """The packages come from the installed wheel (or from .dev, on a developer's request), never from the tree."""
     spec = importlib.util.find_spec(module)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCES = ("assignors", "runtime", "streaming", "tests", "tools")
+SOURCES = ("api", "assignors", "examples", "runtime", "streaming", "tests", "tools")
 FILES = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")) + sorted(ROOT.glob("*.py"))
 C_FILES = sorted(path for ending in ("*.c", "*.h") for path in (ROOT / "native").glob(ending))
 SCRIPTS = [ROOT / "Makefile", ROOT / ".ci" / "run", *sorted((ROOT / "tools").rglob("*.sh"))]
