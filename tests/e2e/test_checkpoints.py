@@ -96,7 +96,7 @@ def test_the_first_batch_is_finished_by_who_planned_it(
 def test_back_with_a_first_batch_that_is_planned(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
 ) -> None:
-    """Where Cohort started is what its group has committed: as the README says, Spark's source has to be told."""
+    """Where Cohort started is what its group has committed: as docs/migrate-from-spark-kafka.md says, Spark's source has to be told."""
     broker.admin.create_topic(topic, 2)
     produce(broker.bootstrap, topic, 60, partitions=2)
     at_20 = options(broker, topic, startingOffsets=json.dumps({topic: {"0": 20, "1": 20}}))

@@ -1,4 +1,4 @@
-"""The README's pipeline, as a user would run it: spark-submit, a standalone master, two workers, a real broker."""
+"""The pipeline that README shows, as a user would run it: spark-submit, a standalone master, two workers, a real broker."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import pytest
 from tests.kit import consumer_groups, delivery, processes
 from tests.kit.broker import Broker
 from tests.kit.jars import ROOT
+from tests.kit.pages import block
 from tests.kit.produce import place_of, produce
 from tests.kit.standalone import environment, standalone
 from tests.kit.waiting import wait_until
@@ -30,19 +31,8 @@ SUBMIT_TIMEOUT_S = 180.0
 LOAD = "    .load()\n"
 
 
-def block(name: str) -> str:
-    """The Python block between the README's markers of this name."""
-    found = re.search(
-        rf"<!-- {name}:begin -->\s*```python\n(.*?)```\s*<!-- {name}:end -->",
-        (ROOT / "README.md").read_text(),
-        re.DOTALL,
-    )
-    assert found, f"README.md has no python block between <!-- {name}:begin --> and <!-- {name}:end -->"
-    return found[1]
-
-
 def pipeline() -> str:
-    """The README's pipeline, with its listener and its assignor."""
+    """The pipeline that README shows, with the listener and the assignor of the guides."""
     plain = block("pipeline")
     assert plain.count(LOAD) == 1
     more = '    .option("rebalance.listener", "audit.Listener")\n'
@@ -51,7 +41,7 @@ def pipeline() -> str:
 
 
 def archive(directory: Path) -> Path:
-    """The README's listener and assignor as modules in a zip file, which PySpark's workers of data sources don't look into."""
+    """The guides' listener and assignor as modules in a zip file, which PySpark's workers of data sources don't look into."""
     path = directory / "users.zip"
     with zipfile.ZipFile(path, "w") as archived:
         archived.writestr("audit.py", block("listener"))
@@ -118,8 +108,8 @@ def test_the_pipeline_where_no_environment_is_activated(broker: Broker, topic: s
 
 
 @pytest.mark.timeout(400)
-def test_the_readme_pipeline_runs_through_spark_submit(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """The README's pipeline, listener and assignor: every record once, lag 0 in the group, whole topics, no agent left."""
+def test_the_documented_pipeline_runs_through_spark_submit(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The pipeline, listener and assignor of the documents: every record once, lag 0 in the group, whole topics, no agent left."""
     broker.admin.create_topic(topic, PARTITIONS)
     produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
     script, run = tmp_path / "pipeline.py", uuid.uuid4().hex

@@ -1,13 +1,13 @@
-"""The generated parts of docs/group-protocol.md; ``python -m tests.kit.group_docs`` writes them into it."""
+"""The generated parts of docs/reference/group-protocol.md; ``python -m tests.kit.group_docs`` writes them into it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from sparkcohort.runtime.group.table import DIFFERENCES, TABLE, Effect, GroupState, Input, Row, diagram
-from tests.kit.readme import with_section
+from tests.kit.pages import with_section
 
-PAGE = Path(__file__).parents[2] / "docs" / "group-protocol.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "group-protocol.md"
 
 
 def state_diagram() -> str:

@@ -138,7 +138,7 @@ METRICS: Final = (
         _MEMBER,
     ),
 )
-"""Every metric there is; README and dashboards are compared with it."""
+"""Every metric there is; docs/reference/metrics.md and dashboards are compared with it."""
 
 
 def values(status: Status) -> dict[str, Samples]:

@@ -176,7 +176,7 @@ def _nearest(key: str) -> str:
     return (
         f"; Kafka's own settings are written with the prefix: {prefixed}"
         if "." in key
-        else "; the README lists every option"
+        else "; docs/options.md lists every option"
     )
 
 

@@ -1,4 +1,4 @@
-"""The one table of the source's options: README, ``conf/`` and the parser are all compared with it.
+"""The one table of the source's options: docs/options.md, ``conf/`` and the parser are all compared with it.
 
 Names and meanings are Spark's where Spark's Kafka source has the option, Kafka's where Kafka's consumer has it.
 Keys are case-insensitive.  ``kafka.*`` options are not listed one by one: their table is ``kafka_settings.rows``.

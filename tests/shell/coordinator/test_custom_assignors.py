@@ -13,7 +13,7 @@ import pytest
 from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.coordinator.custom_assignors import load
-from tests.kit.readme import README, section
+from tests.kit.pages import EXAMPLES, block, section
 
 MODULE = """
 from sparkcohort.assignors import ASSIGNORS
@@ -196,11 +196,10 @@ def test_two_of_one_name_are_refused(users: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["whole_topics.WholeTopics", "whole-topics"])
-def test_the_readmes_example(place: Path, word: str) -> None:
+def test_the_guides_example(place: Path, word: str) -> None:
     """Each topic is one member's as a whole, the loads as even as whole topics allow; found in both of its ways."""
-    text = README.read_text()
-    module = section(text, "assignor").removeprefix("```python\n").removesuffix("```")
-    points = section(text, "entry-point").removeprefix("```toml\n").removesuffix("```")
+    module = block("assignor")
+    points = section(EXAMPLES["assignor"][0].read_text(), "entry-point").removeprefix("```toml\n").removesuffix("```")
     name, value = re.findall(r'^([\w-]+) = "(.+)"$', points, re.MULTILINE)[0]
     assert '[project.entry-points."sparkcohort.assignors"]' in points
     write(place, {"whole_topics.py": module, **distribution("whole-topics", f"{name} = {value}")})

@@ -1,4 +1,4 @@
-"""docs/group-protocol.md says what the transition table says."""
+"""docs/reference/group-protocol.md says what the transition table says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from sparkcohort.runtime.group.table import DIFFERENCES, TABLE
 from tests.kit.group_docs import PAGE, SECTIONS
-from tests.kit.readme import section
+from tests.kit.pages import section
 
 
 @pytest.mark.parametrize("name", list(SECTIONS))

@@ -13,7 +13,9 @@ import sparkcohort
 from sparkcohort.runtime.shell.cli.main import cli
 from tests.kit.jars import ROOT
 
-LOADED = "import sys, sparkcohort; print(*sorted(name for name in sys.modules if name.startswith(('spark', 'importlib.m'))))"
+LOADED = (
+    "import sys, sparkcohort; print(*sorted(name for name in sys.modules if name.startswith(('spark', 'importlib.m'))))"
+)
 
 
 def test_every_public_name_is_there() -> None:

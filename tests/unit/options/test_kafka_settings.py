@@ -207,7 +207,7 @@ def test_what_the_library_was_built_without() -> None:
     ],
 )
 def test_kerberos_is_not_in_what_pip_installs(settings: dict[str, str], words: str) -> None:
-    """The message says what there is instead; the README says the same."""
+    """The message says what there is instead; docs/migrate-from-spark-kafka.md says the same."""
     message = refused(security__protocol="SASL_SSL", **settings)
     assert f"option {words} is not in this confluent-kafka, which has PLAIN, SCRAM, OAUTHBEARER: set" in message
 

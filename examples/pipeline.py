@@ -1,0 +1,28 @@
+"""Read a topic as a consumer group into Parquet files."""
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+import sparkcohort  # a Python without it ends here, in one line
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # one Python for this script, Spark's workers and executors
+brokers, topic, group, out = sys.argv[1:5]
+spark = SparkSession.builder.appName("orders").getOrCreate()
+orders = (
+    spark.readStream.format("cohort")
+    .option("kafka.bootstrap.servers", brokers)
+    .option("subscribe", topic)
+    .option("group.id", group)
+    .load()
+)
+query = (
+    orders.selectExpr("CAST(value AS STRING) AS order", "topic", "partition", "offset")
+    .writeStream.format("parquet")
+    .option("path", f"{out}/orders")
+    .option("checkpointLocation", f"{out}/checkpoint")
+    .trigger(availableNow=True)
+    .start()
+)
+query.awaitTermination()

@@ -1,0 +1,121 @@
+"""What README and docs/ show, as the code has it; ``python -m tests.kit.pages`` writes it into them.
+
+A part that is made stands between ``<!-- name:begin -->`` and ``<!-- name:end -->``.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.shell.cli.main import cli
+from sparkcohort.runtime.shell.observe.metrics import METRICS
+from sparkcohort.runtime.shell.options.table import OPTIONS, Option
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+README: Final = ROOT / "README.md"
+DOCS: Final = ROOT / "docs"
+PAGES: Final = (README, *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")))
+SIMULATED = (("--members", "-executor-3", "--members", "+1@a"), ("--members", "+1", "--compare"))
+EXAMPLES: Final = {
+    "pipeline": (README, "pipeline.py"),
+    "listener": (DOCS / "guides/rebalance-listeners.md", "audit.py"),
+    "assignor": (DOCS / "guides/own-assignors.md", "whole_topics.py"),
+}
+"""Files of ``examples/``, and the page that shows each."""
+
+
+def pages() -> list[Path]:
+    """Every page that a reader may open."""
+    return [*PAGES, *sorted(DOCS.rglob("*.md"))]
+
+
+def options_table() -> str:
+    """Every option of the source, a row each."""
+    rows = [f"| `{option.name}` | {_default(option)} | {_meaning(option)} |" for option in OPTIONS]
+    return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
+
+
+def metrics_table() -> str:
+    """Every metric of the endpoint, a row each."""
+    rows = [f"| `{spec.name}` | {', '.join(spec.labels)} | {spec.help} |" for spec in METRICS]
+    return "\n".join(["| metric | labels | meaning |", "|---|---|---|", *rows])
+
+
+def codes_table() -> str:
+    """The error codes of the group, with Kafka's numbers."""
+    rows = [f"| {code.value} | `{code.name}` |" for code in ErrorCode if code]
+    return "\n".join(["| code | name |", "|---|---|", *rows])
+
+
+def _default(option: Option) -> str:
+    return f"`{option.default}`" if option.default else ""
+
+
+def _meaning(option: Option) -> str:
+    if option.status == "honoured":
+        return option.doc.replace("|", "\\|")
+    word = "no effect" if option.status == "accepted" else "refused"
+    return f"*{word}* ({option.doc}): {option.instead}".replace("|", "\\|")
+
+
+def section(text: str, name: str) -> str:
+    """What stands between ``<!-- name:begin -->`` and ``<!-- name:end -->``."""
+    found = re.search(f"<!-- {name}:begin -->\n(.*?)\n?<!-- {name}:end -->", text, re.DOTALL)
+    return found.group(1) if found else ""
+
+
+def with_section(text: str, name: str, body: str) -> str:
+    """The text with that section replaced."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    head, _, rest = text.partition(begin)
+    return f"{head}{begin}\n{body}\n{end}{rest.partition(end)[2]}"
+
+
+def block(name: str) -> str:
+    """The code that a page shows of an example, without its fence."""
+    return section(EXAMPLES[name][0].read_text(), name).removeprefix("```python\n").removesuffix("```")
+
+
+def example(name: str) -> str:
+    """The file of that example as a page shows it: its name first, fenced."""
+    file = EXAMPLES[name][1]
+    return f"```python\n# examples/{file}\n{(ROOT / 'examples' / file).read_text()}```"
+
+
+def simulated() -> str:
+    """What the command answers to the page's own case, fenced, with the commands above their answers."""
+    case = section(SIMULATE.read_text(), "case").removeprefix("```json\n").removesuffix("\n```")
+    blocks = []
+    for arguments in SIMULATED:
+        out = io.StringIO()
+        with TemporaryDirectory() as folder, redirect_stdout(out):
+            path = Path(folder) / "case.json"
+            path.write_text(case)
+            cli(["simulate", "--input", str(path), *arguments], prog_name="cohort", standalone_mode=False)
+        blocks.append(f"$ cohort simulate --input case.json {' '.join(arguments)}\n{out.getvalue()}")
+    return "```\n" + "\n".join(blocks) + "```"
+
+
+SIMULATE: Final = DOCS / "guides/simulate.md"
+GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
+    "options": (DOCS / "options.md", options_table),
+    "metrics": (DOCS / "reference/metrics.md", metrics_table),
+    "codes": (DOCS / "reference/errors.md", codes_table),
+    "simulate": (SIMULATE, simulated),
+    "pipeline": (README, lambda: example("pipeline")),
+    "listener": (EXAMPLES["listener"][0], lambda: example("listener")),
+    "assignor": (EXAMPLES["assignor"][0], lambda: example("assignor")),
+}
+"""Each part that is made: its page, and what makes it."""
+
+
+if __name__ == "__main__":
+    for name, (page, made) in GENERATED.items():
+        page.write_text(with_section(page.read_text(), name, made()))

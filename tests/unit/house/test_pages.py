@@ -1,0 +1,244 @@
+"""README and docs/ say what the code does: tables, programs, commands, options, links and searches are looked at."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import logging
+import re
+import shlex
+import subprocess
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import click
+import pytest
+
+from sparkcohort import RebalanceListener
+from sparkcohort.runtime.shell.cli.main import cli
+from sparkcohort.runtime.shell.options.table import OPTIONS
+from tests.kit.pages import DOCS, EXAMPLES, GENERATED, README, ROOT, block, pages, section
+
+MOST_README_LINES, MOST_FILES_FOUND = 150, 6
+PAGES = {str(path.relative_to(ROOT)): path for path in pages()}
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
+CELLS = re.compile(r"(?<!\\) \| ")
+OPTION = re.compile(r"""\.option\("([^"]+)",""")
+SPARKS_OWN = ("DATA_SOURCE_NOT_FOUND", "PYTHON_VERSION_MISMATCH", "Python worker failed")
+CODE = ("api", "assignors", "native", "runtime", "streaming")
+
+
+def blocks(path: Path, *languages: str) -> list[str]:
+    """The fenced blocks of a page in one of these languages ("": no language), without their indentation."""
+    found = FENCE.findall(path.read_text())
+    return [re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, word, body in found if word in languages]
+
+
+def commands(path: Path) -> list[list[str]]:
+    """The command lines of a page: of the blocks that are no pictures, without prompt, comment and output."""
+    lines = [line for body in blocks(path, "") for line in body.splitlines()]
+    starts = ("cohort ", "make ", "$ cohort ", "python -m ")
+    return [shlex.split(line.removeprefix("$ "), comments=True) for line in lines if line.startswith(starts)]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of each row of a table, without its head."""
+    return [CELLS.split(row) for row in ROW.findall(text)][1:]
+
+
+@pytest.mark.parametrize("name", list(GENERATED))
+def test_what_is_made_is_current(name: str) -> None:
+    """Options, metrics, error codes, output and examples stand in the pages as in the code (else: ``python -m tests.kit.pages``)."""
+    page, made = GENERATED[name]
+    assert section(page.read_text(), name) == made()
+
+
+def test_the_readme_fits_a_reading() -> None:
+    """At most 150 lines, with a picture that is there, and the pipeline."""
+    text = README.read_text()
+    assert len(text.splitlines()) <= MOST_README_LINES
+    assert re.findall(r"!\[.+\]\((.+)\)", text) == ["docs/images/rebalance.svg"]
+    assert 'format("cohort")' in section(text, "pipeline")
+
+
+def test_the_picture_shows_what_the_page_of_the_command_shows() -> None:
+    """The SVG and the text are of one run, and the SVG needs nothing from elsewhere."""
+    shown = (DOCS / "images/rebalance.svg").read_text().replace("&#160;", " ")
+    text = next(body for body in blocks(DOCS / "operate/cli.md", "") if body.startswith("$ cohort rebalances"))
+    assert [line for line in text.splitlines() if line and line.rstrip() not in shown] == []
+    assert "url(" not in shown.replace("url(#", "")
+
+
+def test_the_index_has_every_page() -> None:
+    """Nothing in docs/ is found by nobody."""
+    named = {(DOCS / link).resolve() for link in LINK.findall((DOCS / "README.md").read_text())}
+    assert {path for path in DOCS.rglob("*.md") if path.name != "README.md"} - named == set()
+
+
+@cache
+def _anchors(path: Path) -> frozenset[str]:
+    text = FENCE.sub("", path.read_text())
+    heads = [
+        re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    ]
+    return frozenset(heads)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    """Files and headings that links name are there."""
+    page = PAGES[name]
+    lost = []
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        if link.startswith("https://"):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            lost.append(link)
+    assert lost == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_program_can_be_run(name: str) -> None:
+    """Python compiles, what it imports is installed or an example, and its options exist."""
+    honoured = {option.name.lower() for option in OPTIONS}
+    for body in blocks(PAGES[name], "python"):
+        for node in ast.walk(ast.parse(body, name)):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+                assert importlib.util.find_spec(str(module)), f"{name}: no module {module}"
+            if isinstance(node, ast.ImportFrom) and node.module == "sparkcohort":
+                front = importlib.import_module("sparkcohort")
+                assert [alias.name for alias in node.names if not hasattr(front, alias.name)] == []
+        if 'format("cohort")' in body or "stream.option" in body:
+            ours = [word for word in OPTION.findall(body) if word not in {"path", "checkpointLocation"}]
+            assert [word for word in ours if word.lower() not in honoured and not word.startswith("kafka.")] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_value_can_be_read(name: str) -> None:
+    """JSON and TOML parse; properties are Spark's, Kafka's or ours."""
+    for body in blocks(PAGES[name], "json"):
+        json.loads(body)
+    for body in blocks(PAGES[name], "toml"):
+        tomllib.loads(body)
+    for line in "".join(blocks(PAGES[name], "properties")).splitlines():
+        assert re.match(r"(spark\.[\w.]+ +\S|kafka\.[\w.]+=\S)", line), line
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_exists(name: str) -> None:
+    """``cohort`` takes these arguments, ``make`` has these targets, ``python -m`` these modules."""
+    targets = re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    inline = re.findall(r"`make ([a-z-]+)", PAGES[name].read_text())
+    assert [target for target in inline if target not in targets] == []
+    for word, *rest in commands(PAGES[name]):
+        if word == "make":
+            assert rest[0] in targets
+        elif word == "python":
+            assert importlib.util.find_spec(rest[1])
+        elif rest[0] == "--version":
+            assert cli.main(rest, standalone_mode=False) == 0
+        else:
+            _parsed(rest)
+
+
+def _parsed(arguments: list[str]) -> None:
+    """What a person would type, parsed by the command's own parser, and not carried out."""
+    with click.Context(cli) as context:
+        command = cli.get_command(context, arguments[0])
+        assert command is not None, arguments
+        command.make_context(arguments[0], arguments[1:], parent=context)
+
+
+def test_no_page_imports_what_may_move() -> None:
+    """Users import from ``sparkcohort``; its rooms are ours."""
+    wrong = re.compile(r"(?:from|import) sparkcohort\.|sparkcohort\.(?:runtime|streaming|native)")
+    shown = [*PAGES.values(), *(ROOT / "examples").glob("*.py"), *(ROOT / "conf").iterdir()]
+    assert {path.name: found for path in shown if (found := wrong.findall(path.read_text()))} == {}
+
+
+def test_every_example_is_shown() -> None:
+    """No file of examples/ is shown nowhere."""
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {file for _, file in EXAMPLES.values()}
+
+
+def test_the_listener_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """The guide's listener, told what an agent tells it."""
+    names: dict[str, type[RebalanceListener]] = {}
+    exec(compile(block("listener"), "audit.py", "exec"), names)  # noqa: S102  the example as it is shown
+    with caplog.at_level(logging.INFO, "audit"):
+        listener = names["Listener"]()
+        listener.on_partitions_assigned((("orders", 0),))
+        listener.on_partitions_lost((("orders", 0),))
+    assert caplog.messages == ["reading (('orders', 0),)", "giving up (('orders', 0),)"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "search", "places"), rows(section((DOCS / "architecture.md").read_text(), "rules")), ids=lambda cell: cell
+)
+def test_a_rule_is_found_by_its_search(rule: str, search: str, places: str) -> None:
+    """The search that architecture.md has for a rule finds its places, and few others."""
+    command = shlex.split(search.strip("`").replace("\\|", "|"))
+    assert command[0] == "grep", rule
+    done = subprocess.run(
+        [*command, "--include=*.py"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    found = {line.split(":")[0] for line in done.stdout.splitlines()}
+    assert set(re.findall(r"`([^`]+)`", places)) <= found
+    assert len(found) <= MOST_FILES_FOUND
+
+
+def test_every_room_stands_in_the_map() -> None:
+    """Architecture.md names each package, and none that isn't there."""
+    named = [row[0].strip("`") for row in rows(section((DOCS / "architecture.md").read_text(), "rooms"))]
+    rooms = {str(path.parent.relative_to(ROOT)) for folder in CODE for path in (ROOT / folder).rglob("__init__.py")}
+    rooms |= {"native"}
+    assert sorted(named) == sorted(rooms - {"runtime", "runtime/shell"})
+
+
+@cache
+def _source() -> str:
+    """All of our Python, with strings that stand in pieces joined."""
+    files = [*ROOT.glob("*.py"), *(path for folder in CODE for path in sorted((ROOT / folder).rglob("*.py")))]
+    return re.sub(r'"\n\s+f?"', "", "\n".join(path.read_text() for path in files))
+
+
+def test_every_place_of_the_code_that_a_page_names_is_there() -> None:
+    """Files and folders in backticks exist."""
+    place = re.compile(r"`((?:api|assignors|conf|examples|native|runtime|streaming|tests|tools|docs)/[\w./-]+)`")
+    named = {found for path in PAGES.values() for found in place.findall(path.read_text())}
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_what_troubleshooting_quotes_is_said_somewhere() -> None:
+    """Each message in its tables is one of ours, or one of the few of Spark's."""
+    cells = [row[0] for row in rows((DOCS / "operate/troubleshooting.md").read_text())]
+    quoted = [part.strip() for cell in cells for quote in re.findall(r"`([^`]+)`", cell) for part in quote.split("…")]
+    known = [part for part in quoted if part and not any(words in part for words in SPARKS_OWN)]
+    assert len(known) > 30
+    assert [part for part in known if part.rstrip(".") not in _source()] == []
+
+
+def test_every_name_of_an_error_is_explained() -> None:
+    """What ``CohortError.error`` can be stands in reference/errors.md."""
+    explained = (DOCS / "reference/errors.md").read_text()
+    raised = {
+        str(argument.value)
+        for node in ast.walk(ast.parse(_source_of_errors()))
+        if isinstance(node, ast.Call) and str(getattr(node.func, "id", "")).endswith(("Error", "Loss"))
+        for argument in node.args[1:]
+        if isinstance(argument, ast.Constant) and re.fullmatch(r"[A-Z][A-Z_.]+", str(argument.value))
+    }
+    assert len(raised) > 8
+    assert sorted(name for name in raised if f"`{name}`" not in explained) == []
+
+
+def _source_of_errors() -> str:
+    files = [path for folder in CODE for path in sorted((ROOT / folder).rglob("*.py"))]
+    return "\n".join(path.read_text().replace("from __future__ import annotations", "") for path in files)
