@@ -131,9 +131,9 @@ install_wheel() {
 
 dev_links() { # the tree under its import names, for mypy and for runs without a wheel: PYTHONPATH=.dev
   mkdir -p .dev/sparkcohort
-  local folder
+  local folder file
   for folder in assignors native runtime streaming; do ln -sfn "../../$folder" ".dev/sparkcohort/$folder"; done
-  for folder in api/*.py api/py.typed; do ln -sfn "../../$folder" ".dev/sparkcohort/${folder#api/}"; done
+  for file in api/*.py api/py.typed; do ln -sfn "../../$file" ".dev/sparkcohort/${file#api/}"; done
   ln -sfn ../pyspark_cohort.py .dev/pyspark_cohort.py
 }
 

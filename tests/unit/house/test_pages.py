@@ -18,6 +18,7 @@ import pytest
 
 from sparkcohort import RebalanceListener
 from sparkcohort.runtime.shell.cli.main import cli
+from sparkcohort.runtime.shell.observe.metrics import METRICS
 from sparkcohort.runtime.shell.options.table import OPTIONS
 from tests.kit.pages import DOCS, EXAMPLES, GENERATED, README, ROOT, block, pages, section
 
@@ -161,6 +162,14 @@ def test_no_page_imports_what_may_move() -> None:
     wrong = re.compile(r"(?:from|import) sparkcohort\.|sparkcohort\.(?:runtime|streaming|native)")
     shown = [*PAGES.values(), *(ROOT / "examples").glob("*.py"), *(ROOT / "conf").iterdir()]
     assert {path.name: found for path in shown if (found := wrong.findall(path.read_text()))} == {}
+
+
+def test_every_metric_that_a_page_names_is_there() -> None:
+    """Alerts and guides ask for what the endpoint has."""
+    there = {spec.name for spec in METRICS}
+    named = {name for path in PAGES.values() for name in re.findall(r"\bcohort_[a-z_]+\b", path.read_text())}
+    assert sorted(named - there) == []
+    assert named >= there
 
 
 def test_every_example_is_shown() -> None:
