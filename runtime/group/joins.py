@@ -17,6 +17,7 @@ from sparkcohort.runtime.group.table import GroupState, Input
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import REASON_LENGTH, Cause, Reason
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.group.context import Turn
@@ -101,7 +102,7 @@ def refuse_join(turn: Turn, correlation: int, request: p.JoinGroup, verdict: Ver
         rebalance.check_joined(turn)
     elif gate(turn.group, request.group_instance_id, request.member_id, None) is PASS:
         rebalance.remove(turn, request.member_id, "the group has reached its maximum size")
-        rebalance.happen(turn, Input.MEMBERS_GONE, "a member was one too many")
+        rebalance.happen(turn, Input.MEMBERS_GONE, Reason(Cause.GROUP_FULL, (request.member_id,)))
 
 
 def issue_id(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
@@ -120,7 +121,7 @@ def add(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
 def add_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
     """Let a newcomer in, which starts a rebalance."""
     member_id = _add(turn, correlation, request)
-    rebalance.start(turn, _because(f"{member_id} joined", request))
+    rebalance.start(turn, Reason(Cause.MEMBER_JOINED, (member_id,), said=_said(request)))
 
 
 def park(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
@@ -131,10 +132,22 @@ def park(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
 
 def update_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
     """A member rejoins, which starts a rebalance: its metadata changed, or it leads."""
-    changed = turn.group.members[request.member_id].protocols != request.protocols
+    before, member_id = turn.group, request.member_id
     _park(turn, correlation, request)
-    what = "rejoined" if request.reason else "changed its metadata" if changed else "leads and rejoined"
-    rebalance.start(turn, _because(f"{request.member_id} {what}", request))
+    rebalance.start(turn, Reason(_cause(before, turn.group, member_id, request), (member_id,), said=_said(request)))
+
+
+def _cause(before: Group, after: Group, member_id: str, request: p.JoinGroup) -> Cause:
+    """Why a member rejoins: made out from what its join changed, not from what it says."""
+    old, new = before.members[member_id], after.members[member_id]
+    if not request.reason:
+        return Cause.LEADER_REJOINED if old.protocols == new.protocols else Cause.METADATA_CHANGED
+    released = before.owned.get(member_id, {}).keys() - after.owned.get(member_id, {}).keys()
+    if released - partition_ownership.assigned(before, member_id):
+        return Cause.FOLLOW_UP  # KIP-429: what it was no longer assigned is revoked, and can be given on
+    if not partition_ownership.wants_the_same(before, old, new):
+        return Cause.SUBSCRIPTION_CHANGED
+    return Cause.MEMBER_REJOINED
 
 
 def answer_join(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
@@ -156,8 +169,9 @@ def take_over(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
     if left := len(
         set(freed).difference(partition_ownership.owners(turn.group))
     ):  # its predecessor was about to give them up
-        what = f"{member_id} took over {request.group_instance_id}, {left} partition{'s' if left > 1 else ''} less"
-        rebalance.happen(turn, Input.TRIGGER, what)
+        instance_id = request.group_instance_id or ""
+        reason = Reason(Cause.MEMBER_REPLACED_WHILE_REVOKING, (member_id,), instance_id, left)
+        rebalance.happen(turn, Input.TRIGGER, reason)
 
 
 def take_over_and_park(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
@@ -173,7 +187,8 @@ def take_over_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> N
     member_id, freed = _replace(turn, request)
     partition_ownership.keep_promises(turn, freed)
     turn.record(r.JoinParked(member_id, correlation))
-    rebalance.start(turn, _because(f"{member_id} took over {request.group_instance_id}", request))
+    instance_id = request.group_instance_id or ""
+    rebalance.start(turn, Reason(Cause.MEMBER_REPLACED, (member_id,), instance_id, said=_said(request)))
 
 
 def _add(turn: Turn, correlation: int, request: p.JoinGroup) -> str:
@@ -236,5 +251,5 @@ def _new_id(turn: Turn, request: p.JoinGroup) -> str:
     return f"{name}-{salt}-{serial}" if salt else f"{name}-{serial}"
 
 
-def _because(what: str, request: p.JoinGroup) -> str:
-    return f"{what}: {request.reason[:255]}" if request.reason else what
+def _said(request: p.JoinGroup) -> str:
+    return request.reason[:REASON_LENGTH]

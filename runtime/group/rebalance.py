@@ -15,6 +15,7 @@ from sparkcohort.runtime.group.state import JoinPhase
 from sparkcohort.runtime.group.table import TABLE, Effect, GroupState, Input
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.reasons import NO_REASON, Cause, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,26 +24,26 @@ if TYPE_CHECKING:
     from sparkcohort.runtime.group.state import Group
 
 
-def happen(turn: Turn, met: Input, reason: str) -> None:
+def happen(turn: Turn, met: Input, reason: Reason = NO_REASON) -> None:
     """Something happened inside the group; the table says what follows."""
     _EFFECTS[TABLE[turn.group.state][met].effect](turn, reason)
 
 
-def start(turn: Turn, reason: str) -> None:
+def start(turn: Turn, reason: Reason) -> None:
     """Begin the join phase: parked syncs are void, and every member that isn't joining already is told to rejoin."""
     told = set(turn.group.syncs)
     answer_syncs(turn, ErrorCode.REBALANCE_IN_PROGRESS)
     turn.record(r.RebalanceStarted(_phase(turn.group, reason, turn.now_ms)))
-    group = turn.group
+    group, words = turn.group, str(reason)
     turn.actions += [
-        p.PushRejoin(member_id, reason, group.generation)
+        p.PushRejoin(member_id, words, group.generation)
         for member_id in group.members
         if member_id not in group.joins and member_id not in told
     ]
-    check_joined(turn, reason)
+    check_joined(turn)
 
 
-def _phase(group: Group, reason: str, now_ms: int) -> JoinPhase:
+def _phase(group: Group, reason: Reason, now_ms: int) -> JoinPhase:
     under_way = group.rebalance  # restarted before it ended: the first reason, and the whole time, are what counts
     reason, started_ms = (under_way.reason, under_way.started_ms) if under_way else (reason, now_ms)
     timeout_ms, delay_ms = rebalance_timeout_ms(group), group.config.initial_rebalance_delay_ms
@@ -58,7 +59,7 @@ def rebalance_timeout_ms(group: Group) -> int:
     return max((m.rebalance_timeout_ms for m in group.members.values()), default=0)
 
 
-def check_joined(turn: Turn, _reason: str = "") -> None:
+def check_joined(turn: Turn, _reason: Reason = NO_REASON) -> None:
     """End the join phase if nobody is missing: no member outside its join, no issued id unused (KIP-394)."""
     group, phase = turn.group, turn.group.rebalance
     if group.state is not GroupState.PREPARING_REBALANCE or phase is None or phase.remaining_ms is not None:
@@ -86,22 +87,22 @@ def _conclude(turn: Turn) -> None:
         if member_id not in turn.group.joins and member.group_instance_id is None:
             remove(turn, member_id, "it did not rejoin within the rebalance timeout")
     if not turn.group.members:
-        happen(turn, Input.NONE_LEFT, "")
+        happen(turn, Input.NONE_LEFT)
     elif not turn.group.joins:
-        happen(turn, Input.NOBODY_REJOINED, "")
+        happen(turn, Input.NOBODY_REJOINED)
     else:
-        happen(turn, Input.ALL_JOINED, "")
+        happen(turn, Input.ALL_JOINED)
 
 
-def _extend(turn: Turn, _reason: str) -> None:
+def _extend(turn: Turn, _reason: Reason) -> None:
     turn.record(r.JoinPhaseExtended(turn.now_ms + rebalance_timeout_ms(turn.group)))
 
 
-def _empty_out(turn: Turn, _reason: str) -> None:
+def _empty_out(turn: Turn, _reason: Reason) -> None:
     turn.record(r.Emptied(_next_generation(turn.group)))
 
 
-def _complete_join(turn: Turn, _reason: str) -> None:
+def _complete_join(turn: Turn, _reason: Reason) -> None:
     """Elect, choose, raise the generation, answer everyone; from now on all owe a sync."""
     group = turn.group
     if group.leader not in group.joins:
@@ -121,11 +122,11 @@ def _next_generation(group: Group) -> int:
 
 def resume(turn: Turn, first_generation: int, member_id_salt: str) -> None:
     """Take a journal's group over: nobody loses anything, everybody rejoins, nobody waits for the run that is gone."""
-    group, reason = turn.group, "the coordinator was restarted"
+    group, reason = turn.group, Reason(Cause.COORDINATOR_RESTARTED)
     config = replace(group.config, first_generation=first_generation, member_id_salt=member_id_salt)
     phase = JoinPhase(reason, turn.now_ms, turn.now_ms + rebalance_timeout_ms(group)) if group.members else None
     turn.record(r.Resumed(config, turn.now_ms, phase))
-    turn.actions += [p.PushRejoin(member_id, reason, group.generation) for member_id in group.members]
+    turn.actions += [p.PushRejoin(member_id, str(reason), group.generation) for member_id in group.members]
 
 
 def choose_protocol(group: Group) -> str:
@@ -219,7 +220,7 @@ def _expire_sessions(turn: Turn) -> None:
         remove(turn, member_id, "its first join took too long" if waiting else f"its session of {silent_ms} ms expired")
     turn.record(r.SessionsChecked(min(turn.group.sessions.values(), default=None)))
     if expired:
-        happen(turn, Input.MEMBERS_GONE, f"{_names(expired)} expired")
+        happen(turn, Input.MEMBERS_GONE, Reason(Cause.SESSIONS_EXPIRED, tuple(expired)))
 
 
 def _expire_syncs(turn: Turn) -> None:
@@ -229,18 +230,14 @@ def _expire_syncs(turn: Turn) -> None:
     late = [m for m in turn.group.members if m in turn.group.unsynced]
     for member_id in late:
         remove(turn, member_id, "it did not sync within the rebalance timeout")
-    happen(turn, Input.MEMBERS_GONE, f"{_names(late)} did not sync")
+    happen(turn, Input.MEMBERS_GONE, Reason(Cause.SYNCS_EXPIRED, tuple(late)))
 
 
-def _names(member_ids: list[str]) -> str:
-    return member_ids[0] if len(member_ids) == 1 else f"{member_ids[0]} and {len(member_ids) - 1} more"
-
-
-def _ignore(_turn: Turn, _reason: str) -> None:
+def _ignore(_turn: Turn, _reason: Reason) -> None:
     """Nothing follows."""
 
 
-_EFFECTS: Mapping[Effect, Callable[[Turn, str], None]] = {
+_EFFECTS: Mapping[Effect, Callable[[Turn, Reason], None]] = {
     Effect.IGNORE: _ignore,
     Effect.START: start,
     Effect.CHECK_JOINED: check_joined,

@@ -11,12 +11,11 @@ from sparkcohort.runtime.group.fencing import PASS, Verdict, gate
 from sparkcohort.runtime.group.table import GroupState, Input
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.reasons import NO_REASON, REASON_LENGTH, Cause, Reason
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.group.context import Turn
     from sparkcohort.runtime.group.state import Group, GroupMember
-
-REASON_LENGTH = 255  # KIP-800
 
 
 def admit_sync(group: Group, request: p.SyncGroup) -> Verdict:
@@ -57,7 +56,7 @@ def _end_rebalance(turn: Turn) -> None:
     turn.actions.append(
         p.Rebalanced(
             group.generation,
-            phase.reason if phase else "",
+            phase.reason if phase else NO_REASON,
             phase.started_ms if phase else turn.now_ms,
             turn.now_ms,
             group.protocol_name,
@@ -86,7 +85,7 @@ def answer_sync(turn: Turn, correlation: int, request: p.SyncGroup) -> None:
 def answer_late_sync(turn: Turn, correlation: int, request: p.SyncGroup) -> None:
     """A follower that the next join phase has overtaken gets its assignment, and is told once more that it has to rejoin."""
     answer_sync(turn, correlation, request)
-    reason = turn.group.rebalance.reason if turn.group.rebalance else ""
+    reason = str(turn.group.rebalance.reason) if turn.group.rebalance else ""
     turn.actions.append(p.PushRejoin(request.member_id, reason, turn.group.generation))
 
 
@@ -107,8 +106,8 @@ def leave(turn: Turn, correlation: int, request: p.LeaveGroup) -> None:
     outcome = tuple((leaving, _leave(turn, request, leaving)) for leaving in request.members)
     turn.answer(correlation, p.LeaveGroupReply(ErrorCode.NONE, outcome))
     if turn.group.members is not members_before:
-        gone = [m for m in members_before if m not in turn.group.members]
-        rebalance.happen(turn, Input.MEMBERS_GONE, f"{', '.join(gone)} left")
+        gone = tuple(m for m in members_before if m not in turn.group.members)
+        rebalance.happen(turn, Input.MEMBERS_GONE, Reason(Cause.MEMBERS_LEFT, gone))
     elif turn.group.pending is not ids_before:
         rebalance.check_joined(turn)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sparkcohort.runtime.protocol.messages import Protocol
     from sparkcohort.runtime.protocol.partitions import TopicPartition
+    from sparkcohort.runtime.protocol.reasons import Reason
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -80,7 +81,7 @@ class JoinPhase:
     not an initial rebalance); ``newcomer`` tells that one came since the delay began.
     """
 
-    reason: str
+    reason: Reason
     started_ms: int
     deadline_ms: int
     remaining_ms: int | None = None

@@ -1,7 +1,9 @@
 """A rebalance in one line: why, who, what moved, how long.
 
 >>> t = [TopicPartition("t", n) for n in range(4)]
->>> done = Rebalanced(7, "bb joined", 100, 103, "range", ("a", "bb"), {"a": (t[0], t[1], t[2], t[3])}, {"a": (t[0],), "bb": (t[1], t[2])})
+>>> from sparkcohort.runtime.protocol.reasons import Cause, Reason
+>>> why = Reason(Cause.MEMBER_JOINED, ("bb",))
+>>> done = Rebalanced(7, why, 100, 103, "range", ("a", "bb"), {"a": (t[0], t[1], t[2], t[3])}, {"a": (t[0],), "bb": (t[1], t[2])})
 >>> line(done, routes(done, {}), {t[3]: "a"}, {"a": "executor 1", "bb": "executor 2"}.__getitem__)
 'rebalance to generation 7 in 3 ms (executor 2 joined): moved 2 partitions (t-1, t-2: executor 1 -> executor 2); executor 1 gives up t-3'
 """
@@ -57,7 +59,7 @@ def line(done: Rebalanced, given: Routes, revoking: Mapping[TopicPartition, str]
         f"{name(member)} gives up {_named(tp for tp, by in revoking.items() if by == member)}"
         for member in sorted(set(revoking.values()))
     ]
-    reason = readable(done.reason, {*done.members, *done.before}, name)
+    reason = readable(str(done.reason), {*done.members, *done.before}, name)
     what = "; ".join(parts) or "nothing moved"
     return f"rebalance to generation {done.generation} in {done.ended_ms - done.started_ms} ms ({reason}): {what}"
 

@@ -148,6 +148,15 @@ def _heard(said: Subscription, books: Books, complaints: Complaints) -> Subscrip
     return Subscription(topics, user_data, owned, generation, rack)
 
 
+def removal(join: p.JoinGroup, refusal: Refusal) -> p.LeaveGroup:
+    """Takes out a member whose join was refused here: it can't come back, so nobody waits for it.
+
+    It doesn't leave by itself; this is Kafka's removal of members by somebody else (KIP-345).
+    """
+    why = f"its join was refused: {refusal}"
+    return p.LeaveGroup((p.LeavingMember(join.member_id, join.group_instance_id, why),))
+
+
 def about(join: p.JoinGroup, member_id: str) -> tuple[MemberInfo, Complaints]:
     """What a member that was let in says of itself, as far as it can be believed, and what can't."""
     complaints: dict[str, str] = {}

@@ -27,6 +27,7 @@ from sparkcohort.runtime.leader import assignment
 from sparkcohort.runtime.leader.imbalance import Balance
 from sparkcohort.runtime.protocol.messages import JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import Cause, Reason
 
 BACK_OFF_BASE = 40  # Connect: ExponentialBackoff(1, 40, maxDelay, 0)
 _MOST_BACK_OFFS = 16  # 40^16 ms is past any delay
@@ -134,15 +135,11 @@ def deadline(memory: Memory) -> int | None:
     return memory.back_off.due_ms if memory.failure is None else memory.failure.due_ms
 
 
-def reason(memory: Memory, name: Callable[[str], str] = str) -> str:
+def reason(memory: Memory, name: Callable[[str], str] = str) -> Reason:
     """Why the round that is due takes place; ``name`` makes a member id readable."""
     if memory.grace.due_ms is not None:
-        return f"the grace period of {', '.join(map(name, memory.grace.departed))} is over"
-    return (
-        "the back-off of revoking rounds is over"
-        if memory.failure is None
-        else "the assignor failed and is asked again"
-    )
+        return Reason(Cause.DELAY_OVER, tuple(map(name, memory.grace.departed)))
+    return Reason(Cause.BACK_OFF_OVER if memory.failure is None else Cause.ASSIGNOR_RETRY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@
 (True, 121000)
 >>> lasted(done(asked), 61_005, 60_000)
 False
->>> reason(asked, 61_000)
+>>> str(reason(asked, 61_000))
 'load: m-2 carried 2.4 x the mean for 60 s; 3 partitions move'
 """
 
@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 
 from sparkcohort.assignors import Load, MemberSubscription, Partition
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
+from sparkcohort.runtime.protocol.reasons import Cause, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,12 @@ def done(watch: Watch) -> Watch:
     return replace(watch, found=None, since_ms=None)
 
 
-def reason(watch: Watch, now_ms: int) -> str:
-    """Why the round that is due takes place, in words."""
+def reason(watch: Watch, now_ms: int) -> Reason:
+    """Why the round that is due takes place."""
     found, since_ms = watch.found, watch.since_ms
     if found is None or since_ms is None:
-        return "load"
+        return Reason(Cause.LOAD_IMBALANCE)
     partitions = f"{found.partitions} partition{'s move' if found.partitions > 1 else ' moves'}"
     lasted_s = (now_ms - since_ms) // 1000
-    return f"load: {found.member} carried {found.times_mean:.1f} x the mean for {lasted_s} s; {partitions}"
+    said = f"{found.member} carried {found.times_mean:.1f} x the mean for {lasted_s} s; {partitions}"
+    return Reason(Cause.LOAD_IMBALANCE, (found.member,), partitions=found.partitions, said=said)

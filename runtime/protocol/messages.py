@@ -15,6 +15,7 @@ from msgspec import Struct, field, structs
 
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import Reason
 from sparkcohort.runtime.protocol.wire_types import Int64, String
 
 UNKNOWN_MEMBER = ""  # a joiner without an id (Kafka: JoinGroupRequest.UNKNOWN_MEMBER_ID)
@@ -272,7 +273,7 @@ class Tick(Message, frozen=True):
 class Trigger(Message, frozen=True):
     """The leader's shell asks for a rebalance (topics changed, an operator asked: KIP-568)."""
 
-    reason: str
+    reason: Reason
 
 
 class Unload(Message, frozen=True):
@@ -322,7 +323,7 @@ class Rebalanced(Message, frozen=True):
     """A rebalance ended (the leader's assignment was stored): what a log line and the history need."""
 
     generation: int
-    reason: str
+    reason: Reason
     started_ms: int
     ended_ms: int
     protocol_name: str

@@ -21,6 +21,7 @@ from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import Cause, Reason
 from tests.kit.group_laws import check_step, errors_of
 
 EMBEDDED = ConsumerEmbedded()
@@ -266,7 +267,7 @@ class World:
                 if node.member.config.topics and not node.dead:
                     node.inbox.append(m.Resubscribe(tuple(sorted(topics))))
         self.topics = dict(topics)
-        self.group_step(p.Trigger("topics or partitions changed"))
+        self.group_step(p.Trigger(Reason(Cause.TOPICS_CHANGED)))
 
     def lose_request(self) -> None:
         """The network loses the next request; its sender notices."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparkcohort.runtime.protocol.reasons import Cause, Reason
 from sparkcohort.runtime.shell.coordinator.totals import ListenerTotals, RebalanceTotals
 
 A_LOAD = {"records_per_second": 1200.4, "bytes_per_second": 360_000, "backlog": 17, "share": 0.3333}
@@ -12,8 +13,8 @@ A_LOAD = {"records_per_second": 1200.4, "bytes_per_second": 360_000, "backlog": 
 def a_status(**changes: Any) -> dict[str, Any]:
     """The status, with top-level keys replaced."""
     totals = RebalanceTotals()
-    totals.add("m-2 joined", 12)
-    totals.add("m-1 expired", 700)
+    totals.add(Reason(Cause.MEMBER_JOINED, ("m-2",)), 12)
+    totals.add(Reason(Cause.SESSIONS_EXPIRED, ("m-1",)), 700)
     listened = ListenerTotals()
     for outcome, took_ms in (("returned", 300), ("returned", 200), ("overran", 55_000)):
         listened.add("revoked", outcome, took_ms)

@@ -262,7 +262,7 @@ class Explorer:
     def fault(self, world: World) -> Iterator[World]:
         """What else may go wrong, or be wanted."""
         if self.part(world.group).state in {"Stable", "CompletingRebalance"}:
-            yield self.step(world, ("trigger",), lambda _group: p.Trigger(""))
+            yield self.step(world, ("trigger",), lambda _group: n.TRIGGER)
         for place, number in enumerate(world.processes):
             who: n.Process = self.part(number)
             if who.member.state not in ENDED:

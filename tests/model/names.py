@@ -16,11 +16,13 @@ from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import decode_subscription, encode_subscription
 from sparkcohort.runtime.protocol.copy import replace
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import NO_REASON
 
 FAR = 1  # every deadline; now is 0
 NEXT_SERIAL = 8  # ids in a world have numbers from 1 up to it
 _ANY_GENERATION = 2**31
-_PHASE = JoinPhase("", 0, FAR)
+TRIGGER = p.Trigger(NO_REASON)
+_PHASE = JoinPhase(NO_REASON, 0, FAR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from sparkcohort.runtime.group import GroupConfig
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import Cause, Reason, requested
 from tests.simulator.coordinator import CRASHES
 from tests.simulator.network import Weather
 from tests.simulator.process import Process
@@ -189,12 +190,12 @@ class Faults:
         if coordinator.frozen:
             self.world.schedule.after(500, self._topics_changed)
         elif coordinator.up:
-            coordinator.step(p.Trigger("topics or partitions changed"))
+            coordinator.step(p.Trigger(Reason(Cause.TOPICS_CHANGED)))
 
     def _trigger(self) -> None:
         coordinator = self.world.coordinator
         if coordinator.up and not coordinator.frozen:
-            coordinator.step(p.Trigger("asked to"))
+            coordinator.step(p.Trigger(requested("asked to")))
 
     def _spoil_assignor(self) -> None:
         self.world.say("the driver's assignor fails")

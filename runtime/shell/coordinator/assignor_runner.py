@@ -20,6 +20,7 @@ from sparkcohort.assignors import ASSIGNORS, Assignor
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader import assignment, delayed_rebalance
 from sparkcohort.runtime.member.state import ComputeAssignment
+from sparkcohort.runtime.protocol.reasons import Reason
 from sparkcohort.runtime.shell.agent.listener_runner import patience_ms
 from sparkcohort.runtime.shell.coordinator.load_balancing import Balancing
 from sparkcohort.runtime.shell.process.threads import Supervised
@@ -127,7 +128,7 @@ class Leading:
         due = delayed_rebalance.deadline(self.memory)
         return self._balancing.due() if due is None and self._balancing is not None else due
 
-    def reason(self, name: Callable[[str], str]) -> str:
+    def reason(self, name: Callable[[str], str]) -> Reason:
         """Why the round that is due takes place; ``name`` makes a member id readable."""
         if self._balancing is None or delayed_rebalance.deadline(self.memory) is not None:
             return delayed_rebalance.reason(self.memory, name)

@@ -35,7 +35,6 @@ from sparkcohort.runtime.protocol.messages import (
     JoinGroup,
     JoinGroupReply,
     LeaveGroup,
-    LeavingMember,
     PushRejoin,
     Rebalanced,
     Received,
@@ -47,6 +46,7 @@ from sparkcohort.runtime.protocol.messages import (
     Trigger,
 )
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import Cause, Reason, requested
 from sparkcohort.runtime.shell.coordinator import admission, load_balancing
 from sparkcohort.runtime.shell.coordinator.assignor_runner import Leading
 from sparkcohort.runtime.shell.coordinator.clock import Clock
@@ -214,7 +214,7 @@ class Coordinator:
 
     def trigger(self, reason: str) -> None:
         """Ask for a rebalance (KIP-568)."""
-        self._inbox.put(lambda: self._step(Trigger(reason)))
+        self._inbox.put(lambda: self._step(Trigger(requested(reason))))
 
     def observed(self, member_id: str, loads: Mapping[TopicPartition, Load]) -> bool:
         """Take a member's report of its loads; false if the group has no use for it, or no such member."""
@@ -335,10 +335,7 @@ class Coordinator:
             self.counters[type(request).__name__, refusal.error.name] += 1
             waiter.put(admission.refused(request, refusal))
             if isinstance(request, JoinGroup) and request.member_id:
-                leaving = LeavingMember(
-                    request.member_id, request.group_instance_id, f"its join was refused: {refusal}"
-                )
-                self._receive(LeaveGroup((leaving,)), Waiter())
+                self._receive(validation.removal(request, refusal), Waiter())
             return
         self._receive(request, waiter)
 
@@ -464,7 +461,7 @@ class Coordinator:
             event = self._event("subscription")
             for events in self._streams:
                 events.put(event)
-        self._step(Trigger("topics or partitions changed"))
+        self._step(Trigger(Reason(Cause.TOPICS_CHANGED)))
 
     def _subscribed(self) -> tuple[str, ...]:
         return tuple(sorted(self._known))

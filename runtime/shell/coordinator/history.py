@@ -20,6 +20,7 @@ from sparkcohort.runtime.group.table import GroupState
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import OffsetCommitReply, Rebalanced, Reply, Request, changed
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import NO_REASON
 
 HISTORY: Final = 200
 """How many rebalances are kept."""
@@ -210,7 +211,7 @@ class History:
         phase = before.rebalance
         done = Rebalanced(
             lost.generation,
-            phase.reason if phase else "",
+            phase.reason if phase else NO_REASON,
             phase.started_ms if phase else now_ms,
             now_ms,
             lost.protocol_name,

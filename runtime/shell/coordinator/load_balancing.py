@@ -18,6 +18,7 @@ from sparkcohort.runtime.group.table import GroupState
 from sparkcohort.runtime.leader import assignment, delayed_rebalance, imbalance, load_report
 from sparkcohort.runtime.protocol.messages import JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import Reason
 
 NAME: Final = LoadBalancedAssignor.name
 
@@ -60,7 +61,7 @@ class Balancing:
         """When a round has to be asked for; None while nothing lasts."""
         return imbalance.due(self._watch, self._after_ms)
 
-    def reason(self, now_ms: int) -> str:
+    def reason(self, now_ms: int) -> Reason:
         """Ask for a round: the reason, with the member's id."""
         self._watch = imbalance.asked_for(self._watch, now_ms)
         return imbalance.reason(self._watch, now_ms)

@@ -40,7 +40,7 @@ def _facts(entry: Entry) -> dict[str, Any]:
     return {
         "generation": done.generation,
         "at": entry.at,
-        "reason": done.reason,
+        "reason": str(done.reason),
         "duration_ms": done.ended_ms - done.started_ms,
         "protocol": done.protocol_name,
         "result": entry.result,

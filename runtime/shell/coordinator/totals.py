@@ -12,25 +12,9 @@ from typing import Any, Final
 from sparkcohort.runtime.group.context import SIGNALS
 from sparkcohort.runtime.listener import LISTENER_EVENTS
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.reasons import Reason
 
 BUCKETS_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000)
-
-REASONS: Final = (
-    "member_joined",
-    "member_left",
-    "member_expired",
-    "member_replaced",
-    "member_rejoined",
-    "leader_rejoined",
-    "follow_up",
-    "sync_expired",
-    "topics_changed",
-    "delay_over",
-    "load_imbalance",
-    "assignor_retry",
-    "other",
-)
-"""The classes of a rebalance's reason: a label of a metric has to be bounded, the group's own words are not."""
 
 REFUSED_REQUESTS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "Loads")
 """The requests whose refusals are counted: the group's, and a member's report of its loads."""
@@ -47,45 +31,18 @@ MOST_MS: Final = 86_400_000
 LISTENER_OUTCOMES: Final = ("returned", "raised", "overran")
 """How a call of a user's rebalance listener ended; overran: the member went on without it (see ``listener_runner``)."""
 
-# How the group's words end: "<member ids> <what>", and after a colon what the member said.
-_ENDINGS: Final = (
-    (" joined", "member_joined"),
-    (" left", "member_left"),
-    ("one too many", "member_left"),
-    (" expired", "member_expired"),
-    (" leads and rejoined", "leader_rejoined"),
-    (" rejoined", "member_rejoined"),
-    (" changed its metadata", "member_rejoined"),
-    (" did not sync", "sync_expired"),
-    ("topics or partitions changed", "topics_changed"),
-    (" is over", "delay_over"),
-    ("load", "load_imbalance"),
-    (" is asked again", "assignor_retry"),
-)
-
-
-def reason_class(reason: str) -> str:
-    """The class (one of REASONS) of a rebalance's reason in words."""
-    what, _, said = reason.partition(": ")
-    found = next((name for ending, name in _ENDINGS if what.endswith(ending)), "other")
-    if found == "member_rejoined":
-        if said.startswith("gave up "):  # what it had to: a cooperative rebalance's second round
-            return "follow_up"
-        return "topics_changed" if said == "topics changed" else found
-    return "member_replaced" if " took over " in what else found
-
 
 class RebalanceTotals:
-    """Counts of rebalances by class of reason, and a histogram of their durations in milliseconds."""
+    """Counts of rebalances by the label of their reason, and a histogram of their durations in milliseconds."""
 
     def __init__(self) -> None:
         self._reasons: Counter[str] = Counter()
         self._buckets = [0] * len(BUCKETS_MS)
         self._count = self._sum_ms = 0
 
-    def add(self, reason: str, duration_ms: int) -> None:
+    def add(self, reason: Reason, duration_ms: int) -> None:
         """Count one rebalance that has ended."""
-        self._reasons[reason_class(reason)] += 1
+        self._reasons[reason.label] += 1
         self._count += 1
         self._sum_ms += duration_ms
         for index, bound in enumerate(BUCKETS_MS):

@@ -27,7 +27,8 @@ from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.group.table import GroupState
 from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.listener import LISTENER_EVENTS
-from sparkcohort.runtime.shell.coordinator.totals import LISTENER_OUTCOMES, REASONS, REFUSALS, REFUSED_REQUESTS
+from sparkcohort.runtime.protocol.reasons import LABELS
+from sparkcohort.runtime.shell.coordinator.totals import LISTENER_OUTCOMES, REFUSALS, REFUSED_REQUESTS
 from sparkcohort.runtime.shell.observe.metrics_server import MetricsServer
 from sparkcohort.runtime.shell.process.threads import Supervised
 
@@ -153,7 +154,7 @@ def _group(status: Status) -> dict[str, Samples]:
         "cohort_group_state": [((state.value,), float(state.value == status["state"])) for state in GroupState],
         "cohort_group_generation": [((), status["generation"])],
         "cohort_group_members": [((), len(status["members"]))],
-        "cohort_rebalances_total": [((reason,), by_reason.get(reason, 0)) for reason in REASONS],
+        "cohort_rebalances_total": [((reason,), by_reason.get(reason, 0)) for reason in LABELS],
         "cohort_assignor_failures_total": _from_nought(
             [(name,) for name in status["assignors"]],
             {(name,): count for name, count in status["failed_rebalances"].items()},

@@ -130,7 +130,7 @@ def _under_way(coordinator: Coordinator, group: Group) -> dict[str, Any] | None:
     late = [member_id for member_id in group.members if member_id not in done]
     deadline_ms = phase.deadline_ms if joining else group.sync_deadline_ms
     return {
-        "reason": reports.readable(phase.reason, names),
+        "reason": reports.readable(str(phase.reason), names),
         "age_ms": coordinator.now_ms - phase.started_ms,
         "waits_for": "join" if joining else "sync",
         "deadline_in_ms": None if deadline_ms is None else max(deadline_ms - coordinator.now_ms, 0),

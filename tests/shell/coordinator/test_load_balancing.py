@@ -76,7 +76,7 @@ def test_what_carries_too_much_for_a_second_gives_some_away_and_then_all_is_stil
     wait_until(shared, 10, "one of the hot partitions to move", every_s=0.1)
 
     first = world.coordinator.rebalances[rounds]
-    assert first.reason.startswith(f"load: {a.member_id} carried 1.9 x the mean for 1 s; 1 partition")
+    assert str(first.reason).startswith(f"load: {a.member_id} carried 1.9 x the mean for 1 s; 1 partition")
     (line,) = [line for line in reports.rebalances(world.coordinator.history, 9) if line["reason"].startswith("load")]
     assert line["reason"].startswith("load: executor-a carried 1.9 x the mean")
     assert world.coordinator.rebalance_totals.as_value()["by_reason"]["load_imbalance"] == 1

@@ -12,6 +12,7 @@ from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import requested
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.history import HISTORY, JOURNAL, History
 
@@ -60,7 +61,7 @@ def done(generation: int, before: dict[str, Any], after: dict[str, Any], reason:
     def of(held: dict[str, Any]) -> dict[str, tuple[TopicPartition, ...]]:
         return {name: tuple(TopicPartition("t", n) for n in numbers) for name, numbers in held.items()}
 
-    return p.Rebalanced(generation, reason, 100, 112, "range", ("driver", *after), of(before), of(after))
+    return p.Rebalanced(generation, requested(reason), 100, 112, "range", ("driver", *after), of(before), of(after))
 
 
 def named(history: History) -> History:

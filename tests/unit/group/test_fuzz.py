@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from sparkcohort.runtime.group import GroupConfig
 from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.reasons import requested
 from tests.kit.group_desk import Desk, beat, commit, join, leave, stable, sync
 
 IDS = st.sampled_from(["", "a-1", "i-2", "b-3", "c-4", "i-4", "c-5", "i-5", "x-9"])
@@ -52,7 +53,7 @@ def ask(desk: Desk, what: str, *how: object) -> None:
             plan = dict(zip(desk.members(), (one, other, one), strict=False))
             desk.ask(sync(desk.group.leader, desk.group.generation, plan))
         case _:
-            desk.step(p.Trigger("asked to"))
+            desk.step(p.Trigger(requested("asked to")))
 
 
 def _text(value: object) -> str | None:

@@ -9,6 +9,7 @@ from sparkcohort.runtime.group import GroupConfig
 from sparkcohort.runtime.member.machine import Stop
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import requested
 from tests.kit.group_world import REBALANCE_MS, SESSION_MS, Node, World, static_restart
 
 TOPICS = {"orders": 5, "items": 3}
@@ -45,7 +46,7 @@ def play(world: World, act: str, n: int) -> None:
             partitions = [TopicPartition(t, i) for t, count in TOPICS.items() for i in range(count)]
             world.commit(node, partitions[n % len(partitions)], n, None if n % 2 else world.group.generation)
         case "trigger":
-            world.group_step(p.Trigger("topics changed"))
+            world.group_step(p.Trigger(requested("topics changed")))
         case "drain":
             world.drain()
         case _:

@@ -7,6 +7,7 @@ import pytest
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group.table import LEGAL_PREVIOUS, TABLE, Effect, GroupState, Input, diagram
 from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.reasons import requested
 from tests.kit.group_desk import DESKS, beat, commit, join, leave, sync
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
@@ -161,7 +162,7 @@ def test_every_partition_of_a_refused_commit_is_counted(state: str) -> None:
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize(
     "event",
-    [p.Tick(), p.Trigger("topics changed"), p.Unload("fenced"), p.Resume(40)],
+    [p.Tick(), p.Trigger(requested("topics changed")), p.Unload("fenced"), p.Resume(40)],
     ids=lambda e: type(e).__name__,
 )
 def test_inner_events_by_state(state: str, event: p.Event) -> None:

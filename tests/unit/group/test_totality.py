@@ -10,6 +10,7 @@ from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import rebalance
 from sparkcohort.runtime.group.table import TABLE, Effect, GroupState, Input, Row
 from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.reasons import requested
 from tests.kit.group_desk import DESKS, Desk, beat, commit, completing, join, leave, preparing, stable, sync
 
 Cell = tuple[GroupState, Input]
@@ -76,7 +77,7 @@ REQUESTS: tuple[p.Request, ...] = (
     p.DescribeGroup(),
     p.ListGroups(),
 )
-EVENTS: tuple[p.Event, ...] = (p.Tick(), p.Trigger("t"), p.Unload("u"), p.Resume(0))
+EVENTS: tuple[p.Event, ...] = (p.Tick(), p.Trigger(requested("t")), p.Unload("u"), p.Resume(0))
 
 
 def late_sync() -> None:
@@ -97,7 +98,7 @@ def nobody_comes_back() -> None:
     desk = Desk()
     desk.ask(join("", "s", "i", session_timeout_ms=2_000))
     desk.ask(sync("i-1", 1, {}, "i"))
-    desk.step(p.Trigger("t"))
+    desk.step(p.Trigger(requested("t")))
     desk.pass_to(2_000)
 
 
@@ -118,7 +119,7 @@ def two_protocols() -> None:
         if state is not COMPLETING:
             desk.ask(sync("h-1", 2, {}, "h"))
         if state is PREPARING:
-            desk.step(p.Trigger("t"))
+            desk.step(p.Trigger(requested("t")))
         assert desk.group.state is state
         desk.ask(join("", "s", "i", protocols=("range",)))
 

@@ -17,6 +17,7 @@ from sparkcohort.runtime import group as g
 from sparkcohort.runtime.member.machine import Resubscribe, Revoked, Stop, new_member
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import requested
 from tests.kit.group_world import World, names, static_restart
 
 FOLDER = Path(__file__).parents[2] / "transcripts"
@@ -42,7 +43,7 @@ def run(world: World, command: str) -> None:
         case "restart", [name]:
             static_restart(world, world.node(name))
         case "stop", [name]:
-            world.member_step(world.node(name), Stop("asked to"))
+            world.member_step(world.node(name), Stop("stopped"))
         case "subscribe", [name, *topics]:
             world.member_step(world.node(name), Resubscribe(tuple(topics)))
         case "storm", [seconds, topic]:
@@ -68,7 +69,7 @@ def run(world: World, command: str) -> None:
         case "topics", counts:
             world.change_topics({name: int(count) for name, _, count in (word.partition("=") for word in counts)})
         case "trigger", reason:
-            world.group_step(p.Trigger(" ".join(reason)))
+            world.group_step(p.Trigger(requested(" ".join(reason))))
         case "crash-on", [record]:
             world.crash_on = record
         case "after", [seconds]:
@@ -80,7 +81,7 @@ def run(world: World, command: str) -> None:
 
 def stop(world: World, name: str) -> None:
     """A member gives everything up and leaves."""
-    world.member_step(world.node(name), Stop("asked to"))
+    world.member_step(world.node(name), Stop("stopped"))
     world.drain()
 
 

@@ -34,7 +34,7 @@ def test_rounds_are_asked_for_only_after_it_has_lasted_and_never_within_the_time
             assert at - asked[-1] >= AFTER_MS
             asked.append(at)
             watch = asked_for(watch, at)
-            assert reason(watch, at).startswith("load: m carried 2.0 x the mean for ")
+            assert str(reason(watch, at)).startswith("load: m carried 2.0 x the mean for ")
             watch = done(watch)
         watch = look(watch, FOUND if found else None, now_ms)
         seen.append((now_ms, found))
@@ -51,8 +51,8 @@ def test_a_round_that_could_not_move_anything_is_not_asked_for_at_once_again() -
 def test_words_of_several_partitions_and_of_one() -> None:
     """What ``cohort rebalances`` shows."""
     watch = look(Watch(), Relief("m-2", 2.44, 3), 0)
-    assert reason(watch, 61_500) == "load: m-2 carried 2.4 x the mean for 61 s; 3 partitions move"
-    assert reason(look(watch, FOUND, 1), 60_000) == "load: m carried 2.0 x the mean for 60 s; 1 partition moves"
+    assert str(reason(watch, 61_500)) == "load: m-2 carried 2.4 x the mean for 61 s; 3 partitions move"
+    assert str(reason(look(watch, FOUND, 1), 60_000)) == "load: m carried 2.0 x the mean for 60 s; 1 partition moves"
 
 
 def a_round(balance: Balance | None) -> delayed_rebalance.Round:

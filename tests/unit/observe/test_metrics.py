@@ -14,12 +14,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.reasons import LABELS, Cause, Reason, requested
 from sparkcohort.runtime.shell.coordinator.totals import (
-    REASONS,
     REFUSALS,
     REFUSED_REQUESTS,
     RebalanceTotals,
-    reason_class,
 )
 from sparkcohort.runtime.shell.observe.metrics import METRICS, StatusCollector, values
 from tests.kit.group_desk import DESKS, beat, commit, join, leave, sync
@@ -101,36 +100,45 @@ def test_the_table_names_every_metric_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"),
+    ("reason", "label", "words"),
     [
-        ("cohort-ab-3 joined", "member_joined"),
-        ("cohort-ab-3 left", "member_left"),
-        ("a, b left", "member_left"),
-        ("cohort-ab-3 and 2 more expired", "member_expired"),
-        ("cohort-ab-3 did not sync", "sync_expired"),
-        ("left joined", "member_joined"),
-        ("cohort-ab-3 changed its metadata", "member_rejoined"),
-        ("cohort-ab-3 rejoined: gave up 2 partitions", "follow_up"),
-        ("cohort-ab-3 rejoined: topics changed", "topics_changed"),
-        ("cohort-ab-3 rejoined: a heartbeat told so", "member_rejoined"),
-        ("driver-1 leads and rejoined", "leader_rejoined"),
-        ("driver-1 leads and rejoined: topics", "leader_rejoined"),
-        ("x took over driver", "member_replaced"),
-        ("topics or partitions changed", "topics_changed"),
-        ("the assignor failed and is asked again", "assignor_retry"),
-        ("an operator asked", "other"),
-        ("", "other"),
+        (Reason(Cause.MEMBER_JOINED, ("a-3",)), "member_joined", "a-3 joined"),
+        (Reason(Cause.MEMBERS_LEFT, ("a-3",)), "member_left", "a-3 left"),
+        (Reason(Cause.MEMBERS_LEFT, ("a", "b")), "member_left", "a, b left"),
+        (Reason(Cause.GROUP_FULL, ("a",)), "member_left", "a member was one too many"),
+        (Reason(Cause.SESSIONS_EXPIRED, ("a-3", "b", "c")), "member_expired", "a-3 and 2 more expired"),
+        (Reason(Cause.SYNCS_EXPIRED, ("a-3",)), "sync_expired", "a-3 did not sync"),
+        (Reason(Cause.MEMBER_JOINED, ("left",), said="x left"), "member_joined", "left joined: x left"),
+        (Reason(Cause.METADATA_CHANGED, ("a-3",)), "member_rejoined", "a-3 changed its metadata"),
+        (Reason(Cause.FOLLOW_UP, ("a",), said="gave up 2 partitions"), "follow_up", "a rejoined: gave up 2 partitions"),
+        (Reason(Cause.SUBSCRIPTION_CHANGED, ("a",), said="topics"), "topics_changed", "a rejoined: topics"),
+        (Reason(Cause.MEMBER_REJOINED, ("a",), said="told so"), "member_rejoined", "a rejoined: told so"),
+        (Reason(Cause.LEADER_REJOINED, ("driver-1",)), "leader_rejoined", "driver-1 leads and rejoined"),
+        (Reason(Cause.MEMBER_REPLACED, ("x",), "driver"), "member_replaced", "x took over driver"),
+        (
+            Reason(Cause.MEMBER_REPLACED_WHILE_REVOKING, ("x",), "i", 2),
+            "member_replaced",
+            "x took over i, 2 partitions less",
+        ),
+        (Reason(Cause.TOPICS_CHANGED), "topics_changed", "topics or partitions changed"),
+        (Reason(Cause.ASSIGNOR_RETRY), "assignor_retry", "the assignor failed and is asked again"),
+        (requested("an operator asked"), "other", "an operator asked"),
+        (requested("x joined"), "other", "x joined"),
+        (requested(""), "other", ""),
     ],
 )
-def test_reasons_fall_into_bounded_classes(reason: str, expected: str) -> None:
-    """A reason in words is counted under one of a few classes."""
-    assert reason_class(reason) == expected
+def test_reasons_fall_into_bounded_classes(reason: Reason, label: str, words: str) -> None:
+    """A reason is counted under one of a few labels, and has words for people."""
+    assert (reason.label, str(reason)) == (label, words)
 
 
 def test_every_class_of_reason_is_known() -> None:
-    """Whatever the words, the class is one of the table's."""
-    for reason in ("rejoin", "an operator asked", ": ", "joined", " left: for good", "\x00", "Übung"):
-        assert reason_class(reason) in REASONS
+    """Each cause has one of the labels, whatever is said with it; none of its words needs what a reason hasn't got."""
+    assert len(LABELS) == 13
+    for cause, said in product(Cause, ("", "an operator asked", ": ", " left: for good", "\x00", "{members}")):
+        reason = Reason(cause, said=said)
+        assert reason.label in LABELS
+        assert str(reason).endswith(said)
 
 
 def test_every_counter_is_there_from_the_first_scrape() -> None:
@@ -166,7 +174,7 @@ class Listening(World):
     def group_step(self, event: p.Event) -> tuple[p.Action, ...]:
         """One step of the group."""
         actions = super().group_step(event)
-        self.classes.extend(reason_class(action.reason) for action in actions if isinstance(action, p.Rebalanced))
+        self.classes.extend(action.reason.label for action in actions if isinstance(action, p.Rebalanced))
         return actions
 
 
@@ -186,7 +194,7 @@ def test_the_groups_own_words_are_understood() -> None:
     happens(lambda: world.start("driver", ()))
     happens(lambda: world.start("one", ("orders",)))
     happens(lambda: world.start("two", ("orders",)))
-    happens(lambda: world.group_step(p.Trigger("topics or partitions changed")))
+    happens(lambda: world.group_step(p.Trigger(Reason(Cause.TOPICS_CHANGED))))
     happens(lambda: world.member_step(world.node("two"), m.Stop("done")))
     world.max_delay_ms = 5_000
     happens(lambda: world.kill(world.node("one")), lambda: world.advance(2 * SESSION_MS))
@@ -204,7 +212,7 @@ def test_totals_outlive_the_history() -> None:
     """A thousand rebalances are a thousand in the totals, whatever the history keeps."""
     totals = RebalanceTotals()
     for _ in range(1000):
-        totals.add("x joined", 3)
+        totals.add(Reason(Cause.MEMBER_JOINED, ("x",)), 3)
     value = totals.as_value()
     assert value["by_reason"] == {"member_joined": 1000}
     assert (value["count"], value["sum_ms"], value["buckets"][0]) == (1000, 3000, [5, 1000])
