@@ -144,7 +144,7 @@ class _Turn:
     def lose(self) -> None:
         """Own nothing any more."""
         lost = frozenset(self.member.owned)
-        self.change(owned=NOTHING, revoking=frozenset(), rejoin_reason="")
+        self.change(owned=NOTHING, revoking=frozenset(), revoke_reason="")
         if lost:
             self.actions.append(Lost(lost))
 
@@ -159,7 +159,7 @@ def _start(turn: _Turn, _event: Start) -> None:
 def _join(turn: _Turn, reason: str) -> None:
     if unclaimed := _unclaimed(turn.member):
         due_ms = turn.now_ms if turn.member.heartbeat_due_ms is None else turn.member.heartbeat_due_ms
-        turn.change(state=MemberState.REVOKING, revoking=unclaimed, rejoin_reason=reason, heartbeat_due_ms=due_ms)
+        turn.change(state=MemberState.REVOKING, revoking=unclaimed, revoke_reason=reason, heartbeat_due_ms=due_ms)
         turn.change(outstanding=None, retry_due_ms=None)
         turn.actions.append(Revoke(unclaimed))
         return
@@ -277,8 +277,8 @@ def _reconcile(turn: _Turn, assigned: frozenset[TopicPartition]) -> None:
 def _revoked(turn: _Turn, _event: Revoked) -> None:
     gone = turn.member.revoking
     turn.change(owned={tp: g for tp, g in turn.member.owned.items() if tp not in gone}, revoking=frozenset())
-    reason = turn.member.rejoin_reason or f"gave up {len(gone)} partition{'s' if len(gone) > 1 else ''}"
-    turn.change(rejoin_reason="")
+    reason = turn.member.revoke_reason or f"gave up {len(gone)} partition{'s' if len(gone) > 1 else ''}"
+    turn.change(revoke_reason="")
     _join(turn, reason)
 
 
@@ -444,7 +444,9 @@ def _stop(turn: _Turn, event: Stop) -> None:
     if not owned:
         _leave(turn, event)
         return
-    turn.change(state=MemberState.STOPPING, revoking=owned, outstanding=None, retry_due_ms=None)
+    turn.change(
+        state=MemberState.STOPPING, revoking=owned, revoke_reason=event.reason, outstanding=None, retry_due_ms=None
+    )
     turn.actions.append(Revoke(owned))
 
 
@@ -460,7 +462,7 @@ def _leave(turn: _Turn, event: Stop | Revoked) -> None:
         retry_due_ms=None,
     )
     if leaves and member.member_id:
-        reason = event.reason if isinstance(event, Stop) else "stopped"
+        reason = event.reason if isinstance(event, Stop) else member.revoke_reason  # KIP-800
         leaving = p.LeavingMember(member.member_id, config.group_instance_id, reason)
         turn.actions.append(Send(p.LeaveGroup((leaving,))))
 

@@ -73,7 +73,7 @@ class Member:
     revoking: frozenset[TopicPartition] = frozenset()
     outstanding: p.JoinGroup | p.SyncGroup | None = None
     joins: int = 0  # sent so far
-    rejoin_reason: str = ""  # why it gives up before a join, to be told with the join
+    revoke_reason: str = ""  # why it revokes, to be told with the join or the leave that follows
     rejoin_after: int | None = None  # told to leave this generation behind while a request was outstanding
     heartbeat_sent: tuple[str, int] | None = None  # the id and generation of the one that is unanswered
     heartbeat_due_ms: int | None = None

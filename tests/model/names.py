@@ -185,7 +185,7 @@ def of_process(process: Process, names: Seen) -> Process:
         owned=owned(member.owned, names),
         outstanding=None if member.outstanding is None else message(member.outstanding, names),
         joins=names.attempt(member.config.client_id, member.joins),
-        rejoin_reason="",
+        revoke_reason="",
         rejoin_after=None if after is None else names.generation(after),
         heartbeat_sent=None,
         heartbeat_due_ms=None if member.heartbeat_due_ms is None else FAR,

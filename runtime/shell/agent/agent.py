@@ -30,8 +30,6 @@ from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.codec import decode, encode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
-    LeaveGroup,
-    LeavingMember,
     OffsetFetch,
     OffsetFetchReply,
     Request,
@@ -187,6 +185,7 @@ class Agent:
             assignors=config.assignors,
             rack=config.rack,
             user_data=json.dumps(said, separators=(",", ":")).encode(),
+            leave_on_stop=True,  # static, but its executor is gone: nobody comes back to the slot
         )
 
     def _info(self) -> dict[str, object]:
@@ -455,15 +454,16 @@ class Agent:
         self._ending.acquire()  # and never released: who comes second has nothing left to do
         _hurry()
         log.info("ending: %s", reason)
-        if self._listening:
+        member, actions = machine.step(self._member, machine.Stop(reason), _now_ms())
+        if self._listening:  # its last call is the revocation that the member asks for
             self._listening.close(self._member.owned, LISTENER_END_S, lost=lost)
-        if leave and self._member.member_id:
-            instance_id = self._member.config.group_instance_id
-            leaving = LeaveGroup((LeavingMember(self._member.member_id, instance_id, reason),))
-            try:
-                self._link.call("LeaveGroup", encode(leaving), 2.0)
-            except (CoordinatorUnreachable, CoordinatorRefused):
-                log.info("could not say good-bye: the session will expire")
+        if leave:  # what the member sends is sent here: nothing else runs any more
+            actions += machine.step(member, machine.Revoked(), _now_ms())[1]
+            for request in (action.request for action in actions if isinstance(action, machine.Send)):
+                try:
+                    self._link.call(type(request).__name__, encode(request), 2.0)
+                except (CoordinatorUnreachable, CoordinatorRefused):
+                    log.info("could not say good-bye: the session will expire")
         # Sockets, memory and threads go with the process; nothing here is on a disk.
         os._exit(0)
 

@@ -217,13 +217,16 @@ def test_it_is_no_child_of_the_worker_that_started_it(world: World) -> None:
 
 
 def test_sigterm_makes_it_leave(world: World) -> None:
-    """An agent that is told to end by the system leaves the group before it goes."""
+    """An agent that is told to end by the system leaves the group before it goes, and says why."""
     world.session_timeout_ms = 20_000  # who is out of the group before that has left
     _, agent = world.start("1")
+    wait_until(world.settled(), 10, "the agent to own the partitions")
+    (name,) = world.coordinator.members()
     agent.terminate()
 
     wait_until(lambda: not world.coordinator.members(), 10, "it to have left")
     wait_until(lambda: gone(agent), 5, "the agent to be gone")
+    assert world.coordinator.history.lately(name).endswith("was removed: it left: terminated")
 
 
 @pytest.mark.parametrize("what", ["RLIMIT_NOFILE", "RLIMIT_AS"])

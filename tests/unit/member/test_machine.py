@@ -291,7 +291,7 @@ def test_stopping_gives_up_first_then_leaves() -> None:
     assert at(m.Stop("done")) == (m.Revoke(tps(0, 1, 2)),)
     assert isinstance(sent(at.at(3_000, p.Tick())), p.Heartbeat)
     at(beaten(ErrorCode.REBALANCE_IN_PROGRESS))
-    assert sent(at(m.Revoked())) == p.LeaveGroup((p.LeavingMember("a-1", None, "stopped"),))
+    assert sent(at(m.Revoked())) == p.LeaveGroup((p.LeavingMember("a-1", None, "done"),))
     assert (at.member.state, at.member.owned) == (MemberState.LEFT, {})
 
 
