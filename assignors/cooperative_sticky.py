@@ -24,7 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparkcohort.assignors.api import NO_RACKS, Assignment, MemberSubscription, Racks
-from sparkcohort.assignors.solver.ownership import hand_over, resolve
+from sparkcohort.assignors.solver.ownership import resolve
+from sparkcohort.assignors.solver.revocation import adjust_assignment
 from sparkcohort.assignors.sticky import balance
 
 
@@ -43,4 +44,4 @@ class CooperativeStickyAssignor:
     ) -> Assignment:
         """Divide the partitions (see Assignor); a follow-up round is due when an owner is left with fewer."""
         ownership = resolve(topics, members)
-        return hand_over(balance(topics, members, ownership, racks), ownership)
+        return adjust_assignment(balance(topics, members, ownership, racks), ownership)

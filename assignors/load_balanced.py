@@ -40,7 +40,8 @@ from sparkcohort.assignors.api import (
 )
 from sparkcohort.assignors.load.scales import Moves, Scales
 from sparkcohort.assignors.load.weights import observed, weigh
-from sparkcohort.assignors.solver.ownership import Ownership, hand_over, resolve
+from sparkcohort.assignors.solver.ownership import Ownership, resolve
+from sparkcohort.assignors.solver.revocation import adjust_assignment
 from sparkcohort.assignors.sticky import balance
 
 
@@ -68,12 +69,12 @@ class LoadBalancedAssignor:
         ownership = resolve(topics, members)
         loads = observed(topics, members, ownership)
         if not loads:
-            return hand_over(balance(topics, members, ownership, racks), ownership)
+            return adjust_assignment(balance(topics, members, ownership, racks), ownership)
         scales = self._scales(topics, members, ownership, loads, racks)
         moves = Moves(scales)
         moves.fill(sorted(scales.fair.keys() - set(ownership.owner.values())))
         moves.relieve(self.max_moves)
-        return hand_over(finish(members, scales.target(scales.outcome(moves.chosen))), ownership)
+        return adjust_assignment(finish(members, scales.target(scales.outcome(moves.chosen))), ownership)
 
     def relief(
         self, topics: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS

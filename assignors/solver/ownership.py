@@ -13,8 +13,6 @@ say that they have t0-1, C1 in an older generation; t1 has one partition only:
 >>> known = resolve({"t0": 3, "t1": 1}, members)
 >>> known.owner
 {('t0', 0): 'C0', ('t0', 1): 'C0'}
->>> hand_over({"C0": (("t0", 0),), "C1": (("t0", 1), ("t0", 2))}, known)
-{'C0': (('t0', 0),), 'C1': (('t0', 2),)}
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from sparkcohort.assignors.api import Assignment, MemberSubscription, Partition
-from sparkcohort.assignors.solver.packed import NOBODY, Bools, Ints, Packed, Space, distinct, pack
+from sparkcohort.assignors.api import MemberSubscription, Partition
+from sparkcohort.assignors.solver.packed import NOBODY, Ints, Space, distinct
 
 SEVERAL = -2
 
@@ -155,23 +153,3 @@ def _contested(places: Ints, members: Ints, space: Space) -> tuple[Ints, Ints]:
 def _none() -> Ints:
     """No places or members; not an empty part of an array, which would hold on to all of it."""
     return np.zeros(0, np.int64)
-
-
-def withheld(target: Packed, ownership: Ownership) -> Bools:
-    """Places of ``target`` that can't be handed over in this round, since another claimant must revoke first."""
-    given, claimed = target.member, ownership.claimed
-    found: Bools = (given >= 0) & (claimed != NOBODY) & (claimed != given) & (ownership.member != given)
-    return found
-
-
-def hand_over(target: Assignment, ownership: Ownership) -> Packed:
-    """This round's part of ``target``: what is withheld goes to nobody until the follow-up round (KIP-429)."""
-    packed = target if isinstance(target, Packed) and target.space is ownership.space else pack(ownership.space, target)
-    if packed is None:
-        raise ValueError("only an assignment of these topics to these members can be handed over")
-    held = withheld(packed, ownership)
-    if not held.any():
-        return Packed(packed.space, packed.member, ownership)
-    member = packed.member.copy()
-    member[held] = NOBODY
-    return Packed(packed.space, member, ownership)

@@ -24,8 +24,9 @@ import numpy as np
 from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, find, validate
 from sparkcohort.assignors.api import NO_RACKS, Partition, Racks, subscribers
 from sparkcohort.assignors.api import Assignment as Given
-from sparkcohort.assignors.solver.ownership import Ownership, hand_over, resolve
+from sparkcohort.assignors.solver.ownership import Ownership, resolve
 from sparkcohort.assignors.solver.packed import NOBODY, Ints, Packed, distinct, give_to_least, pack
+from sparkcohort.runtime.leader import revocation
 from sparkcohort.runtime.leader.reachable_assignment import moved_off
 from sparkcohort.runtime.protocol.consumer_protocol import (
     AssignmentWriter,
@@ -101,10 +102,9 @@ def plan(
     only = _existing(topics, only)
     barred = _inward(barred, only)
     packed, ownership = answer(assignor, protocol_name, *shown(said, topics, only=only, racks=racks))
-    finished = hand_over(moved_off(packed, ownership, barred), ownership)
-    revokes = bool(((ownership.member >= 0) & (finished.member != ownership.member)).any())
-    layout = _layout(finished)
-    del ownership, packed, finished  # large, and writing takes as much again
+    target, revokes = revocation.adjusted(moved_off(packed, ownership, barred), ownership)
+    layout = _layout(target)
+    del ownership, packed, target  # large, and writing takes as much again
     return Plan(_encode(layout, only), revokes)
 
 
@@ -158,7 +158,7 @@ def _is_sound(packed: Packed, ownership: Ownership) -> bool:
     space, given = packed.space, np.flatnonzero(packed.member >= 0)
     if not space.wanting(given, packed.member[given]).all():
         return False
-    return not ((packed.member < 0) & space.wanted & (ownership.claimed == NOBODY)).any()
+    return not ((packed.member < 0) & revocation.unclaimed(ownership)).any()
 
 
 class Shown(NamedTuple):
@@ -228,7 +228,7 @@ def stay(
     loads = np.bincount(given[given >= 0], minlength=len(space.ids))
     lost = space.place(withheld, len(withheld))
     read[lost[lost >= 0]] = False  # a topic may have been deleted since
-    free = read & space.wanted & (ownership.claimed == NOBODY)
+    free = read & revocation.unclaimed(ownership)
     for position, first in enumerate(space.base[:-1].tolist()):
         places = first + np.flatnonzero(free[first : space.base[position + 1]])
         if len(places):

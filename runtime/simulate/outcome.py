@@ -237,7 +237,7 @@ class _Rounds:
         last = self.number + MOST_ROUNDS
         while True:
             self.number += 1
-            given = self._claims.hand_over(answer)
+            given = self._claims.adjust_assignment(answer)
             settles = not _revokes(self._case, given)
             if settles or self.number == last:
                 return given, settles

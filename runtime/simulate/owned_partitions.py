@@ -4,10 +4,10 @@
 >>> claims = Claims({"t": 3}, {"a": MemberSubscription(("t",), (("t", 0), ("t", 7)), 1), "b": MemberSubscription((), (("t", 1),))})
 >>> claims.owned["a"], claims.owned["b"]
 (frozenset({('t', 0)}), frozenset())
->>> claims.withheld({"a": (("t", 0), ("t", 1), ("t", 2)), "b": ()})
+>>> claims.transferring_ownership({"a": (("t", 0), ("t", 1), ("t", 2)), "b": ()})
 {('t', 1)}
 
-The rules are those of ``assignors.solver.ownership``, which decides wherever claims do overlap.
+The rules are those of ``assignors.solver.ownership`` and ``revocation``, which decide wherever claims do overlap.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Claims:
         """Whether somebody says that it holds this partition."""
         return partition in self._holder
 
-    def withheld(self, given: Mapping[str, tuple[Partition, ...]]) -> set[Partition]:
+    def transferring_ownership(self, given: Mapping[str, tuple[Partition, ...]]) -> set[Partition]:
         """What of an answer can't be handed over yet, since somebody else must give it up first (KIP-429)."""
         return {
             partition
@@ -63,9 +63,9 @@ class Claims:
             if self._others(partition, member)
         }
 
-    def hand_over(self, given: Assignment) -> Assignment:
+    def adjust_assignment(self, given: Assignment) -> Assignment:
         """This round's part of an answer, without what is withheld."""
-        held = self.withheld(given)
+        held = self.transferring_ownership(given)
         return {m: tuple(p for p in mine if p not in held) for m, mine in given.items()} if held else given
 
     def contested(self) -> list[Partition]:

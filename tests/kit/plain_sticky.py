@@ -40,7 +40,7 @@ def _newest(claimants: list[str], members: Members) -> str | None:
     return winners[0] if len(winners) == 1 else None
 
 
-def hand_over(target: Held, owner: Owners, claimants: Claimants) -> Held:
+def adjust_assignment(target: Held, owner: Owners, claimants: Claimants) -> Held:
     """Without what anybody but its valid owner may still be reading."""
     return {
         member: [p for p in mine if owner.get(p) == member or not set(claimants.get(p, ())) - {member}]

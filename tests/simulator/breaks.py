@@ -11,7 +11,7 @@ from unittest.mock import patch
 from sparkcohort.assignors import cooperative_sticky
 from sparkcohort.runtime.group import offsets, partition_ownership, replay
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.leader import assignment
+from sparkcohort.runtime.leader import revocation
 from tests.simulator.coordinator import Coordinator
 
 
@@ -51,8 +51,8 @@ def _give_early() -> list[Any]:
         return {}
 
     return [
-        patch.object(assignment, "hand_over", at_once),
-        patch.object(cooperative_sticky, "hand_over", at_once),
+        patch.object(revocation, "adjust_assignment", at_once),
+        patch.object(cooperative_sticky, "adjust_assignment", at_once),
         patch.object(partition_ownership, "owners", nobody),
     ]
 

@@ -17,8 +17,9 @@ from sparkcohort.assignors import Assignor, MemberSubscription, Partition, Racks
 from sparkcohort.assignors.solver import equal, initial, levels, ownership, packed, unequal
 from sparkcohort.assignors.solver import racks as nearness
 from sparkcohort.assignors.solver.cycles import Table, improve
-from sparkcohort.assignors.solver.ownership import hand_over, resolve
+from sparkcohort.assignors.solver.ownership import resolve
 from sparkcohort.assignors.solver.packed import Space, give_to_least, pack
+from sparkcohort.assignors.solver.revocation import adjust_assignment
 from sparkcohort.assignors.sticky import balance
 from tests.kit import groups, plain_sticky
 
@@ -49,7 +50,7 @@ def test_equal_subscribers_get_what_the_plain_twin_gives_them() -> None:
         assert known.claimants == {partition: tuple(who) for partition, who in claimants.items()}
         target = plain_sticky.balance(topics, members, owner)
         assert balance(topics, members, known) == {member: tuple(mine) for member, mine in target.items()}, seed
-        given_out = plain_sticky.hand_over(target, owner, claimants)
+        given_out = plain_sticky.adjust_assignment(target, owner, claimants)
         assert find("cooperative-sticky").assign(topics, members) == {m: tuple(p) for m, p in given_out.items()}, seed
 
 
@@ -249,7 +250,7 @@ def test_an_assignment_by_places_is_one_by_values() -> None:
         assert pack(space, wrong) is None
     assert pack(space, {"a": (("t", 0),), "b": (("t", 0),)}) is None
     with pytest.raises(ValueError, match="these topics to these members"):
-        hand_over({"c": (("t", 0),)}, resolve({"t": 1}, members))
+        adjust_assignment({"c": (("t", 0),)}, resolve({"t": 1}, members))
 
 
 def test_levelling_alone_balances_as_well_as_cancelling_cycles() -> None:

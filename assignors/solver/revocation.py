@@ -1,0 +1,53 @@
+"""Two-step revocation: the rule of cooperative rebalancing (KIP-429), for whoever computes an assignment.
+
+**A partition that moves is revoked in one generation and assigned in the next.**  As long as a member claims a partition
+it may be reading it, so nobody else is given it: the generation that takes it away assigns it to nobody, its owner
+revokes it and joins again, and only then it is unclaimed.  What is unclaimed is assigned at once, and what stays is
+never interrupted.  (Kafka: ``CooperativeStickyAssignor.adjustAssignment``, which removes the partitions that are
+*transferring ownership*.)
+
+A claim counts whether it is valid or not: whoever claims by mistake may be reading all the same.  Only its valid owner
+keeps a partition that somebody else claims, too.  t0-1 is to move from C0 to C1, which gets the unclaimed t0-2 at once:
+
+>>> from sparkcohort.assignors.api import MemberSubscription
+>>> from sparkcohort.assignors.solver.ownership import resolve
+>>> members = {
+...     "C0": MemberSubscription(("t0",), (("t0", 0), ("t0", 1)), 5),
+...     "C1": MemberSubscription(("t0",), (), 4),
+... }
+>>> target = {"C0": (("t0", 0),), "C1": (("t0", 1), ("t0", 2))}
+>>> adjust_assignment(target, resolve({"t0": 3}, members))
+{'C0': (('t0', 0),), 'C1': (('t0', 2),)}
+"""
+
+from __future__ import annotations
+
+from sparkcohort.assignors.api import Assignment
+from sparkcohort.assignors.solver.ownership import Ownership
+from sparkcohort.assignors.solver.packed import NOBODY, Bools, Packed, pack
+
+
+def unclaimed(ownership: Ownership) -> Bools:
+    """Places that somebody wants and nobody claims: they are assigned at once."""
+    found: Bools = ownership.space.wanted & (ownership.claimed == NOBODY)
+    return found
+
+
+def transferring_ownership(target: Packed, ownership: Ownership) -> Bools:
+    """Places that ``target`` gives to one member while another still claims them: that one has to revoke them first."""
+    given, claimed = target.member, ownership.claimed
+    found: Bools = (given >= 0) & (claimed != NOBODY) & (claimed != given) & (ownership.member != given)
+    return found
+
+
+def adjust_assignment(target: Assignment, ownership: Ownership) -> Packed:
+    """This generation's part of ``target``: what is transferring ownership goes to nobody until the follow-up rebalance."""
+    packed = target if isinstance(target, Packed) and target.space is ownership.space else pack(ownership.space, target)
+    if packed is None:
+        raise ValueError("only an assignment of these topics to these members can be handed over")
+    transferring = transferring_ownership(packed, ownership)
+    if not transferring.any():
+        return Packed(packed.space, packed.member, ownership)
+    member = packed.member.copy()
+    member[transferring] = NOBODY
+    return Packed(packed.space, member, ownership)
