@@ -31,7 +31,7 @@ def read(answer: object) -> Assignment:
     Raises BadAnswer: not of this shape, or a partition twice with one member.
     """
     if not isinstance(answer, Mapping):
-        raise BadAnswer(f"it returned {_shown(answer)}, not a dict of member ids and lists of (topic, partition)")
+        raise BadAnswer(f"it returned {_printable(answer)}, not a dict of member ids and lists of (topic, partition)")
     return {_member(member): _partitions(member, given) for member, given in answer.items()}
 
 
@@ -46,13 +46,13 @@ def check_complete(given: Assignment, topics: Mapping[str, int], members: Mappin
 
 def _member(member: object) -> str:
     if not isinstance(member, str):
-        raise BadAnswer(f"it returned {_shown(member)} for a member id")
+        raise BadAnswer(f"it returned {_printable(member)} for a member id")
     return str(member)
 
 
 def _partitions(member: str, given: object) -> tuple[Partition, ...]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise BadAnswer(f"{member} is given {_shown(given)}, not a list of (topic, partition)")
+        raise BadAnswer(f"{member} is given {_printable(given)}, not a list of (topic, partition)")
     found = tuple(_partition(member, each) for each in given)
     if len(set(found)) < len(found):
         (topic, number), _ = Counter(found).most_common(1)[0]
@@ -66,9 +66,9 @@ def _partition(member: str, each: object) -> Partition:
             return str(each[0]), index(each[1])
         except TypeError:
             pass
-    raise BadAnswer(f"{member} is given {_shown(each)}, not a (topic, partition)")
+    raise BadAnswer(f"{member} is given {_printable(each)}, not a (topic, partition)")
 
 
-def _shown(thing: object) -> str:
+def _printable(thing: object) -> str:
     words = repr(thing)
     return words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…"

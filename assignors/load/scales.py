@@ -170,7 +170,7 @@ class _Lightest:
         return None
 
 
-class _Move(NamedTuple):
+class _Candidate(NamedTuple):
     """``gain`` is half of what it takes off the squares."""
 
     gain: int
@@ -225,7 +225,7 @@ class Moves:
                 return
             self._choose(max(moves, key=lambda move: (move.gain, move.source, move.crew)))
 
-    def _reliefs(self) -> list[_Move]:
+    def _reliefs(self) -> list[_Candidate]:
         """The best move from each member that carries too much and each of its crews, if there is one."""
         scales, found = self._scales, []
         lightest: dict[tuple[str, ...], str] = {}
@@ -241,7 +241,7 @@ class Moves:
                     found.append(self._best(source, target, crew))
         return [move for move in found if move is not None]
 
-    def _best(self, source: str, target: str, crew: tuple[str, ...], room: float | None = None) -> _Move | None:
+    def _best(self, source: str, target: str, crew: tuple[str, ...], room: float | None = None) -> _Candidate | None:
         """The partition nearest to half the difference that is allowed to move, of equals what was acquired last.
 
         Never a member's last one: with nothing left it would come as a newcomer in the round that hands over.
@@ -258,10 +258,10 @@ class Moves:
         if room is not None:
             places += [place] if (place := bisect_right(shelf, room, key=_WEIGHT) - 1) >= 0 else []
         fits = [place for place in places if shelf[place][0] <= most]
-        moves = [_Move(shelf[at][0] * (difference - shelf[at][0]), at, crew, source, target) for at in fits]
+        moves = [_Candidate(shelf[at][0] * (difference - shelf[at][0]), at, crew, source, target) for at in fits]
         return max(moves, default=None)
 
-    def _choose(self, move: _Move) -> None:
+    def _choose(self, move: _Candidate) -> None:
         weight, _, _, partition = self._shelf(move.source)[move.crew].pop(move.place)
         self._left[move.source] -= 1
         self._load[move.source] -= weight

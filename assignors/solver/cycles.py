@@ -66,7 +66,7 @@ class Table:
         far = 2 * steps * move
         self.weights = (2 * steps * far, far if self.far.any() else 0, move)
 
-    def giving(self) -> Ints:
+    def cost_of_one_less(self) -> Ints:
         """What it costs to have one less."""
         _, far, move = self.weights
         own = self.has <= self.owns
@@ -76,7 +76,7 @@ class Table:
         cost[self.has <= 0] = NEVER
         return cost
 
-    def taking(self) -> Ints:
+    def cost_of_one_more(self) -> Ints:
         """What it costs to have one more."""
         _, far, move = self.weights
         own = self.has < self.owns
@@ -120,7 +120,7 @@ def _negative_cycles(table: Table) -> tuple[list[list[int]], int]:
     always has negative cost; if there is any negative cycle, one shows there at last.
     """
     rows, groups = table.has.shape
-    give, take = table.giving(), table.taking()
+    give, take = table.cost_of_one_less(), table.cost_of_one_more()
     load = table.has.sum(axis=1)
     gain, lose = table.gaining(load), np.where(load > 0, -table.gaining(load - 1), NEVER)
     row, group, pool = np.zeros(rows, np.int64), np.zeros(groups, np.int64), 0

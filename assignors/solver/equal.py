@@ -27,12 +27,12 @@ def share(ownership: Ownership) -> Packed:
     """Balance, moving as little as that takes.  All members that want anything have to want the same."""
     space = ownership.space
     target = ownership.member.copy()
-    who = space.eaters
+    who = space.subscribers
     if len(who):
         had, fewest, one_more = _counts(ownership)
         quota, too_many = _kept(ownership, had, fewest, one_more)
         target[too_many] = NOBODY
-        free = np.flatnonzero((target < 0) & space.wanted)
+        free = np.flatnonzero((target < 0) & space.has_subscriber)
         target[free] = _deal(len(free), who, np.minimum(had, quota)[who], fewest)
     return Packed(space, target, ownership)
 
@@ -41,7 +41,7 @@ def _counts(ownership: Ownership) -> tuple[Ints, int, int]:
     """How many each member owns; how many each is to have at the least, and how many of them have one more."""
     space, owned = ownership.space, ownership.member
     had = np.bincount(owned[owned >= 0], minlength=len(space.ids))
-    return had, *divmod(int(np.count_nonzero(space.wanted)), len(space.eaters))
+    return had, *divmod(int(np.count_nonzero(space.has_subscriber)), len(space.subscribers))
 
 
 def _kept(ownership: Ownership, had: Ints, fewest: int, one_more: int) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ and of t0 what brings it on a level:
 
 >>> members = {"C0": MemberSubscription(("t0",)), "C1": MemberSubscription(("t0", "t1"))}
 >>> owned = resolve({"t0": 4, "t1": 2}, members)
->>> guess(owned, Crowds(owned.space)).tolist()
+>>> initial_assignment(owned, SubscriptionKinds(owned.space)).tolist()
 [0, 0, 0, 1, 1, 1]
 """
 
@@ -25,7 +25,7 @@ from sparkcohort.assignors.api import MemberSubscription
 from sparkcohort.assignors.solver.ownership import Ownership, resolve
 from sparkcohort.assignors.solver.packed import Bools, Ints, Space, by_key, distinct, give_to_least
 
-__all__ = ["MemberSubscription", "guess", "resolve"]
+__all__ = ["MemberSubscription", "initial_assignment", "resolve"]
 
 LIKE_KAFKA: Final = 1 << 13
 _FEW: Final = 1 << 6
@@ -33,11 +33,11 @@ _FEW: Final = 1 << 6
 _MOST_APART: Final = 1 << 10
 
 
-class Crowds:
+class SubscriptionKinds:
     """Who wants the topics of each sort, as a table and as the bits of one number each; and each topic's sort."""
 
     def __init__(self, space: Space) -> None:
-        self.sort_of, first = space.sorts
+        self.class_of, first = space.partition_classes
         self.table = space.wants[:, first][space.kind].T
 
     @cached_property
@@ -60,14 +60,14 @@ class _Levels:
         for load, members in zip(different.tolist(), _bits(loads == different[:, None]), strict=True):
             self.at[load - self.lowest] = members
 
-    def deal(self, sorts: list[int], crowds: list[int]) -> list[int]:
-        """Who gets one of each of these sorts, one after the other: the first of those who have least of its crowd."""
-        at, floor, least, found = self.at, self.floor, [0] * len(crowds), []
-        for sort in sorts:
+    def deal(self, classes: list[int], kinds: list[int]) -> list[int]:
+        """Who gets one of each of these classes, one after the other: the first of those who have least of its kind."""
+        at, floor, least, found = self.at, self.floor, [0] * len(kinds), []
+        for sort in classes:
             while not at[floor]:
                 floor += 1
-            crowd, level = crowds[sort], max(least[sort], floor)
-            while not (among := at[level] & crowd):
+            kind, level = kinds[sort], max(least[sort], floor)
+            while not (among := at[level] & kind):
                 level += 1
             least[sort], first = level, among & -among
             at[level] ^= first
@@ -76,30 +76,30 @@ class _Levels:
         self.floor = floor
         return found
 
-    def least(self, crowd: int, level: int = 0) -> int:
-        """The lowest level, from this one on, on which there is one of the crowd."""
+    def least(self, kind: int, level: int = 0) -> int:
+        """The lowest level, from this one on, on which there is one of the kind."""
         while not self.at[self.floor]:
             self.floor += 1
         level = max(level, self.floor)
-        while not self.at[level] & crowd:
+        while not self.at[level] & kind:
             level += 1
         return level
 
-    def most(self, crowd: int, among: int) -> int:
-        """The highest level on which there is one of the crowd, or the one below so many from the top.
+    def most(self, kind: int, among: int) -> int:
+        """The highest level on which there is one of the kind, or the one below so many from the top.
 
         For as long as nobody rises above who has most.
         """
         while not self.at[self.top]:
             self.top -= 1
         level, last = self.top, self.top - among
-        while level > last and not self.at[level] & crowd:
+        while level > last and not self.at[level] & kind:
             level -= 1
         return level
 
-    def move(self, giver: int, level: int, crowd: int, least: int) -> int:
-        """One goes from a giver on one level to the first of the crowd on a lower one, whose number it is."""
-        among = self.at[least] & crowd
+    def move(self, giver: int, level: int, kind: int, least: int) -> int:
+        """One goes from a giver on one level to the first of the kind on a lower one, whose number it is."""
+        among = self.at[least] & kind
         first = among & -among
         self.at[level] ^= 1 << giver
         self.at[level - 1] |= 1 << giver
@@ -119,36 +119,36 @@ def _bits(rows: Bools) -> list[int]:
     return [int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)] if width else []
 
 
-def guess(ownership: Ownership, crowds: Crowds) -> Ints:
+def initial_assignment(ownership: Ownership, kinds: SubscriptionKinds) -> Ints:
     """By place who is to have it; -1 for what nobody wants."""
     space, target = ownership.space, ownership.member.copy()
     like_kafka = space.places <= LIKE_KAFKA and not (target >= 0).any()
-    free = np.flatnonzero((target < 0) & space.wanted)
-    free = free[by_key(_turns(crowds, like_kafka)[space.topic[free]], len(space.topics))]
-    sort = crowds.sort_of[space.topic[free]]
+    free = np.flatnonzero((target < 0) & space.has_subscriber)
+    free = free[by_key(_turns(kinds, like_kafka)[space.topic[free]], len(space.topics))]
+    sort = kinds.class_of[space.topic[free]]
     loads = np.bincount(target[target >= 0], minlength=len(space.ids))
-    target[free] = _dealt(sort, crowds, loads)
-    if like_kafka and is_uneven(loads[space.eaters]):
-        target[free] = _evened(target[free].tolist(), sort, crowds, loads, space.eaters.tolist())
+    target[free] = _dealt(sort, kinds, loads)
+    if like_kafka and is_uneven(loads[space.subscribers]):
+        target[free] = _evened(target[free].tolist(), sort, kinds, loads, space.subscribers.tolist())
     return target
 
 
-def _turns(crowds: Crowds, like_kafka: bool) -> Ints:
+def _turns(kinds: SubscriptionKinds, like_kafka: bool) -> Ints:
     """Of each topic, when its turn is."""
-    size = np.count_nonzero(crowds.table, axis=1)[crowds.sort_of]
+    size = np.count_nonzero(kinds.table, axis=1)[kinds.class_of]
     turns = np.empty(len(size), np.int64)
-    turns[np.lexsort((size,) if like_kafka else (crowds.sort_of, size))] = np.arange(len(size))
+    turns[np.lexsort((size,) if like_kafka else (kinds.class_of, size))] = np.arange(len(size))
     return turns
 
 
-def _dealt(sort: Ints, crowds: Crowds, loads: Ints) -> Ints:
-    """Who gets partitions of topics of these sorts, one after the other: who has least of those who want it."""
+def _dealt(sort: Ints, kinds: SubscriptionKinds, loads: Ints) -> Ints:
+    """Who gets partitions of topics of these classes, one after the other: who has least of those who want it."""
     cuts = _cuts(sort)
     if len(sort) < _FEW * len(cuts) and np.ptp(loads) < _MOST_APART:
-        return _dealt_one_by_one(sort.tolist(), crowds.bits, loads)
+        return _dealt_one_by_one(sort.tolist(), kinds.bits, loads)
     found = np.empty(len(sort), np.int64)
     for first, end in pairwise(cuts):
-        found[first:end] = give_to_least(end - first, np.flatnonzero(crowds.table[sort[first]]), loads)
+        found[first:end] = give_to_least(end - first, np.flatnonzero(kinds.table[sort[first]]), loads)
     return found
 
 
@@ -157,8 +157,8 @@ def _cuts(sort: Ints) -> list[int]:
     return [*np.flatnonzero(np.append(True, sort[1:] != sort[:-1])[: len(sort)]).tolist(), len(sort)]
 
 
-def _dealt_one_by_one(sorts: list[int], crowds: list[int], loads: Ints) -> Ints:
-    found = _Levels(loads, len(sorts)).deal(sorts, crowds)
+def _dealt_one_by_one(classes: list[int], kinds: list[int], loads: Ints) -> Ints:
+    found = _Levels(loads, len(classes)).deal(classes, kinds)
     loads += np.bincount(found, minlength=len(loads))
     return np.array(found, np.int64)
 
@@ -168,14 +168,14 @@ def is_uneven(loads: Ints) -> bool:
     return bool(len(loads) and np.ptp(loads) > 1)
 
 
-def _evened(owners: list[int], sort: Ints, crowds: Crowds, loads: Ints, eaters: list[int]) -> list[int]:
-    """Whose each partition of these sorts is after all of them, as often as it helps, went to who had least."""
+def _evened(owners: list[int], sort: Ints, kinds: SubscriptionKinds, loads: Ints, subscribers: list[int]) -> list[int]:
+    """Whose each partition of these classes is after all of them, as often as it helps, went to who had least."""
     levels = _Levels(loads, 1)
     has = (loads - levels.lowest).tolist()
     cuts = _cuts(sort)
-    runs = [(first, end, crowds.bits[its]) for (first, end), its in zip(pairwise(cuts), sort[cuts[:-1]], strict=True)]
+    runs = [(first, end, kinds.bits[its]) for (first, end), its in zip(pairwise(cuts), sort[cuts[:-1]], strict=True)]
     while _even(owners, runs, levels, has):
-        among = [has[member] for member in eaters]
+        among = [has[member] for member in subscribers]
         if max(among) <= min(among) + 1:
             break
     return owners
@@ -184,23 +184,23 @@ def _evened(owners: list[int], sort: Ints, crowds: Crowds, loads: Ints, eaters: 
 def _even(owners: list[int], runs: list[tuple[int, int, int]], levels: _Levels, has: list[int]) -> bool:
     """Each of these, if it can go to somebody with two fewer, goes to who has least; whether any did."""
     any_did = False
-    for first, end, crowd in runs:
+    for first, end, kind in runs:
         size = end - first
-        # Its owners are of the crowd: none has more, and a glance at the levels is sooner done.
-        most = levels.most(crowd, size) if size > 1 else has[owners[first]]
+        # Its owners are of the kind: none has more, and a glance at the levels is sooner done.
+        most = levels.most(kind, size) if size > 1 else has[owners[first]]
         if most <= levels.floor + 1:
             continue  # nobody at all has two fewer
-        least = levels.least(crowd)
+        least = levels.least(kind)
         if most <= least + 1:
             continue
         for at in range(first, end):
             owner = owners[at]
             if has[owner] > least + 1:
-                owners[at] = levels.move(owner, has[owner], crowd, least)
+                owners[at] = levels.move(owner, has[owner], kind, least)
                 has[owner] -= 1
                 has[owners[at]] += 1
-                least = levels.least(crowd, least)
+                least = levels.least(kind, least)
                 any_did = True
-                if size > 1 and levels.most(crowd, size) <= least + 1:
+                if size > 1 and levels.most(kind, size) <= least + 1:
                     break
     return any_did

@@ -42,7 +42,7 @@ def relieve(table: Table) -> None:
     load = table.has.sum(axis=1)
     while len(able := can_take(table.has, table.wants, load)):
         least = int(able[load[able].argmin()])
-        cost = table.giving() + table.taking()[least]
+        cost = table.cost_of_one_less() + table.cost_of_one_more()[least]
         group = cost.argmin(axis=1)
         cost = cost[np.arange(len(load)), group]
         gives = np.flatnonzero((cost < NEVER // 2) & (load > load[least] + 1))

@@ -79,12 +79,12 @@ class Space:
         return len(self.wants) == 1 and bool((self.wants[0] == (self.counts > 0)).all())
 
     @cached_property
-    def sorts(self) -> tuple[Ints, Ints]:
-        """Topics that the same members want are of one sort: each topic's sort, and the first topic of each."""
+    def partition_classes(self) -> tuple[Ints, Ints]:
+        """Topics that the same members want are of one class: each topic's class, and the first topic of each."""
         return _kinds_of(self.wants.T)
 
     @cached_property
-    def eaters(self) -> Ints:
+    def subscribers(self) -> Ints:
         """The members that want anything there is."""
         return np.flatnonzero(np.isin(self.kind, np.flatnonzero(self.wants.any(axis=1))))
 
@@ -116,7 +116,7 @@ class Space:
         return np.concatenate((first, rest[by_key(number[rest], int(self.counts.max(initial=1)))]))
 
     @cached_property
-    def wanted(self) -> Bools:
+    def has_subscriber(self) -> Bools:
         """By place, whether anybody wants it."""
         if self.uniform:
             return np.ones(self.places, np.bool_)

@@ -29,7 +29,7 @@ from sparkcohort.assignors.solver.packed import NOBODY, Bools, Packed, pack
 
 def unclaimed(ownership: Ownership) -> Bools:
     """Places that somebody wants and nobody claims: they are assigned at once."""
-    found: Bools = ownership.space.wanted & (ownership.claimed == NOBODY)
+    found: Bools = ownership.space.has_subscriber & (ownership.claimed == NOBODY)
     return found
 
 

@@ -12,8 +12,8 @@ t1, which C1 wants too now, so both are of one row, and all six partitions of on
 >>> from sparkcohort.assignors.solver.packed import Packed
 >>> C0 = MemberSubscription(("t0", "t1"), tuple((topic, number) for topic in ("t0", "t1") for number in range(3)))
 >>> owned = resolve({"t0": 3, "t1": 3}, {"C0": C0, "C1": MemberSubscription(("t0", "t1"))})
->>> alike = Layout(np.zeros(2, np.int64), np.zeros(6, np.int64), np.array([[True]]), np.array([[False]]))
->>> Packed(owned.space, settle(owned, alike, owned.member, np.array([[6]])))
+>>> alike = ClassLayout(np.zeros(2, np.int64), np.zeros(6, np.int64), np.array([[True]]), np.array([[False]]))
+>>> Packed(owned.space, rounded(owned, alike, owned.member, np.array([[6]])))
 {'C0': (('t0', 0), ('t0', 1), ('t1', 0)), 'C1': (('t0', 2), ('t1', 1), ('t1', 2))}
 """
 
@@ -29,7 +29,7 @@ from sparkcohort.assignors.solver.packed import NOBODY, Bools, Ints, by_key
 
 
 @dataclass(frozen=True)
-class Layout:
+class ClassLayout:
     """Who and what counts where in the table: the row of each member (-1: wants nothing), the group of each place.
 
     By row and group: who ``wants`` what, and what is ``far`` from whom.  A place that nobody wants has the group -1.
@@ -64,7 +64,7 @@ class Layout:
         return cells.reshape(self.wants.shape)
 
 
-def settle(ownership: Ownership, layout: Layout, guess: Ints, table: Ints) -> Ints:
+def rounded(ownership: Ownership, layout: ClassLayout, guess: Ints, table: Ints) -> Ints:
     """Give every wanted place to a member so that each row has what the table says and its members equal shares."""
     shares = _shares(ownership, layout, guess, table.sum(axis=1))
     target = _kept(ownership, layout, table.ravel(), shares)
@@ -95,30 +95,30 @@ def rank_within(keys: Ints) -> Ints:
     return rank
 
 
-def _shares(ownership: Ownership, layout: Layout, guess: Ints, loads: Ints) -> Ints:
+def _shares(ownership: Ownership, layout: ClassLayout, guess: Ints, loads: Ints) -> Ints:
     """How many each member is to have: equally many in a row, one more for those who own more, the oldest before."""
     size = len(layout.row_of)
-    eaters = np.flatnonzero(layout.row_of >= 0)
-    rows = layout.row_of[eaters]
+    subscribers = np.flatnonzero(layout.row_of >= 0)
+    rows = layout.row_of[subscribers]
     fewest, one_more = np.divmod(loads, np.bincount(rows, minlength=len(loads)))
-    owned = np.bincount(ownership.member[ownership.member >= 0], minlength=size)[eaters]
-    guessed = np.bincount(guess[guess >= 0], minlength=size)[eaters]
+    owned = np.bincount(ownership.member[ownership.member >= 0], minlength=size)[subscribers]
+    guessed = np.bincount(guess[guess >= 0], minlength=size)[subscribers]
     rich = owned > fewest[rows]
-    since = np.zeros(len(eaters), np.int64)
+    since = np.zeros(len(subscribers), np.int64)
     if ownership.since is not None and rich.any():
         which = np.zeros(size, np.bool_)
-        which[eaters[rich]] = True
+        which[subscribers[rich]] = True
         places, starts = oldest_first(ownership, which)
-        since[rich] = ownership.since[places[starts[eaters[rich]] + fewest[rows[rich]]]]
+        since[rich] = ownership.since[places[starts[subscribers[rich]] + fewest[rows[rich]]]]
     order = np.lexsort((-guessed, since, ~rich, rows))
     shares = np.zeros(size, np.int64)
-    shares[eaters] = fewest[rows]
+    shares[subscribers] = fewest[rows]
     first = order[rank_within(rows[order]) < one_more[rows[order]]]
-    shares[eaters[first]] += 1
+    shares[subscribers[first]] += 1
     return shares
 
 
-def _kept(ownership: Ownership, layout: Layout, cells: Ints, shares: Ints) -> Ints:
+def _kept(ownership: Ownership, layout: ClassLayout, cells: Ints, shares: Ints) -> Ints:
     """What stays with its owner; the rest of the places are with nobody."""
     target, shrinks = ownership.member.copy(), layout.count(ownership.member).ravel() - cells
     surplus = np.bincount(target[target >= 0], minlength=len(shares)) - shares
@@ -140,7 +140,7 @@ def _kept(ownership: Ownership, layout: Layout, cells: Ints, shares: Ints) -> In
     return target
 
 
-def _youngest_first(ownership: Ownership, layout: Layout, which: Bools) -> tuple[Ints, Ints]:
+def _youngest_first(ownership: Ownership, layout: ClassLayout, which: Bools) -> tuple[Ints, Ints]:
     """What those members own, what came last before; and the cell of each."""
     places = oldest_first(ownership, which)[0][::-1]
     if ownership.since is not None and len(places):
@@ -151,7 +151,7 @@ def _youngest_first(ownership: Ownership, layout: Layout, which: Bools) -> tuple
     return places, layout.cells(places, ownership.member[places])
 
 
-def _rows(layout: Layout, places: Ints, guess: Ints, lacks: Ints) -> tuple[Ints, Ints]:
+def _rows(layout: ClassLayout, places: Ints, guess: Ints, lacks: Ints) -> tuple[Ints, Ints]:
     """The row of each place so that all get what they lack; and its member, if that is as in the guess."""
     member, group = guess[places], layout.group_of[places]
     cell = np.where(member >= 0, layout.row_of[member] * layout.groups + group, NOBODY)

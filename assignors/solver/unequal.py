@@ -27,12 +27,12 @@ import numpy as np
 
 from sparkcohort.assignors.api import MemberSubscription
 from sparkcohort.assignors.solver.cycles import Table, improve
-from sparkcohort.assignors.solver.initial import Crowds, guess
+from sparkcohort.assignors.solver.initial import SubscriptionKinds, initial_assignment
 from sparkcohort.assignors.solver.levels import can_take, level, relieve
 from sparkcohort.assignors.solver.ownership import Ownership, resolve
 from sparkcohort.assignors.solver.packed import NOBODY, Ints, Packed, by_key
 from sparkcohort.assignors.solver.racks import Nearness, nearness
-from sparkcohort.assignors.solver.rounding import Layout, settle
+from sparkcohort.assignors.solver.rounding import ClassLayout, rounded
 
 __all__ = ["MemberSubscription", "arrange", "nearness", "resolve"]
 
@@ -43,7 +43,7 @@ MOST_TAKERS: Final = 16
 
 def arrange(ownership: Ownership, near: Nearness) -> Packed:
     """Balance, near where that is possible, moving as little as that takes."""
-    target = guess(ownership, Crowds(ownership.space))
+    target = initial_assignment(ownership, SubscriptionKinds(ownership.space))
     if near.matters or not _is_best(ownership, target):
         target = _exchanged(ownership, near, target)
     return Packed(ownership.space, target, ownership)
@@ -51,7 +51,7 @@ def arrange(ownership: Ownership, near: Nearness) -> Packed:
 
 def _is_best(ownership: Ownership, guessed: Ints) -> bool:
     """Whether nothing can be better where racks don't matter: all are on a level, and owners keep all by the guess."""
-    loads = np.bincount(guessed[guessed >= 0], minlength=len(ownership.space.ids))[ownership.space.eaters]
+    loads = np.bincount(guessed[guessed >= 0], minlength=len(ownership.space.ids))[ownership.space.subscribers]
     return bool(loads.max(initial=0) - loads.min(initial=len(guessed)) <= 1)
 
 
@@ -68,7 +68,7 @@ def _exchanged(ownership: Ownership, near: Nearness, target: Ints) -> Ints:
     return target
 
 
-def _takers(alone: Layout, target: Ints) -> int:
+def _takers(alone: ClassLayout, target: Ints) -> int:
     """How many members can take any, if that tells how much is to be done: few when one has joined, none when one has left."""
     if alone.far.any() or alone.wants.size > MOST_CELLS:
         return MOST_TAKERS + 1
@@ -76,35 +76,35 @@ def _takers(alone: Layout, target: Ints) -> int:
     return len(can_take(has, alone.wants, has.sum(axis=1)))
 
 
-def _layout(ownership: Ownership, near: Nearness) -> Layout:
+def _layout(ownership: Ownership, near: Nearness) -> ClassLayout:
     """A row for each kind of member, a group for each kind of partition."""
     space = ownership.space
-    eaters = space.eaters
-    rows, row = np.unique(space.kind[eaters] * len(near.far) + near.of_member[eaters], return_inverse=True)
-    sort_of, first = space.sorts
-    keys = np.repeat(np.where(space.wants.any(axis=0), sort_of * near.far.shape[1], NOBODY), space.counts)
+    subscribers = space.subscribers
+    rows, row = np.unique(space.kind[subscribers] * len(near.far) + near.of_member[subscribers], return_inverse=True)
+    class_of, first = space.partition_classes
+    keys = np.repeat(np.where(space.wants.any(axis=0), class_of * near.far.shape[1], NOBODY), space.counts)
     if near.matters:
         keys += np.where(keys >= 0, near.of_place, 0)
     groups = np.flatnonzero(np.bincount(keys[keys >= 0], minlength=1))
     number = np.full(int(groups[-1]) + 2 if len(groups) else 1, NOBODY)  # the last one is that of what nobody wants
     number[groups] = np.arange(len(groups))
     row_of = np.full(len(space.ids), NOBODY)
-    row_of[eaters] = row
-    sorts, where = np.divmod(groups, near.far.shape[1])
+    row_of[subscribers] = row
+    classes, where = np.divmod(groups, near.far.shape[1])
     kinds, homes = np.divmod(rows, len(near.far))
-    return Layout(row_of, number[keys], space.wants[np.ix_(kinds, first[sorts])], near.far[np.ix_(homes, where)])
+    return ClassLayout(row_of, number[keys], space.wants[np.ix_(kinds, first[classes])], near.far[np.ix_(homes, where)])
 
 
-def _individuals(layout: Layout) -> Layout:
+def _individuals(layout: ClassLayout) -> ClassLayout:
     """The same with a row for each member that wants anything."""
-    eaters = np.flatnonzero(layout.row_of >= 0)
+    subscribers = np.flatnonzero(layout.row_of >= 0)
     row_of = np.full(len(layout.row_of), NOBODY)
-    row_of[eaters] = np.arange(len(eaters))
-    kinds = layout.row_of[eaters]
+    row_of[subscribers] = np.arange(len(subscribers))
+    kinds = layout.row_of[subscribers]
     return replace(layout, row_of=row_of, wants=layout.wants[kinds], far=layout.far[kinds])
 
 
-def _improved(ownership: Ownership, layout: Layout, target: Ints, *, gives: bool = True) -> Ints:
+def _improved(ownership: Ownership, layout: ClassLayout, target: Ints, *, gives: bool = True) -> Ints:
     """The target after all exchanges between rows that pay; ``gives``: some owner will have to give something up."""
     table = Table(
         has=layout.count(target),
@@ -123,7 +123,7 @@ def _improved(ownership: Ownership, layout: Layout, target: Ints, *, gives: bool
     kept = not ((ownership.member >= 0) & (target != ownership.member)).any()
     if kept and (has == layout.count(target)).all() and _is_even(layout, target, members):
         return target
-    return settle(ownership, layout, target, has)
+    return rounded(ownership, layout, target, has)
 
 
 def _improve(table: Table, most: int) -> None:
@@ -139,7 +139,7 @@ def _improve(table: Table, most: int) -> None:
         improve(table, most)
 
 
-def _ages(ownership: Ownership, layout: Layout) -> Ints:
+def _ages(ownership: Ownership, layout: ClassLayout) -> Ints:
     """How long each owned partition has been held, by row, then group, then the oldest first; nothing if all as long."""
     places = np.flatnonzero(ownership.member >= 0)
     if ownership.since is None or not len(places):
@@ -153,7 +153,7 @@ def _ages(ownership: Ownership, layout: Layout) -> Ints:
     return most - ages[order[by_key(cells[order], layout.rows * layout.groups)]]
 
 
-def _is_even(layout: Layout, target: Ints, members: Ints) -> bool:
+def _is_even(layout: ClassLayout, target: Ints, members: Ints) -> bool:
     """Whether the members of each row have equally many, or one more."""
     if (members == 1).all():
         return True

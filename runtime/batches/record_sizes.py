@@ -30,7 +30,7 @@ TYPICAL_BYTES: Final = 160
 """What a record is taken for while nothing is known: a value of 100 bytes and the other columns."""
 
 
-class Seen(NamedTuple):
+class ObservedSize(NamedTuple):
     """What was read of one partition: recent offsets and their bytes, earlier ones counting less, and all offsets."""
 
     offsets: float
@@ -38,18 +38,18 @@ class Seen(NamedTuple):
     total: int
 
 
-def after(seen: Seen | None, offsets: int, nbytes: int) -> Seen:
+def after(seen: ObservedSize | None, offsets: int, nbytes: int) -> ObservedSize:
     """What has been seen after another range of so many offsets was read, which had so many bytes."""
     if seen is None:
-        return Seen(offsets, nbytes, offsets)
-    return Seen(seen.offsets / 2 + offsets, seen.nbytes / 2 + nbytes, seen.total + offsets)
+        return ObservedSize(offsets, nbytes, offsets)
+    return ObservedSize(seen.offsets / 2 + offsets, seen.nbytes / 2 + nbytes, seen.total + offsets)
 
 
 @dataclass(frozen=True)
 class Sizes:
     """What is known of all partitions at one moment."""
 
-    seen: Mapping[TopicPartition, Seen] = field(default_factory=dict)
+    seen: Mapping[TopicPartition, ObservedSize] = field(default_factory=dict)
 
     def total(self, tp: TopicPartition) -> int:
         """How many offsets of a partition have been read in this run."""

@@ -31,7 +31,7 @@ QUIET_MS: Final = 60_000
 """With nothing new to fetch for so long, a late partition is taken for a good one again."""
 
 
-class Fetched(NamedTuple):
+class FetchProgress(NamedTuple):
     """What an owner tells of a partition: where fetching stands, for how long tasks have waited since it told last."""
 
     position: int
@@ -61,9 +61,9 @@ class Track:
 Tracks = Mapping[TopicPartition, Track]
 
 
-def heard(
+def after_report(
     tracks: Tracks,
-    said: Mapping[TopicPartition, Fetched],
+    said: Mapping[TopicPartition, FetchProgress],
     now_ms: int,
     ends: Mapping[TopicPartition, int],
     *,
@@ -103,7 +103,7 @@ def changed(before: Collection[TopicPartition], after: Collection[TopicPartition
     return sorted(set(after) - set(before)), sorted(set(before) - set(after))
 
 
-def _after(track: Track | None, seen: Fetched, now_ms: int) -> Track:
+def _after(track: Track | None, seen: FetchProgress, now_ms: int) -> Track:
     if track is None:
         return Track(now_ms, seen.position, seen.waited_ms, busy_ms=now_ms)
     kept = exp(-(now_ms - track.heard_ms) / WINDOW_MS)

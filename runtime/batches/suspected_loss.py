@@ -7,7 +7,7 @@ one that is behind with the cluster's metadata still tells of the topic that the
 doubted first: nothing is read of it meanwhile, and it is believed when every answer has been the same for as long as
 a broker may lag.  Time is an argument.
 
->>> doubts: Doubts[str] = Doubts()
+>>> doubts: SuspectedLosses[str] = SuspectedLosses()
 >>> for answer, now in ((1, 0.0), (2, 4.0), (3, 5.0)):
 ...     doubts = doubts.after({"t"}, answer, now)
 ...     print(sorted(doubts.believed(now)))
@@ -43,19 +43,19 @@ class Doubt(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Doubts(Generic[T]):
+class SuspectedLosses(Generic[T]):
     """What is doubted now."""
 
     standing: Mapping[T, Doubt] = field(default_factory=dict)
 
-    def after(self, said: Collection[T], answer: int, now: float) -> Doubts[T]:
+    def after(self, said: Collection[T], answer: int, now: float) -> SuspectedLosses[T]:
         """The doubts after an answer of this number, the same number as before if there is no newer one.
 
         ``said`` is all that it would have us believe: whatever it leaves out is believed no more, or wasn't answered.
         """
         fresh = Doubt(now, 0, -1)
         found = {what: self.standing.get(what, fresh) for what in said}
-        return Doubts(
+        return SuspectedLosses(
             {
                 what: doubt if doubt.last == answer else Doubt(doubt.since, doubt.answers + 1, answer)
                 for what, doubt in found.items()

@@ -1,8 +1,8 @@
 """The group: ``step(group, event, now) -> (group, actions)``, pure and total.
 
-An event is sorted into an input (``table.Input``), the table says what the state makes of it, and one function does
+An event is classified as an input (``table.Input``), the table says what the state makes of it, and one function does
 it.  Requests of members pass the gate first (``fencing``).  A step returns the records that made the change as
-well, through ``decide``; ``journal.replay`` of all records is the group.
+well, through ``decide``; ``timeline.replay`` of all records is the group.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sparkcohort.runtime.group import joins, rebalance, requests
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.group.context import Turn
+from sparkcohort.runtime.group.context import StepContext
 from sparkcohort.runtime.group.fencing import PASS, Verdict, gate
 from sparkcohort.runtime.group.partition_ownership import owners
 from sparkcohort.runtime.group.replay import created
@@ -68,19 +68,19 @@ def step(group: Group, event: Event, now_ms: int) -> tuple[Group, tuple[Action, 
 
 def decide(group: Group, event: Event, now_ms: int) -> Decision:
     """As ``step``, with the records of the change."""
-    turn = Turn(group, now_ms)
+    context = StepContext(group, now_ms)
     match event:
         case p.Received(correlation, request):
-            _receive(turn, correlation, request)
+            _receive(context, correlation, request)
         case p.Tick():
-            rebalance.expire(turn)
+            rebalance.expire(context)
         case p.Trigger(reason):
-            rebalance.happen(turn, Input.TRIGGER, reason)
+            rebalance.on_internal_event(context, Input.TRIGGER, reason)
         case p.Unload(reason):
-            _unload(turn, reason)
+            _unload(context, reason)
         case p.Resume(first_generation, member_id_salt):
-            rebalance.resume(turn, first_generation, member_id_salt)
-    return Decision(turn.group, tuple(turn.actions), tuple(turn.records))
+            rebalance.resume(context, first_generation, member_id_salt)
+    return Decision(context.group, tuple(context.actions), tuple(context.records))
 
 
 def deadline(group: Group) -> int | None:
@@ -102,19 +102,19 @@ def owned(group: Group, member_id: str) -> Mapping[TopicPartition, int]:
     return group.owned.get(member_id, NOTHING)
 
 
-def _receive(turn: Turn, correlation: int, request: p.Request) -> None:
-    dead = turn.group.state is GroupState.DEAD
-    verdict = PASS if dead else _admit(turn.group, request)
+def _receive(context: StepContext, correlation: int, request: p.Request) -> None:
+    dead = context.group.state is GroupState.DEAD
+    verdict = PASS if dead else _admit(context.group, request)
     if verdict is not PASS:
-        _refuse(turn, correlation, request, verdict)
+        _refuse(context, correlation, request, verdict)
         return
-    row = TABLE[turn.group.state][_sort(turn.group, request)]
+    row = TABLE[context.group.state][_classify(context.group, request)]
     if row.effect in {Effect.REFUSE, Effect.SIGNAL}:
-        turn.tell(correlation, request, row.error, f"the group is {turn.group.state}")
+        context.tell(correlation, request, row.error, f"the group is {context.group.state}")
     elif isinstance(request, p.Heartbeat):
-        requests.hear(turn, correlation, request, row.error)
+        requests.heartbeat(context, correlation, request, row.error)
     else:
-        _EFFECTS[row.effect](turn, correlation, request)
+        _EFFECTS[row.effect](context, correlation, request)
 
 
 def _admit(group: Group, request: p.Request) -> Verdict:
@@ -136,35 +136,35 @@ def _is_simple(request: p.OffsetCommit) -> bool:
     return request.member_id == p.UNKNOWN_MEMBER and request.group_instance_id is None and request.generation < 0
 
 
-def _refuse(turn: Turn, correlation: int, request: p.Request, verdict: Verdict) -> None:
+def _refuse(context: StepContext, correlation: int, request: p.Request, verdict: Verdict) -> None:
     match request:
         case p.JoinGroup():
-            joins.refuse_join(turn, correlation, request, verdict)
+            joins.refuse_join(context, correlation, request, verdict)
         case _:
-            turn.tell(correlation, request, verdict.error, verdict.message)
+            context.tell(correlation, request, verdict.error, verdict.message)
 
 
-def _sort(group: Group, request: p.Request) -> Input:
+def _classify(group: Group, request: p.Request) -> Input:
     """What an admitted request asks of this group; in a dead one every join is the same."""
     match request:
         case p.JoinGroup():
-            return Input.JOIN_NEW if group.state is GroupState.DEAD else joins.sort_join(group, request)
+            return Input.JOIN_NEW if group.state is GroupState.DEAD else joins.classify_join(group, request)
         case p.SyncGroup(member_id):
-            return Input.SYNC_LEADER if member_id == group.leader else requests.sort_sync(group, member_id)
+            return Input.SYNC_LEADER if member_id == group.leader else requests.classify_sync(group, member_id)
         case p.OffsetCommit():
             return Input.COMMIT_SIMPLE if _is_simple(request) else Input.COMMIT
     return _INPUTS[type(request)]
 
 
-def _unload(turn: Turn, reason: str) -> None:
+def _unload(context: StepContext, reason: str) -> None:
     """Give the group up: whoever waits is told to look for another coordinator."""
-    if TABLE[turn.group.state][Input.UNLOAD].effect is Effect.IGNORE:
+    if TABLE[context.group.state][Input.UNLOAD].effect is Effect.IGNORE:
         return
-    for member_id, correlation in turn.group.joins.items():
-        turn.answer(correlation, p.JoinGroupReply(ErrorCode.NOT_COORDINATOR, member_id=member_id, message=reason))
-    for correlation in turn.group.syncs.values():
-        turn.answer(correlation, p.SyncGroupReply(ErrorCode.NOT_COORDINATOR, message=reason))
-    turn.record(r.Unloaded(reason))
+    for member_id, correlation in context.group.joins.items():
+        context.answer(correlation, p.JoinGroupReply(ErrorCode.NOT_COORDINATOR, member_id=member_id, message=reason))
+    for correlation in context.group.syncs.values():
+        context.answer(correlation, p.SyncGroupReply(ErrorCode.NOT_COORDINATOR, message=reason))
+    context.record(r.GroupUnloaded(reason))
 
 
 _INPUTS: Mapping[type, Input] = {
@@ -175,7 +175,7 @@ _INPUTS: Mapping[type, Input] = {
     p.ListGroups: Input.LIST,
 }
 
-_EFFECTS: Mapping[Effect, Callable[[Turn, int, Any], None]] = {
+_EFFECTS: Mapping[Effect, Callable[[StepContext, int, Any], None]] = {
     Effect.ISSUE_ID: joins.issue_id,
     Effect.ADD: joins.add,
     Effect.ADD_AND_START: joins.add_and_start,

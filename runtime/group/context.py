@@ -25,7 +25,7 @@ SIGNALS = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.
 
 
 @dataclass(slots=True)
-class Turn:
+class StepContext:
     """The working state of one step at ``now_ms``."""
 
     group: Group

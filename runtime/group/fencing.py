@@ -42,4 +42,4 @@ def gate(group: Group, instance_id: str | None, member_id: str, generation: int 
 
 def _past(group: Group, member_id: str) -> str:
     """What became of a member that is gone, as far as remembered."""
-    return next((f": {story}" for gone, story in reversed(group.departed) if gone == member_id), "")
+    return next((f": {story}" for gone, story in reversed(group.former_members) if gone == member_id), "")

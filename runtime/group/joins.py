@@ -20,7 +20,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import REASON_LENGTH, Cause, Reason
 
 if TYPE_CHECKING:
-    from sparkcohort.runtime.group.context import Turn
+    from sparkcohort.runtime.group.context import StepContext
     from sparkcohort.runtime.group.state import Group
 
 
@@ -67,13 +67,13 @@ def _speaks(group: Group, request: p.JoinGroup) -> Verdict:
     return PASS
 
 
-def sort_join(group: Group, request: p.JoinGroup) -> Input:
+def classify_join(group: Group, request: p.JoinGroup) -> Input:
     """What an admitted join asks of this group."""
     if request.member_id == p.UNKNOWN_MEMBER:
         if request.group_instance_id is None:
             return Input.ASK_ID
         old_id = group.instances.get(request.group_instance_id)
-        return Input.JOIN_NEW if old_id is None else _sort_takeover(group, old_id, request)
+        return Input.JOIN_NEW if old_id is None else _classify_takeover(group, old_id, request)
     if _issued(group, request):
         return Input.JOIN_NEW
     member = group.members[request.member_id]
@@ -84,57 +84,59 @@ def sort_join(group: Group, request: p.JoinGroup) -> Input:
     return Input.JOIN_LEADER if request.member_id == group.leader else Input.JOIN_SAME
 
 
-def _sort_takeover(group: Group, old_id: str, request: p.JoinGroup) -> Input:
+def _classify_takeover(group: Group, old_id: str, request: p.JoinGroup) -> Input:
     returned = _member(request, old_id)
     after = apply(group, r.MemberUpdated(returned))
     same = rebalance.choose_protocol(after) == group.protocol_name
-    same = same and partition_ownership.wants_the_same(group, group.members[old_id], returned)
+    same = same and partition_ownership.same_subscription(group, group.members[old_id], returned)
     return Input.TAKEOVER if same else Input.TAKEOVER_CHANGED
 
 
-def refuse_join(turn: Turn, correlation: int, request: p.JoinGroup, verdict: Verdict) -> None:
+def refuse_join(context: StepContext, correlation: int, request: p.JoinGroup, verdict: Verdict) -> None:
     """Tell why; one for whom the group is too small is forgotten, member or not (Kafka: ``acceptJoiningMember``)."""
-    turn.tell(correlation, request, verdict.error, verdict.message)
+    context.tell(correlation, request, verdict.error, verdict.message)
     if verdict.error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
         return
-    if _issued(turn.group, request):
-        turn.record(r.IdDropped(request.member_id, "the group has reached its maximum size"))
-        rebalance.check_joined(turn)
-    elif gate(turn.group, request.group_instance_id, request.member_id, None) is PASS:
-        rebalance.remove(turn, request.member_id, "the group has reached its maximum size")
-        rebalance.happen(turn, Input.MEMBERS_GONE, Reason(Cause.GROUP_FULL, (request.member_id,)))
+    if _issued(context.group, request):
+        context.record(r.IdDropped(request.member_id, "the group has reached its maximum size"))
+        rebalance.check_joined(context)
+    elif gate(context.group, request.group_instance_id, request.member_id, None) is PASS:
+        rebalance.remove(context, request.member_id, "the group has reached its maximum size")
+        rebalance.on_internal_event(context, Input.MEMBERS_GONE, Reason(Cause.GROUP_FULL, (request.member_id,)))
 
 
-def issue_id(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+def issue_id(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """Tell a newcomer its id and wait for it to join with that (KIP-394)."""
-    member_id = _new_id(turn, request)
-    turn.record(r.IdIssued(member_id, turn.now_ms + request.session_timeout_ms))
-    turn.answer(correlation, p.JoinGroupReply(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+    member_id = _new_id(context, request)
+    context.record(r.IdIssued(member_id, context.now_ms + request.session_timeout_ms))
+    context.answer(correlation, p.JoinGroupReply(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
 
 
-def add(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+def add(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """Let a newcomer in and park its join."""
-    _add(turn, correlation, request)
-    rebalance.check_joined(turn)
+    _add(context, correlation, request)
+    rebalance.check_joined(context)
 
 
-def add_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+def add_and_start(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """Let a newcomer in, which starts a rebalance."""
-    member_id = _add(turn, correlation, request)
-    rebalance.start(turn, Reason(Cause.MEMBER_JOINED, (member_id,), said=_said(request)))
+    member_id = _add(context, correlation, request)
+    rebalance.start(context, Reason(Cause.MEMBER_JOINED, (member_id,), said=_member_reason(request)))
 
 
-def park(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+def park(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """A member rejoins in the join phase."""
-    _park(turn, correlation, request)
-    rebalance.check_joined(turn)
+    _park(context, correlation, request)
+    rebalance.check_joined(context)
 
 
-def update_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+def update_and_start(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """A member rejoins, which starts a rebalance: its metadata changed, or it leads."""
-    before, member_id = turn.group, request.member_id
-    _park(turn, correlation, request)
-    rebalance.start(turn, Reason(_cause(before, turn.group, member_id, request), (member_id,), said=_said(request)))
+    before, member_id = context.group, request.member_id
+    _park(context, correlation, request)
+    rebalance.start(
+        context, Reason(_cause(before, context.group, member_id, request), (member_id,), said=_member_reason(request))
+    )
 
 
 def _cause(before: Group, after: Group, member_id: str, request: p.JoinGroup) -> Cause:
@@ -145,86 +147,86 @@ def _cause(before: Group, after: Group, member_id: str, request: p.JoinGroup) ->
     released = before.owned.get(member_id, {}).keys() - after.owned.get(member_id, {}).keys()
     if released - partition_ownership.assigned(before, member_id):
         return Cause.FOLLOW_UP  # KIP-429: what it was no longer assigned is revoked, and can be given on
-    if not partition_ownership.wants_the_same(before, old, new):
+    if not partition_ownership.same_subscription(before, old, new):
         return Cause.SUBSCRIPTION_CHANGED
     return Cause.MEMBER_REJOINED
 
 
-def answer_join(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+def answer_join(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """A member that missed the answer to its join gets it again; nothing changes for the others."""
     if request.attempt:
-        turn.record(r.MemberUpdated(replace(turn.group.members[request.member_id], attempt=request.attempt)))
-    if request.member_id not in turn.group.syncs:
-        turn.record(r.Heard(request.member_id, turn.now_ms))
-    turn.answer(correlation, rebalance.joined(turn.group, request.member_id))
+        context.record(r.MemberUpdated(replace(context.group.members[request.member_id], attempt=request.attempt)))
+    if request.member_id not in context.group.syncs:
+        context.record(r.SessionRenewed(request.member_id, context.now_ms))
+    context.answer(correlation, rebalance.joined(context.group, request.member_id))
 
 
-def take_over(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+def take_over(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """A static member is back: it gets its predecessor's assignment, without a rebalance (KIP-345, KIP-814)."""
-    member_id, freed = _replace(turn, request)
-    partition_ownership.inherit(turn, member_id, freed)
-    turn.record(r.JoinsAnswered((member_id,), turn.now_ms))
-    leads = member_id == turn.group.leader
-    turn.answer(correlation, rebalance.joined(turn.group, member_id, skip_assignment=leads))
+    member_id, freed = _replace(context, request)
+    partition_ownership.inherit(context, member_id, freed)
+    context.record(r.JoinsAnswered((member_id,), context.now_ms))
+    leads = member_id == context.group.leader
+    context.answer(correlation, rebalance.joined(context.group, member_id, skip_assignment=leads))
     if left := len(
-        set(freed).difference(partition_ownership.owners(turn.group))
+        set(freed).difference(partition_ownership.owners(context.group))
     ):  # its predecessor was about to give them up
         instance_id = request.group_instance_id or ""
         reason = Reason(Cause.MEMBER_REPLACED_WHILE_REVOKING, (member_id,), instance_id, left)
-        rebalance.happen(turn, Input.TRIGGER, reason)
+        rebalance.on_internal_event(context, Input.TRIGGER, reason)
 
 
-def take_over_and_park(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+def take_over_and_park(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """A static member is back during the join phase."""
-    member_id, freed = _replace(turn, request)
-    partition_ownership.keep_promises(turn, freed)
-    turn.record(r.JoinParked(member_id, correlation))
-    rebalance.check_joined(turn)
+    member_id, freed = _replace(context, request)
+    partition_ownership.assign_pending(context, freed)
+    context.record(r.JoinParked(member_id, correlation))
+    rebalance.check_joined(context)
 
 
-def take_over_and_start(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+def take_over_and_start(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """A static member is back while an assignment is awaited, or so changed that another protocol would be chosen."""
-    member_id, freed = _replace(turn, request)
-    partition_ownership.keep_promises(turn, freed)
-    turn.record(r.JoinParked(member_id, correlation))
+    member_id, freed = _replace(context, request)
+    partition_ownership.assign_pending(context, freed)
+    context.record(r.JoinParked(member_id, correlation))
     instance_id = request.group_instance_id or ""
-    rebalance.start(turn, Reason(Cause.MEMBER_REPLACED, (member_id,), instance_id, said=_said(request)))
+    rebalance.start(context, Reason(Cause.MEMBER_REPLACED, (member_id,), instance_id, said=_member_reason(request)))
 
 
-def _add(turn: Turn, correlation: int, request: p.JoinGroup) -> str:
-    member_id = request.member_id or _new_id(turn, request)
-    turn.record(r.MemberAdded(_member(request, member_id), request.protocol_type))
-    limit_ms = turn.now_ms + turn.group.config.new_member_join_timeout_ms
-    turn.record(r.JoinParked(member_id, correlation, limit_ms))
+def _add(context: StepContext, correlation: int, request: p.JoinGroup) -> str:
+    member_id = request.member_id or _new_id(context, request)
+    context.record(r.MemberAdded(_member(request, member_id), request.protocol_type))
+    limit_ms = context.now_ms + context.group.config.new_member_join_timeout_ms
+    context.record(r.JoinParked(member_id, correlation, limit_ms))
     return member_id
 
 
-def _park(turn: Turn, correlation: int, request: p.JoinGroup) -> None:
+def _park(context: StepContext, correlation: int, request: p.JoinGroup) -> None:
     """Park a member's join: an earlier one of it is void, and it owns no more than it claims."""
     member_id = request.member_id
-    if (earlier := turn.group.joins.get(member_id)) is not None:
+    if (earlier := context.group.joins.get(member_id)) is not None:
         again = p.JoinGroupReply(ErrorCode.REBALANCE_IN_PROGRESS, member_id=member_id, message="it joined again")
-        turn.answer(earlier, again)
-    member = _member(request, member_id, turn.group.members[member_id].group_instance_id)
-    turn.record(r.MemberUpdated(member))
-    turn.record(r.JoinParked(member_id, correlation))
-    partition_ownership.honour_claims(turn, member)
+        context.answer(earlier, again)
+    member = _member(request, member_id, context.group.members[member_id].group_instance_id)
+    context.record(r.MemberUpdated(member))
+    context.record(r.JoinParked(member_id, correlation))
+    partition_ownership.revoke_unclaimed(context, member)
 
 
-def _replace(turn: Turn, request: p.JoinGroup) -> tuple[str, tuple[TopicPartition, ...]]:
+def _replace(context: StepContext, request: p.JoinGroup) -> tuple[str, tuple[TopicPartition, ...]]:
     """Put a new member in a static member's slot: the new id, and what the old one owned."""
-    group = turn.group
+    group = context.group
     old_id = group.instances[request.group_instance_id or ""]
-    new_id = _new_id(turn, request)
+    new_id = _new_id(context, request)
     message = f"instance id {request.group_instance_id} belongs to {new_id} now"
     if (correlation := group.joins.get(old_id)) is not None:
         fenced = p.JoinGroupReply(ErrorCode.FENCED_INSTANCE_ID, member_id=old_id, message=message)
-        turn.answer(correlation, fenced)
+        context.answer(correlation, fenced)
     if (correlation := group.syncs.get(old_id)) is not None:
-        turn.answer(correlation, p.SyncGroupReply(ErrorCode.FENCED_INSTANCE_ID, message=message))
+        context.answer(correlation, p.SyncGroupReply(ErrorCode.FENCED_INSTANCE_ID, message=message))
     freed = tuple(group.owned.get(old_id, ()))
-    turn.record(r.MemberReplaced(old_id, _member(request, new_id), turn.now_ms))
-    turn.actions.append(p.Removed(old_id, message))
+    context.record(r.MemberReplaced(old_id, _member(request, new_id), context.now_ms))
+    context.actions.append(p.Removed(old_id, message))
     return new_id, freed
 
 
@@ -242,14 +244,14 @@ def _member(request: p.JoinGroup, member_id: str, instance_id: str | None = None
     )
 
 
-def _new_id(turn: Turn, request: p.JoinGroup) -> str:
+def _new_id(context: StepContext, request: p.JoinGroup) -> str:
     """An id that no other member of any run has: the configured salt tells runs apart, the number members."""
-    serial = turn.group.serial + 1
-    turn.record(r.SerialTaken(serial))
+    serial = context.group.serial + 1
+    context.record(r.SerialTaken(serial))
     name = request.group_instance_id or request.client_id or "member"
-    salt = turn.group.config.member_id_salt
+    salt = context.group.config.member_id_salt
     return f"{name}-{salt}-{serial}" if salt else f"{name}-{serial}"
 
 
-def _said(request: p.JoinGroup) -> str:
+def _member_reason(request: p.JoinGroup) -> str:
     return request.reason[:REASON_LENGTH]

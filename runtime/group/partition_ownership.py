@@ -15,7 +15,7 @@ from sparkcohort.runtime.group import records as r
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sparkcohort.runtime.group.context import Turn
+    from sparkcohort.runtime.group.context import StepContext
     from sparkcohort.runtime.group.state import Group, GroupMember
     from sparkcohort.runtime.protocol.partitions import TopicPartition
 
@@ -39,92 +39,92 @@ def assigned(group: Group, member_id: str) -> frozenset[TopicPartition]:
         return frozenset()
 
 
-def assign(turn: Turn) -> None:
-    """Let the stored assignment rule: what is kept keeps its generation, what is free is granted, the rest promised."""
-    group = turn.group
+def assign(context: StepContext) -> None:
+    """Let the stored assignment rule: what is kept keeps its generation, what is free is assigned, the rest is pending."""
+    group = context.group
     taken = owners(group)
-    grants: dict[str, list[tuple[TopicPartition, int]]] = {}
-    promises: dict[str, list[tuple[TopicPartition, int]]] = {}
+    now_assigned: dict[str, list[tuple[TopicPartition, int]]] = {}
+    now_pending: dict[str, list[tuple[TopicPartition, int]]] = {}
     for member_id in group.members:
         for tp in sorted(assigned(group, member_id)):
             owner = taken.setdefault(tp, member_id)
             if owner != member_id:
-                since = group.promised.get(member_id, {}).get(tp, group.generation)
-                promises.setdefault(member_id, []).append((tp, since))
+                since = group.pending_assignments.get(member_id, {}).get(tp, group.generation)
+                now_pending.setdefault(member_id, []).append((tp, since))
             elif tp not in group.owned.get(member_id, ()):
-                grants.setdefault(member_id, []).append((tp, group.generation))
-    if promises or group.promised:
-        turn.record(r.Promised(_frozen(promises)))
-    if grants:
-        turn.record(r.Granted(_frozen(grants)))
+                now_assigned.setdefault(member_id, []).append((tp, group.generation))
+    if now_pending or group.pending_assignments:
+        context.record(r.PartitionsPending(_frozen(now_pending)))
+    if now_assigned:
+        context.record(r.PartitionsAssigned(_frozen(now_assigned)))
 
 
 def has_lost(group: Group, member_id: str) -> bool:
-    """Whether a member that comes back with its old metadata misses something that it has been granted since.
+    """Whether a member that comes back with its old metadata misses something that it has been assigned since.
 
-    What this generation granted it has yet to hear of; what an earlier one did, it has heard of and lost, or never will.
+    What this generation assigned it has yet to hear of; what an earlier one did, it has heard of and lost, or never will.
     """
     mine = group.owned.get(member_id, {})
     older = {tp for tp, since in mine.items() if since < group.generation}
     return bool(older) and not older <= _claims(group, group.members[member_id])
 
 
-def honour_claims(turn: Turn, member: GroupMember) -> None:
-    """A member that joins again owns no more than it claims; what it gave up goes to whom it is promised."""
+def revoke_unclaimed(context: StepContext, member: GroupMember) -> None:
+    """A member that joins again owns no more than it claims; what it gave up goes to the member for which it is pending."""
     member_id = member.member_id
-    mine = turn.group.owned.get(member_id, {})
-    promised = turn.group.promised.get(member_id, {})
-    if not mine and not promised:
+    mine = context.group.owned.get(member_id, {})
+    pending = context.group.pending_assignments.get(member_id, {})
+    if not mine and not pending:
         return
-    claims = _claims(turn.group, member)
-    if not promised.keys() <= claims:  # it never heard of these
-        heard = {m: dict(p) for m, p in turn.group.promised.items()}
-        heard[member_id] = {tp: since for tp, since in promised.items() if tp in claims}
-        turn.record(r.Promised(_frozen({m: p.items() for m, p in heard.items() if p})))
+    claims = _claims(context.group, member)
+    if not pending.keys() <= claims:  # it never heard of these
+        known = {m: dict(p) for m, p in context.group.pending_assignments.items()}
+        known[member_id] = {tp: since for tp, since in pending.items() if tp in claims}
+        context.record(r.PartitionsPending(_frozen({m: p.items() for m, p in known.items() if p})))
     gone = tuple(sorted(tp for tp in mine if tp not in claims))
     if gone:
-        turn.record(r.Released(member_id, gone))
-        keep_promises(turn, gone)
+        context.record(r.PartitionsRevoked(member_id, gone))
+        assign_pending(context, gone)
 
 
-def keep_promises(turn: Turn, freed: Iterable[TopicPartition]) -> None:
-    """Grant partitions that nobody owns any more to the members that they are promised to."""
-    promised = turn.group.promised
-    if not promised:
+def assign_pending(context: StepContext, freed: Iterable[TopicPartition]) -> None:
+    """Assign partitions that nobody owns any more to the members for which they are pending."""
+    pending = context.group.pending_assignments
+    if not pending:
         return
-    grants: dict[str, list[tuple[TopicPartition, int]]] = {}
+    now_assigned: dict[str, list[tuple[TopicPartition, int]]] = {}
     for tp in freed:
-        heir = next((m for m in turn.group.members if tp in promised.get(m, ())), None)
-        if heir is not None:
-            grants.setdefault(heir, []).append((tp, promised[heir][tp]))
-    if grants:
-        turn.record(r.Granted(_frozen(grants)))
+        successor = next((m for m in context.group.members if tp in pending.get(m, ())), None)
+        if successor is not None:
+            now_assigned.setdefault(successor, []).append((tp, pending[successor][tp]))
+    if now_assigned:
+        context.record(r.PartitionsAssigned(_frozen(now_assigned)))
 
 
-def inherit(turn: Turn, member_id: str, freed: Iterable[TopicPartition]) -> None:
+def inherit(context: StepContext, member_id: str, freed: Iterable[TopicPartition]) -> None:
     """A static member that took its slot back in Stable owns its stored assignment, as of the current generation.
 
-    What another member has yet to give up is promised anew: the new process knows no generation but the current one.
+    What another member has yet to give up is pending anew: the new process knows no generation but the current one.
     """
-    group = turn.group
+    group = context.group
     taken = owners(group)
     given = [(tp, group.generation) for tp in sorted(assigned(group, member_id))]
     later = [(tp, since) for tp, since in given if tp in taken]
     if later:
-        promised = {name: tuple(kept.items()) for name, kept in group.promised.items()}
-        turn.record(r.Promised(_frozen({**promised, member_id: later})))
+        pending = {name: tuple(kept.items()) for name, kept in group.pending_assignments.items()}
+        context.record(r.PartitionsPending(_frozen({**pending, member_id: later})))
     mine = [(tp, since) for tp, since in given if tp not in taken]
     if mine:
-        turn.record(r.Granted(((member_id, tuple(mine)),)))
+        context.record(r.PartitionsAssigned(((member_id, tuple(mine)),)))
     inherited = {tp for tp, _ in mine}
-    keep_promises(turn, [tp for tp in freed if tp not in inherited])
+    assign_pending(context, [tp for tp in freed if tp not in inherited])
 
 
-def wants_the_same(group: Group, one: GroupMember, other: GroupMember) -> bool:
+def same_subscription(group: Group, one: GroupMember, other: GroupMember) -> bool:
     """Whether two members ask for the same under the group's protocol; bytes that can't be read are compared as such."""
     before, after = one.metadata(group.protocol_name), other.metadata(group.protocol_name)
     try:
-        return before == after or group.embedded.wanted(before) == group.embedded.wanted(after)
+        return before == after or group.embedded.subscription(before) == group.embedded.subscription(after)
     except ValueError:
         return False
 

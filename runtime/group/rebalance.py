@@ -1,6 +1,6 @@
 """A rebalance from its start to the new generation, and everything that ends a membership.
 
-Most functions here are the effect of an input from inside the group (see ``table``), which goes through ``happen``.
+Most functions here are the effect of an input from inside the group (see ``table``), which goes through ``on_internal_event``.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from sparkcohort.runtime.protocol.reasons import NO_REASON, Cause, Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sparkcohort.runtime.group.context import Turn
+    from sparkcohort.runtime.group.context import StepContext
     from sparkcohort.runtime.group.state import Group
 
 
-def happen(turn: Turn, met: Input, reason: Reason = NO_REASON) -> None:
+def on_internal_event(context: StepContext, met: Input, reason: Reason = NO_REASON) -> None:
     """Something happened inside the group; the table says what follows."""
-    _EFFECTS[TABLE[turn.group.state][met].effect](turn, reason)
+    _EFFECTS[TABLE[context.group.state][met].effect](context, reason)
 
 
-def start(turn: Turn, reason: Reason) -> None:
+def start(context: StepContext, reason: Reason) -> None:
     """Begin the join phase: parked syncs are void, and every member that isn't joining already is told to rejoin."""
-    told = set(turn.group.syncs)
-    answer_syncs(turn, ErrorCode.REBALANCE_IN_PROGRESS)
-    turn.record(r.RebalanceStarted(_phase(turn.group, reason, turn.now_ms)))
-    group, words = turn.group, str(reason)
-    turn.actions += [
+    told = set(context.group.syncs)
+    answer_syncs(context, ErrorCode.REBALANCE_IN_PROGRESS)
+    context.record(r.RebalanceStarted(_phase(context.group, reason, context.now_ms)))
+    group, words = context.group, str(reason)
+    context.actions += [
         p.PushRejoin(member_id, words, group.generation)
         for member_id in group.members
         if member_id not in group.joins and member_id not in told
     ]
-    check_joined(turn)
+    check_joined(context)
 
 
 def _phase(group: Group, reason: Reason, now_ms: int) -> JoinPhase:
@@ -59,60 +59,60 @@ def rebalance_timeout_ms(group: Group) -> int:
     return max((m.rebalance_timeout_ms for m in group.members.values()), default=0)
 
 
-def check_joined(turn: Turn, _reason: Reason = NO_REASON) -> None:
+def check_joined(context: StepContext, _reason: Reason = NO_REASON) -> None:
     """End the join phase if nobody is missing: no member outside its join, no issued id unused (KIP-394)."""
-    group, phase = turn.group, turn.group.rebalance
+    group, phase = context.group, context.group.rebalance
     if group.state is not GroupState.PREPARING_REBALANCE or phase is None or phase.remaining_ms is not None:
         return
     complete = len(group.joins) == len(group.members) and not group.pending
-    if complete or phase.deadline_ms <= turn.now_ms:
-        _conclude(turn)
+    if complete or phase.deadline_ms <= context.now_ms:
+        _conclude(context)
 
 
-def join_phase_due(turn: Turn) -> None:
+def join_phase_due(context: StepContext) -> None:
     """The join phase's time is up: an initial delay may be extended, any other phase ends by force."""
-    phase = turn.group.rebalance
-    if turn.group.state is not GroupState.PREPARING_REBALANCE or phase is None or phase.deadline_ms > turn.now_ms:
+    phase = context.group.rebalance
+    if context.group.state is not GroupState.PREPARING_REBALANCE or phase is None or phase.deadline_ms > context.now_ms:
         return
     if phase.newcomer and phase.remaining_ms:
-        delay_ms = min(turn.group.config.initial_rebalance_delay_ms, phase.remaining_ms)
-        turn.record(r.JoinPhaseExtended(turn.now_ms + delay_ms, phase.remaining_ms - delay_ms))
+        delay_ms = min(context.group.config.initial_rebalance_delay_ms, phase.remaining_ms)
+        context.record(r.JoinPhaseExtended(context.now_ms + delay_ms, phase.remaining_ms - delay_ms))
     else:
-        _conclude(turn)
+        _conclude(context)
 
 
-def _conclude(turn: Turn) -> None:
+def _conclude(context: StepContext) -> None:
     """Dynamic stragglers go; the table says how it goes on with those who are left."""
-    for member_id, member in turn.group.members.items():
-        if member_id not in turn.group.joins and member.group_instance_id is None:
-            remove(turn, member_id, "it did not rejoin within the rebalance timeout")
-    if not turn.group.members:
-        happen(turn, Input.NONE_LEFT)
-    elif not turn.group.joins:
-        happen(turn, Input.NOBODY_REJOINED)
+    for member_id, member in context.group.members.items():
+        if member_id not in context.group.joins and member.group_instance_id is None:
+            remove(context, member_id, "it did not rejoin within the rebalance timeout")
+    if not context.group.members:
+        on_internal_event(context, Input.NONE_LEFT)
+    elif not context.group.joins:
+        on_internal_event(context, Input.NOBODY_REJOINED)
     else:
-        happen(turn, Input.ALL_JOINED)
+        on_internal_event(context, Input.ALL_JOINED)
 
 
-def _extend(turn: Turn, _reason: Reason) -> None:
-    turn.record(r.JoinPhaseExtended(turn.now_ms + rebalance_timeout_ms(turn.group)))
+def _extend(context: StepContext, _reason: Reason) -> None:
+    context.record(r.JoinPhaseExtended(context.now_ms + rebalance_timeout_ms(context.group)))
 
 
-def _empty_out(turn: Turn, _reason: Reason) -> None:
-    turn.record(r.Emptied(_next_generation(turn.group)))
+def _empty_out(context: StepContext, _reason: Reason) -> None:
+    context.record(r.Emptied(_next_generation(context.group)))
 
 
-def _complete_join(turn: Turn, _reason: Reason) -> None:
+def _complete_join(context: StepContext, _reason: Reason) -> None:
     """Elect, choose, raise the generation, answer everyone; from now on all owe a sync."""
-    group = turn.group
+    group = context.group
     if group.leader not in group.joins:
-        turn.record(r.LeaderElected(next(m for m in group.members if m in group.joins)))
-    sync_deadline_ms = turn.now_ms + rebalance_timeout_ms(group)
-    turn.record(r.GenerationStarted(_next_generation(group), choose_protocol(group), sync_deadline_ms))
-    parked = turn.group.joins
-    turn.record(r.JoinsAnswered(tuple(parked), turn.now_ms))
+        context.record(r.LeaderElected(next(m for m in group.members if m in group.joins)))
+    sync_deadline_ms = context.now_ms + rebalance_timeout_ms(group)
+    context.record(r.GenerationStarted(_next_generation(group), choose_protocol(group), sync_deadline_ms))
+    parked = context.group.joins
+    context.record(r.JoinsAnswered(tuple(parked), context.now_ms))
     for member_id, correlation in parked.items():
-        turn.answer(correlation, joined(turn.group, member_id))
+        context.answer(correlation, joined(context.group, member_id))
 
 
 def _next_generation(group: Group) -> int:
@@ -120,13 +120,13 @@ def _next_generation(group: Group) -> int:
     return max(group.generation, group.config.first_generation) + 1
 
 
-def resume(turn: Turn, first_generation: int, member_id_salt: str) -> None:
+def resume(context: StepContext, first_generation: int, member_id_salt: str) -> None:
     """Take a journal's group over: nobody loses anything, everybody rejoins, nobody waits for the run that is gone."""
-    group, reason = turn.group, Reason(Cause.COORDINATOR_RESTARTED)
+    group, reason = context.group, Reason(Cause.COORDINATOR_RESTARTED)
     config = replace(group.config, first_generation=first_generation, member_id_salt=member_id_salt)
-    phase = JoinPhase(reason, turn.now_ms, turn.now_ms + rebalance_timeout_ms(group)) if group.members else None
-    turn.record(r.Resumed(config, turn.now_ms, phase))
-    turn.actions += [p.PushRejoin(member_id, str(reason), group.generation) for member_id in group.members]
+    phase = JoinPhase(reason, context.now_ms, context.now_ms + rebalance_timeout_ms(group)) if group.members else None
+    context.record(r.GroupResumed(config, context.now_ms, phase))
+    context.actions += [p.PushRejoin(member_id, str(reason), group.generation) for member_id in group.members]
 
 
 def choose_protocol(group: Group) -> str:
@@ -162,15 +162,15 @@ def joined(group: Group, member_id: str, *, skip_assignment: bool = False) -> p.
     )
 
 
-def answer_syncs(turn: Turn, error: ErrorCode) -> None:
+def answer_syncs(context: StepContext, error: ErrorCode) -> None:
     """Answer every parked sync: with its member's assignment, or with an error."""
-    parked = turn.group.syncs
+    parked = context.group.syncs
     if not parked:
         return
-    turn.record(r.SyncsAnswered(tuple(parked), turn.now_ms))
+    context.record(r.SyncsAnswered(tuple(parked), context.now_ms))
     for member_id, correlation in parked.items():
-        reply = synced(turn.group, member_id) if error is ErrorCode.NONE else p.SyncGroupReply(error)
-        turn.answer(correlation, reply)
+        reply = synced(context.group, member_id) if error is ErrorCode.NONE else p.SyncGroupReply(error)
+        context.answer(correlation, reply)
 
 
 def synced(group: Group, member_id: str) -> p.SyncGroupReply:
@@ -179,65 +179,67 @@ def synced(group: Group, member_id: str) -> p.SyncGroupReply:
     return p.SyncGroupReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, assignment)
 
 
-def remove(turn: Turn, member_id: str, reason: str) -> None:
+def remove(context: StepContext, member_id: str, reason: str) -> None:
     """Put a member out: its parked requests are answered, its partitions are free."""
-    group = turn.group
+    group = context.group
     message = f"{member_id} was removed: {reason}"
     if (correlation := group.joins.get(member_id)) is not None:
-        turn.answer(correlation, p.JoinGroupReply(ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id, message=message))
+        context.answer(correlation, p.JoinGroupReply(ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id, message=message))
     if (correlation := group.syncs.get(member_id)) is not None:
-        turn.answer(correlation, p.SyncGroupReply(ErrorCode.UNKNOWN_MEMBER_ID, message=message))
+        context.answer(correlation, p.SyncGroupReply(ErrorCode.UNKNOWN_MEMBER_ID, message=message))
     freed = tuple(group.owned.get(member_id, ()))
-    turn.record(r.MemberRemoved(member_id, reason, turn.now_ms))
-    turn.actions.append(p.Removed(member_id, reason))
-    partition_ownership.keep_promises(turn, freed)
+    context.record(r.MemberRemoved(member_id, reason, context.now_ms))
+    context.actions.append(p.Removed(member_id, reason))
+    partition_ownership.assign_pending(context, freed)
 
 
-def expire(turn: Turn) -> None:
+def expire(context: StepContext) -> None:
     """Act on everything whose time has come: issued ids, sessions, the join phase, syncs that are owed."""
-    _expire_ids(turn)
-    _expire_sessions(turn)
-    join_phase_due(turn)
-    _expire_syncs(turn)
+    _expire_ids(context)
+    _expire_sessions(context)
+    join_phase_due(context)
+    _expire_syncs(context)
 
 
-def _expire_ids(turn: Turn) -> None:
-    expired = [m for m, deadline_ms in turn.group.pending.items() if deadline_ms <= turn.now_ms]
+def _expire_ids(context: StepContext) -> None:
+    expired = [m for m, deadline_ms in context.group.pending.items() if deadline_ms <= context.now_ms]
     for member_id in expired:
-        turn.record(r.IdDropped(member_id, "it was not used within the session timeout"))
+        context.record(r.IdDropped(member_id, "it was not used within the session timeout"))
     if expired:
-        check_joined(turn)
+        check_joined(context)
 
 
-def _expire_sessions(turn: Turn) -> None:
-    due_ms = turn.group.sessions_due_ms
-    if due_ms is None or due_ms > turn.now_ms:
+def _expire_sessions(context: StepContext) -> None:
+    due_ms = context.group.sessions_due_ms
+    if due_ms is None or due_ms > context.now_ms:
         return
-    expired = [m for m, deadline_ms in turn.group.sessions.items() if deadline_ms <= turn.now_ms]
+    expired = [m for m, deadline_ms in context.group.sessions.items() if deadline_ms <= context.now_ms]
     for member_id in expired:
-        waiting = member_id in turn.group.joins
-        silent_ms = turn.group.members[member_id].session_timeout_ms
-        remove(turn, member_id, "its first join took too long" if waiting else f"its session of {silent_ms} ms expired")
-    turn.record(r.SessionsChecked(min(turn.group.sessions.values(), default=None)))
+        waiting = member_id in context.group.joins
+        silent_ms = context.group.members[member_id].session_timeout_ms
+        remove(
+            context, member_id, "its first join took too long" if waiting else f"its session of {silent_ms} ms expired"
+        )
+    context.record(r.SessionsChecked(min(context.group.sessions.values(), default=None)))
     if expired:
-        happen(turn, Input.MEMBERS_GONE, Reason(Cause.SESSIONS_EXPIRED, tuple(expired)))
+        on_internal_event(context, Input.MEMBERS_GONE, Reason(Cause.SESSIONS_EXPIRED, tuple(expired)))
 
 
-def _expire_syncs(turn: Turn) -> None:
-    deadline_ms = turn.group.sync_deadline_ms
-    if deadline_ms is None or deadline_ms > turn.now_ms:
+def _expire_syncs(context: StepContext) -> None:
+    deadline_ms = context.group.sync_deadline_ms
+    if deadline_ms is None or deadline_ms > context.now_ms:
         return
-    late = [m for m in turn.group.members if m in turn.group.unsynced]
+    late = [m for m in context.group.members if m in context.group.unsynced]
     for member_id in late:
-        remove(turn, member_id, "it did not sync within the rebalance timeout")
-    happen(turn, Input.MEMBERS_GONE, Reason(Cause.SYNCS_EXPIRED, tuple(late)))
+        remove(context, member_id, "it did not sync within the rebalance timeout")
+    on_internal_event(context, Input.MEMBERS_GONE, Reason(Cause.SYNCS_EXPIRED, tuple(late)))
 
 
-def _ignore(_turn: Turn, _reason: Reason) -> None:
+def _ignore(_context: StepContext, _reason: Reason) -> None:
     """Nothing follows."""
 
 
-_EFFECTS: Mapping[Effect, Callable[[Turn, Reason], None]] = {
+_EFFECTS: Mapping[Effect, Callable[[StepContext, Reason], None]] = {
     Effect.IGNORE: _ignore,
     Effect.START: start,
     Effect.CHECK_JOINED: check_joined,

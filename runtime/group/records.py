@@ -1,6 +1,6 @@
 """What can happen to a group, as records, and how each changes it.
 
-A step decides, writes records, and every change to the group is the ``applying.apply`` of one of them: so a group is
+A step decides, writes records, and every change to the group is the ``replay.apply`` of one of them: so a group is
 its records, and replaying them gives the same group (Kafka: the group coordinator's shard and its log).
 Unlike Kafka's log they carry a rebalance in flight as well.
 """
@@ -123,8 +123,8 @@ class SyncsAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A member gave a sign of life."""
+class SessionRenewed:
+    """A member gave a sign of life (a heartbeat, an accepted commit): its session begins anew."""
 
     member_id: str
     at_ms: int
@@ -176,32 +176,32 @@ class AssignmentStored:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
-    """Members own these partitions from now on, under these assignment generations."""
+class PartitionsAssigned:
+    """Members own these partitions from now on, under these assignment generations (KIP-848: assigned)."""
 
-    grants: tuple[tuple[str, Partitions], ...]
+    assigned: tuple[tuple[str, Partitions], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
-    """A member no longer owns these partitions."""
+class PartitionsRevoked:
+    """A member no longer owns these partitions: it revoked them, and said so with its join."""
 
     member_id: str
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Promised:
-    """All that is assigned while another member still owns it; replaces what was promised before."""
+class PartitionsPending:
+    """All that is assigned while another member still owns it (KIP-848: pending); replaces what was pending before."""
 
-    promises: tuple[tuple[str, Partitions], ...]
+    pending: tuple[tuple[str, Partitions], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceEnded:
     """Who owns what as the rebalance ends."""
 
-    settled: tuple[tuple[str, tuple[TopicPartition, ...]], ...]
+    previous_assignment: tuple[tuple[str, tuple[TopicPartition, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,14 +212,14 @@ class OffsetsCommitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Unloaded:
+class GroupUnloaded:
     """The coordinator gave the group up."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class GroupResumed:
     """A new coordinator run took over: who waits for an answer waits at the old one; all members are to rejoin."""
 
     config: GroupConfig
@@ -241,18 +241,18 @@ Record: TypeAlias = (
     | JoinsAnswered
     | SyncParked
     | SyncsAnswered
-    | Heard
+    | SessionRenewed
     | SessionsChecked
     | RebalanceStarted
     | JoinPhaseExtended
     | GenerationStarted
     | Emptied
     | AssignmentStored
-    | Granted
-    | Released
-    | Promised
+    | PartitionsAssigned
+    | PartitionsRevoked
+    | PartitionsPending
     | RebalanceEnded
     | OffsetsCommitted
-    | Unloaded
-    | Resumed
+    | GroupUnloaded
+    | GroupResumed
 )

@@ -16,7 +16,7 @@ from sparkcohort.runtime.protocol.copy import replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-REMEMBERED_DEPARTURES = 64  # enough to tell a zombie why it is one, bounded whatever the churn
+FORMER_MEMBERS = 64  # enough to tell a zombie why it is one, bounded whatever the churn
 
 V = TypeVar("V")
 
@@ -118,15 +118,16 @@ def _member_replaced(group: Group, record: r.MemberReplaced) -> Group:
         sessions=_without(group.sessions, old),
         assignments=_renamed(group.assignments, old, new),
         owned=_without(group.owned, old),
-        promised=_without(group.promised, old),
-        settled=_renamed(group.settled, old, new),  # it is the same place in the group: what stays has not moved
-        departed=_departed(group, old, f"replaced by {new}"),
+        pending_assignments=_without(group.pending_assignments, old),
+        # It is the same place in the group: what stays has not moved.
+        previous_assignment=_renamed(group.previous_assignment, old, new),
+        former_members=_former(group, old, f"replaced by {new}"),
     )
 
 
-def _departed(group: Group, gone: str, reason: str) -> tuple[tuple[str, str], ...]:
+def _former(group: Group, gone: str, reason: str) -> tuple[tuple[str, str], ...]:
     story = f"{reason}, in generation {group.generation}"
-    return (*group.departed, (gone, story))[-REMEMBERED_DEPARTURES:]
+    return (*group.former_members, (gone, story))[-FORMER_MEMBERS:]
 
 
 def _member_removed(group: Group, record: r.MemberRemoved) -> Group:
@@ -146,8 +147,8 @@ def _member_removed(group: Group, record: r.MemberRemoved) -> Group:
             sessions=_without(group.sessions, gone),
             assignments=_without(group.assignments, gone),
             owned=_without(group.owned, gone),
-            promised=_without(group.promised, gone),
-            departed=_departed(group, gone, record.reason),
+            pending_assignments=_without(group.pending_assignments, gone),
+            former_members=_former(group, gone, record.reason),
         ),
         gone,
     )
@@ -209,7 +210,7 @@ def _syncs_answered(group: Group, record: r.SyncsAnswered) -> Group:
     return _armed(told, [m for m in record.member_ids if m not in group.joins], record.at_ms)  # parked is alive
 
 
-def _heard(group: Group, record: r.Heard) -> Group:
+def _session_renewed(group: Group, record: r.SessionRenewed) -> Group:
     deadline = record.at_ms + group.members[record.member_id].session_timeout_ms
     due = deadline if group.sessions_due_ms is None else min(deadline, group.sessions_due_ms)
     return replace(group, sessions=with_value(group.sessions, record.member_id, deadline), sessions_due_ms=due)
@@ -259,7 +260,7 @@ def _emptied(group: Group, record: r.Emptied) -> Group:
         leader="",
         assignments=NOTHING,
         rebalance=None,
-        settled=NOTHING,
+        previous_assignment=NOTHING,
     )
 
 
@@ -267,44 +268,44 @@ def _assignment_stored(group: Group, record: r.AssignmentStored) -> Group:
     return replace(group, state=_to(group, GroupState.STABLE), assignments=dict(record.assignments))
 
 
-def _granted(group: Group, record: r.Granted) -> Group:
-    owned, promised = dict(group.owned), dict(group.promised)
-    for member_id, partitions in record.grants:
+def _partitions_assigned(group: Group, record: r.PartitionsAssigned) -> Group:
+    owned, pending = dict(group.owned), dict(group.pending_assignments)
+    for member_id, partitions in record.assigned:
         owned[member_id] = {**owned.get(member_id, {}), **dict(partitions)}
-        if member_id in promised:
-            promised[member_id] = {tp: g for tp, g in promised[member_id].items() if tp not in owned[member_id]}
-    return replace(group, owned=owned, promised={m: p for m, p in promised.items() if p})
+        if member_id in pending:
+            pending[member_id] = {tp: g for tp, g in pending[member_id].items() if tp not in owned[member_id]}
+    return replace(group, owned=owned, pending_assignments={m: p for m, p in pending.items() if p})
 
 
-def _released(group: Group, record: r.Released) -> Group:
+def _partitions_revoked(group: Group, record: r.PartitionsRevoked) -> Group:
     gone = set(record.partitions)
     kept = {tp: g for tp, g in group.owned[record.member_id].items() if tp not in gone}
     owned = {**group.owned, record.member_id: kept}
     return replace(group, owned=owned if kept else _without(owned, record.member_id))
 
 
-def _promised(group: Group, record: r.Promised) -> Group:
-    return replace(group, promised={m: dict(partitions) for m, partitions in record.promises})
+def _partitions_pending(group: Group, record: r.PartitionsPending) -> Group:
+    return replace(group, pending_assignments={m: dict(partitions) for m, partitions in record.pending})
 
 
 def _rebalance_ended(group: Group, record: r.RebalanceEnded) -> Group:
-    return replace(group, rebalance=None, settled=dict(record.settled))
+    return replace(group, rebalance=None, previous_assignment=dict(record.previous_assignment))
 
 
 def _offsets_committed(group: Group, record: r.OffsetsCommitted) -> Group:
     return replace(group, committed={**group.committed, **dict(record.positions)})
 
 
-def _unloaded(group: Group, _record: r.Unloaded) -> Group:
+def _group_unloaded(group: Group, _record: r.GroupUnloaded) -> Group:
     return replace(
         Group(group.config, group.embedded, _to(group, GroupState.DEAD), group.generation),
         committed=group.committed,
-        departed=group.departed,
+        former_members=group.former_members,
         serial=group.serial,
     )
 
 
-def _resumed(group: Group, record: r.Resumed) -> Group:
+def _group_resumed(group: Group, record: r.GroupResumed) -> Group:
     # Not a transition but a beginning, from whatever state the journal ended in.  What is owned stays owned; an
     # assignment is not given any more, for the journal may end between it and the ownership that follows from it.
     resumed = replace(
@@ -338,18 +339,18 @@ _APPLY: Mapping[type, Callable[[Group, Any], Group]] = {
     r.JoinsAnswered: _joins_answered,
     r.SyncParked: _sync_parked,
     r.SyncsAnswered: _syncs_answered,
-    r.Heard: _heard,
+    r.SessionRenewed: _session_renewed,
     r.SessionsChecked: _sessions_checked,
     r.RebalanceStarted: _rebalance_started,
     r.JoinPhaseExtended: _join_phase_extended,
     r.GenerationStarted: _generation_started,
     r.Emptied: _emptied,
     r.AssignmentStored: _assignment_stored,
-    r.Granted: _granted,
-    r.Released: _released,
-    r.Promised: _promised,
+    r.PartitionsAssigned: _partitions_assigned,
+    r.PartitionsRevoked: _partitions_revoked,
+    r.PartitionsPending: _partitions_pending,
     r.RebalanceEnded: _rebalance_ended,
     r.OffsetsCommitted: _offsets_committed,
-    r.Unloaded: _unloaded,
-    r.Resumed: _resumed,
+    r.GroupUnloaded: _group_unloaded,
+    r.GroupResumed: _group_resumed,
 }

@@ -14,7 +14,7 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.reasons import NO_REASON, REASON_LENGTH, Cause, Reason
 
 if TYPE_CHECKING:
-    from sparkcohort.runtime.group.context import Turn
+    from sparkcohort.runtime.group.context import StepContext
     from sparkcohort.runtime.group.state import Group, GroupMember
 
 
@@ -32,33 +32,33 @@ def admit_sync(group: Group, request: p.SyncGroup) -> Verdict:
     return PASS
 
 
-def park_sync(turn: Turn, correlation: int, request: p.SyncGroup) -> None:
+def park_sync(context: StepContext, correlation: int, request: p.SyncGroup) -> None:
     """A follower waits for the leader's assignment; an earlier sync of it is void."""
-    if (earlier := turn.group.syncs.get(request.member_id)) is not None:
-        turn.answer(earlier, p.SyncGroupReply(ErrorCode.REBALANCE_IN_PROGRESS, message="it synced again"))
-    turn.record(r.SyncParked(request.member_id, correlation))
+    if (earlier := context.group.syncs.get(request.member_id)) is not None:
+        context.answer(earlier, p.SyncGroupReply(ErrorCode.REBALANCE_IN_PROGRESS, message="it synced again"))
+    context.record(r.SyncParked(request.member_id, correlation))
 
 
-def store_assignment(turn: Turn, correlation: int, request: p.SyncGroup) -> None:
+def store_assignment(context: StepContext, correlation: int, request: p.SyncGroup) -> None:
     """The leader's assignment comes into force: everyone who waits is answered, the rebalance is over."""
-    park_sync(turn, correlation, request)
+    park_sync(context, correlation, request)
     given = dict(request.assignments)
-    turn.record(r.AssignmentStored(tuple((m, given.get(m, b"")) for m in turn.group.members)))
-    partition_ownership.assign(turn)
-    rebalance.answer_syncs(turn, ErrorCode.NONE)
-    _end_rebalance(turn)
+    context.record(r.AssignmentStored(tuple((m, given.get(m, b"")) for m in context.group.members)))
+    partition_ownership.assign(context)
+    rebalance.answer_syncs(context, ErrorCode.NONE)
+    _end_rebalance(context)
 
 
-def _end_rebalance(turn: Turn) -> None:
-    group, phase = turn.group, turn.group.rebalance
-    before, after = group.settled, partition_ownership.holdings(group)
-    turn.record(r.RebalanceEnded(tuple(after.items())))
-    turn.actions.append(
+def _end_rebalance(context: StepContext) -> None:
+    group, phase = context.group, context.group.rebalance
+    before, after = group.previous_assignment, partition_ownership.holdings(group)
+    context.record(r.RebalanceEnded(tuple(after.items())))
+    context.actions.append(
         p.Rebalanced(
             group.generation,
             phase.reason if phase else NO_REASON,
-            phase.started_ms if phase else turn.now_ms,
-            turn.now_ms,
+            phase.started_ms if phase else context.now_ms,
+            context.now_ms,
             group.protocol_name,
             tuple(group.members),
             before,
@@ -67,7 +67,7 @@ def _end_rebalance(turn: Turn) -> None:
     )
 
 
-def sort_sync(group: Group, member_id: str) -> Input:
+def classify_sync(group: Group, member_id: str) -> Input:
     """Whether a follower's sync is one that the next join phase has overtaken, with an assignment there to give.
 
     What is stored is this generation's: a phase that interrupts a generation before it was stable clears it.
@@ -76,93 +76,95 @@ def sort_sync(group: Group, member_id: str) -> Input:
     return Input.SYNC_LATE if overtaken and member_id in group.assignments else Input.SYNC
 
 
-def answer_sync(turn: Turn, correlation: int, request: p.SyncGroup) -> None:
+def answer_sync(context: StepContext, correlation: int, request: p.SyncGroup) -> None:
     """A late follower gets its stored assignment."""
-    turn.record(r.SyncsAnswered((request.member_id,), turn.now_ms))
-    turn.answer(correlation, rebalance.synced(turn.group, request.member_id))
+    context.record(r.SyncsAnswered((request.member_id,), context.now_ms))
+    context.answer(correlation, rebalance.synced(context.group, request.member_id))
 
 
-def answer_late_sync(turn: Turn, correlation: int, request: p.SyncGroup) -> None:
+def answer_late_sync(context: StepContext, correlation: int, request: p.SyncGroup) -> None:
     """A follower that the next join phase has overtaken gets its assignment, and is told once more that it has to rejoin."""
-    answer_sync(turn, correlation, request)
-    reason = str(turn.group.rebalance.reason) if turn.group.rebalance else ""
-    turn.actions.append(p.PushRejoin(request.member_id, reason, turn.group.generation))
+    answer_sync(context, correlation, request)
+    reason = str(context.group.rebalance.reason) if context.group.rebalance else ""
+    context.actions.append(p.PushRejoin(request.member_id, reason, context.group.generation))
 
 
-def hear(turn: Turn, correlation: int, request: p.Heartbeat, error: ErrorCode) -> None:
+def heartbeat(context: StepContext, correlation: int, request: p.Heartbeat, error: ErrorCode) -> None:
     """A sign of life; during the join phase the answer says to rejoin."""
-    _heard(turn, request.member_id)
-    turn.answer(correlation, p.HeartbeatReply(error))
+    _renew_session(context, request.member_id)
+    context.answer(correlation, p.HeartbeatReply(error))
 
 
-def _heard(turn: Turn, member_id: str) -> None:
-    if member_id not in turn.group.joins and member_id not in turn.group.syncs:  # parked is alive
-        turn.record(r.Heard(member_id, turn.now_ms))
+def _renew_session(context: StepContext, member_id: str) -> None:
+    if member_id not in context.group.joins and member_id not in context.group.syncs:  # parked is alive
+        context.record(r.SessionRenewed(member_id, context.now_ms))
 
 
-def leave(turn: Turn, correlation: int, request: p.LeaveGroup) -> None:
+def leave(context: StepContext, correlation: int, request: p.LeaveGroup) -> None:
     """Take out each member named, then rebalance once (KIP-345)."""
-    members_before, ids_before = turn.group.members, turn.group.pending
-    outcome = tuple((leaving, _leave(turn, request, leaving)) for leaving in request.members)
-    turn.answer(correlation, p.LeaveGroupReply(ErrorCode.NONE, outcome))
-    if turn.group.members is not members_before:
-        gone = tuple(m for m in members_before if m not in turn.group.members)
-        rebalance.happen(turn, Input.MEMBERS_GONE, Reason(Cause.MEMBERS_LEFT, gone))
-    elif turn.group.pending is not ids_before:
-        rebalance.check_joined(turn)
+    members_before, ids_before = context.group.members, context.group.pending
+    outcome = tuple((leaving, _leave(context, request, leaving)) for leaving in request.members)
+    context.answer(correlation, p.LeaveGroupReply(ErrorCode.NONE, outcome))
+    if context.group.members is not members_before:
+        gone = tuple(m for m in members_before if m not in context.group.members)
+        rebalance.on_internal_event(context, Input.MEMBERS_GONE, Reason(Cause.MEMBERS_LEFT, gone))
+    elif context.group.pending is not ids_before:
+        rebalance.check_joined(context)
 
 
-def _leave(turn: Turn, request: p.LeaveGroup, leaving: p.LeavingMember) -> ErrorCode:
-    group, member_id, instance_id = turn.group, leaving.member_id, leaving.group_instance_id
+def _leave(context: StepContext, request: p.LeaveGroup, leaving: p.LeavingMember) -> ErrorCode:
+    group, member_id, instance_id = context.group, leaving.member_id, leaving.group_instance_id
     if member_id in group.pending:
-        turn.record(r.IdDropped(member_id, "it left before it joined"))
+        context.record(r.IdDropped(member_id, "it left before it joined"))
         return ErrorCode.NONE
     if member_id == p.UNKNOWN_MEMBER and instance_id is not None:  # an operator removes whoever has the instance id
         member_id = group.instances.get(instance_id, p.UNKNOWN_MEMBER)
     verdict = gate(group, instance_id, member_id, None)
     if verdict is not PASS:
-        turn.refused(request, verdict.error, member_id=member_id)
+        context.refused(request, verdict.error, member_id=member_id)
         return verdict.error
     reason = leaving.reason[:REASON_LENGTH]
-    rebalance.remove(turn, member_id, f"it left: {reason}" if reason else "it left")
+    rebalance.remove(context, member_id, f"it left: {reason}" if reason else "it left")
     return ErrorCode.NONE
 
 
-def commit(turn: Turn, correlation: int, request: p.OffsetCommit) -> None:
+def commit(context: StepContext, correlation: int, request: p.OffsetCommit) -> None:
     """Judge each partition; one that is accepted is a sign of life as well."""
-    judged = offsets.judge(turn.group, request)
-    _commit(turn, correlation, request, judged)
+    judged = offsets.judge(context.group, request)
+    _commit(context, correlation, request, judged)
     if any(error is ErrorCode.NONE for _tp, error, _why in judged):
-        _heard(turn, request.member_id)
+        _renew_session(context, request.member_id)
 
 
-def commit_simple(turn: Turn, correlation: int, request: p.OffsetCommit) -> None:
+def commit_simple(context: StepContext, correlation: int, request: p.OffsetCommit) -> None:
     """A commit without member, which only an empty group takes."""
-    _commit(turn, correlation, request, offsets.judge_simple(turn.group, request))
+    _commit(context, correlation, request, offsets.judge_simple(context.group, request))
 
 
-def _commit(turn: Turn, correlation: int, request: p.OffsetCommit, judged: tuple[offsets.Judged, ...]) -> None:
-    positions = offsets.accepted(request, judged, turn.now_ms)
+def _commit(
+    context: StepContext, correlation: int, request: p.OffsetCommit, judged: tuple[offsets.Judged, ...]
+) -> None:
+    positions = offsets.accepted(request, judged, context.now_ms)
     if positions:
-        turn.record(r.OffsetsCommitted(positions))
+        context.record(r.OffsetsCommitted(positions))
     reply = p.OffsetCommitReply(tuple((tp, error) for tp, error, _why in judged), offsets.explain(judged))
-    turn.answer(correlation, reply)
+    context.answer(correlation, reply)
     refused = Counter(error for _tp, error, _why in judged if error is not ErrorCode.NONE)
     for error, partitions in refused.items():
-        turn.refused(request, error, partitions)
+        context.refused(request, error, partitions)
 
 
-def fetch(turn: Turn, correlation: int, request: p.OffsetFetch) -> None:
+def fetch(context: StepContext, correlation: int, request: p.OffsetFetch) -> None:
     """Committed offsets, whatever the state."""
-    found = offsets.fetch(turn.group.committed, request.partitions)
-    turn.answer(correlation, p.OffsetFetchReply(ErrorCode.NONE, found))
+    found = offsets.fetch(context.group.committed, request.partitions)
+    context.answer(correlation, p.OffsetFetchReply(ErrorCode.NONE, found))
 
 
-def describe(turn: Turn, correlation: int, _request: p.DescribeGroup) -> None:
+def describe(context: StepContext, correlation: int, _request: p.DescribeGroup) -> None:
     """The group as it is; protocol, metadata and assignment only when they are settled, as Kafka does."""
-    group = turn.group
+    group = context.group
     stable = group.state is GroupState.STABLE
-    turn.answer(
+    context.answer(
         correlation,
         p.DescribeGroupReply(
             ErrorCode.NONE,
@@ -171,7 +173,7 @@ def describe(turn: Turn, correlation: int, _request: p.DescribeGroup) -> None:
             group.protocol_type,
             group.protocol_name if stable else "",
             group.leader,
-            tuple(_describe(group, member, turn.now_ms, stable=stable) for member in group.members.values()),
+            tuple(_describe(group, member, context.now_ms, stable=stable) for member in group.members.values()),
             tuple(group.pending),
         ),
     )
@@ -195,13 +197,13 @@ def _describe(group: Group, member: GroupMember, now_ms: int, *, stable: bool) -
     )
 
 
-def list_groups(turn: Turn, correlation: int, request: p.ListGroups) -> None:
+def list_groups(context: StepContext, correlation: int, request: p.ListGroups) -> None:
     """This coordinator's one group, if the filter lets it through; none once it is given up (KIP-518)."""
-    group = turn.group
+    group = context.group
     listed = p.ListedGroup(group.config.group_id, group.protocol_type, group.state.value)
     fits = _fits(request.states, listed.state) and _fits(request.types, listed.group_type)
     here = fits and group.state is not GroupState.DEAD
-    turn.answer(correlation, p.ListGroupsReply(ErrorCode.NONE, (listed,) if here else ()))
+    context.answer(correlation, p.ListGroupsReply(ErrorCode.NONE, (listed,) if here else ()))
 
 
 def _fits(asked: tuple[str, ...], actual: str) -> bool:

@@ -35,7 +35,7 @@ class EmbeddedProtocol(Interface):
     def claimed(self, metadata: bytes) -> frozenset[TopicPartition]:
         """The partitions that a member's metadata says it still holds; ValueError when the bytes can't be read."""
 
-    def wanted(self, metadata: bytes) -> object:
+    def subscription(self, metadata: bytes) -> object:
         """What a member's metadata asks for, to be compared with what it asked for before; ValueError likewise."""
 
 
@@ -127,8 +127,8 @@ class Group:
     rebalance: JoinPhase | None = None
     assignments: Mapping[str, bytes] = field(default_factory=_nothing)
     owned: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=_nothing)
-    promised: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=_nothing)
-    settled: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=_nothing)
+    pending_assignments: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=_nothing)
+    previous_assignment: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=_nothing)
     committed: Mapping[TopicPartition, Position] = field(default_factory=_nothing)
-    departed: tuple[tuple[str, str], ...] = ()
+    former_members: tuple[tuple[str, str], ...] = ()
     serial: int = 0

@@ -1,9 +1,9 @@
 """The group's transition table, as data, and what the table can't say.
 
-Kafka's classic group has five states, and what arrives is one of the inputs below: a request, sorted by what it
+Kafka's classic group has five states, and what arrives is one of the inputs below: a request, classified by what it
 asks of *this* group (a join may be a newcomer's, a repetition, a change, a takeover), or something that
 happened inside (members went, the join phase ended).  A cell of the table holds the effect to run, the state that
-the effect enters, and the error that the asker is told.  ``group.step`` sorts, looks up, and runs the effect; nothing
+the effect enters, and the error that the asker is told.  ``group.step`` classifies, looks up, and runs the effect; nothing
 else chooses.  Every (state, input) has a cell: no combination is left to chance.  (Kafka: ``ClassicGroupState``.)
 
 What the table can't say:
@@ -28,7 +28,7 @@ What the table can't say:
   and all members rejoin, whatever the state was.
 * **Where Kafka answers otherwise** stands in ``DIFFERENCES``, with the reason; a cell that is meant names its entry.
 * **A new assignment is not yet ownership.**  What the leader gives to one member while another still owns it is
-  promised, and granted when the owner no longer claims it at its next join, or is gone.
+  pending, and becomes its own when the owner no longer claims it at its next join, or is gone.
 * **A signal is not a refusal.**  MEMBER_ID_REQUIRED and REBALANCE_IN_PROGRESS tell the member what to do next; all
   other errors are refusals and are counted.
 """
@@ -55,7 +55,7 @@ class GroupState(StrEnum):
 
 
 class Input(StrEnum):
-    """What a group can meet: a request sorted by what it asks, or something that happened inside."""
+    """What a group can meet: a request classified by what it asks, or something that happened inside."""
 
     ASK_ID = "JoinGroup: dynamic, without an id"
     JOIN_NEW = "JoinGroup: newcomer with an issued id, or static"
@@ -102,7 +102,7 @@ class Effect(StrEnum):
     STORE_ASSIGNMENT = "store assignment, answer all"
     ANSWER_SYNC = "answer assignment"
     ANSWER_LATE_SYNC = "answer assignment, tell to rejoin"
-    HEAR = "reset session"
+    RESET_SESSION = "reset session"
     LEAVE = "remove each"
     COMMIT = "judge each partition"
     COMMIT_SIMPLE = "store"
@@ -239,7 +239,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.SYNC: _REBALANCING,
         Input.SYNC_LATE: Row(Effect.ANSWER_LATE_SYNC, differs="late sync"),
         Input.SYNC_LEADER: _REBALANCING,
-        Input.HEARTBEAT: Row(Effect.HEAR, error=ErrorCode.REBALANCE_IN_PROGRESS),
+        Input.HEARTBEAT: Row(Effect.RESET_SESSION, error=ErrorCode.REBALANCE_IN_PROGRESS),
         Input.COMMIT: _COMMIT,
         Input.COMMIT_SIMPLE: _UNKNOWN,
         Input.TRIGGER: _IGNORE,
@@ -262,7 +262,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.SYNC: _PARK_SYNC,
         Input.SYNC_LATE: _PARK_SYNC,
         Input.SYNC_LEADER: Row(Effect.STORE_ASSIGNMENT, _STABLE),
-        Input.HEARTBEAT: Row(Effect.HEAR),
+        Input.HEARTBEAT: Row(Effect.RESET_SESSION),
         Input.COMMIT: _COMMIT,
         Input.COMMIT_SIMPLE: _UNKNOWN,
         Input.TRIGGER: _START,
@@ -282,7 +282,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.SYNC: Row(Effect.ANSWER_SYNC),
         Input.SYNC_LATE: Row(Effect.ANSWER_SYNC),
         Input.SYNC_LEADER: Row(Effect.ANSWER_SYNC),
-        Input.HEARTBEAT: Row(Effect.HEAR),
+        Input.HEARTBEAT: Row(Effect.RESET_SESSION),
         Input.COMMIT: _COMMIT,
         Input.COMMIT_SIMPLE: _UNKNOWN,
         Input.TRIGGER: _START,

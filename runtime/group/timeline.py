@@ -1,4 +1,4 @@
-"""The journal: the records of every step, from which the group can be rebuilt and a member's story be told."""
+"""The journal: the records of every step, from which the group can be rebuilt and a member's lines be placed_lines."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def replay(records: Iterable[Record]) -> Group:
     return group
 
 
-def story(records: Iterable[Record], member_id: str) -> tuple[str, ...]:
+def lines(records: Iterable[Record], member_id: str) -> tuple[str, ...]:
     """What happened to a member, one line for each record about it, oldest first; heartbeats are left out."""
-    return tuple(said for _, said in told(records, member_id))
+    return tuple(said for _, said in placed_lines(records, member_id))
 
 
-def told(records: Iterable[Record], member_id: str) -> Iterator[tuple[int, str]]:
-    """The lines of ``story``, each with the place of its record, from 0; the records may begin in mid-life."""
+def placed_lines(records: Iterable[Record], member_id: str) -> Iterator[tuple[int, str]]:
+    """The lines of ``lines``, each with the place of its record, from 0; the records may begin in mid-life."""
     kept = tuple(records)
     present = _was_there(kept, member_id)
     for place, record in enumerate(kept):
@@ -67,7 +67,7 @@ def about(record: Record) -> tuple[str, ...]:
             return (member.member_id,)
         case r.MemberReplaced(old_id, member):
             return (old_id, member.member_id)
-        case r.Granted(shares) | r.Promised(shares):
+        case r.PartitionsAssigned(shares) | r.PartitionsPending(shares):
             return tuple(member_id for member_id, _ in shares)
         case r.OffsetsCommitted(positions):
             return tuple(dict.fromkeys(at.member_id for _, at in positions))
@@ -78,7 +78,7 @@ def about(record: Record) -> tuple[str, ...]:
             | r.LeaderElected(member_id)
             | r.JoinParked(member_id)
             | r.SyncParked(member_id)
-            | r.Released(member_id)
+            | r.PartitionsRevoked(member_id)
         ):
             return (member_id,)
     return ()
@@ -103,9 +103,9 @@ def _of_group(record: Record) -> str:
     match record:
         case r.RebalanceStarted(phase):
             return f"a rebalance began: {phase.reason}"
-        case r.Resumed():
+        case r.GroupResumed():
             return "was to rejoin: the coordinator was restarted"
-        case r.Unloaded(reason):
+        case r.GroupUnloaded(reason):
             return f"the group was given up: {reason}"
         case r.GenerationStarted(generation, protocol_name):
             return f"generation {generation} began, protocol {protocol_name}"
@@ -137,11 +137,11 @@ def _of_membership(record: Record, member_id: str) -> str:
 
 def _of_partitions(record: Record, member_id: str) -> str:
     match record:
-        case r.Granted(grants):
-            return _given("owns", dict(grants).get(member_id, ()))
-        case r.Promised(promises):
-            return _given("is promised", dict(promises).get(member_id, ()))
-        case r.Released(released, partitions) if released == member_id:
+        case r.PartitionsAssigned(grants):
+            return _since_generation("owns", dict(grants).get(member_id, ()))
+        case r.PartitionsPending(promises):
+            return _since_generation("is promised", dict(promises).get(member_id, ()))
+        case r.PartitionsRevoked(released, partitions) if released == member_id:
             return f"gave up {_names(partitions)}"
         case r.OffsetsCommitted(positions):
             mine = [f"{tp.topic}-{tp.partition}={at.offset}" for tp, at in positions if at.member_id == member_id]
@@ -149,7 +149,7 @@ def _of_partitions(record: Record, member_id: str) -> str:
     return ""
 
 
-def _given(verb: str, partitions: Partitions) -> str:
+def _since_generation(verb: str, partitions: Partitions) -> str:
     if not partitions:
         return ""
     return f"{verb} {_names(tp for tp, _ in partitions)} since generation {', '.join(_generations(partitions))}"

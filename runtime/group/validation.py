@@ -116,11 +116,11 @@ def _metadata(metadata: bytes, books: Books, complaints: Complaints) -> bytes:
         said = decode_subscription(metadata)
     except MalformedConsumerProtocol as error:
         raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
-    heard = _heard(said, books, complaints)
+    heard = _believed(said, books, complaints)
     return metadata if heard == said and len(metadata) <= _USUAL else encode_subscription(heard)
 
 
-def _heard(said: Subscription, books: Books, complaints: Complaints) -> Subscription:
+def _believed(said: Subscription, books: Books, complaints: Complaints) -> Subscription:
     topics, owned, generation, rack, user_data = said.topics, said.owned, said.generation, said.rack, said.user_data
     if len(topics) > len(books.topics) or not all(topic in books.topics for topic in topics):
         # No complaint: one may have been deleted just now.

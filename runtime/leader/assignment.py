@@ -37,11 +37,11 @@ from sparkcohort.runtime.protocol.consumer_protocol import (
 from sparkcohort.runtime.protocol.messages import JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-__all__ = ["InvalidAssignment", "JoinedMember", "Plan", "assign", "keep", "plan", "stay", "subscriptions"]
+__all__ = ["GroupAssignment", "InvalidAssignment", "JoinedMember", "assign", "keep", "plan", "stay", "subscriptions"]
 
 Since: TypeAlias = Mapping[str, Mapping[TopicPartition, int]]
 Assignments: TypeAlias = tuple[tuple[str, bytes], ...]
-Said: TypeAlias = Mapping[str, MemberSubscription]
+Subscriptions: TypeAlias = Mapping[str, MemberSubscription]
 Barred: TypeAlias = Mapping[str, Collection[Partition]]
 NOBODY_BARRED: Barred = MappingProxyType({})
 NOTHING_KNOWN: Since = MappingProxyType({})
@@ -75,7 +75,7 @@ def assign(
     return plan(protocol_name, subscriptions(members, since), topics, only=only, racks=racks).assignments
 
 
-class Plan(NamedTuple):
+class GroupAssignment(NamedTuple):
     """What an assignor wants in this round, and whether it takes partitions from members that hold them."""
 
     assignments: Assignments
@@ -89,30 +89,30 @@ def subscriptions(members: Sequence[JoinedMember], since: Since) -> dict[str, Me
 
 def plan(
     protocol_name: str,
-    said: Said,
+    said: Subscriptions,
     topics: Mapping[str, int],
     *,
     only: Mapping[str, Sequence[int]] | None = None,
     racks: Racks = NO_RACKS,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
     barred: Barred = NOBODY_BARRED,
-) -> Plan:
+) -> GroupAssignment:
     """Run the assignor, one of ``assignors`` by name (see ``assign``); nobody gets what it is ``barred`` from."""
     assignor = find(protocol_name, assignors)
     only = _existing(topics, only)
     barred = _inward(barred, only)
-    packed, ownership = answer(assignor, protocol_name, *shown(said, topics, only=only, racks=racks))
+    packed, ownership = run_assignor(assignor, protocol_name, *assignor_input(said, topics, only=only, racks=racks))
     target, revokes = revocation.adjusted(moved_off(packed, ownership, barred), ownership)
     layout = _layout(target)
     del ownership, packed, target  # large, and writing takes as much again
-    return Plan(_encode(layout, only), revokes)
+    return GroupAssignment(_encode(layout, only), revokes)
 
 
-def answer(
-    assignor: Assignor, name: str, topics: Mapping[str, int], members: Said, racks: Racks
+def run_assignor(
+    assignor: Assignor, name: str, topics: Mapping[str, int], members: Subscriptions, racks: Racks
 ) -> tuple[Packed, Ownership]:
     """What the assignor answers, and who owns what.  Raises InvalidAssignment naming it, or what it raises itself."""
-    given = _given(assignor, name, topics, members, racks)
+    given = _checked_answer(assignor, name, topics, members, racks)
     ownership = _ownership(given, topics, members)
     packed = given if isinstance(given, Packed) and given.space is ownership.space else pack(ownership.space, given)
     if packed is None or not _is_sound(packed, ownership):
@@ -161,32 +161,36 @@ def _is_sound(packed: Packed, ownership: Ownership) -> bool:
     return not ((packed.member < 0) & revocation.unclaimed(ownership)).any()
 
 
-class Shown(NamedTuple):
+class AssignorInput(NamedTuple):
     """A group as assignors see it: partitions of topics that are read in part are counted as 0, 1, 2 …"""
 
     topics: Mapping[str, int]
-    members: Said
+    members: Subscriptions
     racks: Racks
 
 
-def shown(
-    said: Said, topics: Mapping[str, int], *, only: Mapping[str, Sequence[int]] | None = None, racks: Racks = NO_RACKS
-) -> Shown:
+def assignor_input(
+    said: Subscriptions,
+    topics: Mapping[str, int],
+    *,
+    only: Mapping[str, Sequence[int]] | None = None,
+    racks: Racks = NO_RACKS,
+) -> AssignorInput:
     """What an assignor is shown (see ``assign``)."""
     only = _existing(topics, only)
     if only:
         topics = {**topics, **{topic: len(numbers) for topic, numbers in only.items()}}
     places = {(topic, number): (topic, at) for topic, numbers in only.items() for at, number in enumerate(numbers)}
     members = {member: _renumbered(wish, places, only) for member, wish in said.items()} if only else said
-    seen = {topic: _seen(where, only.get(topic)) for topic, where in racks.items() if topic in topics}
-    return Shown(topics, members, seen)
+    seen = {topic: _replica_racks(where, only.get(topic)) for topic, where in racks.items() if topic in topics}
+    return AssignorInput(topics, members, seen)
 
 
-def _seen(where: Sequence[Collection[str]], numbers: Sequence[int] | None) -> Sequence[Collection[str]]:
+def _replica_racks(where: Sequence[Collection[str]], numbers: Sequence[int] | None) -> Sequence[Collection[str]]:
     return where if numbers is None else [where[number] for number in numbers]
 
 
-def _given(
+def _checked_answer(
     assignor: Assignor,
     name: str,
     topics: Mapping[str, int],
@@ -206,7 +210,7 @@ def _given(
 
 
 def stay(
-    said: Said,
+    said: Subscriptions,
     topics: Mapping[str, int],
     *,
     only: Mapping[str, Sequence[int]] | None = None,
@@ -260,7 +264,7 @@ def keep(members: Sequence[JoinedMember], since: Since = NOTHING_KNOWN) -> Assig
     # No more than is claimed is counted, whatever number a claim makes up: how large the topics are isn't known here.
     only = {topic: sorted(number for number in numbers if number >= 0) for topic, numbers in claimed.items()}
     topics = {topic: max(numbers, default=-1) + 1 for topic, numbers in only.items()}
-    ownership = resolve(*shown(said, topics, only=only)[:2])
+    ownership = resolve(*assignor_input(said, topics, only=only)[:2])
     return _encode(_layout(Packed(ownership.space, ownership.member)), only)
 
 
@@ -321,7 +325,7 @@ def _problem(
     return ""
 
 
-class _Layout(NamedTuple):
+class _SortedAssignment(NamedTuple):
     """An assignment in order: the places of all members one after the other, and where each one's begin.
 
     Of the space only what writing needs: the rest is given back before.
@@ -335,12 +339,12 @@ class _Layout(NamedTuple):
     starts: Ints
 
 
-def _layout(given: Packed) -> _Layout:
+def _layout(given: Packed) -> _SortedAssignment:
     space = given.space
-    return _Layout(space.ids, space.topics, space.base, space.topic, *given.sorted)
+    return _SortedAssignment(space.ids, space.topics, space.base, space.topic, *given.sorted)
 
 
-def _encode(given: _Layout, only: Mapping[str, Sequence[int]] = WHOLE) -> Assignments:
+def _encode(given: _SortedAssignment, only: Mapping[str, Sequence[int]] = WHOLE) -> Assignments:
     """Each member's bytes; in blocks, which stay in the processor's cache."""
     places, starts = given.places, given.starts
     number = _numbers(given, only) if only else None
@@ -355,7 +359,7 @@ def _encode(given: _Layout, only: Mapping[str, Sequence[int]] = WHOLE) -> Assign
     return tuple(zip(given.ids, found, strict=True))
 
 
-def _numbers(given: _Layout, only: Mapping[str, Sequence[int]]) -> Ints:
+def _numbers(given: _SortedAssignment, only: Mapping[str, Sequence[int]]) -> Ints:
     """The number in Kafka of each place."""
     number = np.arange(len(given.topic)) - given.base[given.topic]
     for position, topic in enumerate(given.topics):

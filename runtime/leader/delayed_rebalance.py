@@ -2,9 +2,9 @@
 
 Connect's rules (KIP-415, ``IncrementalCooperativeAssignor``; KAFKA-12495 for the back-off), for partitions:
 
-* **Lost** is what a departed member had when the last rebalance ended and nobody holds now.  It stays unassigned (tasks
+* **Lost** is what a member that is gone had when the last rebalance ended and nobody holds now.  It stays unassigned (tasks
   read it directly) for ``scheduled.rebalance.max.delay.ms`` from the first loss on; a delay of 0 means: reassign at once.
-  What nobody departed with is not lost but free, and free partitions are given out in any round.
+  What no member took with it is not lost but free, and free partitions are given out in any round.
 * **While the delay runs nobody gives anything up.**  Those who come wait empty-handed, as candidates.
 * **It ends** when its time has come, or sooner when the members are as many as those that had partitions.  Connect waits
   for the time even then, since a worker may come back under its own name; a Spark executor never does (a replacement has
@@ -35,13 +35,13 @@ RETRY_MS, MOST_RETRY_MS = 5_000, 300_000
 
 
 @dataclass(frozen=True, slots=True)
-class Grace:
-    """Partitions ``lost`` with ``departed`` members, unassigned until ``due_ms`` or until ``expected`` members are there.
+class ScheduledRebalance:
+    """Partitions ``lost`` with ``missing`` members, unassigned until ``due_ms`` or until ``expected`` members are there.
 
     ``due_ms`` is None when nothing is lost.
     """
 
-    departed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     lost: frozenset[TopicPartition] = frozenset()
     expected: int = 0
     due_ms: int | None = None
@@ -65,17 +65,17 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class LeaderState:
     """All that a leader remembers; a new leader begins with an empty one."""
 
-    grace: Grace = Grace()
+    scheduled: ScheduledRebalance = ScheduledRebalance()
     back_off: BackOff = BackOff()
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round as its leader meets it; ``settled`` is who had what when the last rebalance ended (see ``leader.assign``).
+    """One round as its leader meets it; ``previous_assignment`` is who had what when the last rebalance ended (see ``leader.assign``).
 
     ``barred`` has what members can't fetch.  ``balance`` is what is known of loads, and what the round may do about them, if loads are looked at.
     """
@@ -84,7 +84,7 @@ class Round:
     members: Sequence[JoinedMember]
     topics: Mapping[str, int]
     since: assignment.Since
-    settled: Mapping[str, Sequence[TopicPartition]]
+    previous_assignment: Mapping[str, Sequence[TopicPartition]]
     only: Mapping[str, Sequence[int]] = field(default_factory=dict)
     racks: Racks = field(default_factory=dict)
     balance: Balance | None = None
@@ -92,18 +92,18 @@ class Round:
 
 
 def lead(
-    memory: Memory,
+    state: LeaderState,
     asked: Round,
     now_ms: int,
     max_delay_ms: int,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
-) -> tuple[assignment.Assignments, Memory]:
+) -> tuple[assignment.Assignments, LeaderState]:
     """The assignments of a round, and what to remember of it.  Raises as ``leader.assign`` does (then: ``failed``)."""
     said = assignment.subscriptions(asked.members, asked.since)
-    grace = depart(memory.grace, _seen(memory.grace, asked, said), now_ms, max_delay_ms)
-    if grace.due_ms is not None:
-        kept = assignment.stay(said, asked.topics, only=asked.only, withheld=grace.lost, barred=asked.barred)
-        return kept, Memory(grace, failure=memory.failure)
+    scheduled = schedule(state.scheduled, _lost_assignments(state.scheduled, asked, said), now_ms, max_delay_ms)
+    if scheduled.due_ms is not None:
+        kept = assignment.stay(said, asked.topics, only=asked.only, withheld=scheduled.lost, barred=asked.barred)
+        return kept, LeaderState(scheduled, failure=state.failure)
     if asked.balance is not None:
         said, assignors = asked.balance.loaded(said), {**assignors, asked.balance.assignor.name: asked.balance.assignor}
     plan = assignment.plan(
@@ -115,38 +115,40 @@ def lead(
         assignors=assignors,
         barred=asked.barred,
     )
-    back_off = revoke(memory.back_off, now_ms, max_delay_ms, wanted=plan.revokes)
+    back_off = revoke(state.back_off, now_ms, max_delay_ms, wanted=plan.revokes)
     if back_off.due_ms is not None:
-        return assignment.stay(said, asked.topics, only=asked.only, barred=asked.barred), Memory(grace, back_off)
-    return plan.assignments, Memory(grace, back_off)
+        return assignment.stay(said, asked.topics, only=asked.only, barred=asked.barred), LeaderState(
+            scheduled, back_off
+        )
+    return plan.assignments, LeaderState(scheduled, back_off)
 
 
-def failed(memory: Memory, now_ms: int) -> Memory:
+def failed(state: LeaderState, now_ms: int) -> LeaderState:
     """What to remember of a round whose assignor failed: everybody kept what it had, and nothing waits."""
-    times = 1 if memory.failure is None else memory.failure.times + 1
+    times = 1 if state.failure is None else state.failure.times + 1
     wait_ms = min(RETRY_MS << min(times - 1, _MOST_BACK_OFFS), MOST_RETRY_MS)
-    return Memory(failure=Failure(times, now_ms + wait_ms))
+    return LeaderState(failure=Failure(times, now_ms + wait_ms))
 
 
-def deadline(memory: Memory) -> int | None:
+def deadline(state: LeaderState) -> int | None:
     """When the next round is due (absolute ms); None if only an event can bring one."""
-    if memory.grace.due_ms is not None:
-        return memory.grace.due_ms
-    return memory.back_off.due_ms if memory.failure is None else memory.failure.due_ms
+    if state.scheduled.due_ms is not None:
+        return state.scheduled.due_ms
+    return state.back_off.due_ms if state.failure is None else state.failure.due_ms
 
 
-def reason(memory: Memory, name: Callable[[str], str] = str) -> Reason:
+def reason(state: LeaderState, name: Callable[[str], str] = str) -> Reason:
     """Why the round that is due takes place; ``name`` makes a member id readable."""
-    if memory.grace.due_ms is not None:
-        return Reason(Cause.DELAY_OVER, tuple(map(name, memory.grace.departed)))
-    return Reason(Cause.BACK_OFF_OVER if memory.failure is None else Cause.ASSIGNOR_RETRY)
+    if state.scheduled.due_ms is not None:
+        return Reason(Cause.DELAY_OVER, tuple(map(name, state.scheduled.missing)))
+    return Reason(Cause.BACK_OFF_OVER if state.failure is None else Cause.ASSIGNOR_RETRY)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LostAssignments:
     """What a look at the group finds.
 
-    ``lost`` is what each departed member had that exists and nobody holds, and ``before`` likewise of who departed in
+    ``lost`` is what each missing member had that exists and nobody holds, and ``before`` likewise of who was gone in
     earlier rounds; ``workers`` counts the members that want partitions, ``survivors`` those of them that had some before.
     """
 
@@ -156,16 +158,18 @@ class Seen:
     survivors: int
 
 
-def depart(grace: Grace, seen: Seen, now_ms: int, max_delay_ms: int) -> Grace:
-    """The grace period after a look at who is there; the empty one when there is none, or when it is over."""
+def schedule(
+    scheduled: ScheduledRebalance, seen: LostAssignments, now_ms: int, max_delay_ms: int
+) -> ScheduledRebalance:
+    """The delay after a look at who is there; the empty one when there is none, or when it is over."""
     lost = seen.before.union(*seen.lost.values())
     if not lost or max_delay_ms == 0:
-        return Grace()
-    expected = grace.expected or seen.survivors + len(seen.lost)
-    due_ms = now_ms + max_delay_ms if grace.due_ms is None else grace.due_ms
+        return ScheduledRebalance()
+    expected = scheduled.expected or seen.survivors + len(seen.lost)
+    due_ms = now_ms + max_delay_ms if scheduled.due_ms is None else scheduled.due_ms
     if seen.workers >= expected or now_ms >= due_ms:
-        return Grace()
-    return Grace(tuple(dict.fromkeys((*grace.departed, *sorted(seen.lost)))), lost, expected, due_ms)
+        return ScheduledRebalance()
+    return ScheduledRebalance(tuple(dict.fromkeys((*scheduled.missing, *sorted(seen.lost)))), lost, expected, due_ms)
 
 
 def revoke(back_off: BackOff, now_ms: int, max_delay_ms: int, *, wanted: bool) -> BackOff:
@@ -181,16 +185,16 @@ def revoke(back_off: BackOff, now_ms: int, max_delay_ms: int, *, wanted: bool) -
     return BackOff(revoked=True, times=times, due_ms=now_ms + wait_ms if wait_ms else None)
 
 
-def _seen(grace: Grace, asked: Round, said: assignment.Said) -> Seen:
+def _lost_assignments(scheduled: ScheduledRebalance, asked: Round, said: assignment.Subscriptions) -> LostAssignments:
     workers = {name for name, subscription in said.items() if subscription.topics}
-    gone = {name: had for name, had in asked.settled.items() if name not in said and had}
+    gone = {name: had for name, had in asked.previous_assignment.items() if name not in said and had}
     held: set[tuple[str, int]] = set()
-    if gone or grace.lost:
+    if gone or scheduled.lost:
         held = {partition for member in said.values() for partition in member.owned}
 
     def still_lost(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         return frozenset(tp for tp in partitions if tp.partition < asked.topics.get(tp.topic, 0) and tp not in held)
 
     lost = {name: found for name, had in gone.items() if (found := still_lost(had))}
-    survivors = sum(bool(asked.settled.get(name)) for name in workers)
-    return Seen(lost, still_lost(grace.lost), len(workers), survivors)
+    survivors = sum(bool(asked.previous_assignment.get(name)) for name in workers)
+    return LostAssignments(lost, still_lost(scheduled.lost), len(workers), survivors)

@@ -89,7 +89,7 @@ def _since(bar: Bar, reached: bool, now_ms: int) -> int | None:
     return now_ms if bar.reached_ms is None else bar.reached_ms
 
 
-def settled(known: Abilities, members: Collection[str], now_ms: int) -> Abilities:
+def lift_expired(known: Abilities, members: Collection[str], now_ms: int) -> Abilities:
     """Let those back who can fetch again, or say nothing any more; forget who is not in the group."""
     kept = {
         member: left

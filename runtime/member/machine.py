@@ -11,7 +11,7 @@ What the table at the end can't say:
   nothing.  Being told to rejoin while one is outstanding is remembered until its reply is here; a push for a
   generation left behind is void.
 * **Revoke, assign, rejoin.**  A new assignment first takes away, then gives; when the shell has finished giving up
-  (``Revoked``) the member rejoins, and only that join tells the group that the partitions are free.  Topics that are not
+  (``RevocationDone``) the member rejoins, and only that join tells the group that the partitions are free.  Topics that are not
   subscribed to any more are given up without being told to.
 * **Lost is not revoked.**  A member that the group no longer knows, or that missed a generation, owns nothing from
   that moment on: there is nobody to commit to, and the partitions may be somebody else's already.
@@ -41,8 +41,8 @@ from sparkcohort.runtime.member.state import (
     Pushed,
     Replied,
     Resubscribe,
+    RevocationDone,
     Revoke,
-    Revoked,
     Send,
     Start,
     Stop,
@@ -74,8 +74,8 @@ __all__ = [
     "Pushed",
     "Replied",
     "Resubscribe",
+    "RevocationDone",
     "Revoke",
-    "Revoked",
     "Send",
     "Start",
     "Stop",
@@ -88,7 +88,9 @@ __all__ = [
 
 PROTOCOL_TYPE = "consumer"
 _ANY_GENERATION = 2**31  # rejoin whatever generation the outstanding request ends in
-_SETTLED = frozenset({MemberState.STABLE, MemberState.COMPUTING})  # nothing outstanding, nothing to finish first
+_NOTHING_OUTSTANDING = frozenset(
+    {MemberState.STABLE, MemberState.COMPUTING}
+)  # nothing outstanding, nothing to finish first
 _MEMBERSHIP_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
@@ -104,11 +106,11 @@ def step(member: Member, event: MemberEvent, now_ms: int) -> tuple[Member, tuple
     """
     if isinstance(event, Replied) and overtaken(member, event.request):
         return member, ()
-    turn = _Turn(member, now_ms)
+    context = _MemberStep(member, now_ms)
     effect = TABLE[member.state].get(_what(event))
     if effect is not None:
-        effect(turn, event.reply if isinstance(event, Replied) else event)
-    return turn.member, tuple(turn.actions)
+        effect(context, event.reply if isinstance(event, Replied) else event)
+    return context.member, tuple(context.actions)
 
 
 def deadline(member: Member) -> int | None:
@@ -122,7 +124,7 @@ def _what(event: MemberEvent) -> type:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _MemberStep:
     """One step in the making."""
 
     member: Member
@@ -137,7 +139,7 @@ class _Turn:
         self.change(outstanding=request, retry_due_ms=None)
         self.actions.append(Send(request))
 
-    def heard(self) -> None:
+    def answered(self) -> None:
         """The coordinator answers: nothing needs repeating."""
         self.change(attempts=0, unreachable_since_ms=None, retry_due_ms=None)
 
@@ -152,20 +154,22 @@ class _Turn:
 # --- joining ------------------------------------------------------------------------------------
 
 
-def _start(turn: _Turn, _event: Start) -> None:
-    _join(turn, "")
+def _start(context: _MemberStep, _event: Start) -> None:
+    _join(context, "")
 
 
-def _join(turn: _Turn, reason: str) -> None:
-    if unclaimed := _unclaimed(turn.member):
-        due_ms = turn.now_ms if turn.member.heartbeat_due_ms is None else turn.member.heartbeat_due_ms
-        turn.change(state=MemberState.REVOKING, revoking=unclaimed, revoke_reason=reason, heartbeat_due_ms=due_ms)
-        turn.change(outstanding=None, retry_due_ms=None)
-        turn.actions.append(Revoke(unclaimed))
+def _join(context: _MemberStep, reason: str) -> None:
+    if unclaimed := _unclaimed(context.member):
+        due_ms = context.now_ms if context.member.heartbeat_due_ms is None else context.member.heartbeat_due_ms
+        context.change(state=MemberState.REVOKING, revoking=unclaimed, revoke_reason=reason, heartbeat_due_ms=due_ms)
+        context.change(outstanding=None, retry_due_ms=None)
+        context.actions.append(Revoke(unclaimed))
         return
-    joins = turn.member.joins + 1
-    turn.change(state=MemberState.JOINING, joins=joins, rejoin_after=None, heartbeat_due_ms=None, heartbeat_sent=None)
-    member, config = turn.member, turn.member.config
+    joins = context.member.joins + 1
+    context.change(
+        state=MemberState.JOINING, joins=joins, rejoin_after=None, heartbeat_due_ms=None, heartbeat_sent=None
+    )
+    member, config = context.member, context.member.config
     metadata = encode_subscription(
         Subscription(
             config.topics,
@@ -175,7 +179,7 @@ def _join(turn: _Turn, reason: str) -> None:
             config.rack or None,
         )
     )
-    turn.send(
+    context.send(
         p.JoinGroup(
             member.member_id,
             config.group_instance_id,
@@ -197,43 +201,43 @@ def _unclaimed(member: Member) -> frozenset[TopicPartition]:
     return frozenset(tp for tp in member.owned if config.eager or tp.topic not in config.topics)
 
 
-def _joined(turn: _Turn, reply: p.JoinGroupReply) -> None:
+def _joined(context: _MemberStep, reply: p.JoinGroupReply) -> None:
     if reply.error is not ErrorCode.NONE:
         if reply.error is ErrorCode.MEMBER_ID_REQUIRED:
-            turn.change(member_id=reply.member_id)
-        _react(turn, reply.error, reply.message)
+            context.change(member_id=reply.member_id)
+        _react(context, reply.error, reply.message)
         return
-    turn.heard()
-    turn.change(
+    context.answered()
+    context.change(
         member_id=reply.member_id,
         generation=reply.generation,
         protocol_name=reply.protocol_name or "",
         leads=reply.leader == reply.member_id,
-        heartbeat_due_ms=turn.now_ms + turn.member.config.heartbeat_interval_ms,
+        heartbeat_due_ms=context.now_ms + context.member.config.heartbeat_interval_ms,
         outstanding=None,
     )
-    told = turn.member.rejoin_after
+    told = context.member.rejoin_after
     void = told is not None and told >= reply.generation
-    if void and turn.member.leads:
-        _join(turn, "told to rejoin meanwhile")
+    if void and context.member.leads:
+        _join(context, "told to rejoin meanwhile")
     elif void:  # not before it has asked what it must give up: that would cost a round more
-        _sync(turn, (), rejoin_after=told)
-    elif turn.member.leads and not reply.skip_assignment:
-        turn.change(state=MemberState.COMPUTING)
-        turn.actions.append(ComputeAssignment(turn.member.protocol_name, reply.members, reply.generation))
+        _sync(context, (), rejoin_after=told)
+    elif context.member.leads and not reply.skip_assignment:
+        context.change(state=MemberState.COMPUTING)
+        context.actions.append(ComputeAssignment(context.member.protocol_name, reply.members, reply.generation))
     else:
-        _sync(turn, ())
+        _sync(context, ())
 
 
-def _computed(turn: _Turn, event: AssignmentComputed) -> None:
-    if event.generation in {p.NO_GENERATION, turn.member.generation}:
-        _sync(turn, event.assignments)
+def _computed(context: _MemberStep, event: AssignmentComputed) -> None:
+    if event.generation in {p.NO_GENERATION, context.member.generation}:
+        _sync(context, event.assignments)
 
 
-def _sync(turn: _Turn, assignments: tuple[tuple[str, bytes], ...], rejoin_after: int | None = None) -> None:
-    turn.change(state=MemberState.SYNCING, rejoin_after=rejoin_after)
-    member = turn.member
-    turn.send(
+def _sync(context: _MemberStep, assignments: tuple[tuple[str, bytes], ...], rejoin_after: int | None = None) -> None:
+    context.change(state=MemberState.SYNCING, rejoin_after=rejoin_after)
+    member = context.member
+    context.send(
         p.SyncGroup(
             member.member_id,
             member.config.group_instance_id,
@@ -245,187 +249,187 @@ def _sync(turn: _Turn, assignments: tuple[tuple[str, bytes], ...], rejoin_after:
     )
 
 
-def _synced(turn: _Turn, reply: p.SyncGroupReply) -> None:
+def _synced(context: _MemberStep, reply: p.SyncGroupReply) -> None:
     if reply.error is not ErrorCode.NONE:
-        _react(turn, reply.error, reply.message)
+        _react(context, reply.error, reply.message)
         return
-    turn.heard()
-    turn.change(outstanding=None)
+    context.answered()
+    context.change(outstanding=None)
     try:
         assigned = frozenset(decode_assignment(reply.assignment).partitions) if reply.assignment else frozenset()
     except ValueError as error:
-        _fail(turn, ErrorCode.INVALID_REQUEST, f"the leader's assignment can't be read: {error}")
+        _fail(context, ErrorCode.INVALID_REQUEST, f"the leader's assignment can't be read: {error}")
         return
-    _reconcile(turn, assigned)
+    _reconcile(context, assigned)
 
 
-def _reconcile(turn: _Turn, assigned: frozenset[TopicPartition]) -> None:
+def _reconcile(context: _MemberStep, assigned: frozenset[TopicPartition]) -> None:
     """Take away, then give; what stays keeps its assignment generation."""
-    member = turn.member
+    member = context.member
     dropped = frozenset(member.owned) - assigned
     added = dict.fromkeys(sorted(assigned - member.owned.keys()), member.generation)
     state = MemberState.REVOKING if dropped else MemberState.STABLE
-    turn.change(state=state, revoking=dropped, owned={**member.owned, **added})
+    context.change(state=state, revoking=dropped, owned={**member.owned, **added})
     if dropped:
-        turn.actions.append(Revoke(dropped))
+        context.actions.append(Revoke(dropped))
     if added:
-        turn.actions.append(Assigned(added))
+        context.actions.append(Assigned(added))
     if not dropped and member.rejoin_after is not None:
-        _join(turn, "told to rejoin meanwhile")
+        _join(context, "told to rejoin meanwhile")
 
 
-def _revoked(turn: _Turn, _event: Revoked) -> None:
-    gone = turn.member.revoking
-    turn.change(owned={tp: g for tp, g in turn.member.owned.items() if tp not in gone}, revoking=frozenset())
-    reason = turn.member.revoke_reason or f"gave up {len(gone)} partition{'s' if len(gone) > 1 else ''}"
-    turn.change(revoke_reason="")
-    _join(turn, reason)
+def _revoked(context: _MemberStep, _event: RevocationDone) -> None:
+    gone = context.member.revoking
+    context.change(owned={tp: g for tp, g in context.member.owned.items() if tp not in gone}, revoking=frozenset())
+    reason = context.member.revoke_reason or f"gave up {len(gone)} partition{'s' if len(gone) > 1 else ''}"
+    context.change(revoke_reason="")
+    _join(context, reason)
 
 
 # --- being told to rejoin -----------------------------------------------------------------------
 
 
-def _pushed(turn: _Turn, event: Pushed) -> None:
-    if event.generation in {p.NO_GENERATION, turn.member.generation}:
-        _join(turn, event.reason)
+def _pushed(context: _MemberStep, event: Pushed) -> None:
+    if event.generation in {p.NO_GENERATION, context.member.generation}:
+        _join(context, event.reason)
 
 
-def _pushed_meanwhile(turn: _Turn, event: Pushed) -> None:
+def _pushed_meanwhile(context: _MemberStep, event: Pushed) -> None:
     """While a join or sync is outstanding: kept until its reply tells which generation that was about."""
     generation = event.generation
-    if generation == p.NO_GENERATION and turn.member.state is MemberState.SYNCING:
-        generation = turn.member.generation
-    if generation >= max(turn.member.generation, 0):
-        turn.change(rejoin_after=generation)
+    if generation == p.NO_GENERATION and context.member.state is MemberState.SYNCING:
+        generation = context.member.generation
+    if generation >= max(context.member.generation, 0):
+        context.change(rejoin_after=generation)
 
 
-def _resubscribe(turn: _Turn, event: Resubscribe) -> None:
-    if event.topics == turn.member.config.topics:
+def _resubscribe(context: _MemberStep, event: Resubscribe) -> None:
+    if event.topics == context.member.config.topics:
         return
-    turn.change(config=replace(turn.member.config, topics=event.topics))
-    if turn.member.state in _SETTLED:
-        _join(turn, "topics changed")
+    context.change(config=replace(context.member.config, topics=event.topics))
+    if context.member.state in _NOTHING_OUTSTANDING:
+        _join(context, "topics changed")
     else:
-        turn.change(rejoin_after=_ANY_GENERATION)
+        context.change(rejoin_after=_ANY_GENERATION)
 
 
 # --- heartbeats, time, silence ------------------------------------------------------------------
 
 
-def _tick(turn: _Turn, _event: p.Tick) -> None:
-    member, now_ms = turn.member, turn.now_ms
+def _tick(context: _MemberStep, _event: p.Tick) -> None:
+    member, now_ms = context.member, context.now_ms
     if member.retry_due_ms is not None and member.retry_due_ms <= now_ms and member.outstanding is not None:
         if member.state is MemberState.JOINING:
-            _join(turn, "")
+            _join(context, "")
         else:
-            turn.send(member.outstanding)
+            context.send(member.outstanding)
     elif member.heartbeat_due_ms is not None and member.heartbeat_due_ms <= now_ms:
         # The next one is due when this one is answered, or after a whole session without an answer.
-        turn.change(
+        context.change(
             heartbeat_due_ms=now_ms + member.config.session_timeout_ms,
             heartbeat_sent=(member.member_id, member.generation),
         )
-        turn.actions.append(Send(p.Heartbeat(member.member_id, member.config.group_instance_id, member.generation)))
+        context.actions.append(Send(p.Heartbeat(member.member_id, member.config.group_instance_id, member.generation)))
 
 
-def _heartbeat_answered(turn: _Turn, reply: p.HeartbeatReply) -> None:
-    member = turn.member
+def _heartbeat_answered(context: _MemberStep, reply: p.HeartbeatReply) -> None:
+    member = context.member
     if member.heartbeat_sent != (member.member_id, member.generation):
         return
-    turn.change(heartbeat_sent=None, heartbeat_due_ms=turn.now_ms + member.config.heartbeat_interval_ms)
+    context.change(heartbeat_sent=None, heartbeat_due_ms=context.now_ms + member.config.heartbeat_interval_ms)
     if _REACTIONS.get(reply.error) is _retry:
-        _unreachable(turn, Unreachable(p.Heartbeat.__name__))
+        _unreachable(context, Unreachable(p.Heartbeat.__name__))
         return
-    turn.change(unreachable_since_ms=None, attempts=0)
-    if reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state in _SETTLED:
-        _join(turn, "a heartbeat told so")
+    context.change(unreachable_since_ms=None, attempts=0)
+    if reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state in _NOTHING_OUTSTANDING:
+        _join(context, "a heartbeat told so")
     elif reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state is MemberState.SYNCING:
-        turn.change(rejoin_after=member.generation)
+        context.change(rejoin_after=member.generation)
     elif reply.error not in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
-        _react(turn, reply.error, reply.message)
+        _react(context, reply.error, reply.message)
 
 
-def _heartbeat_answered_late(turn: _Turn, reply: p.HeartbeatReply) -> None:
+def _heartbeat_answered_late(context: _MemberStep, reply: p.HeartbeatReply) -> None:
     """While stopping: nothing to finish with any more once the group has put this member out."""
-    config = turn.member.config
-    turn.change(heartbeat_sent=None, heartbeat_due_ms=turn.now_ms + config.heartbeat_interval_ms)
+    config = context.member.config
+    context.change(heartbeat_sent=None, heartbeat_due_ms=context.now_ms + config.heartbeat_interval_ms)
     if reply.error not in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
-        turn.lose()
-        turn.change(state=MemberState.LEFT, heartbeat_due_ms=None)
+        context.lose()
+        context.change(state=MemberState.LEFT, heartbeat_due_ms=None)
 
 
-def _commit_answered(turn: _Turn, reply: p.OffsetCommitReply) -> None:
+def _commit_answered(context: _MemberStep, reply: p.OffsetCommitReply) -> None:
     """A commit's reply may be about an earlier membership, so it is only a hint to ask with a heartbeat at once."""
     gone = any(error in _MEMBERSHIP_GONE for _tp, error in reply.partitions)
-    if gone and turn.member.heartbeat_due_ms is not None:
-        turn.change(heartbeat_due_ms=turn.now_ms)
+    if gone and context.member.heartbeat_due_ms is not None:
+        context.change(heartbeat_due_ms=context.now_ms)
 
 
-def _unreachable(turn: _Turn, event: Unreachable) -> None:
+def _unreachable(context: _MemberStep, event: Unreachable) -> None:
     """Try again later, for at most a session timeout."""
-    member, config, now_ms = turn.member, turn.member.config, turn.now_ms
+    member, config, now_ms = context.member, context.member.config, context.now_ms
     since_ms = now_ms if member.unreachable_since_ms is None else member.unreachable_since_ms
     if now_ms - since_ms >= config.session_timeout_ms:
         silent = f"the coordinator has not answered for {now_ms - since_ms} ms"
-        _fail(turn, ErrorCode.COORDINATOR_NOT_AVAILABLE, silent)
+        _fail(context, ErrorCode.COORDINATOR_NOT_AVAILABLE, silent)
         return
     retry_ms = now_ms + min(config.retry_backoff_ms << min(member.attempts, 16), config.retry_backoff_max_ms)
-    turn.change(attempts=member.attempts + 1, unreachable_since_ms=since_ms)
+    context.change(attempts=member.attempts + 1, unreachable_since_ms=since_ms)
     if member.outstanding is not None and event.request == type(member.outstanding).__name__:
-        turn.change(retry_due_ms=retry_ms)
+        context.change(retry_due_ms=retry_ms)
     elif event.request == p.Heartbeat.__name__ and member.heartbeat_due_ms is not None:
-        turn.change(heartbeat_sent=None, heartbeat_due_ms=retry_ms)
+        context.change(heartbeat_sent=None, heartbeat_due_ms=retry_ms)
 
 
 # --- errors -------------------------------------------------------------------------------------
 
 
-def _react(turn: _Turn, error: ErrorCode, message: str) -> None:
-    _REACTIONS.get(error, _fail)(turn, error, message)
+def _react(context: _MemberStep, error: ErrorCode, message: str) -> None:
+    _REACTIONS.get(error, _fail)(context, error, message)
 
 
-def _forget(turn: _Turn, _error: ErrorCode, message: str) -> None:
+def _forget(context: _MemberStep, _error: ErrorCode, message: str) -> None:
     """The group doesn't know this member: it starts anew, as another."""
-    turn.heard()
-    turn.lose()
-    turn.change(member_id=p.UNKNOWN_MEMBER, generation=p.NO_GENERATION, leads=False)
-    _join(turn, message or "unknown to the group")
+    context.answered()
+    context.lose()
+    context.change(member_id=p.UNKNOWN_MEMBER, generation=p.NO_GENERATION, leads=False)
+    _join(context, message or "unknown to the group")
 
 
-def _fall_behind(turn: _Turn, _error: ErrorCode, message: str) -> None:
+def _fall_behind(context: _MemberStep, _error: ErrorCode, message: str) -> None:
     """The group has moved on without this member: it keeps its id and nothing else."""
-    turn.heard()
-    turn.lose()
-    turn.change(generation=p.NO_GENERATION, leads=False)
-    _join(turn, message or "a generation was missed")
+    context.answered()
+    context.lose()
+    context.change(generation=p.NO_GENERATION, leads=False)
+    _join(context, message or "a generation was missed")
 
 
-def _join_with_id(turn: _Turn, _error: ErrorCode, _message: str) -> None:
-    turn.heard()
-    _join(turn, "")
+def _join_with_id(context: _MemberStep, _error: ErrorCode, _message: str) -> None:
+    context.answered()
+    _join(context, "")
 
 
-def _rejoin(turn: _Turn, _error: ErrorCode, message: str) -> None:
+def _rejoin(context: _MemberStep, _error: ErrorCode, message: str) -> None:
     """To a sync it means: join.  To a join (one that a later join made void) it means: not so fast."""
-    turn.heard()
-    if turn.member.state is MemberState.JOINING:
-        turn.change(retry_due_ms=turn.now_ms + turn.member.config.retry_backoff_ms)
+    context.answered()
+    if context.member.state is MemberState.JOINING:
+        context.change(retry_due_ms=context.now_ms + context.member.config.retry_backoff_ms)
     else:
-        _join(turn, message or "a rebalance began")
+        _join(context, message or "a rebalance began")
 
 
-def _retry(turn: _Turn, _error: ErrorCode, _message: str) -> None:
+def _retry(context: _MemberStep, _error: ErrorCode, _message: str) -> None:
     """The coordinator is not ready: as good as unreachable."""
-    _unreachable(turn, Unreachable(type(turn.member.outstanding).__name__))
+    _unreachable(context, Unreachable(type(context.member.outstanding).__name__))
 
 
-def _fail(turn: _Turn, error: ErrorCode, message: str) -> None:
-    turn.lose()
-    turn.change(state=MemberState.FAILED, heartbeat_due_ms=None, retry_due_ms=None, outstanding=None)
-    turn.actions.append(Failed(error, message))
+def _fail(context: _MemberStep, error: ErrorCode, message: str) -> None:
+    context.lose()
+    context.change(state=MemberState.FAILED, heartbeat_due_ms=None, retry_due_ms=None, outstanding=None)
+    context.actions.append(Failed(error, message))
 
 
-_REACTIONS: Mapping[ErrorCode, Callable[[_Turn, ErrorCode, str], None]] = {  # every other error ends the member
+_REACTIONS: Mapping[ErrorCode, Callable[[_MemberStep, ErrorCode, str], None]] = {  # every other error ends the member
     ErrorCode.UNKNOWN_MEMBER_ID: _forget,
     ErrorCode.ILLEGAL_GENERATION: _fall_behind,
     ErrorCode.MEMBER_ID_REQUIRED: _join_with_id,
@@ -438,22 +442,22 @@ _REACTIONS: Mapping[ErrorCode, Callable[[_Turn, ErrorCode, str], None]] = {  # e
 # --- stopping -----------------------------------------------------------------------------------
 
 
-def _stop(turn: _Turn, event: Stop) -> None:
+def _stop(context: _MemberStep, event: Stop) -> None:
     """Finish with everything first; then leave."""
-    owned = frozenset(turn.member.owned)
+    owned = frozenset(context.member.owned)
     if not owned:
-        _leave(turn, event)
+        _leave(context, event)
         return
-    turn.change(
+    context.change(
         state=MemberState.STOPPING, revoking=owned, revoke_reason=event.reason, outstanding=None, retry_due_ms=None
     )
-    turn.actions.append(Revoke(owned))
+    context.actions.append(Revoke(owned))
 
 
-def _leave(turn: _Turn, event: Stop | Revoked) -> None:
-    member, config = turn.member, turn.member.config
+def _leave(context: _MemberStep, event: Stop | RevocationDone) -> None:
+    member, config = context.member, context.member.config
     leaves = config.group_instance_id is None if config.leave_on_stop is None else config.leave_on_stop
-    turn.change(
+    context.change(
         state=MemberState.LEFT,
         owned=NOTHING,
         revoking=frozenset(),
@@ -464,10 +468,10 @@ def _leave(turn: _Turn, event: Stop | Revoked) -> None:
     if leaves and member.member_id:
         reason = event.reason if isinstance(event, Stop) else member.revoke_reason  # KIP-800
         leaving = p.LeavingMember(member.member_id, config.group_instance_id, reason)
-        turn.actions.append(Send(p.LeaveGroup((leaving,))))
+        context.actions.append(Send(p.LeaveGroup((leaving,))))
 
 
-_Effect: TypeAlias = "Callable[[_Turn, Any], None]"
+_Effect: TypeAlias = "Callable[[_MemberStep, Any], None]"
 _ALIVE: Mapping[type, _Effect] = {
     p.Tick: _tick,
     Stop: _stop,
@@ -482,12 +486,12 @@ TABLE: Mapping[MemberState, Mapping[type, _Effect]] = {  # what is not in here i
     MemberState.COMPUTING: {**_ALIVE, AssignmentComputed: _computed, Pushed: _pushed},
     MemberState.SYNCING: {**_ALIVE, p.SyncGroupReply: _synced, Pushed: _pushed_meanwhile},
     MemberState.STABLE: {**_ALIVE, Pushed: _pushed},
-    MemberState.REVOKING: {**_ALIVE, Revoked: _revoked},
+    MemberState.REVOKING: {**_ALIVE, RevocationDone: _revoked},
     MemberState.STOPPING: {
         p.Tick: _tick,
         Unreachable: _unreachable,
         p.HeartbeatReply: _heartbeat_answered_late,
-        Revoked: _leave,
+        RevocationDone: _leave,
     },
     MemberState.LEFT: {},
     MemberState.FAILED: {},

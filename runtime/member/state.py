@@ -122,7 +122,7 @@ class AssignmentComputed:
 
 
 @dataclass(frozen=True, slots=True)
-class Revoked:
+class RevocationDone:
     """The shell has finished giving up what ``Revoke`` named."""
 
 
@@ -141,7 +141,7 @@ class Stop:
 
 
 MemberEvent: TypeAlias = (
-    Start | Replied | Unreachable | Pushed | AssignmentComputed | Revoked | Resubscribe | Stop | p.Tick
+    Start | Replied | Unreachable | Pushed | AssignmentComputed | RevocationDone | Resubscribe | Stop | p.Tick
 )
 
 # --- actions ------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Finish with these partitions (commits of them are still accepted), then say ``Revoked``."""
+    """Finish with these partitions (commits of them are still accepted), then say ``RevocationDone``."""
 
     partitions: frozenset[TopicPartition]
 

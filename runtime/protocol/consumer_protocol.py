@@ -89,7 +89,7 @@ class ConsumerEmbedded:
         except MalformedConsumerProtocol:
             return frozenset()
 
-    def wanted(self, metadata: bytes) -> object:
+    def subscription(self, metadata: bytes) -> object:
         """Topics of a subscription."""
         try:
             return frozenset(decode_subscription(metadata).topics)
@@ -111,7 +111,7 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
 
 def decode_subscription(data: bytes) -> Subscription:
     """Read a subscription of any version; raises MalformedConsumerProtocol."""
-    reader = _Reader(data, "subscription")
+    reader = _ByteReader(data, "subscription")
     version = reader.version()
     topics = tuple(reader.string() for _ in range(reader.count()))
     user_data = reader.nullable_bytes()
@@ -213,7 +213,7 @@ def _items(data: npt.NDArray[np.uint8] | bytes, width: int) -> npt.NDArray[Any]:
 
 def decode_assignment(data: bytes) -> Assignment:
     """Read an assignment of any version; raises MalformedConsumerProtocol."""
-    reader = _Reader(data, "assignment")
+    reader = _ByteReader(data, "assignment")
     reader.version()
     return Assignment(reader.partitions(), reader.nullable_bytes())
 
@@ -264,7 +264,7 @@ def _partitions(partitions: Iterable[tuple[str, int]]) -> bytes:
 # --- reading ------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _ByteReader:
     """A cursor over one message; every read checks that the bytes are there, so a lying count costs nothing."""
 
     def __init__(self, data: bytes, what: str) -> None:

@@ -194,7 +194,7 @@ def _outcome(common: _Common, assignor: Assignor) -> Outcome:
 def _answer(assignor: Assignor, case: Case) -> Assignment:
     """One call of the assignor, judged as the group's leader does.  Raises InvalidAssignment naming it."""
     try:
-        given, _ = leader.answer(assignor, assignor.name, case.topics, case.members, case.racks)
+        given, _ = leader.run_assignor(assignor, assignor.name, case.topics, case.members, case.racks)
     except (Exception, SystemExit) as error:
         raise InvalidAssignment(leader.blamed(assignor.name, error)) from error
     return dict(given)
@@ -309,11 +309,11 @@ def _zeros(row: bytearray) -> Iterable[int]:
 
 def spread(case: Case, given: Mapping[str, Iterable[Partition]]) -> int:
     """Most less fewest partitions among the members that want any topic that there is; 0 without such members."""
-    loads = [len(tuple(given.get(member, ()))) for member in eaters(case)]
+    loads = [len(tuple(given.get(member, ()))) for member in subscribers(case)]
     return max(loads, default=0) - min(loads, default=0)
 
 
-def eaters(case: Case) -> list[str]:
+def subscribers(case: Case) -> list[str]:
     """The members that want some partition that exists, sorted."""
     there = {topic for topic, count in case.topics.items() if count}
     return [member for member in sorted(case.members) if not there.isdisjoint(case.members[member].topics)]
@@ -334,7 +334,7 @@ def rack_mismatches(case: Case, given: Mapping[str, Iterable[Partition]]) -> int
 
 def busiest(case: Case, loads: Mapping[Partition, float], given: Mapping[str, Iterable[Partition]]) -> float | None:
     """The highest of the members' loads (records per second) over their mean; None where there is no load."""
-    totals = [sum(loads.get(partition, 0.0) for partition in given.get(member, ())) for member in eaters(case)]
+    totals = [sum(loads.get(partition, 0.0) for partition in given.get(member, ())) for member in subscribers(case)]
     return max(totals) * len(totals) / sum(totals) if sum(totals) else None
 
 
@@ -350,7 +350,7 @@ def observed(case: Case) -> dict[Partition, float]:
 def _fewest(case: Case, owned: Mapping[str, frozenset[Partition]]) -> int:
     """The fewest moves: arithmetic where all want the same, else those of the target that is the best there is."""
     there = {topic for topic, count in case.topics.items() if count}
-    hungry = eaters(case)
+    hungry = subscribers(case)
     if len({frozenset(there.intersection(case.members[member].topics)) for member in hungry}) > 1:
         target = balance(case.topics, case.members, resolve(case.topics, case.members))
         return sum(len(mine.difference(target[member])) for member, mine in owned.items())

@@ -31,7 +31,7 @@ class Comma:
         """Likewise, after the member's version of its metadata and a colon."""
         return self.assigned(metadata.partition(b":")[2])
 
-    def wanted(self, metadata: bytes) -> bytes:
+    def subscription(self, metadata: bytes) -> bytes:
         """The member's version of its metadata."""
         return metadata.partition(b":")[0]
 

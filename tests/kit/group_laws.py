@@ -51,10 +51,12 @@ def _check_owners(before: Group, decision: g.Decision) -> None:
                     "I1", f"{tp.topic}-{tp.partition} is owned by {other} and {member_id}", (other, member_id)
                 )
             owners[tp] = member_id
-    given_up = {(x.member_id, tp) for x in decision.records if isinstance(x, r.Released) for tp in x.partitions}
+    given_up = {
+        (x.member_id, tp) for x in decision.records if isinstance(x, r.PartitionsRevoked) for tp in x.partitions
+    }
     gone = {x.member_id for x in decision.records if isinstance(x, r.MemberRemoved)}
     gone |= {x.old_id for x in decision.records if isinstance(x, r.MemberReplaced)}
-    if any(isinstance(x, r.Unloaded) for x in decision.records):
+    if any(isinstance(x, r.GroupUnloaded) for x in decision.records):
         return
     for owner, partitions in before.owned.items():
         for tp in partitions:
@@ -68,7 +70,9 @@ def _check_shape(after: Group) -> None:
     timed = after.sessions.keys() | after.joins.keys() | after.syncs.keys()
     if timed != members:
         raise LawBroken("timers", f"members {sorted(members)}, timers or parked requests of {sorted(timed)}")
-    if not (after.owned.keys() <= members and after.promised.keys() <= members and after.unsynced <= members):
+    if not (
+        after.owned.keys() <= members and after.pending_assignments.keys() <= members and after.unsynced <= members
+    ):
         raise LawBroken("shape", "something is remembered about somebody who is no member")
     if after.leader not in members if members else after.leader != "":
         raise LawBroken("shape", f"the leader is {after.leader!r}, the members are {sorted(members)}")

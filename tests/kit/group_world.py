@@ -58,7 +58,7 @@ class Node:
     frozen: bool = False
     holding: bool = False  # takes its time to give up what it is to give up
     failed: m.Failed | None = None
-    memory: delayed_rebalance.Memory = field(default_factory=delayed_rebalance.Memory)  # as the leader
+    memory: delayed_rebalance.LeaderState = field(default_factory=delayed_rebalance.LeaderState)  # as the leader
 
     @property
     def running(self) -> bool:
@@ -127,13 +127,15 @@ class World:
             case m.Send(request):
                 self.requests.append(InFlight(node, request))
             case m.ComputeAssignment(name, members, generation):
-                this = delayed_rebalance.Round(name, members, self.topics, self.group.owned, self.group.settled)
+                this = delayed_rebalance.Round(
+                    name, members, self.topics, self.group.owned, self.group.previous_assignment
+                )
                 assignments, node.memory = delayed_rebalance.lead(node.memory, this, self.now_ms, self.max_delay_ms)
                 node.inbox.append(m.AssignmentComputed(assignments, generation))
             case m.Revoke(partitions):
                 self.say(f"{_id(node)} is to give up {names(partitions)}")
                 if not node.holding:
-                    node.inbox.append(m.Revoked())
+                    node.inbox.append(m.RevocationDone())
             case m.Assigned(added):
                 self.say(f"{_id(node)} may read {names(added)}")
             case m.Lost(partitions):
@@ -242,10 +244,10 @@ class World:
         if round_due_ms is not None and round_due_ms <= self.now_ms:
             self.group_step(p.Trigger(delayed_rebalance.reason(self.memory())))
 
-    def memory(self) -> delayed_rebalance.Memory:
+    def memory(self) -> delayed_rebalance.LeaderState:
         """What the leader remembers, if it runs."""
         leads = (n.memory for n in self.nodes if n.running and n.member.member_id == self.group.leader)
-        return next(leads, delayed_rebalance.Memory())
+        return next(leads, delayed_rebalance.LeaderState())
 
     def _round_due_ms(self) -> int | None:
         return delayed_rebalance.deadline(self.memory()) if self.group.state is g.GroupState.STABLE else None
@@ -305,8 +307,8 @@ class World:
             assert dict(member.owned) == dict(g.owned(self.group, member.member_id))
         wanted = {topic for member in running for topic in member.config.topics}
         every = {TopicPartition(t, n) for t, count in self.topics.items() if t in wanted for n in range(count)}
-        assert set(g.owners(self.group)) == every - self.memory().grace.lost
-        assert not self.group.promised
+        assert set(g.owners(self.group)) == every - self.memory().scheduled.lost
+        assert not self.group.pending_assignments
         assert timeline.replay(self.journal) == self.group
 
     # --- words --------------------------------------------------------------------------------------

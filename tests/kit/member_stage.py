@@ -81,7 +81,7 @@ def stage(state: MemberState, config: m.MemberConfig = CONFIG) -> Stage:
         MemberState.STABLE: (m.Start(), joined(1), synced(0, 1), m.Pushed("x"), joined(2), synced(0, 1, 2)),
         MemberState.REVOKING: (m.Start(), joined(1), synced(0, 1), m.Pushed("x"), joined(2), synced(0)),
         MemberState.STOPPING: (m.Start(), joined(1), synced(0, 1), m.Stop("x")),
-        MemberState.LEFT: (m.Start(), joined(1), synced(0, 1), m.Stop("x"), m.Revoked()),
+        MemberState.LEFT: (m.Start(), joined(1), synced(0, 1), m.Stop("x"), m.RevocationDone()),
         MemberState.FAILED: (m.Start(), joined(1, error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)),
     }
     at(*path[state])

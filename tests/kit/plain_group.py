@@ -220,7 +220,9 @@ class PlainGroup(PlainOwners):
         """A static member without its id: its predecessor is fenced."""
         before, chosen = old.asked, self.protocol
         old.asked = asked
-        same = self.vote() == chosen and self.wanted(old) == self.wanted(Person(old.id, before, old.instance))
+        same = self.vote() == chosen and self.subscription(old) == self.subscription(
+            Person(old.id, before, old.instance)
+        )
         old.asked = before
         new = Person(self.new_id(asked), asked, old.instance, owes_sync=old.owes_sync, assignment=old.assignment)
         self.dismiss(old, E.FENCED_INSTANCE_ID)
@@ -230,13 +232,13 @@ class PlainGroup(PlainOwners):
         if self.state == "Stable" and same:
             for tp in sorted(self.assigned(new)):
                 (new.owned if self.owner(tp) is None else new.promised)[tp] = self.generation
-            self.keep_promises(old.owned)
+            self.assign_pending(old.owned)
             self.hear(new)
             self.answers[number] = self.joined(new, skip=new.id == self.leader)
             if any(self.owner(tp) is None for tp in old.owned):
                 self.rebalance()
             return
-        self.keep_promises(old.owned)
+        self.assign_pending(old.owned)
         new.join = number
         if self.state == "PreparingRebalance":
             self.maybe_end_join_phase()
@@ -332,7 +334,7 @@ class PlainGroup(PlainOwners):
         self.people.remove(person)
         if self.leader == person.id:
             self.leader = self.people[0].id if self.people else ""
-        self.keep_promises(person.owned)
+        self.assign_pending(person.owned)
 
     # --- SyncGroup, LeaveGroup, OffsetCommit ------------------------------------------------------
 

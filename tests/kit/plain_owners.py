@@ -86,7 +86,7 @@ class PlainOwners:
         for person in self.people:
             person.promised = promised[person.id]
 
-    def keep_promises(self, freed: Owned) -> None:
+    def assign_pending(self, freed: Owned) -> None:
         """What became free goes to the first to whom it is promised."""
         for tp in freed:
             heir = next((x for x in self.people if tp in x.promised), None)
@@ -99,18 +99,18 @@ class PlainOwners:
         person.promised = {tp: since for tp, since in person.promised.items() if tp in claims}
         freed = {tp: since for tp, since in person.owned.items() if tp not in claims}
         person.owned = {tp: since for tp, since in person.owned.items() if tp in claims}
-        self.keep_promises(freed)
+        self.assign_pending(freed)
 
     def lost(self, person: Person) -> bool:
         """Whether it misses what an earlier generation gave it."""
         claims = self.claims(person)
         return any(since < self.generation and tp not in claims for tp, since in person.owned.items())
 
-    def wanted(self, person: Person) -> object:
+    def subscription(self, person: Person) -> object:
         """What it asks for under the group's protocol."""
         said = person.metadata(self.protocol)
         try:
-            return self.embedded.wanted(said)
+            return self.embedded.subscription(said)
         except ValueError:
             return said
 

@@ -25,7 +25,7 @@ def view_of(group: Group) -> dict[str, Any]:
         "owe a sync": set(group.unsynced),
         "assignments": dict(group.assignments),
         "owned": {x: dict(y) for x, y in group.owned.items() if y},
-        "promised": {x: dict(y) for x, y in group.promised.items() if y},
+        "promised": {x: dict(y) for x, y in group.pending_assignments.items() if y},
         "offsets": {tp: tuple(at[:3]) for tp, at in group.committed.items()},
         "join phase": (phase.deadline_ms, phase.remaining_ms) if joining and phase else None,
         "serial": group.serial,

@@ -450,7 +450,7 @@ class Explorer:
             return
         assert group.state == "Stable"
         assert not group.unsynced
-        assert not group.promised
+        assert not group.pending_assignments
         assert set(g.owners(group)) == set(PARTITIONS), "I2: every partition has an owner"
         for member in living:
             assert member.state is m.MemberState.STABLE

@@ -147,11 +147,11 @@ def of_group(group: g.Group, names: Seen) -> g.Group:
         rebalance=None if group.rebalance is None else _PHASE,
         assignments={names.id(x): y for x, y in sorted(group.assignments.items())},
         owned={names.id(x): owned(y, names) for x, y in sorted(group.owned.items())},
-        promised={names.id(x): owned(y, names) for x, y in sorted(group.promised.items())},
+        pending_assignments={names.id(x): owned(y, names) for x, y in sorted(group.pending_assignments.items())},
         supporters=dict(sorted(group.supporters.items())),
-        settled=NOTHING,
+        previous_assignment=NOTHING,
         committed=NOTHING,
-        departed=(),
+        former_members=(),
         serial=NEXT_SERIAL,
     )
 

@@ -129,7 +129,7 @@ def handled(who: Process, event: m.MemberEvent) -> tuple[Process, m.ComputeAssig
             case m.ComputeAssignment():
                 question = action
             case m.Revoke():
-                work.append(m.Revoked())
+                work.append(m.RevocationDone())
             case m.Failed(error, message) if error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
                 raise AssertionError(f"{error.name}: {message}")
     replies = who.replies if asked(member.outstanding) == asked(who.member.outstanding) else frozenset()
@@ -151,7 +151,7 @@ def tidy(who: Process) -> Process:
     work = tuple(
         x
         for x in who.work
-        if isinstance(x, m.Revoked) or (computing and getattr(x, "generation", 0) == member.generation)
+        if isinstance(x, m.RevocationDone) or (computing and getattr(x, "generation", 0) == member.generation)
     )
     member = replace(member, heartbeat_sent=None, rejoin_after=after, leads=False)
     if joining:

@@ -24,7 +24,7 @@ CLOCK_STEP_MS = 1_000  # by how much the shell's clock goes on over a freeze
 CRASHES: dict[str, tuple[type, ...]] = {
     "before a join completes": (r.JoinParked, r.RebalanceStarted),
     "before the sync": (r.GenerationStarted, r.SyncParked),
-    "when stable": (r.AssignmentStored, r.Heard),
+    "when stable": (r.AssignmentStored, r.SessionRenewed),
     "with a commit staged": (r.OffsetsCommitted,),
 }
 
@@ -101,7 +101,7 @@ class Coordinator:
 
     # --- time ---------------------------------------------------------------------------------------
 
-    def _round(self) -> delayed_rebalance.Memory | None:
+    def _round(self) -> delayed_rebalance.LeaderState | None:
         """What the driver remembers, when it wants another round of a stable group at some time."""
         driver = next((x for x in self.world.processes if x.local), None)
         waits = driver is not None and self.group.state is g.GroupState.STABLE

@@ -30,7 +30,7 @@ class Laws:
         self._committed: dict[TopicPartition, int] = {}
         self._since: dict[TopicPartition, int] = {}  # under which assignment generation it was last committed
         self._floor: dict[TopicPartition, int] = {}  # committed when its owner got it
-        self._promised: set[tuple[str, TopicPartition, int]] = set()
+        self._pending: set[tuple[str, TopicPartition, int]] = set()
 
     # --- after a step -------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ class Laws:
         check_step(before, event, decision)
         self.kept(decision.records, event)
         after = decision.group
-        if after.owned is not before.owned or after.promised is not before.promised:
+        if after.owned is not before.owned or after.pending_assignments is not before.pending_assignments:
             for process in self._world.processes:
                 self.agrees(process)
 
@@ -51,13 +51,13 @@ class Laws:
             elif isinstance(record, r.OffsetsCommitted):
                 request = event.request if isinstance(event, p.Received) else None
                 self._committed_as(record, request if isinstance(request, p.OffsetCommit) else None)
-            elif isinstance(record, r.Promised):
-                self._promised |= {(who, tp, since) for who, promises in record.promises for tp, since in promises}
-            elif isinstance(record, r.Granted):
-                for who, partitions in record.grants:
+            elif isinstance(record, r.PartitionsPending):
+                self._pending |= {(who, tp, since) for who, pending in record.pending for tp, since in pending}
+            elif isinstance(record, r.PartitionsAssigned):
+                for who, partitions in record.assigned:
                     for tp, since in partitions:
-                        # What was promised first was read by its heir while the owner still committed.
-                        fresh = (who, tp, since) not in self._promised
+                        # What was pending first was read by its next owner while the owner still committed.
+                        fresh = (who, tp, since) not in self._pending
                         self._floor[tp] = self._committed.get(tp, 0) if fresh else 0
 
     def _begun(self, generation: int) -> None:
@@ -100,14 +100,14 @@ class Laws:
         who = member.member_id
         if not process.up or not member.owned or who not in group.members:
             return
-        owned, promised = group.owned.get(who, {}), group.promised.get(who, {})
+        owned, promised = group.owned.get(who, {}), group.pending_assignments.get(who, {})
         for tp, since in member.owned.items():
             if owned.get(tp) == since:
                 continue
             if promised.get(tp) == since:
                 self._nobody_else_reads(tp, process)
                 continue
-            if not self._world.has_driver and (who, tp, since) in self._promised:
+            if not self._world.has_driver and (who, tp, since) in self._pending:
                 continue  # taken back before its time, which the member will hear in the answer to its sync
             other = next((x for x, theirs in group.owned.items() if tp in theirs and x != who), "")
             has = f"{other} has it" if other else f"it has it since {owned[tp]}" if tp in owned else "nobody has it"
@@ -173,8 +173,10 @@ class Laws:
         every = {TopicPartition(t, n) for t, count in world.topics.items() if t in wanted for n in range(count)}
         if (owned := set(g.owners(group))) != every:
             raise LawBroken("I2", f"without owner: {sorted(every - owned)}; owned in vain: {sorted(owned - every)}")
-        if group.promised:
-            raise LawBroken("I2", f"still promised: {dict(group.promised)}", tuple(group.promised))
+        if group.pending_assignments:
+            raise LawBroken(
+                "I2", f"still promised: {dict(group.pending_assignments)}", tuple(group.pending_assignments)
+            )
         if group.protocol_name == "cooperative-sticky":
             _check_balance({x.member.member_id: (x.member.config.topics, len(x.member.owned)) for x in running})
 

@@ -30,7 +30,7 @@ class Process:
         self.positions: dict[TopicPartition, int] = {}
         self.last_commit: p.OffsetCommit | None = None
         self.highest_generation = -1
-        self.memory = delayed_rebalance.Memory()
+        self.memory = delayed_rebalance.LeaderState()
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._calls: dict[int, p.Request] = {}
         self._fetching: dict[TopicPartition, int] = {}  # the call whose reply tells the place in it
@@ -99,7 +99,7 @@ class Process:
             case m.Revoke(partitions):
                 self.commit(partitions)
                 self._give_up(partitions)
-                self.world.schedule.after(self.world.takes_ms(600), self.reach, self.step, m.Revoked())
+                self.world.schedule.after(self.world.takes_ms(600), self.reach, self.step, m.RevocationDone())
             case m.Lost(partitions):
                 self._give_up(partitions)
 
@@ -133,7 +133,9 @@ class Process:
             )
             wait_ms = world.random.choice((0, REBALANCE_MS * 4 // 5))
         else:
-            this = delayed_rebalance.Round(asked.protocol_name, asked.members, world.topics, group.owned, group.settled)
+            this = delayed_rebalance.Round(
+                asked.protocol_name, asked.members, world.topics, group.owned, group.previous_assignment
+            )
             assignments, self.memory = delayed_rebalance.lead(self.memory, this, now_ms, world.max_delay_ms)
         world.schedule.after(wait_ms, self.reach, self.step, m.AssignmentComputed(assignments, asked.generation))
 

@@ -103,7 +103,7 @@ class Member:
                 case machine.Send(request):
                     self._call(request)
                 case machine.Revoke():
-                    self._inbox.put(machine.Revoked())
+                    self._inbox.put(machine.RevocationDone())
                 case machine.Failed():
                     self.failure = str(action)
 

@@ -180,7 +180,7 @@ class World:
                     case machine.Send(request):
                         self._requests.append((number, request))
                     case machine.Revoke():
-                        self._events.append((number, machine.Revoked()))
+                        self._events.append((number, machine.RevocationDone()))
                     case machine.ComputeAssignment():
                         self._events.append((number, self._lead(action)))
                     case machine.Lost() | machine.Failed():

@@ -281,7 +281,7 @@ class Agent:
 
     def _on_revoked(self, revocation: int) -> None:
         if revocation == self._revocation:  # one that was overtaken by the loss of all partitions may end late
-            self._drive(machine.Revoked())
+            self._drive(machine.RevocationDone())
 
     def _on_listened(self, event: str, outcome: str, took_ms: int) -> None:
         """A figure for the metrics; without an answer it is not counted."""
@@ -458,7 +458,7 @@ class Agent:
         if self._listening:  # its last call is the revocation that the member asks for
             self._listening.close(self._member.owned, LISTENER_END_S, lost=lost)
         if leave:  # what the member sends is sent here: nothing else runs any more
-            actions += machine.step(member, machine.Revoked(), _now_ms())[1]
+            actions += machine.step(member, machine.RevocationDone(), _now_ms())[1]
             for request in (action.request for action in actions if isinstance(action, machine.Send)):
                 try:
                     self._link.call(type(request).__name__, encode(request), 2.0)

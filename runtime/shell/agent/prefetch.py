@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparkcohort.runtime.batches.slow_partitions import Fetched
+from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader.load_report import Progress
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
@@ -182,7 +182,7 @@ class Prefetcher:
             self._ends_asked, ends, all_ = True, self._ends, self._buffers.items()
             return {tp: Progress(max(b.served, b.floor), b.records_in, b.bytes_in, ends.get(tp)) for tp, b in all_}
 
-    def waits(self, followed: Collection[TopicPartition] = ()) -> dict[TopicPartition, Fetched]:
+    def waits(self, followed: Collection[TopicPartition] = ()) -> dict[TopicPartition, FetchProgress]:
         """For how long tasks have waited for partitions since the last call, and where fetching stands.
 
         Those not waited for, or hardly, are left out unless they are ``followed``.
@@ -193,7 +193,7 @@ class Prefetcher:
             waits, self._waits = self._waits, {}
             told = waits.keys() | set(followed)
             return {
-                tp: Fetched(self._buffers[tp].position, round(1000 * waits.get(tp, 0.0), 1))
+                tp: FetchProgress(self._buffers[tp].position, round(1000 * waits.get(tp, 0.0), 1))
                 for tp in told
                 if tp in self._buffers
             }

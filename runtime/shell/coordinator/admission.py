@@ -58,7 +58,7 @@ class Admission:
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"{len(group.pending)} members are about to join already, which is the most",
             )
-        held = {*group.owned.get(request.member_id, ()), *group.promised.get(request.member_id, ())}
+        held = {*group.owned.get(request.member_id, ()), *group.pending_assignments.get(request.member_id, ())}
         books = validation.Books(topics, self._assignors, group.generation, held, self._rebalance_timeout_ms)
         join, complaints = validation.checked(request, books)
         self._complain(_who(request), complaints)

@@ -32,7 +32,7 @@ SLOW_MS: Final = 1_000
 TOLD: Final = 100
 """Of so many different failures in a row it is known that they were logged."""
 
-Result: TypeAlias = tuple[assignment.Assignments, delayed_rebalance.Memory] | BaseException
+Result: TypeAlias = tuple[assignment.Assignments, delayed_rebalance.LeaderState] | BaseException
 Done: TypeAlias = Callable[[assignment.Assignments, int, str], None]
 """Takes the assignments of a round, its generation, and why they are not the assignor's (empty when they are)."""
 
@@ -52,7 +52,7 @@ class _Call:
 
     asked: ComputeAssignment
     since: assignment.Since
-    memory: delayed_rebalance.Memory
+    memory: delayed_rebalance.LeaderState
     began_ms: int
     due_ms: int
     round: delayed_rebalance.Round | None = None
@@ -81,7 +81,7 @@ class Leading:
         post: Callable[[Callable[[], None]], None],
         done: Done,
     ) -> None:
-        self.memory = delayed_rebalance.Memory()
+        self.memory = delayed_rebalance.LeaderState()
         self.failures: Counter[str] = Counter()
         self.trouble: Trouble | None = None
         self._group_id = group_id

@@ -265,8 +265,8 @@ class Coordinator:
         """The partitions that wait for a replacement, and the ms until they or postponed moves are dealt with."""
         memory = self.leading.memory
         due = delayed_rebalance.deadline(memory)
-        waits = due is not None and (memory.failure is None or memory.grace.due_ms is not None)
-        return (memory.grace.lost, max(due - self._clock.now_ms, 0)) if waits and due is not None else None
+        waits = due is not None and (memory.failure is None or memory.scheduled.due_ms is not None)
+        return (memory.scheduled.lost, max(due - self._clock.now_ms, 0)) if waits and due is not None else None
 
     # --- of whoever owns the group ------------------------------------------------------------------------
 
@@ -423,22 +423,22 @@ class Coordinator:
         since = {joined.member_id: groups.owned(group, joined.member_id) for joined in members}
         known = self.balancing.balance(self._clock.now_ms) if self.balancing and name == load_balancing.NAME else None
         return delayed_rebalance.Round(
-            name, members, topics, since, group.settled, self._only, racks, known, self.barred()
+            name, members, topics, since, group.previous_assignment, self._only, racks, known, self.barred()
         )
 
     def _led(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
         if failure:
             self.history.assignor_failed(generation, f"{failure}; everybody kept what it had")
-        grace = self.leading.memory.grace
-        if grace.departed != self._awaited and grace.due_ms is not None:
+        delay = self.leading.memory.scheduled
+        if delay.missing != self._awaited and delay.due_ms is not None:
             log.info(
                 "group %s: %s departed: %d partitions are read directly until a replacement comes, for %d ms at most",
                 self.settings.group_id,
-                ", ".join(map(self._name, grace.departed)),
-                len(grace.lost),
-                grace.due_ms - self._clock.now_ms,
+                ", ".join(map(self._name, delay.missing)),
+                len(delay.lost),
+                delay.due_ms - self._clock.now_ms,
             )
-        self._awaited = grace.departed
+        self._awaited = delay.missing
         self._drive(machine.AssignmentComputed(assignments, generation))
 
     def _rebalanced(self, done: Rebalanced) -> None:
@@ -475,7 +475,8 @@ class Coordinator:
         self._infos[member_id] = info
         self.history.named(member_id, info.executor_id, info.host)
         # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
-        for gone in set(self._infos) - {*self.group.members, *self.group.settled, *self.leading.memory.grace.departed}:
+        group, waited_for = self.group, self.leading.memory.scheduled.missing
+        for gone in set(self._infos) - {*group.members, *group.previous_assignment, *waited_for}:
             self._infos.pop(gone, None)
 
     def _name(self, member_id: str) -> str:

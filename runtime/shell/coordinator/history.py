@@ -32,7 +32,7 @@ LINES, LINE_LENGTH = 3, 160
 
 OK, FOLLOW_UP = "ok", "follow-up round due"
 
-_UNTOLD = (r.Heard, r.SessionsChecked, r.SerialTaken, r.OffsetsCommitted, r.JoinsAnswered, r.SyncsAnswered)
+_UNTOLD = (r.SessionRenewed, r.SessionsChecked, r.SerialTaken, r.OffsetsCommitted, r.JoinsAnswered, r.SyncsAnswered)
 _TELLING = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.ILLEGAL_GENERATION}
 
 T = TypeVar("T", bound=Reply)
@@ -166,7 +166,8 @@ class History:
         """What happened to a member, as far as the journal goes back."""
         records = tuple(self._records)
         return tuple(
-            Told(records[place][0], line) for place, line in timeline.told((item for _, item in records), member_id)
+            Told(records[place][0], line)
+            for place, line in timeline.placed_lines((item for _, item in records), member_id)
         )
 
     def lately(self, member_id: str) -> str:
@@ -216,8 +217,8 @@ class History:
             now_ms,
             lost.protocol_name,
             tuple(before.members),
-            before.settled,
-            before.settled,
+            before.previous_assignment,
+            before.previous_assignment,
         )
         self._append(done, f"failed: {_cut(_cause(step))}", {}, {}, in_force=False)
 

@@ -55,7 +55,7 @@ class Balancing:
     def _relief(self, group: delayed_rebalance.Round, now_ms: int) -> Relief | None:
         said = assignment.subscriptions(group.members, group.since)
         said = self.balance(now_ms).loaded(said)
-        return self._assignor.relief(*assignment.shown(said, group.topics, only=group.only, racks=group.racks))
+        return self._assignor.relief(*assignment.assignor_input(said, group.topics, only=group.only, racks=group.racks))
 
     def due(self) -> int | None:
         """When a round has to be asked for; None while nothing lasts."""

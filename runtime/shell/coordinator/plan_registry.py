@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from sparkcohort.runtime.batches.claims import Plan, Slot, claim, new_plan
-from sparkcohort.runtime.batches.record_sizes import Seen, Sizes, after
+from sparkcohort.runtime.batches.record_sizes import ObservedSize, Sizes, after
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 
 KEPT_PLANS = 64
@@ -66,7 +66,7 @@ class Plans:
         self._lock = threading.Lock()
         self._plans: OrderedDict[str, _Registered] = OrderedDict()
         self._planned: dict[TopicPartition, int] = {}
-        self._seen: dict[TopicPartition, Seen] = {}
+        self._seen: dict[TopicPartition, ObservedSize] = {}
         self.audit = Audit()
 
     def register(self, plan_id: str, slots: Sequence[Slot], ids: Mapping[str, str] | None = None) -> None:

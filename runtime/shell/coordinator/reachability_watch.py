@@ -105,7 +105,7 @@ class AbilityWatch:
         """Let those back who can fetch again."""
         with self._lock:
             before = self._known
-            self._known = reachability.settled(before, self._members().keys(), _now_ms())
+            self._known = reachability.lift_expired(before, self._members().keys(), _now_ms())
             _, back = reachability.changes(before.barred, self._known.barred)
         for member, partitions in back.items():
             if member in self._members():

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from sparkcohort.runtime.batches import slow_partitions
-from sparkcohort.runtime.batches.slow_partitions import Fetched
+from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 
@@ -38,13 +38,14 @@ class Isolation:
         """An owner's report; returns the late ones among what it owns."""
         member_id = report.member
         fetched = {
-            TopicPartition(row.topic, row.partition): Fetched(row.position, row.waited_ms) for row in report.fetched
+            TopicPartition(row.topic, row.partition): FetchProgress(row.position, row.waited_ms)
+            for row in report.fetched
         }
         with self._lock:
             own = {tp: seen for tp, seen in fetched.items() if owners.get(tp) == member_id}
             now = _now_ms()
             fresh = now - self._ends_ms < FRESH_MS
-            self._tracks = slow_partitions.heard(self._tracks, own, now, self._ends, fresh=fresh)
+            self._tracks = slow_partitions.after_report(self._tracks, own, now, self._ends, fresh=fresh)
             return [tp for tp in self._changes() if owners.get(tp) == member_id]
 
     def limited(self, ends: Offsets, cut_off: Collection[TopicPartition] = ()) -> dict[TopicPartition, int]:

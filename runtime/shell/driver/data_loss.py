@@ -9,7 +9,7 @@ from typing import Final
 
 from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.snapshot import Snapshot
-from sparkcohort.runtime.batches.suspected_loss import Doubts, mismatches
+from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses, mismatches
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.leader_epochs import Compared, Seen, compared, questions
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
@@ -51,8 +51,8 @@ class DataLoss:
         self._log_ends = log_ends
         self._fail = fail
         self._ids: dict[str, str] = {}
-        self._anew: Doubts[str] = Doubts()
-        self._shorter: Doubts[TopicPartition] = Doubts()
+        self._anew: SuspectedLosses[str] = SuspectedLosses()
+        self._shorter: SuspectedLosses[TopicPartition] = SuspectedLosses()
         self._beginnings: dict[TopicPartition, int] = {}
         self.epochs: Mapping[TopicPartition, int] = {}
         """Of the leaders that were last known to have all before the positions; never changed, another takes its place."""

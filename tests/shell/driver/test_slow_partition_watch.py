@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.batches.slow_partitions import Fetched
+from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
@@ -68,7 +68,7 @@ def test_waits_are_told_while_they_last(mock_broker: MockCluster) -> None:
     assert next(steps).missed == []
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(list, steps)
-        told: list[tuple[TopicPartition, Fetched]] = []
+        told: list[tuple[TopicPartition, FetchProgress]] = []
 
         def long_enough() -> bool:
             told.extend(prefetcher.waits().items())

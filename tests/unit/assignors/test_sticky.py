@@ -323,7 +323,7 @@ def test_a_guess_at_a_fresh_group_is_that_of_a_plain_loop(monkeypatch: pytest.Mo
         known = resolve(topics, fresh)
         found = [
             known.space.ids[member] if member >= 0 else ""
-            for member in initial.guess(known, initial.Crowds(known.space)).tolist()
+            for member in initial.initial_assignment(known, initial.SubscriptionKinds(known.space)).tolist()
         ]
         assert found == _guessed(topics, fresh), seed
 

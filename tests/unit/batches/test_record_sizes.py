@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.batches import record_sizes as module
-from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, Seen, Sizes, after
+from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, ObservedSize, Sizes, after
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.reading.arrow_rows import schema
 from sparkcohort.streaming.batch_bytes import bytes_by_partition
@@ -32,7 +32,7 @@ def test_a_change_of_sizes_is_known_after_a_batch_or_two() -> None:
 
 def test_what_is_unknown_is_taken_for_its_topics_and_then_for_any_record() -> None:
     """Own mean, the topic's, that of all; nothing known at all: the same for every record."""
-    known = Sizes({A: Seen(100, 100_000, 100), B: Seen(300, 30_000, 300)})
+    known = Sizes({A: ObservedSize(100, 100_000, 100), B: ObservedSize(300, 30_000, 300)})
     other = TopicPartition("t", 9)
     assert [known.mean(tp) for tp in (A, B, other, C)] == [1_000, 100, 325, None]
     weights = known.weights([A, other, C])

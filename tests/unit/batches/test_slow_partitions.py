@@ -10,10 +10,10 @@ from sparkcohort.runtime.batches.slow_partitions import (
     LATE_MS,
     QUIET_MS,
     SILENT_MS,
-    Fetched,
+    FetchProgress,
     Track,
+    after_report,
     changed,
-    heard,
     late,
     limited,
     reasons,
@@ -25,14 +25,14 @@ ENDS = {A: 1_000, B: 1_000, C: 1_000, D: 1_000}
 STEP_MS = 250
 
 
-def told(waits: dict[TopicPartition, float], position: int = 0) -> dict[TopicPartition, Fetched]:
+def told(waits: dict[TopicPartition, float], position: int = 0) -> dict[TopicPartition, FetchProgress]:
     """What owners say: all fetched up to one position, these waited for so long."""
-    return {tp: Fetched(position, waited) for tp, waited in waits.items()}
+    return {tp: FetchProgress(position, waited) for tp, waited in waits.items()}
 
 
 def slow_a(position: int = 100) -> dict[TopicPartition, Track]:
     """Partition A is late since 0."""
-    return heard({}, told({A: 2_000, B: 20}, position), 0, ENDS)
+    return after_report({}, told({A: 2_000, B: 20}, position), 0, ENDS)
 
 
 def test_one_that_was_waited_for_is_late() -> None:
@@ -49,19 +49,19 @@ def test_waits_add_up_while_they_are_young() -> None:
     """Four quarter seconds in a row are a second; one now and then is nothing."""
     tracks: dict[TopicPartition, Track] = {}
     for step in range(5):
-        tracks = heard(tracks, told({A: 250}), step * STEP_MS, ENDS)
+        tracks = after_report(tracks, told({A: 250}), step * STEP_MS, ENDS)
     assert set(late(tracks, 5 * STEP_MS)) == {A}
     tracks = {}
     for step in range(100):
-        tracks = heard(tracks, told({A: 250}), step * 4_000, ENDS)
+        tracks = after_report(tracks, told({A: 250}), step * 4_000, ENDS)
         assert late(tracks, step * 4_000) == {}
 
 
 def test_nobody_is_late_where_all_are() -> None:
     """A slow network, a busy machine: most partitions are waited for about as long."""
-    assert late(heard({}, told({A: 5_000, B: 4_000, C: 2_000}), 0, ENDS), 0) == {}
-    assert set(late(heard({}, told({A: 5_000, B: 4_000}), 0, ENDS), 0)) == {A, B}
-    assert late(heard({}, told({A: 5_000}), 0, {A: 1}), 0) == {}
+    assert late(after_report({}, told({A: 5_000, B: 4_000, C: 2_000}), 0, ENDS), 0) == {}
+    assert set(late(after_report({}, told({A: 5_000, B: 4_000}), 0, ENDS), 0)) == {A, B}
+    assert late(after_report({}, told({A: 5_000}), 0, {A: 1}), 0) == {}
 
 
 def test_an_owner_that_is_gone_limits_nothing() -> None:
@@ -69,7 +69,7 @@ def test_an_owner_that_is_gone_limits_nothing() -> None:
     tracks = slow_a()
     assert late(tracks, SILENT_MS) != {}
     assert limited(ENDS, tracks, SILENT_MS + 1) == ENDS
-    assert A not in heard(tracks, told({B: 0}), SILENT_MS + 1, ENDS)
+    assert A not in after_report(tracks, told({B: 0}), SILENT_MS + 1, ENDS)
 
 
 def follow(tracks: dict[TopicPartition, Track], lag_ms: int, steps: int) -> dict[TopicPartition, Track]:
@@ -77,7 +77,7 @@ def follow(tracks: dict[TopicPartition, Track], lag_ms: int, steps: int) -> dict
     for step in range(1, steps + 1):
         now = step * STEP_MS
         ends = ENDS | {A: 1_000 + now}
-        tracks = heard(tracks, {A: Fetched(max(100, 1_000 + now - lag_ms), 0)}, now, ends)
+        tracks = after_report(tracks, {A: FetchProgress(max(100, 1_000 + now - lag_ms), 0)}, now, ends)
     return tracks
 
 
@@ -90,8 +90,8 @@ def test_it_is_in_time_again_when_it_keeps_up() -> None:
 
 def test_one_good_look_is_not_enough() -> None:
     """A backlog that is caught up once, late, is no goal come to in time."""
-    tracks = heard(slow_a(), {A: Fetched(100, 0)}, 250, ENDS)
-    tracks = heard(tracks, {A: Fetched(1_000, 0)}, 4_000, ENDS)
+    tracks = after_report(slow_a(), {A: FetchProgress(100, 0)}, 250, ENDS)
+    tracks = after_report(tracks, {A: FetchProgress(1_000, 0)}, 4_000, ENDS)
     assert set(late(tracks, 4_000)) == {A}
 
 
@@ -103,15 +103,15 @@ def test_it_takes_several_goals_in_time() -> None:
         end = 1_000 * (goal + 1)
         for position in (end - 900, end):  # there is something to fetch, and a moment later it is fetched
             now += STEP_MS
-            tracks = heard(tracks, {A: Fetched(position, 0)}, now, ENDS | {A: end})
+            tracks = after_report(tracks, {A: FetchProgress(position, 0)}, now, ENDS | {A: end})
     assert late(tracks, now) == {}
 
 
 def test_a_quiet_one_is_let_go() -> None:
     """Nothing to fetch for a minute: nothing is known against it any more."""
-    tracks = heard(slow_a(1_000), {A: Fetched(1_000, 0)}, STEP_MS, ENDS)
+    tracks = after_report(slow_a(1_000), {A: FetchProgress(1_000, 0)}, STEP_MS, ENDS)
     for now in range(STEP_MS, QUIET_MS + 2 * STEP_MS, STEP_MS):
-        tracks = heard(tracks, {A: Fetched(1_000, 0)}, now, ENDS)
+        tracks = after_report(tracks, {A: FetchProgress(1_000, 0)}, now, ENDS)
     assert late(tracks, QUIET_MS + 2 * STEP_MS) == {}
 
 
@@ -119,7 +119,7 @@ def test_old_log_ends_say_nothing_of_quiet() -> None:
     """While a long batch runs nobody knows whether there is something to fetch: it stays late."""
     tracks = slow_a(1_000)
     for now in range(STEP_MS, 2 * QUIET_MS, STEP_MS):
-        tracks = heard(tracks, {A: Fetched(1_000, 0)}, now, ENDS, fresh=False)
+        tracks = after_report(tracks, {A: FetchProgress(1_000, 0)}, now, ENDS, fresh=False)
     assert set(late(tracks, 2 * QUIET_MS - STEP_MS)) == {A}
 
 
@@ -140,7 +140,7 @@ def test_laws(news: list[tuple[dict[TopicPartition, float], int, int]]) -> None:
     for waits, position, pause in news:
         now += pause
         before = late(tracks, now)
-        tracks = heard(tracks, told(waits, position), now, ENDS)
+        tracks = after_report(tracks, told(waits, position), now, ENDS)
         ends, behind = limited(ENDS, tracks, now), late(tracks, now)
         assert ends.keys() == ENDS.keys()
         assert all(ends[tp] <= ENDS[tp] for tp in ENDS)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.batches import suspected_loss
-from sparkcohort.runtime.batches.suspected_loss import CONFIRMATIONS, LAG_S, Doubts, Mismatches, mismatches
+from sparkcohort.runtime.batches.suspected_loss import CONFIRMATIONS, LAG_S, Mismatches, SuspectedLosses, mismatches
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -49,7 +49,7 @@ def test_positions_and_what_the_cluster_says(otherwise: dict[str, Any], expected
 
 def told(*answers: tuple[bool, int, float]) -> list[bool]:
     """Whether it is believed after each answer: whether it was said, the answer's number, when."""
-    doubts: Doubts[str] = Doubts()
+    doubts: SuspectedLosses[str] = SuspectedLosses()
     believed = []
     for said, number, now in answers:
         doubts = doubts.after({"it"} if said else set(), number, now)

@@ -117,7 +117,9 @@ def test_everything_is_bounded() -> None:
     desk, history = Desk(), History()
     group = desk.group
     for number in range(JOURNAL + 10):
-        history.stepped(group, group, (r.Heard("m0", number), r.OffsetsCommitted(()), r.IdIssued(f"m{number}", 0)), 0)
+        history.stepped(
+            group, group, (r.SessionRenewed("m0", number), r.OffsetsCommitted(()), r.IdIssued(f"m{number}", 0)), 0
+        )
     for number in range(HISTORY + 5):
         history.rebalanced(done(number, {}, {}), {})
     assert len(history.known()) == JOURNAL

@@ -36,7 +36,7 @@ class Seats:
         """The seats that a guest says it sits on."""
         return self.assigned(metadata[1:])
 
-    def wanted(self, metadata: bytes) -> bytes:
+    def subscription(self, metadata: bytes) -> bytes:
         """How hungry it is."""
         return metadata[:1]
 

@@ -42,7 +42,7 @@ def test_every_state() -> None:
 
 def _ignore_claims() -> list[Any]:
     """A rejoin frees nothing: a revoked partition never gets its new owner."""
-    return [patch.object(partition_ownership, "honour_claims", lambda _turn, _member: None)]
+    return [patch.object(partition_ownership, "revoke_unclaimed", lambda _turn, _member: None)]
 
 
 def _lower_generation() -> list[Any]:

@@ -66,7 +66,7 @@ def test_records_make_legal_transitions_only() -> None:
 def test_the_story_of_a_member() -> None:
     """What an error or an operator needs to know about a member, in words."""
     world = life()
-    assert timeline.story(world.journal, "a-2") == (
+    assert timeline.lines(world.journal, "a-2") == (
         "was told its id",
         "became a member, from host",
         "joined",
@@ -81,11 +81,11 @@ def test_the_story_of_a_member() -> None:
 def test_a_story_whose_beginning_is_lost() -> None:
     """A journal that was cut short still tells of a member that was there before, and of nobody who came later."""
     world = life()
-    whole = list(timeline.told(world.journal, "a-2"))
+    whole = list(timeline.placed_lines(world.journal, "a-2"))
     joined = next(place for place, said in whole if said == "joined")
-    late = tuple(timeline.story(world.journal[joined:], "a-2"))
+    late = tuple(timeline.lines(world.journal[joined:], "a-2"))
     assert late == tuple(said for place, said in whole if place >= joined)
-    assert timeline.story(world.journal[: whole[0][0]], "a-2") == ()
+    assert timeline.lines(world.journal[: whole[0][0]], "a-2") == ()
 
 
 def test_every_line_of_a_story_is_about_its_member_or_the_group() -> None:
@@ -99,4 +99,4 @@ def test_every_line_of_a_story_is_about_its_member_or_the_group() -> None:
 def test_a_story_of_many_partitions_is_a_line() -> None:
     """Ranges, where a list of names would be a page."""
     many = tuple(TopicPartition("orders", number) for number in (*range(100), 120))
-    assert timeline.line(r.Released("a-2", many), "a-2") == "gave up orders:0-99,120"
+    assert timeline.line(r.PartitionsRevoked("a-2", many), "a-2") == "gave up orders:0-99,120"

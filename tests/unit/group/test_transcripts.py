@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime.member.machine import Resubscribe, Revoked, Stop, new_member
+from sparkcohort.runtime.member.machine import Resubscribe, RevocationDone, Stop, new_member
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import requested
@@ -54,7 +54,7 @@ def run(world: World, command: str) -> None:
             world.node(name).holding = True
         case "let-go", [name]:
             world.node(name).holding = False
-            world.node(name).inbox.append(Revoked())
+            world.node(name).inbox.append(RevocationDone())
         case "freeze", [name]:
             world.node(name).frozen = True
         case "thaw", [name]:

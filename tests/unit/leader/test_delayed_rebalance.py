@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.leader import delayed_rebalance
-from sparkcohort.runtime.leader.delayed_rebalance import BackOff, Failure, Grace, Memory, Round, Seen
+from sparkcohort.runtime.leader.delayed_rebalance import (
+    BackOff,
+    Failure,
+    LeaderState,
+    LostAssignments,
+    Round,
+    ScheduledRebalance,
+)
 from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from sparkcohort.runtime.protocol.messages import JoinedMember
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -23,12 +30,12 @@ def tps(*numbers: int) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition("t", number) for number in numbers)
 
 
-def seen(lost: Held, *, before: tuple[int, ...] = (), workers: int, survivors: int) -> Seen:
+def seen(lost: Held, *, before: tuple[int, ...] = (), workers: int, survivors: int) -> LostAssignments:
     """A look at the group: what each departed member had, and how many there are."""
-    return Seen({member: tps(*had) for member, had in lost.items()}, tps(*before), workers, survivors)
+    return LostAssignments({member: tps(*had) for member, had in lost.items()}, tps(*before), workers, survivors)
 
 
-B_GONE = Grace(("b",), tps(2, 3), expected=3, due_ms=40_000)
+B_GONE = ScheduledRebalance(("b",), tps(2, 3), expected=3, due_ms=40_000)
 
 
 # --- lost, and how long -------------------------------------------------------------------------
@@ -36,55 +43,73 @@ B_GONE = Grace(("b",), tps(2, 3), expected=3, due_ms=40_000)
 
 def test_nobody_departed() -> None:
     """What is unassigned for another reason (a sync that failed, a member that fell behind) is given out at once."""
-    assert delayed_rebalance.depart(Grace(), seen({}, workers=2, survivors=2), 10_000, DELAY_MS) == Grace()
+    assert (
+        delayed_rebalance.schedule(ScheduledRebalance(), seen({}, workers=2, survivors=2), 10_000, DELAY_MS)
+        == ScheduledRebalance()
+    )
 
 
 def test_lost_with_a_delay_of_0() -> None:
     """Reassigned at once (KAFKA-15693)."""
-    assert delayed_rebalance.depart(Grace(), seen({"b": (2, 3)}, workers=2, survivors=2), 10_000, 0) == Grace()
+    assert (
+        delayed_rebalance.schedule(ScheduledRebalance(), seen({"b": (2, 3)}, workers=2, survivors=2), 10_000, 0)
+        == ScheduledRebalance()
+    )
 
 
 def test_lost_starts_the_delay() -> None:
     """Until then, or until the members are as many as they were."""
-    assert delayed_rebalance.depart(Grace(), seen({"b": (2, 3)}, workers=2, survivors=2), 10_000, DELAY_MS) == B_GONE
+    assert (
+        delayed_rebalance.schedule(ScheduledRebalance(), seen({"b": (2, 3)}, workers=2, survivors=2), 10_000, DELAY_MS)
+        == B_GONE
+    )
 
 
 def test_another_departs_inside_the_delay() -> None:
     """The delay is not begun anew, and as many are waited for as there were before the first went."""
-    after = delayed_rebalance.depart(B_GONE, seen({"c": (4,)}, before=(2, 3), workers=1, survivors=1), 35_000, DELAY_MS)
-    assert after == Grace(("b", "c"), tps(2, 3, 4), expected=3, due_ms=40_000)
+    after = delayed_rebalance.schedule(
+        B_GONE, seen({"c": (4,)}, before=(2, 3), workers=1, survivors=1), 35_000, DELAY_MS
+    )
+    assert after == ScheduledRebalance(("b", "c"), tps(2, 3, 4), expected=3, due_ms=40_000)
 
 
 def test_one_comes_inside_the_delay_and_more_are_missing() -> None:
     """It waits."""
-    grace = Grace(("b", "c"), tps(2, 3, 4), expected=3, due_ms=40_000)
+    scheduled = ScheduledRebalance(("b", "c"), tps(2, 3, 4), expected=3, due_ms=40_000)
     assert (
-        delayed_rebalance.depart(grace, seen({}, before=(2, 3, 4), workers=2, survivors=1), 39_999, DELAY_MS) == grace
+        delayed_rebalance.schedule(scheduled, seen({}, before=(2, 3, 4), workers=2, survivors=1), 39_999, DELAY_MS)
+        == scheduled
     )
 
 
 def test_as_many_as_before_inside_the_delay() -> None:
     """There is nobody left to wait for: the delay is over and reset."""
     assert (
-        delayed_rebalance.depart(B_GONE, seen({}, before=(2, 3), workers=3, survivors=2), 12_000, DELAY_MS) == Grace()
+        delayed_rebalance.schedule(B_GONE, seen({}, before=(2, 3), workers=3, survivors=2), 12_000, DELAY_MS)
+        == ScheduledRebalance()
     )
 
 
 def test_replaced_before_the_departure_was_noticed() -> None:
     """No delay at all."""
-    assert delayed_rebalance.depart(Grace(), seen({"b": (2, 3)}, workers=3, survivors=2), 10_000, DELAY_MS) == Grace()
+    assert (
+        delayed_rebalance.schedule(ScheduledRebalance(), seen({"b": (2, 3)}, workers=3, survivors=2), 10_000, DELAY_MS)
+        == ScheduledRebalance()
+    )
 
 
 def test_the_delay_is_over() -> None:
     """At its end, not a millisecond before, and then it is reset."""
     look = seen({}, before=(2, 3), workers=2, survivors=2)
-    assert delayed_rebalance.depart(B_GONE, look, 39_999, DELAY_MS) == B_GONE
-    assert delayed_rebalance.depart(B_GONE, look, 40_000, DELAY_MS) == Grace()
+    assert delayed_rebalance.schedule(B_GONE, look, 39_999, DELAY_MS) == B_GONE
+    assert delayed_rebalance.schedule(B_GONE, look, 40_000, DELAY_MS) == ScheduledRebalance()
 
 
 def test_nothing_of_the_lost_is_left() -> None:
     """Its topics were deleted, or it is held again: nothing to wait for."""
-    assert delayed_rebalance.depart(B_GONE, seen({}, workers=2, survivors=2), 12_000, DELAY_MS) == Grace()
+    assert (
+        delayed_rebalance.schedule(B_GONE, seen({}, workers=2, survivors=2), 12_000, DELAY_MS) == ScheduledRebalance()
+    )
 
 
 # --- consecutive revoking rounds ----------------------------------------------------------------
@@ -125,15 +150,15 @@ def test_a_delay_of_0_always_revokes() -> None:
 
 def test_an_assignor_that_fails_is_asked_again_ever_later() -> None:
     """After 5 s, 10 s, 20 s, at most 5 minutes, however often; what was waited for before is forgotten."""
-    memory, waits = Memory(B_GONE, BackOff(revoked=True)), []
+    memory, waits = LeaderState(B_GONE, BackOff(revoked=True)), []
     for now_ms in range(9):
         memory = delayed_rebalance.failed(memory, now_ms)
         due_ms = delayed_rebalance.deadline(memory)
         assert due_ms is not None
         waits.append((due_ms - now_ms) // 1_000)
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
-    assert memory == Memory(failure=Failure(9, 300_008))
-    assert delayed_rebalance.failed(Memory(failure=Failure(10**6, 0)), 0).failure == Failure(10**6 + 1, 300_000)
+    assert memory == LeaderState(failure=Failure(9, 300_008))
+    assert delayed_rebalance.failed(LeaderState(failure=Failure(10**6, 0)), 0).failure == Failure(10**6 + 1, 300_000)
     assert str(delayed_rebalance.reason(memory)) == "the assignor failed and is asked again"
 
 
@@ -141,13 +166,13 @@ def test_a_success_after_failures_is_a_new_start() -> None:
     """A round in which nobody asks the assignor, since a replacement is waited for, is none."""
     group = Leader(4)
     before = group.settle("a", "b")
-    group.memory = delayed_rebalance.failed(Memory(), 0)
+    group.memory = delayed_rebalance.failed(LeaderState(), 0)
     del group.holds["b"]
     assert group.round(1_000) == {"a": before["a"]}
     assert group.memory.failure == Failure(1, 5_000)
     assert delayed_rebalance.deadline(group.memory) == 31_000
     group.round(31_000)
-    assert group.memory == Memory()
+    assert group.memory == LeaderState()
 
 
 # --- the leader's rounds ------------------------------------------------------------------------
@@ -160,7 +185,7 @@ class Leader:
         self.topics, self.protocol = {"t": partitions}, protocol
         self.holds: dict[str, tuple[int, ...]] = {}
         self.settled: dict[str, tuple[TopicPartition, ...]] = {}
-        self.memory, self.generation = Memory(), 0
+        self.memory, self.generation = LeaderState(), 0
         self.since: dict[str, dict[TopicPartition, int]] = {}
         self.only: dict[str, list[int]] = {}
 
@@ -314,7 +339,7 @@ def test_what_comes_back_with_its_partitions_has_not_lost_them() -> None:
 
 
 def test_a_deleted_topic_is_not_waited_for() -> None:
-    """The grace period ends when all that was lost is gone."""
+    """The delay ends when all that was lost is gone."""
     group = Leader(4)
     group.settle("a", "b")
     del group.holds["b"]
@@ -345,12 +370,12 @@ def test_a_second_revoking_round_in_a_row_waits_and_gives_out_what_is_free() -> 
     assert str(delayed_rebalance.reason(group.memory)) == "the back-off of revoking rounds is over"
     assert group.round(45)["a"] == (0,)
     assert group.round(46) == {"a": (0,), "b": (2,), "c": (3,), "d": (1,)}
-    assert group.memory == Memory()
+    assert group.memory == LeaderState()
 
 
 def test_the_reason_names_who_departed() -> None:
     """By member id, or however the shell calls it."""
-    memory = Memory(B_GONE)
+    memory = LeaderState(B_GONE)
     assert str(delayed_rebalance.reason(memory)) == "the grace period of b is over"
     assert str(delayed_rebalance.reason(memory, {"b": "executor 3 on h"}.__getitem__)) == (
         "the grace period of executor 3 on h is over"
@@ -383,7 +408,7 @@ def test_racks_reach_the_assignor() -> None:
     members = [JoinedMember(f"in-{rack}", None, metadata) for rack, metadata in wants.items()]
     where = {"t": [(), ("y",), (), ("x",)]}
     this = Round("range", members, {"t": 4}, {}, {}, {"t": [1, 3]}, where)
-    given_out = dict(delayed_rebalance.lead(Memory(), this, 0, DELAY_MS)[0])
+    given_out = dict(delayed_rebalance.lead(LeaderState(), this, 0, DELAY_MS)[0])
     numbers = {name: [tp.partition for tp in decode_assignment(mine).partitions] for name, mine in given_out.items()}
     assert numbers == {"in-x": [3], "in-y": [1]}
 

@@ -67,7 +67,7 @@ def a_round(balance: Balance | None) -> delayed_rebalance.Round:
 
 def given_by(balance: Balance | None) -> dict[str, set[int]]:
     """Who gets what in that round."""
-    assignments, _ = delayed_rebalance.lead(delayed_rebalance.Memory(), a_round(balance), 0, 0, ASSIGNORS)
+    assignments, _ = delayed_rebalance.lead(delayed_rebalance.LeaderState(), a_round(balance), 0, 0, ASSIGNORS)
     return {member: {tp.partition for tp in tps} for member, tps in decoded(assignments).items()}
 
 

@@ -15,7 +15,7 @@ from sparkcohort.runtime.leader.reachability import (
     avoiding,
     changes,
     cut_off,
-    settled,
+    lift_expired,
     tried,
     without,
 )
@@ -36,7 +36,7 @@ def run(known: Abilities, start: int, until: int, reached: list[TopicPartition])
     now, before = start, barred(known)
     while now < until and barred(known) == before:
         now += STEP_MS
-        known = settled(tried(known, "m", reached, now), MEMBERS, now)
+        known = lift_expired(tried(known, "m", reached, now), MEMBERS, now)
     return known, now
 
 
@@ -55,7 +55,7 @@ def test_one_try_that_fails_begins_anew() -> None:
     """A way that is there now and then is not there."""
     known = cut_off(Abilities(), "m", {A: "silence"}, 0)
     for now in range(0, 300_000, STEP_MS):
-        known = settled(tried(known, "m", [] if now % 3_000 == 0 else [A], now), MEMBERS, now)
+        known = lift_expired(tried(known, "m", [] if now % 3_000 == 0 else [A], now), MEMBERS, now)
         assert barred(known) == {A}
 
 
@@ -82,13 +82,13 @@ def test_what_shows_one_after_the_other_is_one_cut() -> None:
 def test_who_says_nothing_is_let_back() -> None:
     """An agent that was replaced knows nothing of what it is barred from; if it is cut off, too, that shows anew."""
     known = cut_off(Abilities(), "m", {A: "silence"}, 0)
-    assert barred(settled(known, MEMBERS, SILENT_MS)) == {A}
-    assert barred(settled(known, MEMBERS, SILENT_MS + 1)) == set()
+    assert barred(lift_expired(known, MEMBERS, SILENT_MS)) == {A}
+    assert barred(lift_expired(known, MEMBERS, SILENT_MS + 1)) == set()
 
 
 def test_who_has_left_is_forgotten() -> None:
     """All of it: a member id doesn't come back."""
-    known = settled(cut_off(Abilities(), "m", {A: "silence"}, 0), ("n", "o"), 1)
+    known = lift_expired(cut_off(Abilities(), "m", {A: "silence"}, 0), ("n", "o"), 1)
     assert known == Abilities()
 
 
@@ -124,7 +124,7 @@ def test_laws(events: list[tuple[str, str, set[TopicPartition], int]]) -> None:
             known = cut_off(known, member, dict.fromkeys(partitions, "silence"), now)
         elif what == "try":
             known = tried(known, member, partitions, now)
-        known = settled(known, MEMBERS, now)
+        known = lift_expired(known, MEMBERS, now)
         new, back = changes(before.barred, known.barred)
         assert not new or (what == "cut" and set(new) == {member} and set(new[member]) <= partitions)
         for who, tps in back.items():

@@ -112,7 +112,7 @@ def test_revoke_then_assign_then_rejoin() -> None:
     at = stage(MemberState.STABLE)
     at(m.Pushed("x"), joined(3))
     assert at(synced(0, 5)) == (m.Revoke(tps(1, 2)), m.Assigned({TopicPartition("t", 5): 3}))
-    assert said(at(m.Revoked())) == ("a-1", tps(0, 5), 3)
+    assert said(at(m.RevocationDone())) == ("a-1", tps(0, 5), 3)
 
 
 def test_no_rejoin_where_nothing_was_revoked() -> None:
@@ -146,7 +146,7 @@ def test_lost_in_the_middle_of_a_revocation() -> None:
     at = stage(MemberState.REVOKING)
     assert at.at(3_000, p.Tick(), beaten(ErrorCode.UNKNOWN_MEMBER_ID))[0] == m.Lost(tps(0, 1))
     before = at.member
-    assert at(m.Revoked()) == ()
+    assert at(m.RevocationDone()) == ()
     assert at.member == before
 
 
@@ -162,7 +162,7 @@ def test_topics_no_longer_subscribed_to_are_revoked_before_the_join() -> None:
     at = stage(MemberState.STABLE)
     assert at(m.Resubscribe(("u",))) == (m.Revoke(tps(0, 1, 2)),)
     assert m.deadline(at.member) is not None
-    actions = at(m.Revoked())
+    actions = at(m.RevocationDone())
     assert (said(actions), sent_join(actions).reason) == (("a-1", frozenset(), 2), "topics changed")
 
 
@@ -174,7 +174,7 @@ def test_topics_dropped_while_a_join_is_repeated() -> None:
     assert at.at(100, p.Tick()) == (m.Revoke(tps(0, 1, 2)),)
     assert isinstance(sent(at(p.Tick())), p.Heartbeat)
     assert at(replace(joined(3), request=lost)) == ()
-    assert said(at(m.Revoked())) == ("a-1", frozenset(), 2)
+    assert said(at(m.RevocationDone())) == ("a-1", frozenset(), 2)
 
 
 @pytest.mark.parametrize("by", ["push", "heartbeat", "topics"])
@@ -188,7 +188,7 @@ def test_an_eager_member_gives_everything_up_before_it_joins(by: str) -> None:
         actions = at(m.Pushed("x") if by == "push" else m.Resubscribe(("t", "u")))
     assert actions == (m.Revoke(tps(0, 1, 2)),)
     assert at(m.Pushed("y")) == ()
-    assert said(at(m.Revoked())) == ("a-1", frozenset(), 2)
+    assert said(at(m.RevocationDone())) == ("a-1", frozenset(), 2)
     assert at(joined(3), synced(0, 1)) == (m.Assigned(dict.fromkeys(sorted(tps(0, 1)), 3)),)
 
 

@@ -68,7 +68,7 @@ def test_revoke_then_assign_then_rejoin() -> None:
     at(m.Pushed("x"), joined(3))
     assert at(synced(0, 5)) == (m.Revoke(tps(1, 2)), m.Assigned({TopicPartition("t", 5): 3}))
     assert at.member.owned.keys() == tps(0, 1, 2, 5)
-    said = decode_subscription(sent_join(at(m.Revoked())).protocols[0].metadata)
+    said = decode_subscription(sent_join(at(m.RevocationDone())).protocols[0].metadata)
     assert frozenset(said.owned) == tps(0, 5)
     assert at.member.owned == {TopicPartition("t", 0): 1, TopicPartition("t", 5): 3}
 
@@ -291,7 +291,7 @@ def test_stopping_gives_up_first_then_leaves() -> None:
     assert at(m.Stop("done")) == (m.Revoke(tps(0, 1, 2)),)
     assert isinstance(sent(at.at(3_000, p.Tick())), p.Heartbeat)
     at(beaten(ErrorCode.REBALANCE_IN_PROGRESS))
-    assert sent(at(m.Revoked())) == p.LeaveGroup((p.LeavingMember("a-1", None, "done"),))
+    assert sent(at(m.RevocationDone())) == p.LeaveGroup((p.LeavingMember("a-1", None, "done"),))
     assert (at.member.state, at.member.owned) == (MemberState.LEFT, {})
 
 
@@ -329,7 +329,7 @@ EVENTS: tuple[m.MemberEvent, ...] = (
     m.Pushed("x"),
     m.Pushed("x", 1),
     m.AssignmentComputed((), 1),
-    m.Revoked(),
+    m.RevocationDone(),
     m.Stop("x"),
     m.Resubscribe(("u",)),
     *(m.Unreachable(name) for name in ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "LeaveGroup")),

@@ -273,7 +273,7 @@ def watched(case: Case) -> dict[str, tuple[Partition, ...]]:
         members, rounds = groups.rejoin(members, given, 10 + rounds), rounds + 1
         if plan.revokes:
             continue
-        shown = assignment.shown(imbalance.Balance(assignor, loads).loaded(members), case.topics)
+        shown = assignment.assignor_input(imbalance.Balance(assignor, loads).loaded(members), case.topics)
         watch = imbalance.look(watch, assignor.relief(*shown), now_ms)
         if watch.found is None or rounds > 60:
             break

@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.batches.record_sizes import Seen, Sizes, after
+from sparkcohort.runtime.batches.record_sizes import ObservedSize, Sizes, after
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.streaming import limits as module
 from sparkcohort.streaming.limits import GROWTH, UNREAD_BYTES, Limits, by_backlog, share
@@ -107,7 +107,7 @@ def test_nobody_starves_however_small_the_limits(
     most: int | None,
     topics: dict[str, int],
     nbytes: int | None,
-    seen: dict[TopicPartition, Seen],
+    seen: dict[TopicPartition, ObservedSize],
 ) -> None:
     """With all limits together, everybody is served before anybody has been passed over as often as there are others."""
     limits = Limits(most, None if nbytes is None else nbytes * 100_000, topics)
@@ -122,7 +122,7 @@ def test_nobody_starves_however_small_the_limits(
 
 @given(BACKLOGS, st.integers(1, 10**9), SEEN, st.none() | st.integers(1, 6_000_000))
 def test_bytes_are_not_exceeded_as_far_as_is_known(
-    backlog: dict[TopicPartition, int], nbytes: int, seen: dict[TopicPartition, Seen], most: int | None
+    backlog: dict[TopicPartition, int], nbytes: int, seen: dict[TopicPartition, ObservedSize], most: int | None
 ) -> None:
     """By the means of what was seen no more than the limit, or one record; and something whenever something waits."""
     sizes = Sizes(seen)
@@ -149,7 +149,7 @@ def test_the_first_batch_counts_records_of_a_mebibyte() -> None:
 def test_batches_come_to_the_limit_of_bytes_and_stay_there() -> None:
     """From nothing known to nine tenths of the limit within six batches, never above it while sizes are what they were."""
     true = {tp(0): 120, tp(1): 20_000, TopicPartition("u", 0): 300}
-    seen: dict[TopicPartition, Seen] = {}
+    seen: dict[TopicPartition, ObservedSize] = {}
     read = []
     for _ in range(12):
         shares = share(dict.fromkeys(true, 10**7), Limits(nbytes=64 << 20), sizes=Sizes(seen))

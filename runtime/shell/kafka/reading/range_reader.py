@@ -20,7 +20,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 
-from sparkcohort.runtime.batches.suspected_loss import Doubts
+from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka.clients import new_admin
@@ -73,7 +73,7 @@ class _Reading:
     stopped: bool = False  # the client fetches no more until it is assigned again
     asked: int = 0
     # That the log ends before the range does, or isn't there.
-    doubts: Doubts[TopicPartition] = field(default_factory=Doubts)
+    doubts: SuspectedLosses[TopicPartition] = field(default_factory=SuspectedLosses)
     check_at: float = 0.0  # when to ask next; 0: no need
     failures: int = 0  # errors in a row without progress
     error: str = ""
@@ -427,7 +427,7 @@ class RangeReader:
     @staticmethod
     def _calm(reading: _Reading) -> None:
         """There is no need to ask."""
-        reading.doubts, reading.check_at = Doubts(), 0.0
+        reading.doubts, reading.check_at = SuspectedLosses(), 0.0
 
     @staticmethod
     def _doubt(reading: _Reading) -> None:
