@@ -182,6 +182,61 @@ DIFFERENCES: Mapping[str, Difference] = {
         "The run's salt and a number follow it.",
         "The core knows no chance: the same events give the same ids, in the simulator and in a replay.",
     ),
+    "positions answered from the plan": Difference(
+        "OffsetFetch answers the committed offset of each partition (OffsetFetchRequest).",
+        "An executor's OffsetFetch is answered with the end of what is planned, if anything of the partition is; the core "
+        "itself answers what was committed.",
+        "A batch that is planned belongs to its tasks: whoever starts to fetch ahead starts behind it, else it is read twice.",
+    ),
+    "an owner for each partition": Difference(
+        "The coordinator doesn't look into assignments; each member revokes by itself (KIP-429), and two may own a partition.",
+        "The coordinator reads them: what another member still owns stays pending until its owner no longer claims it (as "
+        "KIP-848's target assignment does).",
+        "A leader that gives a partition away too early harms nobody.",
+    ),
+    "cooperative whatever the assignor": Difference(
+        "With an eager assignor (range, roundrobin, sticky) every member revokes everything before it joins.",
+        "Members keep what they own; the leader takes out of any assignor's answer what another member has to revoke first "
+        "(CooperativeStickyAssignor.adjustAssignment).",
+        "Nobody stops reading because somebody comes or goes.",
+    ),
+    "numbered joins": Difference(
+        "A JoinGroup has no number: the one that arrives last counts.",
+        "A member numbers its joins; one that was overtaken by a later one is answered REBALANCE_IN_PROGRESS.",
+        "A join names what its member owns. An old one would take from it what it has been assigned since.",
+    ),
+    "a member that lost its answer": Difference(
+        "A follower that joins again with the same metadata in Stable gets the current generation again.",
+        "If it doesn't claim what it owns since an earlier generation, a rebalance starts.",
+        "It has lost those partitions, and nobody else would ever be assigned them.",
+    ),
+    "a slot with another subscription": Difference(
+        "A static member that is back in Stable gets its old assignment if the same protocol would be chosen (KIP-345).",
+        "Only if it subscribes to the same, too, and its predecessor was not about to revoke; else a rebalance follows.",
+        "It would own what it doesn't read, and not own what it wants, until the next rebalance.",
+    ),
+    "delayed rebalance": Difference(
+        "Consumer groups assign what a member had at once; only Connect waits (KIP-415, IncrementalCooperativeAssignor).",
+        "What a member had that is gone waits for scheduled.rebalance.max.delay.ms, or until as many members are there as "
+        "before; rounds that revoke in a row back off (KAFKA-12495).",
+        "An executor that is replaced gets what its predecessor had: nothing moves twice.",
+    ),
+    "barred partitions": Difference(
+        "A member whose broker connection is cut keeps its partitions as long as its heartbeats arrive.",
+        "It is barred from partitions whose leader answers others and not it: the leader of the group assigns them to others.",
+        "Heartbeats go to the coordinator and tell nothing of the way to the brokers.",
+    ),
+    "the driver leads": Difference(
+        "The member that joined first leads; any member may become the leader.",
+        "The driver's own member joins first, subscribes to nothing and leads; nobody else may speak under its instance id.",
+        "It knows the topics, the plans and the loads. It goes with the group, so nobody has to take over.",
+    ),
+    "bounds of a join": Difference(
+        "Metadata is taken as it comes, within the broker's size of a request and group.max.size.",
+        "Protocols beyond the group's and what can't be owned are left out of a join; one that can't be read at all is "
+        "refused, and its member is removed (as by KIP-345's removal of members).",
+        "One member that has gone mad must not break the assignor for all others.",
+    ),
 }
 
 
@@ -189,6 +244,7 @@ _EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = GroupState
 _UNKNOWN = Row(Effect.REFUSE, error=ErrorCode.UNKNOWN_MEMBER_ID)
 _UNAVAILABLE = Row(Effect.REFUSE, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _REBALANCING = Row(Effect.SIGNAL, error=ErrorCode.REBALANCE_IN_PROGRESS)
+_LATE_JOIN = Row(Effect.SIGNAL, error=ErrorCode.REBALANCE_IN_PROGRESS, differs="numbered joins")
 _ISSUE = Row(Effect.ISSUE_ID, error=ErrorCode.MEMBER_ID_REQUIRED)
 _IGNORE = Row(Effect.IGNORE)
 _PARK = Row(Effect.PARK, differs="asked again")
@@ -233,7 +289,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.JOIN_SAME: _PARK,
         Input.JOIN_LEADER: _PARK,
         Input.JOIN_CHANGED: _PARK,
-        Input.JOIN_LATE: _REBALANCING,
+        Input.JOIN_LATE: _LATE_JOIN,
         Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_PARK),
         Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_PARK),
         Input.SYNC: _REBALANCING,
@@ -256,7 +312,7 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.JOIN_SAME: Row(Effect.ANSWER_JOIN),
         Input.JOIN_LEADER: Row(Effect.ANSWER_JOIN),
         Input.JOIN_CHANGED: _RESTART,
-        Input.JOIN_LATE: _REBALANCING,
+        Input.JOIN_LATE: _LATE_JOIN,
         Input.TAKEOVER: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
         Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
         Input.SYNC: _PARK_SYNC,
@@ -276,9 +332,9 @@ TABLE: Mapping[GroupState, Mapping[Input, Row]] = {
         Input.JOIN_SAME: Row(Effect.ANSWER_JOIN),
         Input.JOIN_LEADER: _RESTART,
         Input.JOIN_CHANGED: _RESTART,
-        Input.JOIN_LATE: _REBALANCING,
+        Input.JOIN_LATE: _LATE_JOIN,
         Input.TAKEOVER: Row(Effect.TAKE_OVER),
-        Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING),
+        Input.TAKEOVER_CHANGED: Row(Effect.TAKE_OVER_AND_START, _PREPARING, differs="a slot with another subscription"),
         Input.SYNC: Row(Effect.ANSWER_SYNC),
         Input.SYNC_LATE: Row(Effect.ANSWER_SYNC),
         Input.SYNC_LEADER: Row(Effect.ANSWER_SYNC),
