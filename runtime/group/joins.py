@@ -77,6 +77,7 @@ def classify_join(group: Group, request: p.JoinGroup) -> Input:
     if _issued(group, request):
         return Input.JOIN_NEW
     member = group.members[request.member_id]
+    # Overtaken: what it says that its member owns is older than what is known.
     if 0 < request.attempt <= member.attempt:
         return Input.JOIN_LATE
     if member.protocols != request.protocols or partition_ownership.has_lost(group, request.member_id):

@@ -48,7 +48,7 @@ def assign(context: StepContext) -> None:
     for member_id in group.members:
         for tp in sorted(assigned(group, member_id)):
             owner = taken.setdefault(tp, member_id)
-            if owner != member_id:
+            if owner != member_id:  # two-step revocation (KIP-429): it waits until the owner has revoked
                 since = group.pending_assignments.get(member_id, {}).get(tp, group.generation)
                 now_pending.setdefault(member_id, []).append((tp, since))
             elif tp not in group.owned.get(member_id, ()):

@@ -84,6 +84,7 @@ def join_phase_due(context: StepContext) -> None:
 def _conclude(context: StepContext) -> None:
     """Dynamic stragglers go; the table says how it goes on with those who are left."""
     for member_id, member in context.group.members.items():
+        # KIP-345: an absent static member keeps its slot until its session ends.
         if member_id not in context.group.joins and member.group_instance_id is None:
             remove(context, member_id, "it did not rejoin within the rebalance timeout")
     if not context.group.members:

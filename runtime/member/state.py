@@ -61,25 +61,26 @@ class MemberConfig:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member; ``owned`` maps each partition that it may read to its assignment generation."""
+    """A member; beside each field what always holds of it."""
 
     config: MemberConfig
     state: MemberState = MemberState.UNJOINED
-    member_id: str = p.UNKNOWN_MEMBER
-    generation: int = p.NO_GENERATION
+    member_id: str = p.UNKNOWN_MEMBER  # told by the group with MEMBER_ID_REQUIRED or a join (KIP-394)
+    generation: int = p.NO_GENERATION  # of the last join that was answered; none once it was unknown or fell behind
     protocol_name: str = ""
-    leads: bool = False
+    leads: bool = False  # in this generation; without one it never does
+    # What it may read, each with its assignment generation; empty as soon as the group doesn't know it.
     owned: Mapping[TopicPartition, int] = field(default_factory=lambda: NOTHING)
-    revoking: frozenset[TopicPartition] = frozenset()
-    outstanding: p.JoinGroup | p.SyncGroup | None = None
-    joins: int = 0  # sent so far
+    revoking: frozenset[TopicPartition] = frozenset()  # owned until it is done: their commits are still accepted
+    outstanding: p.JoinGroup | p.SyncGroup | None = None  # one at a time: a reply to any other is void
+    joins: int = 0  # sent so far; each has a higher number than the one before
     revoke_reason: str = ""  # why it revokes, to be told with the join or the leave that follows
     rejoin_after: int | None = None  # told to leave this generation behind while a request was outstanding
     heartbeat_sent: tuple[str, int] | None = None  # the id and generation of the one that is unanswered
-    heartbeat_due_ms: int | None = None
-    retry_due_ms: int | None = None
-    attempts: int = 0
-    unreachable_since_ms: int | None = None
+    heartbeat_due_ms: int | None = None  # None exactly where none is sent: before a join is answered, and at the end
+    retry_due_ms: int | None = None  # when what is outstanding is sent again
+    attempts: int = 0  # in a row without an answer; the back-off grows with it
+    unreachable_since_ms: int | None = None  # the first failure after the last answer, not the last answer
 
 
 # --- events -------------------------------------------------------------------------------------
