@@ -109,33 +109,26 @@ class Group:
     protocol_name: str = ""  # one that all members of this generation support; "" before the first, and when empty
     leader: str = ""  # a member, if there is any: the first in joining order unless another was elected
     members: Mapping[str, GroupMember] = field(default_factory=_nothing)  # by id, in joining order
-    instances: Mapping[str, str] = field(
-        default_factory=_nothing
-    )  # instance id to the one member that has it (KIP-345)
+    # Instance id to the one member that has it (KIP-345):
+    instances: Mapping[str, str] = field(default_factory=_nothing)
     supporters: Mapping[str, int] = field(default_factory=_nothing)  # how many members offer a protocol; none has 0
     pending: Mapping[str, int] = field(default_factory=_nothing)  # ids issued and not used: no members; their expiry
     joins: Mapping[str, int] = field(default_factory=_nothing)  # of members: the correlation of each parked JoinGroup
     syncs: Mapping[str, int] = field(default_factory=_nothing)  # likewise SyncGroup; only while Completing
     unsynced: frozenset[str] = frozenset()  # members that owe this generation a sync; empty without a deadline
     sync_deadline_ms: int | None = None  # None exactly if nobody owes a sync
-    sessions: Mapping[str, int] = field(
-        default_factory=_nothing
-    )  # of each member that isn't parked; a newcomer has both
+    # Of each member that isn't parked; a newcomer has both:
+    sessions: Mapping[str, int] = field(default_factory=_nothing)
     sessions_due_ms: int | None = None  # no session ends before; None while there is none to look at
     rebalance: JoinPhase | None = None  # from the first join or loss until the leader's assignment is stored
     assignments: Mapping[str, bytes] = field(default_factory=_nothing)  # the leader's; none if it gave none
-    owned: Mapping[str, Mapping[TopicPartition, int]] = field(
-        default_factory=_nothing
-    )  # by member, since which generation
+    # By member, since which generation:
+    owned: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=_nothing)
     # No partition has two owners.  What is assigned while another still owns it is pending, with its assignment generation:
     pending_assignments: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=_nothing)
-    previous_assignment: Mapping[str, tuple[TopicPartition, ...]] = field(
-        default_factory=_nothing
-    )  # as a rebalance ended
-    committed: Mapping[TopicPartition, Position] = field(
-        default_factory=_nothing
-    )  # outlives members, and the group's end
-    former_members: tuple[
-        tuple[str, str], ...
-    ] = ()  # (id, what became of it), the last few: tells a zombie why it is one
+    # As a rebalance ended:
+    previous_assignment: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=_nothing)
+    # Outlives members, and the group's end:
+    committed: Mapping[TopicPartition, Position] = field(default_factory=_nothing)
+    former_members: tuple[tuple[str, str], ...] = ()  # (id, what became of it) of the last few: told to a zombie
     serial: int = 0  # never falls: no two members have the same id
