@@ -6,12 +6,12 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Self
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.protocol import messages as p
@@ -81,7 +81,7 @@ class Liar:
     def _ask(self, metadata: bytes, others: dict[str, Any]) -> p.JoinGroupReply:
         offered = tuple(p.Protocol(name, metadata) for name in self.world.names)
         usual = p.JoinGroup(self.member_id, None, "liar", "h", 2_000, 2_000, "consumer", offered)
-        reply = self.world.call(replace(usual, **others))
+        reply = self.world.call(structs.replace(usual, **others))
         assert isinstance(reply, p.JoinGroupReply)
         self.member_id = reply.member_id or self.member_id
         self.ids |= {self.member_id} - {""}
