@@ -197,7 +197,7 @@ def test_a_record_that_can_not_be_had_is_not_asked_for_without_end(mock_broker: 
 
 SHORT = """
 import ctypes, sys
-from sparkcohort.runtime.protocol.messages import Range
+from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.kafka.reading.range_reader import FetchError, RangeReader
 bootstrap, topic, failures = sys.argv[1:]
 reader = RangeReader({"bootstrap.servers": bootstrap, "log_level": 0})
