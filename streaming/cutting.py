@@ -29,7 +29,7 @@ def cut(
     >>> cut([a, b], [1, 1], shortest=20)[0], cut([a, b], [1, 1], costs=[1, 10])[0]
     ([Range(topic='t', partition=0, start=0, end=55)], [Range(topic='t', partition=0, start=0, end=100)])
     """
-    line = _Line(ranges, costs or [1] * len(ranges))
+    line = _RangeLine(ranges, costs or [1] * len(ranges))
     parts = parts[: line.records]
     if not parts:
         return []
@@ -37,7 +37,7 @@ def cut(
     if len(pieces) < least or _too_long(pieces, longest):
         pieces = line.pieces(line.exact(parts))
     if len(pieces) < least:  # an offset that costs more than a piece should
-        by_number = _Line(ranges, [1] * len(ranges))
+        by_number = _RangeLine(ranges, [1] * len(ranges))
         pieces = by_number.pieces(by_number.exact([1] * len(parts)))
     return [part for piece in pieces for part in _within(piece, longest)]
 
@@ -54,11 +54,11 @@ def _within(piece: list[Range], longest: int | None) -> list[list[Range]]:
     """The piece, or parts of it of at most ``longest`` offsets."""
     if longest is None or _records(piece) <= longest:
         return [piece]
-    line = _Line(piece, [1] * len(piece))
+    line = _RangeLine(piece, [1] * len(piece))
     return line.pieces(line.exact([1] * -(-line.records // longest)))
 
 
-class _Line:
+class _RangeLine:
     """Ranges laid end to end, a place on the line being what all offsets before it cost."""
 
     def __init__(self, ranges: Sequence[Range], costs: Sequence[int]) -> None:

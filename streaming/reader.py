@@ -210,10 +210,10 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- the end of the next batch -----------------------------------------------------------------
 
-    def _trigger(self, limit: ReadLimit) -> hold.Trigger:
+    def _trigger(self, limit: ReadLimit) -> hold.QueryTrigger:
         if self._available_now:
-            return hold.Trigger.AVAILABLE_NOW
-        return hold.Trigger.ONCE if isinstance(limit, ReadAllAvailable) else hold.Trigger.PROCESSING_TIME
+            return hold.QueryTrigger.AVAILABLE_NOW
+        return hold.QueryTrigger.ONCE if isinstance(limit, ReadAllAvailable) else hold.QueryTrigger.PROCESSING_TIME
 
     def _limits(self, limit: ReadLimit) -> Limits:
         """What Spark allows of the options' limits: under Trigger.Once, which is to read all there is, none of them."""
@@ -223,7 +223,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Limits(offsets, self._options.max_bytes_per_trigger, self._options.max_offsets_by_topic)
 
     def _next_end(
-        self, session: Session, start: Offsets, ids: Ids, limits: Limits, trigger: hold.Trigger
+        self, session: Session, start: Offsets, ids: Ids, limits: Limits, trigger: hold.QueryTrigger
     ) -> tuple[Offsets, Ids]:
         """Carry out what ``hold`` decides: plan the batch, wait for brokers, or fail."""
         policy, began = self._options.unreachable, time.monotonic()
@@ -233,15 +233,15 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             held = hold.held(snapshot.unreachable, start, self._stops)
             at = hold.Situation(held, losses.doubted, self._stops is not None, waited_s=time.monotonic() - began)
             decision = hold.decide(policy, trigger, at)
-            if decision is hold.Decision.PLAN and self._available_now and self._stops is None:
+            if decision is hold.HoldDecision.PLAN and self._available_now and self._stops is None:
                 self._stops = dict(snapshot.ends)
-            if decision in (hold.Decision.PLAN, hold.Decision.PLAN_OTHERS):
+            if decision in (hold.HoldDecision.PLAN, hold.HoldDecision.PLAN_OTHERS):
                 end = self._advance(session, start, snapshot, held, losses, limits, bounded=trigger.bounded)
-                if end != start or decision is hold.Decision.PLAN:
+                if end != start or decision is hold.HoldDecision.PLAN:
                     return end, losses.ids
                 at = at._replace(nothing_else=True, waited_s=time.monotonic() - began)
                 decision = hold.decide(policy, trigger, at)
-            if decision is hold.Decision.FAIL:
+            if decision is hold.HoldDecision.FAIL:
                 raise hold.failure(policy, at, snapshot.unreachable)
             self._mirror(session, start, final=False)
             session.pause(HELD_POLL_S)

@@ -28,7 +28,7 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent import AgentConfig, to_json
 from sparkcohort.runtime.shell.agent.buffers import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.shell.agent.prefetch import SILENT
-from sparkcohort.runtime.shell.agent.task_socket import AgentTimeout, LocalClient
+from sparkcohort.runtime.shell.agent.task_socket import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.kafka.reading.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.reading.relay import CALL_S as READ_TIMEOUT_S
 from sparkcohort.runtime.shell.kafka.reading.relay import Through
@@ -92,7 +92,7 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
 
     Raises CohortError when the coordinator refuses the claim (FENCED_INSTANCE_ID, a plan of long ago) or cannot be reached.
     """
-    desk = _Desk(options.on_executor(os.environ), partition)
+    desk = _SlotClient(options.on_executor(os.environ), partition)
     try:
         claimed = desk.claim()
         ranges = list(claimed.ranges)
@@ -110,7 +110,7 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
         _keep_imports()
 
 
-class _Desk:
+class _SlotClient:
     """Whom a task asks: the agent of its executor, which also has the coordinator's ear, or else the coordinator itself."""
 
     def __init__(self, options: SourceOptions, partition: SlotPartition) -> None:
@@ -118,12 +118,12 @@ class _Desk:
         self.options, self._partition, self._run = options, partition, partition.run
         self._executor, self._alone = _executor()
         self._address = self._executor.address(self._run.run_id) if self._executor else ""
-        self._agent = LocalClient(self._address, self._run.credentials.token, options.agent_timeout_ms / 1000)
+        self._agent = TaskClient(self._address, self._run.credentials.token, options.agent_timeout_ms / 1000)
         self._relays = bool(self._address) and self._address not in partition.avoid
         self._link: Link | None = None
         self._silent: set[TopicPartition] = set()  # their leaders don't answer the agent either
 
-    def claim(self) -> calls.Claimed:
+    def claim(self) -> calls.ClaimReply:
         """The slot: its ranges, where the plan begins to read their partitions, and whether this agent has them."""
         claim = calls.Claim(self._partition.plan_id, self._partition.index, self._address)
         if self._relays:
@@ -139,10 +139,10 @@ class _Desk:
         if self._alone:
             why, host = printable(self._alone, calls.MAX_WORDS), printable(socket.gethostname(), calls.MAX_WORDS)
             claim = structs.replace(claim, alone=why, host=host)
-        return _accepted(calls.decode(self._call(claim), calls.Claimed))
+        return _accepted(calls.decode(self._call(claim), calls.ClaimReply))
 
     def from_agent(
-        self, claimed: calls.Claimed, ranges: list[Range], tally: _Tally
+        self, claimed: calls.ClaimReply, ranges: list[Range], tally: _Tally
     ) -> Generator[pa.RecordBatch, None, list[Range]]:
         """Yield what the agent has; returns what is left to be read directly."""
         stands = [item.start for item in ranges]
@@ -210,7 +210,7 @@ class _Desk:
         raise AssertionError("unreachable")
 
 
-def _accepted(reply: calls.Claimed) -> calls.Claimed:
+def _accepted(reply: calls.ClaimReply) -> calls.ClaimReply:
     """The reply, unless it is a refusal."""
     if reply.error:
         raise CohortError(named(reply.error, reply.message), reply.error)

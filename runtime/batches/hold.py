@@ -10,8 +10,8 @@ batch.  Nothing is lost by that, the checkpoint has what was read.  What the oth
 
 * **Processing time**, ``unreachable.partitions=hold``: the others are read, as far as it takes.  With ``wait`` and ``fail``
   nothing is planned while a partition is unreachable.  Doubted ones are never waited for: the next batch has them.
-* **Trigger.Once** promises all there is in one batch: it is planned when nothing is unreachable and nothing doubted.
-* **AvailableNow** promises what there is when it starts.  It waits once, as Trigger.Once does, until it has all ends; these
+* **QueryTrigger.Once** promises all there is in one batch: it is planned when nothing is unreachable and nothing doubted.
+* **AvailableNow** promises what there is when it starts.  It waits once, as QueryTrigger.Once does, until it has all ends; these
   are where it stops.  From then on only that is held which has something left before its end; the others are read on, and
   when they have nothing left, what is held is waited for.
 * A wait lasts ``unreachable.timeout.ms``, with ``fail`` only ``FAIL_AFTER_S``: long enough to tell a broker that is away from
@@ -46,7 +46,7 @@ Offsets: TypeAlias = Mapping[TopicPartition, int]
 Reasons: TypeAlias = Mapping[TopicPartition, str]
 
 
-class Trigger(Enum):
+class QueryTrigger(Enum):
     """Spark's trigger, as far as it matters: how much has to be read before the query may end."""
 
     PROCESSING_TIME = "nothing: there is a next batch"
@@ -56,7 +56,7 @@ class Trigger(Enum):
     @property
     def bounded(self) -> bool:
         """Whether the query ends by itself: what it leaves out nobody reads."""
-        return self is not Trigger.PROCESSING_TIME
+        return self is not QueryTrigger.PROCESSING_TIME
 
 
 class Policy(NamedTuple):
@@ -76,7 +76,7 @@ class Policy(NamedTuple):
         return self.timeout_ms / 1000
 
 
-class Decision(Enum):
+class HoldDecision(Enum):
     """What to do about the next batch."""
 
     PLAN = "plan what can be read, and end there even when it is nothing"
@@ -95,29 +95,29 @@ class Situation(NamedTuple):
     waited_s: float = 0.0
 
 
-def decide(policy: Policy, trigger: Trigger, at: Situation) -> Decision:
+def decide(policy: Policy, trigger: QueryTrigger, at: Situation) -> HoldDecision:
     """Whether the next batch is planned now, waited for, or the end of the query."""
     waits_for_brokers = bool(at.held) and (trigger.bounded or policy.mode != "hold")
     waits_for_doubts = bool(at.doubted) and trigger.bounded
     if not (waits_for_brokers or waits_for_doubts):
-        return Decision.PLAN
+        return HoldDecision.PLAN
     if at.stops_known and not at.nothing_else:
-        return Decision.PLAN_OTHERS
+        return HoldDecision.PLAN_OTHERS
     # What may be lost is known after LAG_S, or never, where nobody tells where its log begins.
     limit_s = policy.batch_timeout_s + (0 if at.held else LAG_S)
-    return Decision.FAIL if at.waited_s > limit_s else Decision.WAIT
+    return HoldDecision.FAIL if at.waited_s > limit_s else HoldDecision.WAIT
 
 
-def decide_start(policy: Policy, missing: Collection[TopicPartition] | bool, waited_s: float) -> Decision:
+def decide_start(policy: Policy, missing: Collection[TopicPartition] | bool, waited_s: float) -> HoldDecision:
     """Whether a start is known (``missing``: offsets that nobody tells), waited for, or an error."""
     if not missing:
-        return Decision.PLAN
-    return Decision.FAIL if waited_s > policy.start_timeout_s else Decision.WAIT
+        return HoldDecision.PLAN
+    return HoldDecision.FAIL if waited_s > policy.start_timeout_s else HoldDecision.WAIT
 
 
-def decide_replay(policy: Policy, doubted: Collection[TopicPartition], waited_s: float) -> Decision:
+def decide_replay(policy: Policy, doubted: Collection[TopicPartition], waited_s: float) -> HoldDecision:
     """Whether a batch that has its end already goes on, or waits for what is doubted of it."""
-    return Decision.WAIT if doubted and waited_s <= policy.start_timeout_s else Decision.PLAN
+    return HoldDecision.WAIT if doubted and waited_s <= policy.start_timeout_s else HoldDecision.PLAN
 
 
 def unreachable(
@@ -186,7 +186,7 @@ def is_unreachable(error: CohortError) -> bool:
 
 
 def failure(policy: Policy, at: Situation, reasons: Reasons) -> CohortError:
-    """The error for ``Decision.FAIL``: what was waited for in vain, by which option, and that nothing is lost."""
+    """The error for ``HoldDecision.FAIL``: what was waited for in vain, by which option, and that nothing is lost."""
     option = "unreachable.partitions=fail" if policy.mode == "fail" else "unreachable.timeout.ms"
     missing = sorted(at.held or at.doubted)
     names = ", ".join(f"{tp.topic}-{tp.partition} ({reasons.get(tp, NOT_TOLD)})" for tp in missing[:NAMED])

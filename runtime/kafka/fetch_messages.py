@@ -32,7 +32,7 @@ _EPOCH_END = struct.Struct(">hiiq")
 _DIVERGING_EPOCH = 0
 
 
-class WireError(Exception):
+class MalformedResponse(Exception):
     """Bytes that are not the answer they should be."""
 
 
@@ -55,7 +55,7 @@ def address_error(host: str, port: int) -> str:
     return ""
 
 
-class Leader(NamedTuple):
+class PartitionLeader(NamedTuple):
     """Who leads a partition since which epoch; ``error`` is Kafka's code, ``node`` -1 while there is none."""
 
     error: int
@@ -69,7 +69,7 @@ class Topic:
 
     error: int
     topic_id: bytes
-    leaders: Mapping[int, Leader]
+    leaders: Mapping[int, PartitionLeader]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Metadata:
     unusable: Sequence[str] = ()
 
 
-class Wanted(NamedTuple):
+class FetchPartition(NamedTuple):
     """What to fetch of a partition; epochs are -1 where they are not known."""
 
     leader_epoch: int
@@ -93,7 +93,7 @@ class Wanted(NamedTuple):
     max_bytes: int
 
 
-class Fetched(NamedTuple):
+class FetchedPartition(NamedTuple):
     """A partition's part of an answer: its batches are the bytes [start, end) of the frame."""
 
     topic_id: bytes
@@ -116,13 +116,13 @@ class EpochEnd(NamedTuple):
     end: int
 
 
-class Answer(NamedTuple):
+class FetchAnswer(NamedTuple):
     """A Fetch response."""
 
     throttle_ms: int
     error: int
     session_id: int
-    partitions: Sequence[Fetched]
+    partitions: Sequence[FetchedPartition]
 
 
 # --- requests -----------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def fetch_request(
     max_bytes: int,
     committed: bool,
     session: tuple[int, int],
-    wanted: Sequence[tuple[bytes, Mapping[int, Wanted]]],
+    wanted: Sequence[tuple[bytes, Mapping[int, FetchPartition]]],
     forgotten: Sequence[tuple[bytes, Iterable[int]]],
     rack: str,
 ) -> bytes:
@@ -180,7 +180,7 @@ def fetch_request(
     return head + _array(topics) + _array(gone) + _string(rack) + _NO_TAGS
 
 
-def _wanted(index: int, one: Wanted) -> bytes:
+def _wanted(index: int, one: FetchPartition) -> bytes:
     return _PARTITION.pack(index, one.leader_epoch, one.offset, one.fetched_epoch, -1, one.max_bytes) + _NO_TAGS
 
 
@@ -197,7 +197,7 @@ def epoch_ends_request(wanted: Mapping[str, Mapping[int, tuple[int, int]]]) -> b
 
 
 class _Bytes:
-    """A cursor over a frame; raises WireError where it ends too early."""
+    """A cursor over a frame; raises MalformedResponse where it ends too early."""
 
     __slots__ = ("at", "data", "end")
 
@@ -208,7 +208,7 @@ class _Bytes:
         """Pass over so many bytes; returns where they begin."""
         at = self.at
         if length < 0 or at + length > self.end:
-            raise WireError("the answer is shorter than it says")
+            raise MalformedResponse("the answer is shorter than it says")
         self.at = at + length
         return at
 
@@ -223,7 +223,7 @@ class _Bytes:
             if byte < 0x80:
                 return number
             shift += 7
-        raise WireError("the answer has a number of too many bytes")
+        raise MalformedResponse("the answer has a number of too many bytes")
 
     def length(self) -> int:
         """Of a string, bytes or an array; -1 is null."""
@@ -235,7 +235,7 @@ class _Bytes:
         try:
             return bytes(self.data[at : self.at]).decode()
         except UnicodeDecodeError:
-            raise WireError("the answer has a name that is no text") from None
+            raise MalformedResponse("the answer has a name that is no text") from None
 
     def array(self, read: Callable[[_Bytes], T]) -> list[T]:
         return [read(self) for _ in range(self.length())]
@@ -259,13 +259,13 @@ def _body(frame: bytes | bytearray | memoryview, size: int, correlation_id: int)
     body = _Bytes(frame, 0, size)
     (found,) = body.unpack(_INT)
     if found != correlation_id:
-        raise WireError(f"the answer is to request {found}, not to {correlation_id}")
+        raise MalformedResponse(f"the answer is to request {found}, not to {correlation_id}")
     body.tags()
     return body
 
 
 def metadata_answer(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> Metadata:
-    """Read a Metadata response; ``frame`` begins behind its length.  Raises WireError."""
+    """Read a Metadata response; ``frame`` begins behind its length.  Raises MalformedResponse."""
     body = _body(frame, size, correlation_id)
     body.unpack(_INT)  # throttled: there are few of these requests
     told = dict(body.array(_node))
@@ -302,28 +302,28 @@ def _topic(body: _Bytes) -> tuple[str, Topic]:
     return name, Topic(error, topic_id, leaders)
 
 
-def _leader(body: _Bytes) -> tuple[int, Leader]:
+def _leader(body: _Bytes) -> tuple[int, PartitionLeader]:
     error, index, node, epoch = body.unpack(_LEADER)
     for _ in range(3):  # replicas, those in sync, those offline
         body.skip(4 * max(body.length(), 0))
     body.tags()
-    return index, Leader(error, node, epoch)
+    return index, PartitionLeader(error, node, epoch)
 
 
-def fetch_answer(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> Answer:
-    """Read a Fetch response but for its batches; ``frame`` begins behind its length.  Raises WireError."""
+def fetch_answer(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> FetchAnswer:
+    """Read a Fetch response but for its batches; ``frame`` begins behind its length.  Raises MalformedResponse."""
     body = _body(frame, size, correlation_id)
     throttle_ms, error, session_id = body.unpack(_HEAD)
-    partitions: list[Fetched] = []
+    partitions: list[FetchedPartition] = []
     for _ in range(body.length()):
         at = body.skip(16)
         topic_id = bytes(body.data[at : body.at])
         partitions += [_fetched(body, topic_id) for _ in range(body.length())]
         body.tags()
-    return Answer(throttle_ms, error, session_id, partitions)
+    return FetchAnswer(throttle_ms, error, session_id, partitions)
 
 
-def _fetched(body: _Bytes, topic_id: bytes) -> Fetched:
+def _fetched(body: _Bytes, topic_id: bytes) -> FetchedPartition:
     index, error, high_watermark, last_stable, _ = body.unpack(_RESULT)
     aborted = body.array(_aborted)
     (preferred,) = body.unpack(_INT)
@@ -334,7 +334,7 @@ def _fetched(body: _Bytes, topic_id: bytes) -> Fetched:
     if _DIVERGING_EPOCH in tags:
         (epoch,) = _Bytes(body.data, *tags[_DIVERGING_EPOCH]).unpack(_INT)
         diverged = epoch >= 0
-    return Fetched(
+    return FetchedPartition(
         topic_id, index, error, high_watermark, last_stable, aborted, preferred, start, start + length, diverged
     )
 
@@ -348,7 +348,7 @@ def _aborted(body: _Bytes) -> tuple[int, int]:
 def epoch_ends_answer(
     frame: bytes | bytearray | memoryview, size: int, correlation_id: int
 ) -> dict[tuple[str, int], EpochEnd]:
-    """Read an OffsetForLeaderEpoch response; ``frame`` begins behind its length.  Raises WireError."""
+    """Read an OffsetForLeaderEpoch response; ``frame`` begins behind its length.  Raises MalformedResponse."""
     body = _body(frame, size, correlation_id)
     body.unpack(_INT)  # throttled: there are few of these requests
     found: dict[tuple[str, int], EpochEnd] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sparkcohort.runtime.kafka.fetch_messages import Wanted
+from sparkcohort.runtime.kafka.fetch_messages import FetchPartition
 
 _LAST_EPOCH = 2**31 - 1
 Key = tuple[bytes, int]
@@ -21,7 +21,7 @@ class Request:
     """What to tell the broker: ``session`` is (id, epoch)."""
 
     session: tuple[int, int]
-    wanted: Mapping[Key, Wanted]
+    wanted: Mapping[Key, FetchPartition]
     forgotten: frozenset[Key]
 
 
@@ -31,7 +31,7 @@ class FetchSession:
 
     session_id: int = 0
     epoch: int = 0
-    known: dict[Key, Wanted] = field(default_factory=dict)
+    known: dict[Key, FetchPartition] = field(default_factory=dict)
 
     def reset(self) -> None:
         """The next request is full; the broker forgets the session that there was."""
@@ -42,7 +42,7 @@ class FetchSession:
         self.session_id = 0
         self.reset()
 
-    def request(self, wanted: Mapping[Key, Wanted], anew: frozenset[Key] = frozenset()) -> Request:
+    def request(self, wanted: Mapping[Key, FetchPartition], anew: frozenset[Key] = frozenset()) -> Request:
         """The next request for exactly these partitions.
 
         ``anew`` are those whose state is to be told whether it has changed or not: a broker that has told it for the same
@@ -58,7 +58,7 @@ class FetchSession:
         self.known = dict(wanted)
         return request
 
-    def more(self, changed: Mapping[Key, Wanted]) -> Request | None:
+    def more(self, changed: Mapping[Key, FetchPartition]) -> Request | None:
         """The next request when nothing but these, known before, has changed; None if it has to be a full one."""
         if self.epoch == 0:
             return None

@@ -6,7 +6,7 @@ log is longer than the position nothing but the epochs tells.  So whenever the e
 the old one ended in its log: before the position, and what lay between was lost.
 
 >>> partition = TopicPartition("t", 0)
->>> known = {partition: Seen(100, 3)}
+>>> known = {partition: ObservedEpochs(100, 3)}
 >>> asked = questions(known, {partition: 3}), questions(known, {partition: 4})
 >>> asked
 ({}, {TopicPartition(topic='t', partition=0): Question(epoch=3, now=4)})
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 
-class Seen(NamedTuple):
+class ObservedEpochs(NamedTuple):
     """An offset, and the epoch of a leader whose log went that far."""
 
     offset: int
@@ -45,7 +45,7 @@ class Compared(NamedTuple):
 
 
 def questions(
-    known: Mapping[TopicPartition, Seen], epochs: Mapping[TopicPartition, int]
+    known: Mapping[TopicPartition, ObservedEpochs], epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Question]:
     """What to ask, where leaders have these ``epochs`` now.
 
@@ -57,7 +57,7 @@ def questions(
 
 
 def compared(
-    known: Mapping[TopicPartition, Seen],
+    known: Mapping[TopicPartition, ObservedEpochs],
     asked: Mapping[TopicPartition, Question],
     ends: Mapping[TopicPartition, int | None],
 ) -> Compared:

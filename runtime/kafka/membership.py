@@ -34,7 +34,7 @@ from sparkcohort.runtime.kafka.membership_state import (
     MembershipEvent,
     MembershipState,
 )
-from sparkcohort.runtime.kafka.run_epoch import Record, Reservation
+from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 WATCH_MS = 3_000  # a newer run reserves its epoch within milliseconds of its join; doubled at each further fencing
@@ -47,7 +47,7 @@ _SUBSCRIBING = frozenset({MembershipState.JOINING, MembershipState.MEMBER})  # w
 
 def new_membership(config: MembershipConfig, run_id: str, now_ms: int) -> Membership:
     """A membership that begins to join; ``run_id`` tells two runs of one epoch apart."""
-    return Membership(config, Reservation(run_id), now_ms)
+    return Membership(config, RunEpoch(run_id), now_ms)
 
 
 def step(
@@ -96,7 +96,7 @@ def _awaited(membership: Membership) -> tuple[int | None, int | None]:
 # --- joining ------------------------------------------------------------------------------------
 
 
-def _tick_joining(context: MembershipContext, _event: s.Tick) -> None:
+def _tick_joining(context: MembershipContext, _event: s.TimePassed) -> None:
     membership = context.membership
     if membership.known and context.now_ms >= membership.next_look_ms:
         # While joining, too: a client that is subscribed to nothing that there is joins no group, ever.
@@ -110,7 +110,7 @@ def _tick_joining(context: MembershipContext, _event: s.Tick) -> None:
             _replace_if_stuck(context)
 
 
-def _tick_member(context: MembershipContext, _event: s.Tick) -> None:
+def _tick_member(context: MembershipContext, _event: s.TimePassed) -> None:
     if context.now_ms >= context.membership.next_look_ms:
         _look(context)
 
@@ -172,12 +172,12 @@ def _client_failed(context: MembershipContext, _event: s.ClientFailed) -> None:
     context.answer_later("the owner of the client has failed")
 
 
-def _assigned(context: MembershipContext, event: s.PartitionsAssigned) -> None:
+def _assigned(context: MembershipContext, event: s.AssignmentReceived) -> None:
     context.lose()  # an assignment is another membership: it is verified anew, also where nothing was revoked before it
     context.change(assigned=event.partitions, next_watch_ms=context.now_ms, next_look_ms=context.now_ms)
 
 
-def _revoked(context: MembershipContext, _event: s.PartitionsRevoked) -> None:
+def _revoked(context: MembershipContext, _event: s.RevocationReceived) -> None:
     context.lose()
 
 
@@ -198,7 +198,7 @@ def _fenced(context: MembershipContext, event: s.Fenced) -> None:
     )
 
 
-def _tick_watching(context: MembershipContext, _event: s.Tick) -> None:
+def _tick_watching(context: MembershipContext, _event: s.TimePassed) -> None:
     membership = context.membership
     if membership.reading is None and context.now_ms >= membership.next_watch_ms:
         context.change(next_watch_ms=context.now_ms + WATCH_GAP_MS)
@@ -237,7 +237,7 @@ def _metadata_read(context: MembershipContext, offsets: Mapping[TopicPartition, 
         _subscribe(context)
 
 
-def _superseded(membership: Membership, later: Record) -> CohortError:
+def _superseded(membership: Membership, later: CommitMetadata) -> CohortError:
     config, own = membership.config, membership.reservation.own
     mine = f"run {own.run}" if own else "not numbered yet"
     return CohortError(
@@ -251,7 +251,7 @@ def _superseded(membership: Membership, later: Record) -> CohortError:
 # --- ends -----------------------------------------------------------------------------------------
 
 
-def _login_refused(context: MembershipContext, event: s.LoginRefused) -> None:
+def _login_refused(context: MembershipContext, event: s.LoginFailed) -> None:
     """At the start it is the user's mistake; in the middle of a run it has to go on for a minute."""
     refusals = context.membership.login_refusals.another(context.now_ms)
     if not context.membership.joined_once:
@@ -264,7 +264,7 @@ def _login_refused(context: MembershipContext, event: s.LoginRefused) -> None:
         context.warn(f"{context.group()}: login refused, tried again for a minute: {event.error}")
 
 
-def _failed(context: MembershipContext, event: s.Failed) -> None:
+def _failed(context: MembershipContext, event: s.StepFailed) -> None:
     _end(context, event.error)
 
 
@@ -315,14 +315,14 @@ _ALIVE: Mapping[type, _Effect] = {
     s.TopicsChanged: _topics_changed,
     s.ClientCreated: _created,
     s.ClientFailed: _client_failed,
-    s.PartitionsRevoked: _revoked,
-    s.LoginRefused: _login_refused,
-    s.Failed: _failed,
+    s.RevocationReceived: _revoked,
+    s.LoginFailed: _login_refused,
+    s.StepFailed: _failed,
     s.FetchRequested: requests.fetch_requested,
     s.CommitRequested: requests.commit_requested,
     s.ReserveRequested: requests.reserve_requested,
     s.OffsetsFetched: _offsets_fetched,
-    s.OffsetsCommitted: requests.offsets_committed,
+    s.CommitAnswered: requests.offsets_committed,
     s.UnknownTopicOrPartition: requests.unknown_partition,
     s.CallFailed: _call_failed,
     s.CallRefused: _call_refused,
@@ -331,17 +331,17 @@ _ALIVE: Mapping[type, _Effect] = {
 TABLE: Mapping[MembershipState, Mapping[type, _Effect]] = {  # what is not in here is ignored
     MembershipState.JOINING: {
         **_ALIVE,
-        s.Tick: _tick_joining,
-        s.PartitionsAssigned: _assigned,
+        s.TimePassed: _tick_joining,
+        s.AssignmentReceived: _assigned,
         s.Fenced: _fenced,
     },
     MembershipState.MEMBER: {
         **_ALIVE,
-        s.Tick: _tick_member,
-        s.PartitionsAssigned: _assigned,
+        s.TimePassed: _tick_member,
+        s.AssignmentReceived: _assigned,
         s.Fenced: _fenced,
         s.Describing: _describing,
     },
-    MembershipState.WATCHING: {**_ALIVE, s.Tick: _tick_watching},  # a fenced client has nothing more to tell
+    MembershipState.WATCHING: {**_ALIVE, s.TimePassed: _tick_watching},  # a fenced client has nothing more to tell
     MembershipState.ENDED: dict.fromkeys((s.FetchRequested, s.CommitRequested, s.ReserveRequested), requests.refuse),
 }

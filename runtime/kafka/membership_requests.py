@@ -71,7 +71,7 @@ class MembershipContext:
     def answer(self, result: object) -> None:
         """The request is done."""
         if self.membership.pending is not None:
-            self.actions.append(s.Answer(self.membership.pending.request.request, result))
+            self.actions.append(s.AnswerCaller(self.membership.pending.request.request, result))
             self.change(pending=None)
 
     def answer_later(self, reason: str) -> None:
@@ -226,7 +226,7 @@ def _send_commit(context: MembershipContext, pending: Pending, offsets: _Offsets
     context.actions.append(s.CommitOffsets(number, sent))
 
 
-def offsets_committed(context: MembershipContext, event: s.OffsetsCommitted) -> None:
+def offsets_committed(context: MembershipContext, event: s.CommitAnswered) -> None:
     """Kafka answers each partition by itself: what it took is known, even beside an error."""
     if not context.waits(event.call):
         return

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.kafka.run_epoch import Record, Reservation
+from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 LOGIN_REFUSED_MS = 60_000
@@ -100,7 +100,7 @@ class Pending:
         default_factory=dict
     )  # to commit: of partitions that exist
     targets: Mapping[TopicPartition, int] = field(default_factory=dict)  # what is sent: never below what is committed
-    record: Record | None = None  # that becomes this run's as soon as Kafka has it; of ReserveRequested only
+    record: CommitMetadata | None = None  # that becomes this run's as soon as Kafka has it; of ReserveRequested only
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Membership:
     """One static membership of the group (KIP-345)."""
 
     config: MembershipConfig
-    reservation: Reservation  # its ``own`` is what Kafka has of this run: set once its first record is committed
+    reservation: RunEpoch  # its ``own`` is what Kafka has of this run: set once its first record is committed
     joining_since_ms: int  # when this state was entered, or another client began to join in it
     state: MembershipState = MembershipState.JOINING
     failure: CohortError | None = None  # only in ENDED; the first one stays
@@ -136,7 +136,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TimePassed:
     """Time has passed (``deadline`` says when one is due)."""
 
 
@@ -159,14 +159,14 @@ class ClientFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsAssigned:
+class AssignmentReceived:
     """``ConsumerRebalanceListener.onPartitionsAssigned``."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsRevoked:
+class RevocationReceived:
     """``onPartitionsRevoked`` or ``onPartitionsLost``: a rebalance, or the membership is lost."""
 
 
@@ -178,14 +178,14 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
-class LoginRefused:
+class LoginFailed:
     """The brokers do not believe who we are, or we them."""
 
     error: CohortError
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class StepFailed:
     """What waiting does not cure: no permission, another protocol in the group, a thread that is given up."""
 
     error: CohortError
@@ -205,7 +205,7 @@ class OffsetsFetched:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsCommitted:
+class CommitAnswered:
     """The result of ``CommitOffsets``: what Kafka took, what is no partition any more, and an error beside them, or ""."""
 
     call: int
@@ -277,18 +277,18 @@ class Close:
 MembershipRequest: TypeAlias = FetchRequested | CommitRequested | ReserveRequested
 MembershipEvent: TypeAlias = (
     MembershipRequest
-    | Tick
+    | TimePassed
     | TopicsChanged
     | ClientCreated
     | ClientFailed
-    | PartitionsAssigned
-    | PartitionsRevoked
+    | AssignmentReceived
+    | RevocationReceived
     | Fenced
-    | LoginRefused
-    | Failed
+    | LoginFailed
+    | StepFailed
     | Describing
     | OffsetsFetched
-    | OffsetsCommitted
+    | CommitAnswered
     | UnknownTopicOrPartition
     | CallFailed
     | CallRefused
@@ -316,7 +316,7 @@ class FetchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """Commit; then say ``OffsetsCommitted``, ``UnknownTopicOrPartition``, ``CallFailed`` or ``CallRefused``."""
+    """Commit; then say ``CommitAnswered``, ``UnknownTopicOrPartition``, ``CallFailed`` or ``CallRefused``."""
 
     call: int
     offsets: tuple[OffsetToCommit, ...]
@@ -342,7 +342,7 @@ class Warn:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerCaller:
     """The request is done."""
 
     request: int
@@ -372,7 +372,7 @@ MembershipAction: TypeAlias = (
     | LookForForeignMembers
     | DoubtMetadata
     | Warn
-    | Answer
+    | AnswerCaller
     | AnswerLater
     | AnswerError
 )

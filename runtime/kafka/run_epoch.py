@@ -34,7 +34,7 @@ Offset: TypeAlias = tuple[int | None, str] | tuple[int | None, str, int]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Record:
+class CommitMetadata:
     """What one run wrote; ``generation`` is the last one reserved, the texts are empty or hashes; orders by run number."""
 
     run: int = 0
@@ -45,10 +45,10 @@ class Record:
     topic: str = ""
 
 
-NOTHING = Record()
+NOTHING = CommitMetadata()
 
 
-def encode(record: Record) -> str:
+def encode(record: CommitMetadata) -> str:
     """The record as metadata text.  Raises ValueError where Kafka would refuse its size."""
     value: dict[str, object] = {"cohort": FORMAT, "run": record.run, "gen": record.generation, "id": record.id}
     value |= {
@@ -60,7 +60,7 @@ def encode(record: Record) -> str:
     return text
 
 
-def decode(text: str) -> Record:
+def decode(text: str) -> CommitMetadata:
     """The record in a metadata text; ``NOTHING`` for text of somebody else, of whatever kind."""
     try:
         value = json.loads(text)
@@ -71,7 +71,7 @@ def decode(text: str) -> Record:
     run, generation = value.get("run"), value.get("gen")
     if type(run) is not int or type(generation) is not int or run < 0 or generation < 0:
         return NOTHING
-    return Record(run, generation, *(str(value.get(name, "")) for name in ("id", "pin", "plan", "topic")))
+    return CommitMetadata(run, generation, *(str(value.get(name, "")) for name in ("id", "pin", "plan", "topic")))
 
 
 def of_topic(text: str, topic_id: str) -> str:
@@ -79,7 +79,7 @@ def of_topic(text: str, topic_id: str) -> str:
     return encode(replace(decode(text), topic=topic_id)) if topic_id else text
 
 
-def latest(texts: Iterable[str]) -> Record:
+def latest(texts: Iterable[str]) -> CommitMetadata:
     """The record that speaks for the group: highest run; the highest generation anybody reserved."""
     records = [decode(text) for text in texts]
     newest = max(records, default=NOTHING)
@@ -114,7 +114,7 @@ def planned(committed: Mapping[TopicPartition, Offset], plan: str) -> dict[Topic
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class RunEpoch:
     """One run's place in the order of runs: what it saw when it joined, what it reserved, whether somebody came later.
 
     Feed it the group's metadata texts: ``observe`` around the first join, ``next`` for the record to commit, then
@@ -122,25 +122,25 @@ class Reservation:
     """
 
     id: str  # tells two runs of one number apart
-    seen: Record | None = None  # the newest record of others before the first join
-    own: Record | None = None  # as Kafka has it; its run number stays, its generation goes up only
+    seen: CommitMetadata | None = None  # the newest record of others before the first join
+    own: CommitMetadata | None = None  # as Kafka has it; its run number stays, its generation goes up only
 
-    def observe(self, texts: Iterable[str]) -> Reservation:
+    def observe(self, texts: Iterable[str]) -> RunEpoch:
         """Remember who was there before this run: read before joining, and once more right after the first join."""
         return replace(self, seen=latest(texts))
 
-    def next(self, texts: Iterable[str], pin: str = "", plan: str = "") -> Record:
+    def next(self, texts: Iterable[str], pin: str = "", plan: str = "") -> CommitMetadata:
         """The record to commit next: the first run number and block, or this run's further block."""
         found = latest(texts)
         if self.own is not None:
             generation = max(self.own.generation, found.generation) + GENERATION_BLOCK
             return replace(self.own, generation=generation, pin=pin, plan=plan)
         seen = self.seen or NOTHING
-        return Record(
+        return CommitMetadata(
             max(found.run, seen.run) + 1, max(found.generation, seen.generation) + GENERATION_BLOCK, self.id, pin, plan
         )
 
-    def confirm(self, record: Record) -> Reservation:
+    def confirm(self, record: CommitMetadata) -> RunEpoch:
         """Kafka has the record."""
         return replace(self, own=replace(record, pin="", plan=""))
 
@@ -156,9 +156,9 @@ class Reservation:
 
     def metadata(self, pin: str = "", plan: str = "") -> str:
         """The text that every commit of this run carries."""
-        return encode(replace(self.own or Record(id=self.id), pin=pin, plan=plan))
+        return encode(replace(self.own or CommitMetadata(id=self.id), pin=pin, plan=plan))
 
-    def superseded(self, texts: Iterable[str]) -> Record | None:
+    def superseded(self, texts: Iterable[str]) -> CommitMetadata | None:
         """The record of a later run, if there is one: then this run must stop for good."""
         found = latest(texts)
         mine = self.own or self.seen

@@ -60,7 +60,7 @@ class Claim(Call, frozen=True):
     host: String = ""
 
 
-class Claimed(Call, frozen=True):
+class ClaimReply(Call, frozen=True):
     """The slot; or ``error``, one of Kafka's names, and ``message``.
 
     ``floors`` are, for each range, where the plan begins to read its partition; ``barred`` are the places in ``ranges`` of
@@ -90,7 +90,7 @@ class Delivered(Call, frozen=True):
     anew: tuple[String, ...] = ()
 
 
-class Read(Call, frozen=True):
+class ReadRequest(Call, frozen=True):
     """A task asks the driver to read ranges for it; the answer begins with ``ReadHead``."""
 
     ranges: tuple[Range, ...]
@@ -140,7 +140,7 @@ class Step(Call, frozen=True):
 # --- an agent's --------------------------------------------------------------------------------------
 
 
-class Waited(NamedTuple):
+class WaitedFor(NamedTuple):
     """Where fetching a partition stands, and for how long tasks have waited for it since its owner told last."""
 
     topic: String
@@ -170,7 +170,7 @@ class Fetched(Call, frozen=True):
     """A member tells what tasks waited for, whose leaders are silent, and which of the leaders that it tried answered."""
 
     member: String
-    fetched: tuple[Waited, ...]
+    fetched: tuple[WaitedFor, ...]
     silent: tuple[Silent, ...] = ()
     reached: tuple[TopicPartition, ...] | None = None
 
@@ -190,7 +190,7 @@ class Listened(Call, frozen=True):
     took_ms: Int64
 
 
-class Pushed(Call, frozen=True, omit_defaults=True):
+class PushEvent(Call, frozen=True, omit_defaults=True):
     """What the coordinator pushes to an agent: what the query subscribes to, a reason to rejoin, or the end."""
 
     event: String  # subscription, rejoin or stop
@@ -202,14 +202,14 @@ class Pushed(Call, frozen=True, omit_defaults=True):
 # --- the command line's ------------------------------------------------------------------------------
 
 
-class Rebalances(Call, frozen=True, omit_defaults=True):
+class RebalancesRequest(Call, frozen=True, omit_defaults=True):
     """The ``last`` rebalances, or the one of the generation ``show`` (-1: the latest) with who had what."""
 
     last: Int64 | None = None
     show: Int64 | None = None
 
 
-class Story(Call, frozen=True):
+class StoryRequest(Call, frozen=True):
     """What happened to a member, by its id or its client id."""
 
     member: String
@@ -258,7 +258,7 @@ def check_delivered(said: Delivered) -> None:
         raise CallError(f"{len(said.ranges)} ranges, and sizes {said.sizes!r:.100}")
 
 
-def check_read(said: Read, known: Collection[TopicPartition]) -> None:
+def check_read(said: ReadRequest, known: Collection[TopicPartition]) -> None:
     """Raises CallError for ranges that the query doesn't read, are empty, or are several of one partition."""
     if len(said.ranges) > MAX_RANGES or len({each.tp for each in said.ranges}) != len(said.ranges):
         raise CallError(f"{len(said.ranges)} ranges, more than {MAX_RANGES} or several of one partition")

@@ -46,7 +46,7 @@ from sparkcohort.runtime.leader import assignment as leader
 from sparkcohort.runtime.leader.assignment import InvalidAssignment
 from sparkcohort.runtime.leader.imbalance import Balance
 from sparkcohort.runtime.simulate.case import Case
-from sparkcohort.runtime.simulate.owned_partitions import Claims
+from sparkcohort.runtime.simulate.owned_partitions import OwnedPartitions
 
 MOST_ROUNDS: Final = 10
 """Cooperative rounds after which a group that still revokes is said not to settle; Kafka's own need four at most."""
@@ -126,7 +126,7 @@ class _Common:
     base: Case
     case: Case
     before: Assignment
-    claims: Claims
+    claims: OwnedPartitions
     loads: Mapping[Partition, float]
     fewest: int
 
@@ -146,8 +146,8 @@ def compare(base: Case, case: Case, assignors: Iterable[Assignor]) -> list[Outco
 
 
 def _common(base: Case, case: Case) -> _Common:
-    claims = Claims(case.topics, case.members)
-    before = (claims if base is case else Claims(base.topics, base.members)).owned
+    claims = OwnedPartitions(case.topics, case.members)
+    before = (claims if base is case else OwnedPartitions(base.topics, base.members)).owned
     return _Common(
         base=base,
         case=case,
@@ -161,7 +161,7 @@ def _common(base: Case, case: Case) -> _Common:
 def _outcome(common: _Common, assignor: Assignor) -> Outcome:
     base, case = common.base, common.case
     balancing = assignor if isinstance(assignor, LoadBalancedAssignor) else None
-    rounds = _Rounds(assignor, case, common.claims, balancing)
+    rounds = _RebalanceRounds(assignor, case, common.claims, balancing)
     settled = rounds.given if assignor.cooperative else rounds.first
     gained = {member: len(set(mine) - common.claims.owned[member]) for member, mine in settled.items()}
     moved = sum(len(mine.difference(settled[member])) for member, mine in common.claims.owned.items())
@@ -203,14 +203,16 @@ def _answer(assignor: Assignor, case: Case) -> Assignment:
 # --- cooperative rounds ----------------------------------------------------------------------------------
 
 
-class _Rounds:
+class _RebalanceRounds:
     """Rounds of the cooperative protocol as the group's leader has them, until nobody has anything to give up.
 
     ``first`` is the first answer, ``given`` who has what in the end.  Loads are shown to load-balanced only; its rounds
     move nothing for them until an imbalance has lasted, which it does here for as long as a round would relieve it.
     """
 
-    def __init__(self, assignor: Assignor, case: Case, claims: Claims, balancing: LoadBalancedAssignor | None) -> None:
+    def __init__(
+        self, assignor: Assignor, case: Case, claims: OwnedPartitions, balancing: LoadBalancedAssignor | None
+    ) -> None:
         self._balancing = balancing and replace(
             balancing, threshold=case.load_balance.threshold, max_moves=case.load_balance.max_moves
         )
@@ -250,7 +252,7 @@ class _Rounds:
         """Everybody joins the next round with what it has now."""
         members = _rejoined(self._case.members, given, self._generation + self.number)
         self._case = replace(self._case, members=self._loaded(members))
-        self._claims = Claims(self._case.topics, self._case.members)
+        self._claims = OwnedPartitions(self._case.topics, self._case.members)
 
     def _loaded(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberSubscription]:
         if self._balancing:

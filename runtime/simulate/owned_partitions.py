@@ -1,7 +1,7 @@
 """Who holds what before a round, found without looking at each of a million claims where no two are of one partition.
 
 >>> from sparkcohort.assignors import MemberSubscription
->>> claims = Claims({"t": 3}, {"a": MemberSubscription(("t",), (("t", 0), ("t", 7)), 1), "b": MemberSubscription((), (("t", 1),))})
+>>> claims = OwnedPartitions({"t": 3}, {"a": MemberSubscription(("t",), (("t", 0), ("t", 7)), 1), "b": MemberSubscription((), (("t", 1),))})
 >>> claims.owned["a"], claims.owned["b"]
 (frozenset({('t', 0)}), frozenset())
 >>> claims.transferring_ownership({"a": (("t", 0), ("t", 1), ("t", 2)), "b": ()})
@@ -23,7 +23,7 @@ from sparkcohort.runtime.simulate.case import counted
 Members = Mapping[str, MemberSubscription]
 
 
-class Claims:
+class OwnedPartitions:
     """``owned`` has what each member holds validly: what exists, is still wanted, and nobody claims with more right."""
 
     def __init__(self, topics: Mapping[str, int], members: Members) -> None:
@@ -79,7 +79,7 @@ class Claims:
         return any(claimant != member for claimant in self._claimants.get(partition, ()))
 
 
-def oddities(topics: Mapping[str, int], members: Members, claims: Claims) -> list[str]:
+def oddities(topics: Mapping[str, int], members: Members, claims: OwnedPartitions) -> list[str]:
     """What an assignor passes over in such a group, a line each."""
     lines: list[str] = []
     gone: set[Partition] = set()

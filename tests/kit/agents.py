@@ -20,9 +20,9 @@ from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.protocol.messages import LeaveGroup, LeavingMember
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent import AgentConfig, to_json
-from sparkcohort.runtime.shell.agent.task_socket import LocalClient
+from sparkcohort.runtime.shell.agent.task_socket import TaskClient
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.process.executor import Executor, start_agent
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
@@ -48,7 +48,7 @@ class World:
         self.assignors = assignors
         self.load_window_ms = load_window_ms
         self.racks: dict[str, list[frozenset[str]]] = {}
-        self.authority, self.plans = new_authority(), Plans()
+        self.authority, self.plans = new_authority(), PlanRegistry()
         self.coordinator = Coordinator(
             GroupSettings("g", "run", 0, 2_000, 200, 5_000, assignors),
             lambda: {TOPIC: PARTITIONS},
@@ -162,7 +162,7 @@ def pulled(
     world: World, executor: Executor, wanted: Range, plan_seq: int = 2
 ) -> list[tuple[int, pa.RecordBatch | None]]:
     """What the agent hands over of a range, nothing where it hasn't got it."""
-    client = LocalClient(executor.address("run"), world.authority.client.token, 10)
+    client = TaskClient(executor.address("run"), world.authority.client.token, 10)
     try:
         return list(one_by(client.read, wanted, wanted.start, plan_seq))
     except Missed:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.agent.task_socket import LocalServer
+from sparkcohort.runtime.shell.agent.task_socket import TaskServer
 from tests.kit.waiting import wait_until
 
 
@@ -36,7 +36,7 @@ def main(name: str, token: str, bootstrap: str, topic: str, partitions: str) -> 
         for wanted in ranges:
             say(f"served {wanted.topic} {wanted.partition} {wanted.start} {wanted.end}")
 
-    LocalServer(name, token, prefetcher, lambda: {"pid": os.getpid()}, served).start()
+    TaskServer(name, token, prefetcher, lambda: {"pid": os.getpid()}, served).start()
     wait_until(lambda: all(stats.position for stats in prefetcher.stats().values()), 30, "records")
     say("ready")
     threading.Event().wait()

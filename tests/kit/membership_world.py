@@ -8,7 +8,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import membership_state as s
 from sparkcohort.runtime.kafka.membership import deadline, is_void, new_membership, step
 from sparkcohort.runtime.kafka.membership_state import Committed, Membership, MembershipConfig, MembershipState
-from sparkcohort.runtime.kafka.run_epoch import Record, decode, encode
+from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, decode, encode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 TURN_MS = 50
@@ -67,7 +67,7 @@ class MembershipWorld:
             self.now_ms += TURN_MS
             due_ms = deadline(self.membership)
             if due_ms is not None and self.now_ms >= due_ms:
-                self.feed(s.Tick())
+                self.feed(s.TimePassed())
 
     def set_topics(self, **counts: int) -> None:
         """The metadata change."""
@@ -91,7 +91,7 @@ class MembershipWorld:
 
     def other_run(self, run: int) -> None:
         """Another driver commits its record beside each partition."""
-        text = encode(Record(run, run * 1000, f"run {run}"))
+        text = encode(CommitMetadata(run, run * 1000, f"run {run}"))
         for topic, count in self.topics.items():
             for number in range(count):
                 known = self.store.get(TopicPartition(topic, number), Committed(0, ""))
@@ -135,7 +135,7 @@ class MembershipWorld:
         self.store |= {each.partition: Committed(each.offset, each.metadata, each.epoch) for each in taken}
         if len(taken) < len(action.offsets):
             return s.UnknownTopicOrPartition(action.call)
-        return s.OffsetsCommitted(action.call, {each.partition: each.offset for each in taken})
+        return s.CommitAnswered(action.call, {each.partition: each.offset for each in taken})
 
     def _result(self, result: s.MembershipEvent) -> str:
         match result:
@@ -167,7 +167,7 @@ class MembershipWorld:
                 return "has the metadata read anew"
             case s.Warn(text):
                 return f"warns: {text}"
-            case s.Answer(request, result):
+            case s.AnswerCaller(request, result):
                 return f"  request {request} is done: {_shown(result)}"
             case s.AnswerLater(request, reason):
                 return f"  request {request} is to be made again: {reason}"
@@ -188,7 +188,7 @@ def joined(partitions: int = 2) -> MembershipWorld:
     world = MembershipWorld()
     world.set_topics(orders=partitions)
     world.after(2 * TURN_MS)
-    world.feed(s.PartitionsAssigned(world.membership.partitions))
+    world.feed(s.AssignmentReceived(world.membership.partitions))
     world.after(2 * TURN_MS)
     world.reserve()
     assert world.membership.state is MembershipState.MEMBER

@@ -106,7 +106,7 @@ class Missed(Exception):
 def one_by(
     serve: Callable[..., Iterator[Served]], wanted: Range, floor: int, plan_seq: int
 ) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """A request for one range, to a Prefetcher's ``serve`` or a LocalClient's ``read``: (next offset, batch or None).
+    """A request for one range, to a Prefetcher's ``serve`` or a TaskClient's ``read``: (next offset, batch or None).
 
     Raises Missed; checks that the range came to its end otherwise.
     """

@@ -20,18 +20,18 @@ from typing import Any
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
-from sparkcohort.runtime.shell.kafka.reading.python_source import PythonDrain
-from sparkcohort.runtime.shell.kafka.reading.record_source import Drain, PartitionError, Records
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource
+from sparkcohort.runtime.shell.kafka.reading.record_source import PartitionError, Records, RecordSource
 
 POLL_S = 0.1
 NO_END = 2**63 - 1
 KINDS: dict[str, Callable[..., Any]] = {
-    "fetching": FetchDrain,
-    "check": FetchDrain,
-    "python": PythonDrain,
-    "check-python": PythonDrain,
+    "fetching": FetchSource,
+    "check": FetchSource,
+    "python": PythonSource,
+    "check-python": PythonSource,
 }
 
 
@@ -41,7 +41,7 @@ def cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def batches(drain: Drain) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+def batches(drain: RecordSource) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     """What one poll brings; raises RuntimeError for an error of a partition."""
     for event in drain.poll(POLL_S):
         match event:
@@ -62,7 +62,7 @@ def measure(poll: Callable[[], int], records: int) -> dict[str, float]:
     return {"rows": got - first, "wall_s": time.monotonic() - wall, "cpu_s": cpu_s() - cpu}
 
 
-def check(drain: Drain, records: int) -> dict[str, list[int]]:
+def check(drain: RecordSource, records: int) -> dict[str, list[int]]:
     """Per partition: records, sum of offsets, bytes of values, and their checksum in offset order."""
     seen: dict[int, list[int]] = {}
     while sum(sums[0] for sums in seen.values()) < records:
@@ -77,7 +77,7 @@ def check(drain: Drain, records: int) -> dict[str, list[int]]:
 
 def main(kind: str, bootstrap: str, topic: str, partitions: int, records: int) -> None:
     """Drain the topic from its beginning and print what it took."""
-    drain = KINDS.get(kind, NativeDrain)({"bootstrap.servers": bootstrap}, include_headers=False)
+    drain = KINDS.get(kind, NativeSource)({"bootstrap.servers": bootstrap}, include_headers=False)
     drain.assign({TopicPartition(topic, number): (0, NO_END) for number in range(partitions)})
     found: dict[str, Any]
     if kind.startswith("check"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tools.bench_group.clients import JOIN_S, Clients, Settled
 from tools.bench_group.core import TOPIC_PARTITIONS
-from tools.bench_group.server import Seen, Server, Setting
+from tools.bench_group.server import ObservedEpochs, Server, Setting
 
 SESSION_MS, HEARTBEAT_MS, REBALANCE_MS = 180_000, 60_000, 60_000
 """So long that no member heartbeats by itself while heartbeats are measured."""
@@ -102,7 +102,7 @@ def _all(clients: Sequence[Clients], what: str, timeout_s: float, value: float =
     return answers
 
 
-def _settle(server: Server, clients: Sequence[Clients], members: int, partitions: int) -> tuple[Seen, float]:
+def _settle(server: Server, clients: Sequence[Clients], members: int, partitions: int) -> tuple[ObservedEpochs, float]:
     """Wait until the group and every member say that they are settled; when the last member became so (epoch s)."""
     nobody, deadline = threading.Event(), time.monotonic() + JOIN_S
     while time.monotonic() < deadline:

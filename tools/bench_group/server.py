@@ -19,7 +19,7 @@ import psutil
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import Credentials, new_authority
@@ -49,7 +49,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedEpochs:
     """What the server says of itself: the group's state and members, and the last rebalance's duration in ms."""
 
     state: str
@@ -73,9 +73,9 @@ class Server:
         self.address: Address = self._pipe.recv()
         self._watched = psutil.Process(self._process.pid)
 
-    def seen(self) -> Seen:
+    def seen(self) -> ObservedEpochs:
         """The group as it is now."""
-        seen: Seen = self._ask("seen")
+        seen: ObservedEpochs = self._ask("seen")
         return seen
 
     def collect(self) -> None:
@@ -121,7 +121,7 @@ def _serve(setting: Setting, pipe: Connection) -> None:
     )
     authority = new_authority()
     coordinator = Coordinator(settings, lambda: setting.topics)
-    plans = Plans()
+    plans = PlanRegistry()
     plans.seed({TopicPartition(topic, number): 0 for topic, count in setting.topics.items() for number in range(count)})
     service = Service(coordinator, plans, failure=lambda: None, status=dict)
     coordinator.start()
@@ -136,7 +136,7 @@ def _serve(setting: Setting, pipe: Connection) -> None:
             gc.collect()
         group, last = coordinator.group, coordinator.rebalances[-1] if coordinator.rebalances else None
         pipe.send(
-            Seen(
+            ObservedEpochs(
                 state=group.state.value,
                 generation=group.generation,
                 members=len(group.members),

@@ -36,12 +36,12 @@ from sparkcohort.runtime.protocol.messages import (
     Tick,
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.listener_runner import Listening, patience_ms
+from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, patience_ms
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.agent.task_socket import LocalServer
+from sparkcohort.runtime.shell.agent.task_socket import TaskServer
 from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
 from sparkcohort.runtime.shell.process import malloc
-from sparkcohort.runtime.shell.process.blocking_calls import Calls
+from sparkcohort.runtime.shell.process.blocking_calls import BlockingCalls
 from sparkcohort.runtime.shell.process.executor import Executor
 from sparkcohort.runtime.shell.process.log_lines import OneLine
 from sparkcohort.runtime.shell.process.process_exit import until_gone
@@ -131,7 +131,7 @@ class Agent:
         self._config = config
         self._link = Link(config.host, config.port, config.credentials)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._calls = Calls(CALLERS, self._resign)
+        self._calls = BlockingCalls(CALLERS, self._resign)
         self._job: Callable[[], None] | None = None
         self._member = machine.new_member(self._member_config(()))
         self._started = False
@@ -151,7 +151,7 @@ class Agent:
         self._pause, self._listened = threading.Event(), False
         self._events = Supervised("cohort-events", self._wait_to_listen, self._listen, self._resign, stuck_s=None)
         self._listening = (
-            Listening(config.listener, patience_ms(config.rebalance_timeout_ms), self._on_listened)
+            ListenerRunner(config.listener, patience_ms(config.rebalance_timeout_ms), self._on_listened)
             if config.listener
             else None
         )
@@ -161,7 +161,7 @@ class Agent:
             buffer_bytes=config.buffer_bytes,
             give_up=self._resign,
         )
-        self._server = LocalServer(
+        self._server = TaskServer(
             config.address, config.credentials.token, self._prefetcher, self._info, self._on_served, self._link.call
         )
 
@@ -311,7 +311,7 @@ class Agent:
         said, silent = self._prefetcher.waits(self._followed), self._prefetcher.silent()
         if not (said or silent) or not self._member.member_id:
             return
-        fetched = tuple(calls.Waited(*tp, *each) for tp, each in sorted(said.items()))
+        fetched = tuple(calls.WaitedFor(*tp, *each) for tp, each in sorted(said.items()))
         unanswered = tuple(calls.Silent(*tp, *each) for tp, each in sorted(silent.items()))
         self._calls.put(partial(self._tell_fetched, calls.Fetched(self._member.member_id, fetched, unanswered)))
 
@@ -388,11 +388,11 @@ class Agent:
             for event in self._link.events(self._config.address.encode()):
                 self._events.well()
                 if event:
-                    self._inbox.put(partial(self._on_event, calls.decode(event, calls.Pushed)))
+                    self._inbox.put(partial(self._on_event, calls.decode(event, calls.PushEvent)))
         except CoordinatorUnreachable:
             self._inbox.put(lambda: self._on_unreachable("Events"))
 
-    def _on_event(self, pushed: calls.Pushed) -> None:
+    def _on_event(self, pushed: calls.PushEvent) -> None:
         self._unreachable_since = None
         if pushed.event == "stop":
             self._end("the coordinator ended", leave=False)

@@ -136,7 +136,7 @@ def evict_for_waiting(buffers: Iterable[Buffer], over: int) -> None:
             over -= buffer.drop_head()
 
 
-class Load:
+class BufferLoad:
     """What one step hands out: up to about one batch's worth, gathered from any number of buffers.
 
     A chunk that is large goes by itself: to join it with others would be a copy more.

@@ -80,7 +80,7 @@ def _method(event: str) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class _ListenerCall:
     """One call to be made; ``done`` is called once, when it has ended or its time is over."""
 
     event: str
@@ -90,7 +90,7 @@ class _Call:
     timer: threading.Timer | None = None
 
 
-class Listening:
+class ListenerRunner:
     """Calls one listener, in the order told; ``report`` hears of every call, from any thread.
 
     ``patience_ms`` is how long a revocation waits for its call, those before it included.  While a call has overrun it,
@@ -101,12 +101,12 @@ class Listening:
         self._name = name
         self._patience_ms = patience_ms
         self._report = report
-        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[_ListenerCall] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stuck = False
         self._listener: Any = None
         self._created = False
-        self._call: _Call
+        self._call: _ListenerCall
         self._thread = Supervised("cohort-listener", self._wait, self._work, self._give_up, stuck_s=None)
         self._thread.start()
 
@@ -114,15 +114,15 @@ class Listening:
 
     def assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Tell of new partitions; nobody waits."""
-        self._calls.put(_Call(_ASSIGNED, _plain(partitions), _nothing))
+        self._calls.put(_ListenerCall(_ASSIGNED, _plain(partitions), _nothing))
 
     def lost(self, partitions: Iterable[TopicPartition]) -> None:
         """Tell of partitions that are gone; nobody waits."""
-        self._calls.put(_Call(_LOST, _plain(partitions), _nothing))
+        self._calls.put(_ListenerCall(_LOST, _plain(partitions), _nothing))
 
     def revoked(self, partitions: Iterable[TopicPartition], done: Callable[[], None]) -> None:
         """Tell of partitions to be given up; ``done`` is called, from some thread, when the member may go on."""
-        call = _Call(_REVOKED, _plain(partitions), done)
+        call = _ListenerCall(_REVOKED, _plain(partitions), done)
         if self._stuck:
             self._overrun(call, 0)
         else:
@@ -137,10 +137,10 @@ class Listening:
     def close(self, partitions: Iterable[TopicPartition], patience_s: float, *, lost: bool) -> None:
         """The member ends, with what it still has; waits for this call and those before it, so long at most."""
         told = threading.Event()
-        self._calls.put(_Call(_LOST if lost else _REVOKED, _plain(partitions), told.set))
+        self._calls.put(_ListenerCall(_LOST if lost else _REVOKED, _plain(partitions), told.set))
         told.wait(patience_s)
 
-    def _overrun(self, call: _Call, waited_ms: int) -> None:
+    def _overrun(self, call: _ListenerCall, waited_ms: int) -> None:
         if not self._acknowledge(call, stuck=True):
             return
         log.warning(
@@ -152,7 +152,7 @@ class Listening:
         )
         self._report(call.event, "overran", waited_ms)
 
-    def _acknowledge(self, call: _Call, *, stuck: bool) -> bool:
+    def _acknowledge(self, call: _ListenerCall, *, stuck: bool) -> bool:
         """Let the member go on; whether it was this that did it."""
         with self._lock:
             first, call.acknowledged = not call.acknowledged, True
@@ -174,7 +174,7 @@ class Listening:
     def _work(self) -> None:
         if not self._created:
             self._created = True
-            self._listener = self._timed(_Call(_CREATED, (), _nothing), self._create)
+            self._listener = self._timed(_ListenerCall(_CREATED, (), _nothing), self._create)
             return
         call = self._call
         method = _called(self._listener, call.event) if call.partitions else None
@@ -190,7 +190,7 @@ class Listening:
         found = find(self._name)
         return found() if inspect.isclass(found) else found
 
-    def _timed(self, call: _Call, what: Callable[[], Any]) -> Any:
+    def _timed(self, call: _ListenerCall, what: Callable[[], Any]) -> Any:
         """What the user's code returns; None where it raised."""
         began, outcome, returned = time.monotonic(), "returned", None
         try:
@@ -213,7 +213,7 @@ class Listening:
         return returned
 
 
-def _words(call: _Call) -> str:
+def _words(call: _ListenerCall) -> str:
     count = len(call.partitions)
     return f"{_method(call.event)} of {count} partition{'s' if count != 1 else ''}" if count else "its creation"
 

@@ -27,14 +27,14 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.buffers import (
     CHUNK_OVERHEAD,
     Buffer,
+    BufferLoad,
     Chunk,
-    Load,
     Reader,
     dismiss,
     evict_for_waiting,
     joined,
 )
-from sparkcohort.runtime.shell.agent.unidentified_records import Untold, in_doubt, settle
+from sparkcohort.runtime.shell.agent.unidentified_records import UnidentifiedRecords, in_doubt, settle
 from sparkcohort.runtime.shell.kafka.reading.new_source import bounds, new_drain
 from sparkcohort.runtime.shell.kafka.reading.range_reader import of_another_log
 from sparkcohort.runtime.shell.kafka.reading.record_source import (
@@ -87,7 +87,7 @@ class PartitionStats(NamedTuple):
     error: str
 
 
-class _Wait:
+class _TaskWait:
     """A task that waits for records of any of its ranges, and from when on that hasn't been counted yet."""
 
     __slots__ = ("began", "readers", "since")
@@ -127,11 +127,11 @@ class Prefetcher:
             largest=Largest(max(buffer_bytes // 4, LEAST_LARGEST), REMEDY),
         )
         self._drain = self._new_drain()
-        self._untold = Untold(conf)
+        self._untold = UnidentifiedRecords(conf)
         self._doubtful = False  # how the drain stands is not known
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
-        self._waiting: set[_Wait] = set()
+        self._waiting: set[_TaskWait] = set()
         self._waits: dict[TopicPartition, float] = {}  # seconds since they were asked for
         self._ends: Mapping[TopicPartition, int | None] = {}
         self._ends_asked = False
@@ -203,7 +203,7 @@ class Prefetcher:
         with self._lock:
             return {tp: (b.position, b.silent) for tp, b in self._buffers.items() if b.silent}
 
-    def _count(self, wait: _Wait) -> None:
+    def _count(self, wait: _TaskWait) -> None:
         now = time.monotonic()
         if now - wait.began >= SHORT_S:
             for reader in wait.readers:
@@ -297,7 +297,7 @@ class Prefetcher:
 
     def _next(self, readers: list[Reader], missed: Sequence[tuple[int, str]]) -> Served:
         """The next step: what is buffered, up to a batch; readers that have come to their end are taken off the list."""
-        load = Load(self._batch_bytes)
+        load = BufferLoad(self._batch_bytes)
         positions: list[tuple[int, int]] = []
         for reader in sorted(readers, key=lambda each: -each.buffer.nbytes):  # evenly, so that nobody runs dry
             if reader.at >= reader.limit or reader.at < reader.buffer.base or reader.strange:
@@ -314,7 +314,7 @@ class Prefetcher:
 
     def _await(self, readers: Sequence[Reader], patience_s: float) -> list[tuple[int, str]]:
         """Wait until something can be served; returns what can't be any more."""
-        wait = _Wait(readers)
+        wait = _TaskWait(readers)
         deadline = wait.since + patience_s
         self._waiting.add(wait)
         for reader in readers:

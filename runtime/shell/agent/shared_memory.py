@@ -1,7 +1,7 @@
 """Shared memory between an agent and one of its tasks: a batch is copied once, into it, and read where it lies.
 
-The agent's side of a connection is a ``Lender``: it writes a batch into a slab, a file in memory, and sends the slab's
-descriptor along the first time.  The task's side is a ``Borrower``: it maps the slab, and the batch that it makes of it
+The agent's side of a connection is a ``BufferProducer``: it writes a batch into a slab, a file in memory, and sends the slab's
+descriptor along the first time.  The task's side is a ``BufferConsumer``: it maps the slab, and the batch that it makes of it
 refers to that memory; when the last reference is gone the slab goes back, to be written anew.  Small batches, very
 large ones, and those that find no slab free go through the socket.
 """
@@ -89,7 +89,7 @@ class SlabPool:
                 self._slabs.pop().close()
 
 
-class Lender:
+class BufferProducer:
     """The slabs of one connection, on the agent's side; for one thread."""
 
     def __init__(self, pool: SlabPool) -> None:
@@ -168,7 +168,7 @@ class _Lease:
         self._ended.append(self._number)
 
 
-class Borrower:
+class BufferConsumer:
     """The slabs of one connection, on the task's side."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.calls import AgentRequest
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent.prefetch import Served
-from sparkcohort.runtime.shell.agent.shared_memory import Borrower, Lender, Lent, SlabPool
+from sparkcohort.runtime.shell.agent.shared_memory import BufferConsumer, BufferProducer, Lent, SlabPool
 from sparkcohort.runtime.shell.agent.task_requests import Nonsense, RequestReader, written
 from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
 
@@ -83,7 +83,7 @@ def _to_nobody(action: str, _body: bytes, _timeout_s: float) -> bytes:
     raise ConnectionError(f"nobody to say {action} to")
 
 
-class LocalServer:
+class TaskServer:
     """Serves ranges and the agent's description to this user's processes that know the token; a thread per connection.
 
     ``on_served`` is called with those ranges of a request that a client has read to their ends, once it has said so;
@@ -145,7 +145,7 @@ class LocalServer:
             if self._closed:
                 connection.shutdown(socket.SHUT_RDWR)
         try:
-            with closing(connection), closing(Lender(self._pool)) as lender:
+            with closing(connection), closing(BufferProducer(self._pool)) as lender:
                 requests = RequestReader(connection, self._token)
                 while (request := requests.next()) is not None:
                     self._answer(connection, request, lender)
@@ -170,13 +170,13 @@ class LocalServer:
             "%d connections to the agent's socket were ended for malformed requests, the last: %s", count, error
         )
 
-    def _answer(self, connection: socket.socket, request: AgentRequest, lender: Lender) -> None:
+    def _answer(self, connection: socket.socket, request: AgentRequest, lender: BufferProducer) -> None:
         if request.action:
             # Without an answer the connection ends: the client goes to the coordinator by itself, and hears why.
             answer = self._relay(request.action, request.body.encode(), request.patience_s or RELAY_S)
             if request.reply:
                 _send(connection, _INFO, answer)
-            if request.action != "Claim" or not _follow(claimed := calls.decode(answer, calls.Claimed)):
+            if request.action != "Claim" or not _follow(claimed := calls.decode(answer, calls.ClaimReply)):
                 return
             request = structs.replace(
                 request, ranges=claimed.ranges, floors=claimed.floors, plan_seq=claimed.sequence, ids=claimed.ids
@@ -191,10 +191,10 @@ class LocalServer:
             except Exception:  # noqa: BLE001 - the rows are delivered, whatever comes of telling so
                 _log.exception("after serving %s", served)
 
-    def _stream(self, connection: socket.socket, request: AgentRequest, lender: Lender) -> list[Range]:
+    def _stream(self, connection: socket.socket, request: AgentRequest, lender: BufferProducer) -> list[Range]:
         """Send the steps; returns the ranges that came to their ends."""
         stands = [wanted.start for wanted in request.ranges]
-        sender = _Sender(connection, lender)
+        sender = _FrameSender(connection, lender)
         asked = request.ranges, request.floors, request.plan_seq, request.patience_s, request.ids
         for step in self._prefetcher.serve(*asked):
             sender.send(step)
@@ -205,10 +205,10 @@ class LocalServer:
         return [wanted for wanted, at in zip(request.ranges, stands, strict=True) if at == wanted.end]
 
 
-class _Sender:
+class _FrameSender:
     """The steps of one answer, their rows in shared memory or in frames."""
 
-    def __init__(self, connection: socket.socket, lender: Lender) -> None:
+    def __init__(self, connection: socket.socket, lender: BufferProducer) -> None:
         self._connection, self._lender = connection, lender
         self._unanswered = 0
 
@@ -246,7 +246,7 @@ class _Sender:
             raise Nonsense("a slab that isn't lent") from error
 
 
-class LocalClient:
+class TaskClient:
     """Asks one agent; for one thread at a time.
 
     After an AgentTimeout it asks no more: a second request raises it at once.
@@ -258,7 +258,7 @@ class LocalClient:
         self._token = token
         self._timeout_s = timeout_s
         self._connection: socket.socket | None = None
-        self._borrower = Borrower()
+        self._borrower = BufferConsumer()
         self._lost = ""
         self._following = False  # the rows of what was claimed come next
 
@@ -267,14 +267,14 @@ class LocalClient:
         info: dict[str, Any] = json.loads(self._told(AgentRequest()))
         return info
 
-    def claim(self, claim: calls.Claim) -> calls.Claimed:
+    def claim(self, claim: calls.Claim) -> calls.ClaimReply:
         """The coordinator's answer to a claim; raises AgentTimeout, also when the coordinator did not answer.
 
         Its rows are on their way already, if the agent has them: ``read`` comes next.
         """
         body = calls.encode(claim).decode()
         answer = self._told(AgentRequest(action="Claim", body=body, patience_s=self._timeout_s / 2))
-        claimed = calls.decode(answer, calls.Claimed)
+        claimed = calls.decode(answer, calls.ClaimReply)
         self._following = _follow(claimed)
         return claimed
 
@@ -334,7 +334,7 @@ class LocalClient:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-            self._borrower = Borrower()
+            self._borrower = BufferConsumer()
         self._following = False
 
     @staticmethod
@@ -380,7 +380,7 @@ class LocalClient:
         return AgentTimeout(self._lost)
 
 
-def _follow(claimed: calls.Claimed) -> bool:
+def _follow(claimed: calls.ClaimReply) -> bool:
     """Whether rows come behind this answer to a claim: there are some, and this agent has them."""
     return bool(not claimed.error and claimed.agent and claimed.ranges)
 

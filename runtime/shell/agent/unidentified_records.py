@@ -21,7 +21,7 @@ UNKNOWN = "nobody tells of which topic of that name it is"
 ANOTHER = "of another topic of that name"
 
 
-class Untold:
+class UnidentifiedRecords:
     """Asks for the ids of topics; may be called from any thread."""
 
     def __init__(self, conf: Mapping[str, Any]) -> None:

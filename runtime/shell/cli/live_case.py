@@ -83,14 +83,14 @@ def _read_in_part(topic: str, numbers: list[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CaseRequest:
     """A group in Kafka, and the client's settings in librdkafka's words."""
 
     group_id: str
     conf: Mapping[str, str]
 
 
-def of_kafka(asked: Asked) -> Case:
+def of_kafka(asked: CaseRequest) -> Case:
     """The case of any consumer group.  Raises CohortError: no broker, no permission, no such group."""
     heard: list[KafkaError] = []
     admin = clients.new_admin({**asked.conf, **QUIET, "error_cb": heard.append})  # type: ignore[dict-item]
@@ -171,10 +171,10 @@ def _racks(admin: AdminClient, topics: Mapping[str, Any]) -> dict[str, list[tupl
     }
 
 
-def _committed_topics(asked: Asked, sizes: Mapping[str, int]) -> frozenset[str]:
+def _committed_topics(asked: CaseRequest, sizes: Mapping[str, int]) -> frozenset[str]:
     """The topics of which the group has committed offsets.
 
-    Asked of a consumer that never joins: AdminClient.list_consumer_group_offsets crashes the process while the
+    CaseRequest of a consumer that never joins: AdminClient.list_consumer_group_offsets crashes the process while the
     coordinator is loading (librdkafka issue 5040).
     """
     partitions = [Position(topic, number) for topic, count in sizes.items() for number in range(count)]
@@ -188,7 +188,7 @@ def _committed_topics(asked: Asked, sizes: Mapping[str, int]) -> frozenset[str]:
     return frozenset(answer.topic for answer in answers if answer.error is None and answer.offset >= 0)
 
 
-def _told(asked: Asked, admin: AdminClient, error: BaseException, heard: Iterable[KafkaError]) -> CohortError:
+def _told(asked: CaseRequest, admin: AdminClient, error: BaseException, heard: Iterable[KafkaError]) -> CohortError:
     """What went wrong, in words for the user."""
     inner = clients.error_of(error) if isinstance(error, KafkaException) else None
     errors = [*([inner] if inner else []), *heard]
@@ -208,7 +208,7 @@ def _told(asked: Asked, admin: AdminClient, error: BaseException, heard: Iterabl
     )
 
 
-def _unknown(asked: Asked, admin: AdminClient) -> CohortError:
+def _unknown(asked: CaseRequest, admin: AdminClient) -> CohortError:
     try:
         listed = admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).valid
         known = sorted(each.group_id for each in listed)

@@ -31,7 +31,7 @@ from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.simulate.case import MOST_BYTES, Case, CaseError, as_value, counted, parse
 from sparkcohort.runtime.simulate.changes import change_members, change_partitions
 from sparkcohort.runtime.simulate.outcome import compare, simulate
-from sparkcohort.runtime.simulate.owned_partitions import Claims, oddities
+from sparkcohort.runtime.simulate.owned_partitions import OwnedPartitions, oddities
 
 SHOWN: Final = 20
 DEFAULT_ASSIGNOR: Final = "cooperative-sticky"
@@ -82,7 +82,7 @@ class BadCase(click.ClickException):
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _CaseSource:
     """Where a case comes from: one of ``group_id`` and ``path`` is given."""
 
     group_id: str | None
@@ -135,13 +135,13 @@ def simulate_command(
     _check(group_id, servers, config, path, members_shown, everything)
     with _without_collections():
         try:
-            base = _case(_Source(group_id, path, servers, config))
+            base = _case(_CaseSource(group_id, path, servers, config))
             case = change_members(change_partitions(base, partitions), members)
             if path and not assignor:
                 _no_code(case.assignor)
             case = replace(case, assignor=assignor or case.assignor)
             most = None if everything else members_shown or SHOWN
-            shown = views.Shown(base, case, _title(base, case), most, views.names(base, case))
+            shown = views.CaseView(base, case, _title(base, case), most, views.names(base, case))
             if output == "case":
                 _say(views.lines(as_value(case)))
             else:
@@ -203,9 +203,9 @@ def _chosen(case: Case, *, live: bool) -> tuple[Assignor, list[str]]:
         return _named(DEFAULT_ASSIGNOR), [note]
 
 
-def _run(shown: views.Shown, *, comparing: bool, live: bool, output: str) -> None:
+def _run(shown: views.CaseView, *, comparing: bool, live: bool, output: str) -> None:
     base, case = shown.base, shown.case
-    notes = [*case.notes, *oddities(case.topics, case.members, Claims(case.topics, case.members))]
+    notes = [*case.notes, *oddities(case.topics, case.members, OwnedPartitions(case.topics, case.members))]
     chosen, more = (None, []) if comparing and not case.assignor else _chosen(case, live=live)
     notes += more
     if comparing or chosen is None:
@@ -226,12 +226,12 @@ def _run(shown: views.Shown, *, comparing: bool, live: bool, output: str) -> Non
 # --- where a case comes from -----------------------------------------------------------------------------
 
 
-def _case(source: _Source) -> Case:
+def _case(source: _CaseSource) -> Case:
     if source.path is not None:
         return parse(_read(source.path))
     group_id = source.group_id or ""
     if source.servers is not None:
-        return live_case.of_kafka(live_case.Asked(group_id, _conf(source.servers, source.config)))
+        return live_case.of_kafka(live_case.CaseRequest(group_id, _conf(source.servers, source.config)))
     try:
         return live_case.of_status(connection_file.describe(group_id))
     except CohortError as error:

@@ -42,7 +42,7 @@ SIGNS: Final = "= KEPT, + GAINED, - LOST"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class CaseView:
     """A case and what is said above its table; ``most`` members are shown, None: all, with all of their partitions.
 
     ``names`` has what each member is called: its own name where nobody else has that, else its id.
@@ -56,14 +56,14 @@ class Shown:
 
 
 def names(base: Case, case: Case) -> dict[str, str]:
-    """What each member is called (see ``Shown``)."""
+    """What each member is called (see ``CaseView``)."""
     said = {**base.names, **case.names}
     given = {member: said.get(member, member) for member in (*base.members, *case.members)}
     held = Counter(given.values())
     return {member: printable(name if held[name] == 1 else member) for member, name in given.items()}
 
 
-def report(shown: Shown, seen: Outcome, notes: Sequence[str], console: Console) -> None:
+def report(shown: CaseView, seen: Outcome, notes: Sequence[str], console: Console) -> None:
     """Print what one assignor does."""
     console.print(Text(f"{printable(seen.assignor)}: {shown.title}", style="bold"))
     _print_notes(notes, console)
@@ -77,7 +77,7 @@ def report(shown: Shown, seen: Outcome, notes: Sequence[str], console: Console) 
     console.print(_grid(_figures(shown, seen)))
 
 
-def compared(shown: Shown, seen: Sequence[Outcome], notes: Sequence[str], console: Console) -> None:
+def compared(shown: CaseView, seen: Sequence[Outcome], notes: Sequence[str], console: Console) -> None:
     """Print a row an assignor."""
     console.print(Text(shown.title, style="bold"))
     _print_notes(notes, console)
@@ -115,7 +115,7 @@ def _compared(one: Outcome) -> list[Text]:
     ]
 
 
-def as_json(shown: Shown, seen: Outcome, notes: Sequence[str]) -> Iterator[str]:
+def as_json(shown: CaseView, seen: Outcome, notes: Sequence[str]) -> Iterator[str]:
     """One object; partitions sorted, everything whole."""
     yield from lines(
         {
@@ -165,7 +165,7 @@ def _pauses(case: Case, seen: Outcome) -> dict[str, Any]:
 # --- members ---------------------------------------------------------------------------------------------
 
 
-def _chosen(shown: Shown, seen: Outcome) -> tuple[list[str], list[str]]:
+def _chosen(shown: CaseView, seen: Outcome) -> tuple[list[str], list[str]]:
     """The members to show, by name, and those that are left out: they change least."""
     everybody = sorted({*shown.base.members, *shown.case.members}, key=lambda member: (shown.names[member], member))
     if shown.most is None or len(everybody) <= shown.most:
@@ -180,7 +180,7 @@ def _chosen(shown: Shown, seen: Outcome) -> tuple[list[str], list[str]]:
     return [m for m in everybody if m in chosen], [m for m in everybody if m not in chosen]
 
 
-def _members(shown: Shown, seen: Outcome, rows: Iterable[str]) -> Table:
+def _members(shown: CaseView, seen: Outcome, rows: Iterable[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("MEMBER", overflow="fold", max_width=36)
     for name in ("BEFORE", "AFTER"):
@@ -211,7 +211,7 @@ def _some(partitions: Collection[Partition], most: int | None) -> str:
 # --- figures ---------------------------------------------------------------------------------------------
 
 
-def _figures(shown: Shown, seen: Outcome) -> Iterator[tuple[str, Text]]:
+def _figures(shown: CaseView, seen: Outcome) -> Iterator[tuple[str, Text]]:
     yield (
         "moved",
         Text().append_text(_moved(seen)).append(f" of {seen.owned:,}; the fewest possible: {seen.fewest_moves:,}"),
@@ -233,7 +233,7 @@ def _figures(shown: Shown, seen: Outcome) -> Iterator[tuple[str, Text]]:
     yield "pauses, cooperative", _cooperative(seen)
 
 
-def _relieved(shown: Shown, seen: Outcome) -> Text:
+def _relieved(shown: CaseView, seen: Outcome) -> Text:
     """What moves later, a line a round."""
     after_s = shown.case.load_balance.after_ms / 1000
     lines = [

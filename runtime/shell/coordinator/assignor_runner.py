@@ -22,7 +22,7 @@ from sparkcohort.runtime.leader import assignment, delayed_rebalance
 from sparkcohort.runtime.member.state import ComputeAssignment
 from sparkcohort.runtime.protocol.reasons import Reason
 from sparkcohort.runtime.shell.agent.listener_runner import patience_ms
-from sparkcohort.runtime.shell.coordinator.load_balancing import Balancing
+from sparkcohort.runtime.shell.coordinator.load_watch import LoadWatch
 from sparkcohort.runtime.shell.process.threads import Supervised
 
 log = logging.getLogger("sparkcohort.assignor")
@@ -38,7 +38,7 @@ Done: TypeAlias = Callable[[assignment.Assignments, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class AssignorFailure:
     """The last failure, until the assignor succeeds."""
 
     assignor: str
@@ -47,7 +47,7 @@ class Trouble:
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class _AssignorCall:
     """One round's computation; ``round`` is set before it goes to the thread."""
 
     asked: ComputeAssignment
@@ -63,7 +63,7 @@ class _Call:
         return self.asked.protocol_name
 
 
-class Leading:
+class AssignorRunner:
     """Computes the assignments of one group; all of it but the thread under the coordinator's lock.
 
     ``now`` is the group's clock (ms), ``post`` hands a job to whoever has the lock, ``done`` takes what is computed.
@@ -75,7 +75,7 @@ class Leading:
         assignors: Mapping[str, Assignor],
         rebalance_timeout_ms: int,
         max_delay_ms: int,
-        balancing: Balancing | None = None,
+        balancing: LoadWatch | None = None,
         *,
         now: Callable[[], int],
         post: Callable[[Callable[[], None]], None],
@@ -83,26 +83,26 @@ class Leading:
     ) -> None:
         self.memory = delayed_rebalance.LeaderState()
         self.failures: Counter[str] = Counter()
-        self.trouble: Trouble | None = None
+        self.trouble: AssignorFailure | None = None
         self._group_id = group_id
         self._assignors = assignors
         self._patience_ms = patience_ms(rebalance_timeout_ms)
         self._max_delay_ms = max_delay_ms
         self._balancing = balancing
         self._now, self._post, self._done = now, post, done
-        self._current: _Call | None = None
-        self._stuck: _Call | None = None
+        self._current: _AssignorCall | None = None
+        self._stuck: _AssignorCall | None = None
         self._told: OrderedDict[str, None] = OrderedDict()
-        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[_AssignorCall | None] = queue.SimpleQueue()
         self._thread: Supervised | None = None
-        self._asked: _Call | None = None  # of the thread: what it computes
+        self._asked: _AssignorCall | None = None  # of the thread: what it computes
 
     def lead(
         self, asked: ComputeAssignment, since: assignment.Since, look: Callable[[], delayed_rebalance.Round]
     ) -> None:
         """Begin a round, of which ``look`` tells the rest; a round that is still computed is void."""
         began_ms = self._now()
-        call = self._current = _Call(asked, since, self.memory, began_ms, began_ms + self._patience_ms)
+        call = self._current = _AssignorCall(asked, since, self.memory, began_ms, began_ms + self._patience_ms)
         own = ASSIGNORS.get(call.name) is not self._assignors.get(call.name)
         if own and self._stuck is not None:
             began = self._stuck.asked.generation
@@ -202,7 +202,7 @@ class Leading:
         log.error("group %s: %s", self._group_id, error)
         self._thread = None
 
-    def _computed(self, call: _Call) -> Result:
+    def _computed(self, call: _AssignorCall) -> Result:
         try:
             assert call.round is not None  # noqa: S101  see lead
             return delayed_rebalance.lead(call.memory, call.round, call.began_ms, self._max_delay_ms, self._assignors)
@@ -211,7 +211,7 @@ class Leading:
 
     # --- how a round ends ------------------------------------------------------------------------------
 
-    def _returned(self, call: _Call, result: Result | None) -> None:
+    def _returned(self, call: _AssignorCall, result: Result | None) -> None:
         """The thread is done with a call, or has passed over it: it is there for the next one."""
         if self._stuck is not None:
             late_ms = self._now() - call.began_ms
@@ -220,7 +220,7 @@ class Leading:
         if call is self._current and result is not None:
             self._end(call, result)
 
-    def _end(self, call: _Call, result: Result) -> None:
+    def _end(self, call: _AssignorCall, result: Result) -> None:
         if isinstance(result, BaseException):
             self._fail(call, assignment.blamed(call.name, result), result)
             return
@@ -234,11 +234,11 @@ class Leading:
             self._told.clear()
         self._done(assignments, call.asked.generation, "")
 
-    def _fail(self, call: _Call, why: str, error: BaseException | None = None) -> None:
+    def _fail(self, call: _AssignorCall, why: str, error: BaseException | None = None) -> None:
         self._current = None
         self.memory = delayed_rebalance.failed(self.memory, self._now())
         self.failures[call.name] += 1
-        self.trouble = Trouble(call.name, why, self._now())
+        self.trouble = AssignorFailure(call.name, why, self._now())
         self._tell(f"{why}; everybody keeps what it has", error)
         self._done(assignment.keep(call.asked.members, call.since), call.asked.generation, why)
 

@@ -47,8 +47,8 @@ from sparkcohort.runtime.protocol.messages import (
 )
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Cause, Reason, requested
-from sparkcohort.runtime.shell.coordinator import admission, load_balancing
-from sparkcohort.runtime.shell.coordinator.assignor_runner import Leading
+from sparkcohort.runtime.shell.coordinator import admission, load_watch
+from sparkcohort.runtime.shell.coordinator.assignor_runner import AssignorRunner
 from sparkcohort.runtime.shell.coordinator.clock import Clock
 from sparkcohort.runtime.shell.coordinator.history import History
 from sparkcohort.runtime.shell.coordinator.totals import ListenerTotals, RebalanceTotals
@@ -75,7 +75,7 @@ class GroupSettings:
     rebalance_timeout_ms: int
     assignors: tuple[str, ...]
     scheduled_rebalance_max_delay_ms: int = 0
-    load_balance: tuple[float, int, int] = (1.2, 60_000, 5)  # threshold, after so long, moves (see ``load_balancing``)
+    load_balance: tuple[float, int, int] = (1.2, 60_000, 5)  # threshold, after so long, moves (see ``load_watch``)
 
 
 class Coordinator:
@@ -125,9 +125,9 @@ class Coordinator:
         self._door = admission.Admission(settings.group_id, settings.assignors, settings.rebalance_timeout_ms)
         self.group = groups.new_group(config, ConsumerEmbedded())
         self._driver = machine.new_member(self._driver_config())
-        weighs = load_balancing.NAME in settings.assignors
-        self.balancing = load_balancing.Balancing(*settings.load_balance) if weighs else None
-        self.leading = Leading(
+        weighs = load_watch.NAME in settings.assignors
+        self.balancing = load_watch.LoadWatch(*settings.load_balance) if weighs else None
+        self.leading = AssignorRunner(
             settings.group_id,
             assignors,
             settings.rebalance_timeout_ms,
@@ -397,7 +397,7 @@ class Coordinator:
                 events.put(self._event("rejoin", reason=push.reason, generation=push.generation))
 
     def _event(self, kind: str, reason: str = "", generation: int = -1) -> bytes:
-        return calls.encode(calls.Pushed(kind, tuple(self._subscribed()), reason, generation))
+        return calls.encode(calls.PushEvent(kind, tuple(self._subscribed()), reason, generation))
 
     def _drive(self, event: machine.MemberEvent) -> None:
         """Step the driver's own member and carry out what it wants."""
@@ -421,7 +421,7 @@ class Coordinator:
     def _round(self, name: str, members: Sequence[JoinedMember]) -> delayed_rebalance.Round:
         group, topics, racks = self.group, self._topics(), self._racks()
         since = {joined.member_id: groups.owned(group, joined.member_id) for joined in members}
-        known = self.balancing.balance(self._clock.now_ms) if self.balancing and name == load_balancing.NAME else None
+        known = self.balancing.balance(self._clock.now_ms) if self.balancing and name == load_watch.NAME else None
         return delayed_rebalance.Round(
             name, members, topics, since, group.previous_assignment, self._only, racks, known, self.barred()
         )

@@ -84,7 +84,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldOnce:
     """One line of a member's story, and when it was (seconds since 1970)."""
 
     at: float
@@ -162,11 +162,11 @@ class History:
         """The ids of all members whose story can be told, oldest first."""
         return tuple(dict.fromkeys(name for _, record in tuple(self._records) for name in timeline.about(record)))
 
-    def story(self, member_id: str) -> tuple[Told, ...]:
+    def story(self, member_id: str) -> tuple[ToldOnce, ...]:
         """What happened to a member, as far as the journal goes back."""
         records = tuple(self._records)
         return tuple(
-            Told(records[place][0], line)
+            ToldOnce(records[place][0], line)
             for place, line in timeline.placed_lines((item for _, item in records), member_id)
         )
 

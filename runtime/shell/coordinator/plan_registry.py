@@ -26,7 +26,7 @@ class PlanGone(LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedSlot:
     """What a task got: its slot, the plan's number (rising with every plan), each partition's planned start, topics' ids."""
 
     slot: Slot
@@ -59,7 +59,7 @@ class Audit:
     agent_timeouts: int = 0
 
 
-class Plans:
+class PlanRegistry:
     """Registry of plans; every method may be called from any thread."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Plans:
             while len(self._plans) > KEPT_PLANS:
                 self._plans.popitem(last=False)
 
-    def claim(self, plan_id: str, index: int, member: str | None) -> Claimed:
+    def claim(self, plan_id: str, index: int, member: str | None) -> ClaimedSlot:
         """The slot of this input partition: the same at every call.  Raises PlanGone."""
         with self._lock:
             registered = self._plans.get(plan_id)
@@ -98,7 +98,7 @@ class Plans:
             registered.plan, slot = claim(registered.plan, index, member)
             floors = {item.tp: registered.floors[item.tp] for item in slot.ranges}
             ids = {topic: registered.ids[topic] for topic in {tp.topic for tp in floors} if topic in registered.ids}
-            return Claimed(slot, registered.sequence, floors, ids)
+            return ClaimedSlot(slot, registered.sequence, floors, ids)
 
     def report(
         self,

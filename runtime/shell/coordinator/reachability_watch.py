@@ -33,7 +33,7 @@ class Stuck(NamedTuple):
     why: str
 
 
-class AbilityWatch:
+class ReachabilityWatch:
     """All methods may be called from any thread.
 
     ``probe`` tells which partitions' leaders answer the driver's own fetches from these offsets within so many seconds;

@@ -32,9 +32,9 @@ from sparkcohort.runtime.protocol.messages import (
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
-from sparkcohort.runtime.shell.coordinator.plan_registry import PlanGone, Plans
-from sparkcohort.runtime.shell.coordinator.reachability_watch import AbilityWatch, Stuck
-from sparkcohort.runtime.shell.coordinator.slow_partition_watch import Isolation
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanGone, PlanRegistry
+from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch, Stuck
+from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
 from sparkcohort.runtime.shell.rpc.flight import EventQueue, Handler
 
 log = logging.getLogger("sparkcohort.service")
@@ -54,12 +54,12 @@ class Service:
     def __init__(
         self,
         coordinator: Coordinator,
-        plans: Plans,
+        plans: PlanRegistry,
         *,
         failure: Callable[[], CohortError | None],
         status: Callable[[], dict[str, Any]],
-        isolation: Isolation | None = None,
-        abilities: AbilityWatch | None = None,
+        isolation: SlowPartitionWatch | None = None,
+        abilities: ReachabilityWatch | None = None,
         relay: Callable[[bytes], bytes] | None = None,
         anew: Callable[[], None] = lambda: None,
     ) -> None:
@@ -71,7 +71,7 @@ class Service:
         self._plans = plans
         self._failure = failure
         self._status = status
-        self._isolation = isolation or Isolation()
+        self._isolation = isolation or SlowPartitionWatch()
         self._anew = anew
         self._abilities = abilities
         self._relay = relay
@@ -131,16 +131,16 @@ class Service:
         claim = calls.decode(body, calls.Claim)
         failure = self._failure()
         if failure is not None:
-            return calls.encode(calls.Claimed(error=failure.error or "GROUP_FAILED", message=str(failure)))
+            return calls.encode(calls.ClaimReply(error=failure.error or "GROUP_FAILED", message=str(failure)))
         member = self._member_at(claim.address)
         self._note_alone(claim)
         try:
             claimed = self._plans.claim(claim.plan, claim.index, member.member_id if member else None)
         except (PlanGone, UnknownSlot) as error:
-            return calls.encode(calls.Claimed(error="PLAN_GONE", message=str(error)))
+            return calls.encode(calls.ClaimReply(error="PLAN_GONE", message=str(error)))
         own = member is not None and claimed.slot.member == member.member_id
         barred = self._barred(member)
-        reply = calls.Claimed(
+        reply = calls.ClaimReply(
             ranges=claimed.slot.ranges,
             floors=tuple(claimed.floors[item.tp] for item in claimed.slot.ranges),
             sequence=claimed.sequence,
@@ -246,7 +246,7 @@ class Service:
 
     def _rebalances(self, body: bytes) -> bytes:
         """The last so many, or the one of a generation with who had what."""
-        asked, history = calls.decode(body, calls.Rebalances), self._coordinator.history
+        asked, history = calls.decode(body, calls.RebalancesRequest), self._coordinator.history
         if asked.show is not None:
             return _json(reports.shown(history, asked.show))
         if asked.last is None:
@@ -254,7 +254,7 @@ class Service:
         return _json({"rebalances": reports.rebalances(history, max(asked.last, 1))})
 
     def _story(self, body: bytes) -> bytes:
-        return _json(reports.story(self._coordinator.history, calls.decode(body, calls.Story).member))
+        return _json(reports.story(self._coordinator.history, calls.decode(body, calls.StoryRequest).member))
 
 
 def _printable(words: str) -> str:

@@ -23,7 +23,7 @@ FRESH_MS = 2_000
 Offsets = Mapping[TopicPartition, int]
 
 
-class Isolation:
+class SlowPartitionWatch:
     """All methods may be called from any thread."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ class Again(Exception):
     """A job cannot be done now; says why.  It is tried again until its time is over."""
 
 
-class Jobs:
+class ClientThread:
     """A queue of jobs; ``check`` raises what makes waiting pointless, ``changed`` tells when trying again may pay."""
 
     def __init__(self, check: Callable[[], None], changed: threading.Condition) -> None:

@@ -11,7 +11,7 @@ from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses, mismatches
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.kafka.leader_epochs import Compared, Seen, compared, questions
+from sparkcohort.runtime.kafka.leader_epochs import Compared, ObservedEpochs, compared, questions
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 
@@ -56,11 +56,11 @@ class DataLoss:
         self._beginnings: dict[TopicPartition, int] = {}
         self.epochs: Mapping[TopicPartition, int] = {}
         """Of the leaders that were last known to have all before the positions; never changed, another takes its place."""
-        self._before: dict[TopicPartition, Seen] = {}  # what is known of offsets below the positions, instead
+        self._before: dict[TopicPartition, ObservedEpochs] = {}  # what is known of offsets below the positions, instead
         self._compared: tuple[object, int] = (None, 0)  # the epochs, and how many positions, of which all is settled
         self._cut: Mapping[TopicPartition, int] = {}
 
-    def remember(self, start: Mapping[TopicPartition, int], seen: Mapping[TopicPartition, Seen]) -> None:
+    def remember(self, start: Mapping[TopicPartition, int], seen: Mapping[TopicPartition, ObservedEpochs]) -> None:
         """What an earlier run has seen of the logs before this one, which begins at ``start``."""
         there = {tp: known for tp, known in seen.items() if tp in start}
         self.epochs = {tp: known.epoch for tp, known in there.items() if known.offset >= start[tp]}
@@ -77,7 +77,9 @@ class DataLoss:
         if now is self._compared[0] and len(start) == self._compared[1]:
             return NOTHING
         known = {
-            tp: Seen(min(at, before[tp].offset), before[tp].epoch) if tp in before else Seen(at, self.epochs[tp])
+            tp: ObservedEpochs(min(at, before[tp].offset), before[tp].epoch)
+            if tp in before
+            else ObservedEpochs(at, self.epochs[tp])
             for tp, at in start.items()
             if tp in before or self.epochs.get(tp, now.get(tp)) != now.get(tp)
             if tp not in void

@@ -22,7 +22,7 @@ PART_OF_SESSION = 0.9  # so that the query has ended when one session timeout is
 EVERYBODY: frozenset[TopicPartition] = frozenset()
 
 
-class Strangers:
+class ForeignMembers:
     """Watches for partitions that somebody else in the group has had for a session timeout.  Called from one thread."""
 
     def __init__(self, conf: Mapping[str, str], group_id: str, instance_id: str, session_timeout_ms: int) -> None:

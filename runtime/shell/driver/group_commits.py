@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.kafka.leader_epochs import Seen
+from sparkcohort.runtime.kafka.leader_epochs import ObservedEpochs
 from sparkcohort.runtime.kafka.run_epoch import GENERATION_BLOCK, decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.first_batch import FirstBatch
@@ -38,7 +38,7 @@ LOOK_S = 1.0
 """How often the generation is looked at, however long a batch takes."""
 
 
-class Mirror:
+class GroupCommits:
     """Commits offsets of one query to the real group, as its static member."""
 
     def __init__(self, options: SourceOptions, log_ends: LogEnds) -> None:
@@ -114,10 +114,12 @@ class Mirror:
         """Under which leader epochs the logs had the offsets that are committed from now on, as far as known."""
         self._membership.epochs = epochs
 
-    def epochs(self, partitions: Collection[TopicPartition], ids: Mapping[str, str]) -> dict[TopicPartition, Seen]:
+    def epochs(
+        self, partitions: Collection[TopicPartition], ids: Mapping[str, str]
+    ) -> dict[TopicPartition, ObservedEpochs]:
         """What the group knows of that: committed offsets in the topics with these ids, with their epochs."""
         return {
-            tp: Seen(known.offset, known.epoch)
+            tp: ObservedEpochs(known.offset, known.epoch)
             for tp, known in self._membership.committed(partitions).items()
             if known.offset is not None and known.epoch >= 0
             if ids.get(tp.topic, "") in (decode(known.metadata).topic, "")

@@ -20,10 +20,10 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import membership as machine
 from sparkcohort.runtime.kafka import membership_state as s
 from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
-from sparkcohort.runtime.kafka.run_epoch import Reservation
+from sparkcohort.runtime.kafka.run_epoch import RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver.client_thread import Again, CommitDelayed, Jobs
-from sparkcohort.runtime.shell.driver.foreign_members import Strangers
+from sparkcohort.runtime.shell.driver.client_thread import Again, ClientThread, CommitDelayed
+from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
 from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.threads import Supervised, look
@@ -59,13 +59,13 @@ class GroupMembership:
         self._conf = {**options.kafka, "group.id": options.group_id}
         # Short against the limit of ``start``: why nobody answers (no permission, say) is told between two tries.
         self._read_timeout_s = min(READ_TIMEOUT_S, options.api_timeout_ms / 4000)
-        self._strangers = Strangers(
+        self._strangers = ForeignMembers(
             options.kafka, options.group_id, options.group_instance_id, options.session_timeout_ms
         )
         self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
         self.epochs: Mapping[TopicPartition, int] = {}  # of the leaders whose logs had them last, as far as known
         self._changed = threading.Condition()
-        self._jobs = Jobs(self._check, self._changed)
+        self._jobs = ClientThread(self._check, self._changed)
         self._membership = machine.new_membership(_config(options), secrets.token_hex(4), _now_ms())
         self._actions: tuple[s.MembershipAction, ...] = ()  # not carried out yet
         self._result: s.MembershipEvent | None = None  # of a call, until the machine has taken it
@@ -116,7 +116,7 @@ class GroupMembership:
         return self._membership.state
 
     @property
-    def reservation(self) -> Reservation:
+    def reservation(self) -> RunEpoch:
         """This run's number and generations, as Kafka has them."""
         return self._membership.reservation
 
@@ -160,13 +160,13 @@ class GroupMembership:
         pin: str = "",
         plan: str = "",
         reset: bool = False,
-    ) -> Reservation:
+    ) -> RunEpoch:
         """Commit this run's number and a (further) block of generations, with all of ``starts``.
 
         ``starts`` are offsets for what has none committed yet (or, with ``reset``, for all); ``pin`` and ``plan`` mark them
         as the start of batch 0.  Call it as soon as start offsets are known, and when ``reservation.last_generation`` is near.
         """
-        result: Reservation = self._jobs.insist(
+        result: RunEpoch = self._jobs.insist(
             lambda: self._ask(
                 lambda number: s.ReserveRequested(number, starts, pin, plan, reset, self.ids, self.epochs)
             ),
@@ -210,7 +210,7 @@ class GroupMembership:
             due_ms = machine.deadline(self._membership)
             if due_ms is not None and _now_ms() >= due_ms:
                 self._tell_topics()
-                self._feed(s.Tick())
+                self._feed(s.TimePassed())
                 self._carry_out()
         except CohortError as error:
             self._fail(error)
@@ -231,7 +231,7 @@ class GroupMembership:
         self._feed(request(number))
         self._carry_out()
         match self._answers.pop(number, None):
-            case s.Answer(_, result):
+            case s.AnswerCaller(_, result):
                 return result
             case s.AnswerError(_, error):
                 raise error
@@ -255,7 +255,7 @@ class GroupMembership:
         self._jobs.refuse()
 
     def _fail(self, error: CohortError) -> None:
-        self._feed(s.Failed(error))
+        self._feed(s.StepFailed(error))
 
     def _feed(self, event: s.MembershipEvent) -> None:
         """Have the machine take an event; what it wants done is carried out between polls."""
@@ -309,7 +309,7 @@ class GroupMembership:
                     self._doubted()
             case s.Warn(text):
                 log.warning("%s", text)
-            case s.Answer() | s.AnswerLater() | s.AnswerError():
+            case s.AnswerCaller() | s.AnswerLater() | s.AnswerError():
                 self._answers[action.request] = action
 
     def _subscribe(self, topics: tuple[str, ...]) -> None:
@@ -361,7 +361,7 @@ class GroupMembership:
         result = self._unsuccessful(call, KafkaException(wrong)) if wrong is not None else None
         if isinstance(result, s.CallRefused):
             return result
-        return s.OffsetsCommitted(call, taken, gone, result.error if result is not None else "")
+        return s.CommitAnswered(call, taken, gone, result.error if result is not None else "")
 
     def _unsuccessful(self, call: int, error: KafkaException) -> s.CallFailed | s.CallRefused:
         """Sorts an error of a request: what ends the membership is told at once, the rest is for another try."""
@@ -404,10 +404,10 @@ class GroupMembership:
     def _on_assign(self, consumer: Consumer, partitions: list[Position]) -> None:
         consumer.assign([])  # a member by name only: nothing is ever fetched
         assigned = frozenset(TopicPartition(each.topic, each.partition) for each in partitions)
-        self._feed(s.PartitionsAssigned(assigned))
+        self._feed(s.AssignmentReceived(assigned))
 
     def _on_gone(self, _consumer: Consumer, _partitions: list[Position]) -> None:
-        self._feed(s.PartitionsRevoked())
+        self._feed(s.RevocationReceived())
 
     def _on_message(self, message: Message) -> None:
         error = message.error()
@@ -421,7 +421,7 @@ class GroupMembership:
             return
         failure = errors.permanent(error, self._options, self._strangers.everybody)
         if failure is not None:
-            self._feed(s.LoginRefused(failure) if code in errors.AUTHENTICATION else s.Failed(failure))
+            self._feed(s.LoginFailed(failure) if code in errors.AUTHENTICATION else s.StepFailed(failure))
         elif code not in _GONE:
             log.debug("group %s: %s", self._options.group_id, clients.text_of(error))
 

@@ -57,7 +57,7 @@ Answers = dict[TopicPartition, End]
 Reasons = dict[TopicPartition, str]
 
 
-class Asked(NamedTuple):
+class OffsetsAnswer(NamedTuple):
     """Offsets, the reason for each partition without one, and how long a round trip takes."""
 
     found: Answers
@@ -106,7 +106,7 @@ def calls_for(partitions: int, trip_s: float) -> int:
     return max(1, round(partitions * sqrt(PAIR_S / max(trip_s, QUICKEST_S))))
 
 
-def ask_in(calls: int, consumer: Consumer, specs: Mapping[TopicPartition, int], timeout_s: float) -> Asked:
+def ask_in(calls: int, consumer: Consumer, specs: Mapping[TopicPartition, int], timeout_s: float) -> OffsetsAnswer:
     """As ``ask``, in so many calls of about as many partitions each; also the round trip as far as it shows."""
     deadline, trip_s = time.monotonic() + timeout_s, inf
     items, size = list(specs.items()), max(-(-len(specs) // calls), 1)
@@ -120,7 +120,7 @@ def ask_in(calls: int, consumer: Consumer, specs: Mapping[TopicPartition, int], 
         found |= more
         reasons |= why
         trip_s = min(trip_s, time.monotonic() - began - EACH_S * len(part) - PAIR_S * len(part) ** 2)
-    return Asked(found, reasons, max(trip_s, QUICKEST_S))
+    return OffsetsAnswer(found, reasons, max(trip_s, QUICKEST_S))
 
 
 def ask_apart(

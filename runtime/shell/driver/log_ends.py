@@ -19,7 +19,7 @@ from sparkcohort.runtime.protocol.offsets_json import EARLIEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.driver.discovery import Discovery, Layout
 from sparkcohort.runtime.shell.driver.list_offsets import FIRST_S, Answers, Asker, ask_apart
-from sparkcohort.runtime.shell.kafka.epoch_ends import EpochEnds
+from sparkcohort.runtime.shell.kafka.epoch_ends import EpochEndLookup
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.threads import Supervised, look
 
@@ -56,7 +56,7 @@ class LogEnds:
         self._reasons: dict[TopicPartition, str] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}  # never changed, another one takes its place
-        self.epoch_ends = EpochEnds(options.kafka, self._fail)
+        self.epoch_ends = EpochEndLookup(options.kafka, self._fail)
         self._failure: CohortError | None = None
         self._closed = False
 

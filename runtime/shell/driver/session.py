@@ -25,13 +25,13 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
-from sparkcohort.runtime.shell.coordinator.reachability_watch import AbilityWatch
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
+from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
 from sparkcohort.runtime.shell.coordinator.service import Service
-from sparkcohort.runtime.shell.coordinator.slow_partition_watch import Isolation
+from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
 from sparkcohort.runtime.shell.driver import async_progress, stream_process
 from sparkcohort.runtime.shell.driver.data_loss import DataLoss, Losses
-from sparkcohort.runtime.shell.driver.group_commits import Mirror
+from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.kafka import epoch_ends
 from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
@@ -67,13 +67,13 @@ class Session:
         self._assignors = assignors
         self._lock = stream_process.InstanceLock(options.group_id, options.group_instance_id)
         self._log_ends = LogEnds(options)
-        self._mirror = Mirror(options, self._log_ends)
+        self._mirror = GroupCommits(options, self._log_ends)
         self._loss = DataLoss(self._log_ends, fail=options.fail_on_data_loss)
-        self._plans = Plans()
-        self._isolation = Isolation()
+        self._plans = PlanRegistry()
+        self._isolation = SlowPartitionWatch()
         self._ending = Ending()
         self._coordinator: Coordinator | None = None
-        self._abilities: AbilityWatch | None = None
+        self._abilities: ReachabilityWatch | None = None
         self._relay = self._ending.keep(Order.INSIDE, lambda: Relay(self._reader), Relay.close)
         self._silent_agents: Callable[[], frozenset[str]] = frozenset
         self._run: Run | None = None
@@ -154,7 +154,7 @@ class Session:
             settings, self._log_ends.topics, only, assignors=self._assignors, racks=self._log_ends.racks
         )
         self._ending.add(Order.AGENTS, self._coordinator.stop)
-        self._abilities = AbilityWatch(
+        self._abilities = ReachabilityWatch(
             partial(reached, options.kafka), self._coordinator.members, self._coordinator.trigger
         )
         self._coordinator.barred = self._abilities.barred
@@ -300,7 +300,7 @@ class Session:
         while True:
             losses = self._loss.look(start, {}, self.refresh(REFRESH_S), time.monotonic())
             waited_s = time.monotonic() - began
-            if hold.decide_replay(self._options.unreachable, losses.doubted, waited_s) is hold.Decision.PLAN:
+            if hold.decide_replay(self._options.unreachable, losses.doubted, waited_s) is hold.HoldDecision.PLAN:
                 return losses.reset
             self.pause(REFRESH_S)
 

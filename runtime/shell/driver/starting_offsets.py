@@ -92,9 +92,9 @@ def ends_of(
         snapshot = log_ends.refresh(PATIENCE_S)
         missing = hold.unknown_ends(wanted, snapshot.ends, snapshot.unreachable)
         decision = hold.decide_start(options.unreachable, missing, time.monotonic() - began)
-        if decision is hold.Decision.PLAN:
+        if decision is hold.HoldDecision.PLAN:
             return {tp: snapshot.ends[tp] for tp in wanted}
-        if decision is hold.Decision.FAIL:
+        if decision is hold.HoldDecision.FAIL:
             reason = snapshot.unreachable.get(missing[0], "no answer")
             raise CohortError(
                 f"the start cannot be told: no log end of {names_of(missing)} within unreachable.timeout.ms="
@@ -115,7 +115,7 @@ def _patiently(
             if not hold.is_unreachable(error):
                 raise
             waited_s = time.monotonic() - began
-            if hold.decide_start(options.unreachable, missing=True, waited_s=waited_s) is hold.Decision.FAIL:
+            if hold.decide_start(options.unreachable, missing=True, waited_s=waited_s) is hold.HoldDecision.FAIL:
                 waited = f"unreachable.timeout.ms={options.unreachable.timeout_ms}"
                 raise CohortError(f"the start cannot be told within {waited}: {error}", UNREACHABLE) from None
             log_ends.refresh(PATIENCE_S)

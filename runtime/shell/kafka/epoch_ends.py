@@ -45,7 +45,7 @@ NOT_NOW: Final = frozenset({3, 5, 6, 7, 9, 56, 74, 75})
 Ends = dict[TopicPartition, int | None]
 
 
-class EpochEnds:
+class EpochEndLookup:
     """Answers to questions as they come; every method may be called from any thread."""
 
     def __init__(self, conf: Mapping[str, Any], give_up: Callable[[CohortError], None]) -> None:

@@ -17,14 +17,14 @@ from sparkcohort.runtime.protocol.messages import DescribeGroup, DescribeGroupRe
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
-from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 
 DESCRIBE_TIMEOUT_S = 5.0
 
 
 def build(
     coordinator: Coordinator,
-    plans: Plans,
+    plans: PlanRegistry,
     *,
     instance_id: str,
     committed: Mapping[TopicPartition, int],

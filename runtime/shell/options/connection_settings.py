@@ -45,11 +45,11 @@ class TransportError(Exception):
         super().__init__(printable(message))
 
 
-class Refused(TransportError):
+class ConnectionRefused(TransportError):
     """The broker doesn't let us in (now): it may later, when a password has reached all brokers, say; not at once."""
 
 
-class Distrusted(Refused):
+class Distrusted(ConnectionRefused):
     """We don't let the broker in: no certificate that we trust, or it can't or won't prove that it knows the password.
 
     A less careful client is no answer to that.

@@ -24,7 +24,7 @@ _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class SourceSubscription:
     """What is read: topic names, a pattern, or fixed partitions; the other two fields are empty."""
 
     kind: Literal["subscribe", "subscribePattern", "assign"]
@@ -46,7 +46,7 @@ class SourceOptions:
     """Every option of one source, typed and checked; times in milliseconds; ``kafka`` is librdkafka's configuration."""
 
     bootstrap_servers: str
-    subscription: Subscription
+    subscription: SourceSubscription
     group_id: str
     group_instance_id: str
     starting_offsets: Start
@@ -202,7 +202,7 @@ def _bootstrap(given: Mapping[str, str]) -> str:
 
 
 def _build(
-    value: Values, subscription: Subscription, conf: Mapping[str, str], warnings: tuple[str, ...]
+    value: Values, subscription: SourceSubscription, conf: Mapping[str, str], warnings: tuple[str, ...]
 ) -> SourceOptions:
     return SourceOptions(
         bootstrap_servers=conf["bootstrap.servers"],
@@ -273,7 +273,7 @@ def _check_relations(parsed: SourceOptions) -> None:
     _check_topics("maxOffsetsPerTrigger.topics", parsed.max_offsets_by_topic, parsed.subscription)
 
 
-def _check_topics(name: str, named: Collection[str], subscription: Subscription) -> None:
+def _check_topics(name: str, named: Collection[str], subscription: SourceSubscription) -> None:
     """Topics named in an option must be among what is read, or may come to be."""
     topics = set(subscription.topics) | {tp.topic for tp in subscription.partitions}
     for topic in sorted(named):
@@ -293,7 +293,7 @@ def _most_offsets(value: Values) -> int | None:
     return value.optional("maxOffsetsPerTrigger")
 
 
-def _check_named(name: str, start: Start | None, subscription: Subscription) -> None:
+def _check_named(name: str, start: Start | None, subscription: SourceSubscription) -> None:
     """Partitions named in a start must be among what is read (a pattern cannot be told here)."""
     if not isinstance(start, Mapping) or subscription.kind == "subscribePattern":
         return
@@ -319,20 +319,20 @@ def _group_id(value: Values) -> str:
     return group
 
 
-def _instance_id(subscription: Subscription) -> str:
+def _instance_id(subscription: SourceSubscription) -> str:
     return "cohort-" + hashlib.sha256(str(subscription).encode()).hexdigest()[:8]
 
 
-def _subscription(given: Mapping[str, str]) -> Subscription:
+def _subscription(given: Mapping[str, str]) -> SourceSubscription:
     kinds = [name for name in _SUBSCRIPTIONS if name.lower() in given]
     if len(kinds) != 1:
         found = f"{' and '.join(kinds)} are given" if kinds else "none is given"
         raise OptionError(f"exactly one of the options subscribe, subscribePattern and assign is needed: {found}")
     text = given[kinds[0].lower()].strip()
     if kinds[0] == "subscribe":
-        return Subscription("subscribe", topics=_topics(text))
+        return SourceSubscription("subscribe", topics=_topics(text))
     if kinds[0] == "assign":
-        return Subscription("assign", partitions=_partitions(text))
+        return SourceSubscription("assign", partitions=_partitions(text))
     if not text:
         raise OptionError("option subscribePattern is empty: give a regular expression of topic names")
     _check_sets(text)
@@ -342,7 +342,7 @@ def _subscription(given: Mapping[str, str]) -> Subscription:
         raise OptionError(
             f"option subscribePattern is not a regular expression as Python writes them: {error}"
         ) from None
-    return Subscription("subscribePattern", pattern=text)
+    return SourceSubscription("subscribePattern", pattern=text)
 
 
 _SETS = re.compile(r"\\.|\[\^?\]?((?:\\.|[^\]\\])*)\]", re.DOTALL)

@@ -11,13 +11,13 @@ from sparkcohort.runtime.shell.process.threads import Supervised
 Call = tuple[Callable[[], None], Callable[[], None] | None]
 
 
-class Calls:
+class BlockingCalls:
     """As many calls at a time as there are threads; the others wait, in order."""
 
     def __init__(self, threads: int, give_up: Callable[[CohortError], None]) -> None:
         """Nothing runs before ``start``."""
         self._waiting: queue.SimpleQueue[Call] = queue.SimpleQueue()
-        self._callers = [_Caller(f"cohort-call-{number}", self._waiting, give_up) for number in range(threads)]
+        self._callers = [_CallingThread(f"cohort-call-{number}", self._waiting, give_up) for number in range(threads)]
 
     def start(self) -> None:
         """Start the threads; one that can't be had now comes later."""
@@ -29,7 +29,7 @@ class Calls:
         self._waiting.put((call, failed))
 
 
-class _Caller:
+class _CallingThread:
     def __init__(self, name: str, waiting: queue.SimpleQueue[Call], give_up: Callable[[CohortError], None]) -> None:
         self._waiting = waiting
         self._call: Call | None = None

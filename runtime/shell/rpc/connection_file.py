@@ -169,7 +169,7 @@ def fetch_status(connection: Connection) -> dict[str, Any]:
 
 def fetch_rebalances(connection: Connection, last: int) -> list[dict[str, Any]]:
     """The last rebalances of the run, newest last (see ``reports.rebalances``).  Raises CohortError."""
-    found: list[dict[str, Any]] = _ask(connection, "Rebalances", calls.encode(calls.Rebalances(last=last)))[
+    found: list[dict[str, Any]] = _ask(connection, "Rebalances", calls.encode(calls.RebalancesRequest(last=last)))[
         "rebalances"
     ]
     return found
@@ -177,12 +177,12 @@ def fetch_rebalances(connection: Connection, last: int) -> list[dict[str, Any]]:
 
 def fetch_rebalance(connection: Connection, generation: int) -> dict[str, Any]:
     """One rebalance with who had what (see ``reports.shown``).  Raises CohortError."""
-    return _ask(connection, "Rebalances", calls.encode(calls.Rebalances(show=generation)))
+    return _ask(connection, "Rebalances", calls.encode(calls.RebalancesRequest(show=generation)))
 
 
 def fetch_story(connection: Connection, member: str) -> dict[str, Any]:
     """What happened to a member, by its id or client id (see ``reports.story``).  Raises CohortError."""
-    return _ask(connection, "Story", calls.encode(calls.Story(member)))
+    return _ask(connection, "Story", calls.encode(calls.StoryRequest(member)))
 
 
 def _ask(connection: Connection, action: str, body: bytes) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def raise_limit() -> int:
     return soft if soft != resource.RLIM_INFINITY else MOST_DESCRIPTORS
 
 
-class Connections:
+class PortConnections:
     """Those of one port; decides which are to end.  ``room``: how many may be there without having been let in."""
 
     def __init__(self, room: int) -> None:
@@ -82,7 +82,7 @@ class Doorkeeper:
     def __init__(self, port: int) -> None:
         """Nobody looks yet."""
         self._port = port
-        self._connections = Connections(raise_limit() // ROOM)
+        self._connections = PortConnections(raise_limit() // ROOM)
         self._heard: set[str] = set()
         self._known: dict[int, Address | None] = {}  # sockets by inode; None: none of this port's connections
         self._ended, self._told_at = 0, float("-inf")

@@ -161,7 +161,7 @@ def _nothing(_events: EventQueue) -> None:
     """There is nobody left to tell."""
 
 
-class _Line:
+class _RequestStream:
     """An open stream of requests; a thread of its own waits for the answers, so that whoever asks can stop waiting."""
 
     def __init__(self, client: Any, headers: list[tuple[bytes, bytes]]) -> None:
@@ -222,7 +222,7 @@ class Link:
                 f"{host!r} is no name or address that the coordinator can be reached at"
             ) from None
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
-        self._line: _Line | None = None
+        self._line: _RequestStream | None = None
         self._streaming = threading.Lock()
 
     def call(self, action: str, body: bytes, timeout_s: float) -> bytes:
@@ -254,7 +254,7 @@ class Link:
         line, self._line = self._line, None
         answer = line.ask(action, body, timeout_s) if line else self._call(action, body, timeout_s)
         try:
-            self._line = line or _Line(self._client, self._headers)
+            self._line = line or _RequestStream(self._client, self._headers)
         except RuntimeError:  # no thread for it to be had: the next request is a call of its own, too
             self._line = None
         return answer

@@ -21,7 +21,7 @@ from sparkcohort.runtime.protocol.messages import (
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent import to_json
-from sparkcohort.runtime.shell.agent.task_socket import AgentTimeout, LocalClient
+from sparkcohort.runtime.shell.agent.task_socket import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.mock import MockCluster
@@ -66,7 +66,7 @@ def test_tasks_claim_and_report_by_it(world: World) -> None:
     """A task without a connection of its own gets a slot of the plan, and what it says it delivered is counted."""
     executor, _ = world.start("1")
     address = executor.address("run")
-    client = LocalClient(address, world.authority.client.token, 10)
+    client = TaskClient(address, world.authority.client.token, 10)
     claimed = client.claim(calls.Claim("p", 0, address))
     assert claimed.ranges == tuple(Range(TOPIC, partition, 0, 10) for partition in range(PARTITIONS))
     client.tell(calls.Delivered("p", address, (Range(TOPIC, 0, 0, 10),), (7, 70), (0, 0), (70,), timed_out=False))
@@ -235,13 +235,13 @@ def test_a_moment_without_descriptors_or_memory_is_over_when_it_is_over(world: W
     executor, agent = world.start("1")
     limit, address = getattr(resource, what), executor.address("run")
     before = resource.prlimit(agent.pid, limit)
-    asking = LocalClient(address, world.authority.client.token, 10)
+    asking = TaskClient(address, world.authority.client.token, 10)
     assert asking.hello()["pid"] == agent.pid
     resource.prlimit(
         agent.pid, limit, (agent.num_fds() if what == "RLIMIT_NOFILE" else agent.memory_info().vms, before[1])
     )
     for _ in range(4):
-        with suppress(AgentTimeout), closing(LocalClient(address, world.authority.client.token, 0.5)) as client:
+        with suppress(AgentTimeout), closing(TaskClient(address, world.authority.client.token, 0.5)) as client:
             client.hello()
     if not gone(agent):
         resource.prlimit(agent.pid, limit, before)
@@ -258,7 +258,7 @@ def test_an_agent_that_can_serve_nobody_ends_and_is_replaced(world: World) -> No
     for _ in range(2):  # the accept that waits has its descriptor already
         with (
             suppress(AgentTimeout),
-            closing(LocalClient(executor.address("run"), world.authority.client.token, 0.5)) as client,
+            closing(TaskClient(executor.address("run"), world.authority.client.token, 0.5)) as client,
         ):
             client.hello()
     wait_until(lambda: gone(agent), 30, "the agent to end")
@@ -271,6 +271,6 @@ def said_hello(world: World, executor: Executor) -> int:
     config = world.config(executor)
     if not agent_answers(config.address):
         start_agent(config.address, to_json(config))
-    with suppress(AgentTimeout), closing(LocalClient(config.address, world.authority.client.token, 1)) as client:
+    with suppress(AgentTimeout), closing(TaskClient(config.address, world.authority.client.token, 1)) as client:
         return int(str(client.hello()["pid"]))
     return 0

@@ -13,7 +13,7 @@ import pytest
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.listener import LISTENER_EVENTS, RebalanceListener
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.agent.listener_runner import Listening, check, patience_ms
+from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, check, patience_ms
 from sparkcohort.runtime.shell.coordinator.totals import LISTENER_OUTCOMES
 
 ONE, TWO = TopicPartition("orders", 1), TopicPartition("orders", 2)
@@ -84,7 +84,7 @@ class Heard:
 
     def __init__(self, name: str, patience: int = LONG_MS) -> None:
         self.reports: queue.SimpleQueue[tuple[str, str, int]] = queue.SimpleQueue()
-        self.listening = Listening(name, patience, lambda *call: self.reports.put(call))
+        self.listening = ListenerRunner(name, patience, lambda *call: self.reports.put(call))
 
     def report(self) -> tuple[str, str]:
         """The next report's event and outcome, the constructor's left out; both are of the classes that there are."""

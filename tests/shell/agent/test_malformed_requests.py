@@ -14,7 +14,7 @@ import pytest
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent import task_requests
 from sparkcohort.runtime.shell.agent.prefetch import Served
-from sparkcohort.runtime.shell.agent.task_socket import LocalClient, LocalServer
+from sparkcohort.runtime.shell.agent.task_socket import TaskClient, TaskServer
 from tests.kit.waiting import hold_for, wait_until
 
 TOKEN = "token-of-this-run"
@@ -39,16 +39,16 @@ class Nothing:
 def name() -> Iterator[str]:
     """The name of a server's socket."""
     name = f"cohort-test-{uuid.uuid4().hex}"
-    server = LocalServer(name, TOKEN, Nothing(), lambda: {"pid": 1}, lambda _: None)
+    server = TaskServer(name, TOKEN, Nothing(), lambda: {"pid": 1}, lambda _: None)
     server.start()
     yield name
     server.close()
 
 
 @pytest.fixture
-def client(name: str) -> Iterator[LocalClient]:
+def client(name: str) -> Iterator[TaskClient]:
     """One of the run's."""
-    client = LocalClient(name, TOKEN, 10)
+    client = TaskClient(name, TOKEN, 10)
     yield client
     client.close()
 
@@ -81,9 +81,7 @@ MALFORMED = {
 }
 
 
-def test_malformed_requests_are_one_short_line(
-    name: str, client: LocalClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_malformed_requests_are_one_short_line(name: str, client: TaskClient, caplog: pytest.LogCaptureFixture) -> None:
     """However many and whatever they are: no traceback, nothing that is left behind, and the others are served."""
     assert client.hello()
     before = threading.active_count()
@@ -117,7 +115,7 @@ def test_who_does_not_come_to_an_end_is_not_waited_for(
         assert stranger.recv(1) == b""
 
 
-def test_a_task_may_take_its_time(client: LocalClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_may_take_its_time(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its requests, while Spark is busy with its rows."""
     monkeypatch.setattr(task_requests, "REQUEST_S", 0.2)
     assert client.hello()

@@ -18,12 +18,12 @@ from sparkcohort.runtime.shell.agent.shared_memory import (
     MOST_BYTES,
     POOLED_BYTES,
     SLABS,
-    Borrower,
-    Lender,
+    BufferConsumer,
+    BufferProducer,
     Lent,
     SlabPool,
 )
-from sparkcohort.runtime.shell.agent.task_socket import AHEAD, LocalClient, LocalServer
+from sparkcohort.runtime.shell.agent.task_socket import AHEAD, TaskClient, TaskServer
 from tests.kit.waiting import wait_until
 
 ROWS = 20_000
@@ -36,7 +36,7 @@ def batch_of(first: int, rows: int = ROWS) -> pa.RecordBatch:
     return pa.record_batch([pa.array(range(first, first + rows), pa.int64()), pa.array(values)], schema=SCHEMA)
 
 
-def lend(lender: Lender, batch: pa.RecordBatch) -> Lent:
+def lend(lender: BufferProducer, batch: pa.RecordBatch) -> Lent:
     """What is lent for a batch that fits, with a descriptor of the reader's own."""
     lent = lender.lend(batch)
     assert lent is not None
@@ -53,7 +53,7 @@ def pool() -> Iterator[SlabPool]:
 
 def test_a_batch_is_read_where_it_was_written(pool: SlabPool) -> None:
     """What is read is what was written, at an address in the slab; its memory is written anew when nobody reads it."""
-    lender, borrower = Lender(pool), Borrower()
+    lender, borrower = BufferProducer(pool), BufferConsumer()
     addresses = set()
     for number in range(10):
         batch = borrower.read(lend(lender, batch_of(number)))
@@ -67,12 +67,12 @@ def test_a_batch_is_read_where_it_was_written(pool: SlabPool) -> None:
 
 def test_the_next_connection_gets_what_has_come_back(pool: SlabPool) -> None:
     """Memory that its reader has done with is written anew for another; what may still be read is left alone."""
-    first, reader = Lender(pool), Borrower()
+    first, reader = BufferProducer(pool), BufferConsumer()
     read, kept = (reader.read(lend(first, batch_of(number))) for number in range(2))
     del read
     first.take_back(reader.ended())
     first.close()
-    second, other = Lender(pool), Borrower()
+    second, other = BufferProducer(pool), BufferConsumer()
     again = lend(second, batch_of(7))
     fresh = lend(second, batch_of(8))
     assert again.descriptor is not None
@@ -87,7 +87,7 @@ def test_the_next_connection_gets_what_has_come_back(pool: SlabPool) -> None:
 def test_large_slabs_are_not_kept_by_their_number(pool: SlabPool) -> None:
     """What single large records needed is given back when tasks end: a few of them are more than many of the usual size."""
     batch = pa.record_batch({"value": pa.array([b"x" * (MOST_BYTES - 4_096)])})
-    lenders = [Lender(pool) for _ in range(8)]
+    lenders = [BufferProducer(pool) for _ in range(8)]
     for lender in lenders:
         lent = lender.lend(batch)
         assert lent is not None
@@ -101,7 +101,7 @@ def test_large_slabs_are_not_kept_by_their_number(pool: SlabPool) -> None:
 
 def test_what_is_kept_stays_as_it_was(pool: SlabPool) -> None:
     """A reader that keeps its batches, or a part of one, finds them unchanged; what has no slab goes another way."""
-    lender, borrower = Lender(pool), Borrower()
+    lender, borrower = BufferProducer(pool), BufferConsumer()
     kept = [borrower.read(lend(lender, batch_of(number))).slice(100, 7).column(1) for number in range(SLABS)]
     lender.take_back(borrower.ended())
     assert lender.lend(batch_of(99)) is None
@@ -120,7 +120,7 @@ def test_what_is_kept_stays_as_it_was(pool: SlabPool) -> None:
 
 def test_what_is_not_lent(pool: SlabPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small batches, very large ones, and all of them where the system gives no such memory."""
-    lender = Lender(pool)
+    lender = BufferProducer(pool)
     assert lender.lend(batch_of(0, 10)) is None
     assert lender.lend(pa.record_batch({"value": pa.array([b"x" * MOST_BYTES])})) is None
 
@@ -133,7 +133,7 @@ def test_what_is_not_lent(pool: SlabPool, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_was_not_lent_is_not_taken_back(pool: SlabPool) -> None:
     """A number that nobody has, or that is free already, is refused."""
-    lender = Lender(pool)
+    lender = BufferProducer(pool)
     assert lender.lend(batch_of(0))
     lender.take_back(b"\0")
     for wrong in (b"\0", b"\7"):
@@ -163,19 +163,19 @@ class Large:
 
 
 @pytest.fixture
-def client() -> Iterator[LocalClient]:
+def client() -> Iterator[TaskClient]:
     """A client of a server of large batches."""
     name = f"cohort-test-{uuid.uuid4().hex}"
-    server = LocalServer(name, "token", Large(), dict, lambda _: None)
+    server = TaskServer(name, "token", Large(), dict, lambda _: None)
     server.start()
-    client = LocalClient(name, "token", 5)
+    client = TaskClient(name, "token", 5)
     yield client
     client.close()
     server.close()
 
 
 @pytest.mark.parametrize("keep", [0, 1, 50])
-def test_rows_come_whole_however_many_are_kept(client: LocalClient, keep: int) -> None:
+def test_rows_come_whole_however_many_are_kept(client: TaskClient, keep: int) -> None:
     """Through the socket: a task that lets go at once, later or never gets all rows in order, request after request."""
     end = 40 * ROWS
     for _ in range(2):
@@ -190,7 +190,7 @@ def test_rows_come_whole_however_many_are_kept(client: LocalClient, keep: int) -
             assert batch.equals(batch_of(batch["offset"][0].as_py(), batch.num_rows))
 
 
-def test_a_task_of_pysparks_reads_all_in_place(client: LocalClient) -> None:
+def test_a_task_of_pysparks_reads_all_in_place(client: TaskClient) -> None:
     """Who keeps the first batch, as PySpark does, and the last one, finds every large batch in shared memory."""
     kept, elsewhere = list[pa.RecordBatch](), 0
     for step in client.read([Range("t", 0, 1, 40 * ROWS)], [0], 1):
@@ -200,7 +200,7 @@ def test_a_task_of_pysparks_reads_all_in_place(client: LocalClient) -> None:
     assert elsewhere == 0
 
 
-def test_what_comes_back_late_is_used_again(client: LocalClient) -> None:
+def test_what_comes_back_late_is_used_again(client: TaskClient) -> None:
     """Who keeps so much that the socket has to carry rows, and lets go of it, reads in place again."""
     kept, places = list[pa.RecordBatch](), list[bool]()
     for step in client.read([Range("t", 0, 1, 60 * ROWS)], [0], 1):
@@ -224,7 +224,7 @@ def in_a_slab(batch: pa.RecordBatch) -> bool:
     return any(int(begin, 16) <= address < int(end, 16) for begin, end in maps)
 
 
-def test_nothing_is_left(client: LocalClient) -> None:
+def test_nothing_is_left(client: TaskClient) -> None:
     """A read that is given up leaves neither descriptors nor memory behind; what was taken stays readable."""
     steps = client.read([Range("t", 0, 1, 100 * ROWS)], [0], 1)
     kept = [next(steps) for _ in range(AHEAD)]

@@ -22,7 +22,7 @@ import pytest
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Served
-from sparkcohort.runtime.shell.agent.task_socket import AgentTimeout, AlreadyRunning, LocalClient, LocalServer
+from sparkcohort.runtime.shell.agent.task_socket import AgentTimeout, AlreadyRunning, TaskClient, TaskServer
 from sparkcohort.runtime.shell.rpc import acceptor
 from tests.kit.local_server import serving
 from tests.kit.mock import MockCluster
@@ -32,7 +32,7 @@ from tests.kit.ranges import Missed, batches_to_rows, direct, offsets, one_by
 from tests.kit.waiting import hold_for, wait_until
 
 TOKEN = "token-of-this-run"
-Connect = Callable[..., LocalClient]
+Connect = Callable[..., TaskClient]
 
 
 class Numbers:
@@ -67,10 +67,10 @@ def name() -> str:
 @pytest.fixture
 def connect(name: str) -> Iterator[Connect]:
     """Makes clients of ``name``, closed at the end."""
-    clients: list[LocalClient] = []
+    clients: list[TaskClient] = []
 
-    def connect(token: str = TOKEN, timeout_s: float = 5) -> LocalClient:
-        clients.append(LocalClient(name, token, timeout_s))
+    def connect(token: str = TOKEN, timeout_s: float = 5) -> TaskClient:
+        clients.append(TaskClient(name, token, timeout_s))
         return clients[-1]
 
     yield connect
@@ -83,7 +83,7 @@ def served(name: str) -> Iterator[list[Range]]:
     """A server of numbers on ``name``; the list of what was acknowledged."""
     pa.array([])  # imports pandas, which may take longer than a client waits
     acknowledged: list[Range] = []
-    server = LocalServer(name, TOKEN, Numbers(), lambda: {"member_id": "m", "generation": 7}, acknowledged.extend)
+    server = TaskServer(name, TOKEN, Numbers(), lambda: {"member_id": "m", "generation": 7}, acknowledged.extend)
     server.start()
     yield acknowledged
     server.close()
@@ -145,7 +145,7 @@ def test_a_reader_that_stops_early(name: str, served: list[Range], connect: Conn
 
 def test_the_name_is_a_lock(name: str, served: list[Range]) -> None:
     """A second server of the same name is told so, and the name is free again when the first one closes."""
-    second = LocalServer(name, TOKEN, Numbers(), dict, served.extend)
+    second = TaskServer(name, TOKEN, Numbers(), dict, served.extend)
     with pytest.raises(AlreadyRunning):
         second.start()
 
@@ -153,7 +153,7 @@ def test_the_name_is_a_lock(name: str, served: list[Range]) -> None:
 def test_a_closed_server_frees_its_name(name: str, connect: Connect) -> None:
     """After close, clients find nobody and another server can start."""
     for _ in range(2):
-        server = LocalServer(name, TOKEN, Numbers(), dict, lambda _: None)
+        server = TaskServer(name, TOKEN, Numbers(), dict, lambda _: None)
         server.start()
         client = connect()
         assert client.hello() == {}
@@ -228,7 +228,7 @@ class Coordinator:
 def coordinator(name: str) -> Iterator[Coordinator]:
     """What a server on ``name`` relays to."""
     coordinator = Coordinator()
-    server = LocalServer(name, TOKEN, Numbers(), dict, coordinator.acknowledged.extend, coordinator.relay)
+    server = TaskServer(name, TOKEN, Numbers(), dict, coordinator.acknowledged.extend, coordinator.relay)
     server.start()
     yield coordinator
     server.close()
@@ -237,7 +237,7 @@ def coordinator(name: str) -> Iterator[Coordinator]:
 def test_what_a_task_says_is_relayed(name: str, coordinator: Coordinator, connect: Connect) -> None:
     """A claim is answered, a report isn't waited for, and the same connection serves ranges."""
     client = connect()
-    assert client.claim(CLAIM) == calls.Claimed()
+    assert client.claim(CLAIM) == calls.ClaimReply()
     assert batches_to_rows(one_by(client.read, Range("t", 0, 1, 4), 0, 1))
     client.tell(REPORT)
     assert client.hello() == {}
@@ -288,7 +288,7 @@ def test_a_coordinator_that_does_not_answer(name: str, coordinator: Coordinator,
     with pytest.raises(AgentTimeout):
         client.tell(REPORT)
     coordinator.away = False
-    assert connect().claim(CLAIM) == calls.Claimed()
+    assert connect().claim(CLAIM) == calls.ClaimReply()
 
 
 def test_nothing_else_is_relayed(name: str, coordinator: Coordinator, connect: Connect) -> None:
@@ -314,7 +314,7 @@ def test_nobody_there(name: str, connect: Connect) -> None:
 RECORDS = 60_000
 
 
-def continue_directly(mock: MockCluster, client: LocalClient, strike: Callable[[], None]) -> tuple[list[Any], str]:
+def continue_directly(mock: MockCluster, client: TaskClient, strike: Callable[[], None]) -> tuple[list[Any], str]:
     """Read a range, strike after the first piece, read the rest directly; returns all rows and the reason given."""
     wanted, at = Range("t", 0, 100, RECORDS), 100
     rows: list[Any] = []
@@ -398,7 +398,7 @@ def test_it_goes_on_after_a_moment_without_descriptors(name: str, mock_broker: M
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used(process.pid), before[1]))
         with crowd(name, 1):  # the accept that waits has its descriptor already
             for _ in range(3):
-                with closing(LocalClient(name, TOKEN, 0.5)) as client, pytest.raises(AgentTimeout):
+                with closing(TaskClient(name, TOKEN, 0.5)) as client, pytest.raises(AgentTimeout):
                     client.hello()
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
         wait_until(lambda: answers(name, process.pid), 10, "an answer")
@@ -415,7 +415,7 @@ def test_a_crowd_is_turned_away_at_once(name: str, mock_broker: MockCluster) -> 
             for each in silent[9:]:
                 assert each.recv(1) == b""
             with (
-                closing(LocalClient(name, TOKEN, 30)) as client,
+                closing(TaskClient(name, TOKEN, 30)) as client,
                 pytest.raises(AgentTimeout, match="the agent is gone"),
             ):
                 client.hello()
@@ -424,7 +424,7 @@ def test_a_crowd_is_turned_away_at_once(name: str, mock_broker: MockCluster) -> 
 
 def answers(name: str, pid: int) -> bool:
     """Whether the server answers now."""
-    with closing(LocalClient(name, TOKEN, 10)) as client, suppress(AgentTimeout):
+    with closing(TaskClient(name, TOKEN, 10)) as client, suppress(AgentTimeout):
         return client.hello() == {"pid": pid}
     return False
 

@@ -22,7 +22,7 @@ from sparkcohort.runtime.shell.observe.metrics import values
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused
 from tests.kit.waiting import wait_until
 from tests.shell.coordinator.test_coordinator import PARTITIONS, Member, World, both_join
-from tests.shell.coordinator.test_load_balancing import described
+from tests.shell.coordinator.test_load_watch import described
 
 SETTLED_S = 30
 

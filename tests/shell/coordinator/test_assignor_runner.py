@@ -34,7 +34,7 @@ class Desk:
         self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.done: list[tuple[Mapping[str, tuple[TopicPartition, ...]], int, str]] = []
         self.topics: Callable[[], Mapping[str, int]] = lambda: TOPICS
-        self.leading = assignor_runner.Leading(
+        self.leading = assignor_runner.AssignorRunner(
             "g",
             {assignor.name: assignor for assignor in assignors},
             TIMEOUT_MS,

@@ -34,7 +34,7 @@ from sparkcohort.runtime.protocol.messages import (
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.clock import Clock
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, GroupServer, Link
 from sparkcohort.runtime.shell.rpc.tls import new_authority
@@ -52,7 +52,7 @@ class World:
         self.failure: CohortError | None = None
         self.members: list[Member] = []
         self.topics = {"t": 4}
-        self.plans = Plans()
+        self.plans = PlanRegistry()
         self.assignors = ASSIGNORS if own is None else {own.name: own}
         self.names = ("cooperative-sticky", "range") if own is None else (own.name,)
         balance = (1.2, balance_after_ms, 5)

@@ -25,7 +25,7 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator import admission
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.rpc.flight import GroupServer, Link
 from sparkcohort.runtime.shell.rpc.tls import new_authority
@@ -61,7 +61,7 @@ class Port:
         settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("cooperative-sticky", "range"))
         self.coordinator = Coordinator(settings, lambda: {TOPIC: PARTITIONS})
         self.coordinator.start()
-        service = Service(self.coordinator, Plans(), failure=lambda: None, status=dict)
+        service = Service(self.coordinator, PlanRegistry(), failure=lambda: None, status=dict)
         self.server = GroupServer(
             self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
         )

@@ -15,7 +15,7 @@ from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.codec import MAX_BYTES, decode, encode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.rpc.flight import GroupServer, Link
 from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, RunAuthority, new_authority
@@ -65,7 +65,7 @@ class Server:
         settings = GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("range",))
         self.coordinator = Coordinator(settings, lambda: {"t": 3})
         self.coordinator.start()
-        service = Service(self.coordinator, Plans(), failure=lambda: None, status=dict)
+        service = Service(self.coordinator, PlanRegistry(), failure=lambda: None, status=dict)
         self.flight = GroupServer(
             self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
         )

@@ -11,7 +11,7 @@ import pytest
 
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.driver.group_commits import Mirror
+from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
@@ -23,11 +23,13 @@ SOON = {"metadata.max.age.ms": "300"}
 
 
 @contextmanager
-def mirrored(broker: Broker, group: str, subscription: dict[str, str], **more: str) -> Iterator[tuple[Mirror, LogEnds]]:
+def mirrored(
+    broker: Broker, group: str, subscription: dict[str, str], **more: str
+) -> Iterator[tuple[GroupCommits, LogEnds]]:
     """A mirror that has joined and begun at the beginning of what there is."""
     options = parse({"kafka.bootstrap.servers": broker.bootstrap, "group.id": group, **SOON, **subscription, **more})
     ends = LogEnds(options)
-    mirror = Mirror(options, ends)
+    mirror = GroupCommits(options, ends)
     try:
         ends.start()
         mirror.open()
@@ -38,12 +40,12 @@ def mirrored(broker: Broker, group: str, subscription: dict[str, str], **more: s
         ends.close()
 
 
-def state(mirror: Mirror) -> MembershipState:
+def state(mirror: GroupCommits) -> MembershipState:
     """Where the membership stands."""
     return mirror._membership.state
 
 
-def commit(mirror: Mirror, offsets: dict[TopicPartition, int]) -> None:
+def commit(mirror: GroupCommits, offsets: dict[TopicPartition, int]) -> None:
     """The last commit of a bounded query, which raises when it does not get through."""
     mirror.commit(offsets, generation=0, final=True)
 

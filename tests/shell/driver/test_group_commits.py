@@ -12,7 +12,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.run_epoch import GENERATION_BLOCK
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver import group_commits as mirrors
-from sparkcohort.runtime.shell.driver.group_commits import QUICK_S, Mirror
+from sparkcohort.runtime.shell.driver.group_commits import QUICK_S, GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.mock import MockCluster
@@ -20,12 +20,12 @@ from tests.kit.waiting import wait_until
 
 
 @pytest.fixture
-def mirror(mock_broker: MockCluster, topic: str) -> Iterator[Mirror]:
+def mirror(mock_broker: MockCluster, topic: str) -> Iterator[GroupCommits]:
     """A mirror that has begun, of a topic with one partition."""
     mock_broker.create_topic(topic)
     options = parse({"kafka.bootstrap.servers": mock_broker.bootstrap, "group.id": topic, "subscribe": topic})
     log_ends = LogEnds(options)
-    found = Mirror(options, log_ends)
+    found = GroupCommits(options, log_ends)
     try:
         log_ends.start()
         found.open()
@@ -42,12 +42,12 @@ def refuse_commits(mock: MockCluster) -> None:
     mock.fail("OffsetCommit", KafkaError.INVALID_COMMIT_OFFSET_SIZE, times=10_000)
 
 
-def last_generation(mirror: Mirror) -> int:
+def last_generation(mirror: GroupCommits) -> int:
     """The last one that is reserved."""
     return mirror._membership.reservation.last_generation
 
 
-def test_no_batch_waits_for_its_own_commit(mirror: Mirror, mock_broker: MockCluster, topic: str) -> None:
+def test_no_batch_waits_for_its_own_commit(mirror: GroupCommits, mock_broker: MockCluster, topic: str) -> None:
     """A commit is on its way when the batch goes on; the next batch's waits for it, and so does whoever asks."""
     tp = TopicPartition(topic, 0)
     mock_broker.round_trip_ms(int(1000 * QUICK_S / 4))
@@ -68,7 +68,7 @@ def test_no_batch_waits_for_its_own_commit(mirror: Mirror, mock_broker: MockClus
 
 
 def test_a_commit_that_failed_is_tried_again(
-    mirror: Mirror, mock_broker: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+    mirror: GroupCommits, mock_broker: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until Kafka has it, without another batch to bring it; nobody is told that it is done before."""
     monkeypatch.setattr(mirrors, "COMMIT_S", 0.2)
@@ -85,7 +85,7 @@ def test_a_commit_that_failed_is_tried_again(
 
 
 def test_generations_are_reserved_long_before_they_are_used_up(
-    mirror: Mirror, mock_broker: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+    mirror: GroupCommits, mock_broker: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the background, and again while the group coordinator is away; only the last one stops the query, with words."""
     monkeypatch.setattr(mirrors, "COMMIT_S", 0.2)
@@ -107,7 +107,7 @@ def test_generations_are_reserved_long_before_they_are_used_up(
     assert (mirror.committed(), last_generation(mirror)) == ({tp: 3}, last + GENERATION_BLOCK)
 
 
-def test_generations_are_reserved_however_long_a_batch_takes(mirror: Mirror) -> None:
+def test_generations_are_reserved_however_long_a_batch_takes(mirror: GroupCommits) -> None:
     """A thousand rebalances within one batch, of which no trigger tells."""
     last = last_generation(mirror)
     mirror.follow(lambda: last - 10)

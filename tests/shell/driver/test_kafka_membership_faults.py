@@ -17,7 +17,7 @@ import pytest
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.cli.live_case import Asked, of_kafka
+from sparkcohort.runtime.shell.cli.live_case import CaseRequest, of_kafka
 from sparkcohort.runtime.shell.driver import kafka_membership
 from sparkcohort.runtime.shell.driver.client_thread import CommitDelayed
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
@@ -222,7 +222,7 @@ def _refusal(options: dict[str, str], name: str) -> str:
 def _unseen(conf: dict[str, str], group: str, name: str) -> str:
     """What somebody is told who only wants to look at the group."""
     with pytest.raises(CohortError) as caught:
-        of_kafka(Asked(group, conf))
+        of_kafka(CaseRequest(group, conf))
     assert caught.value.error == name
     return str(caught.value)
 

@@ -13,7 +13,7 @@ from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.coordinator.slow_partition_watch import Isolation
+from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
@@ -30,7 +30,7 @@ def said(member: str, *rows: Any) -> calls.Fetched:
 
 def test_an_owner_tells_of_what_it_owns(caplog: pytest.LogCaptureFixture) -> None:
     """Its late partition is planned as far as it is fetched, and named once in the log; nobody else's word counts."""
-    isolation = Isolation()
+    isolation = SlowPartitionWatch()
     assert isolation.limited(ENDS) == ENDS
     with caplog.at_level(logging.INFO, "sparkcohort.isolation"):
         assert isolation.tell(said("m-2", ["t", 0, 120, 3_000]), OWNERS) == []
@@ -50,7 +50,7 @@ def test_an_owner_tells_of_what_it_owns(caplog: pytest.LogCaptureFixture) -> Non
 )
 def test_nonsense_is_refused(row: list[Any]) -> None:
     """Before anything of it counts."""
-    isolation = Isolation()
+    isolation = SlowPartitionWatch()
     isolation.limited(ENDS)
     with pytest.raises((ValueError, TypeError)):
         isolation.tell(said("m-1", ["t", 0, 1, 9_000], row), OWNERS)

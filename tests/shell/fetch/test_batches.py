@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.native import _drain
-from sparkcohort.runtime.shell.kafka.fetch.codecs import SNAPPY, unpack
+from sparkcohort.runtime.shell.kafka.fetch.compression import SNAPPY, unpack
 from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW
 from tests.kit import segments
 from tests.kit.parts import LARGEST, NO_END, ODD_NAMES, Read, aborted_in, decoder, decompress, in_pieces, logs

@@ -16,8 +16,8 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.kafka.fetch import source
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
-from sparkcohort.runtime.shell.kafka.fetch.client import Fetcher
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
+from sparkcohort.runtime.shell.kafka.fetch.client import FetchClient
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.reading.record_source import EndOfLog, Event, PartitionError, Records
 from tests.kit.broker import Cluster
 from tests.kit.cluster_requests import set_byte_rate, set_replicas
@@ -47,14 +47,14 @@ class Reader:
     def __init__(self, cluster: Cluster, **conf: Any) -> None:
         """Nothing is assigned yet; ``conf`` with ``_`` for ``.``."""
         settings = {key.replace("_", "."): value for key, value in conf.items()}
-        self.drain = FetchDrain({"bootstrap.servers": cluster.bootstrap, **settings}, include_headers=True)
+        self.drain = FetchSource({"bootstrap.servers": cluster.bootstrap, **settings}, include_headers=True)
         self.stands: dict[TopicPartition, int] = {}
         self.errors: list[PartitionError] = []
         self.ends: list[EndOfLog] = []
         self.gaps = False
 
     @property
-    def fetcher(self) -> Fetcher:
+    def fetcher(self) -> FetchClient:
         """The fetching client itself."""
         assert self.drain._fetcher is not None, "librdkafka fetches"
         return self.drain._fetcher
@@ -414,7 +414,7 @@ def test_what_goes_well_is_not_looked_at_again(cluster: Cluster, topic: str, mon
     """A trickle over many partitions costs what its records cost: nobody goes through all partitions for each."""
     cluster.admin.create_topic(topic, 200)
     looks: Counter[str] = Counter()
-    for kind, name in ((Fetcher, "_go_through"), (Prefetcher, "_targets")):
+    for kind, name in ((FetchClient, "_go_through"), (Prefetcher, "_targets")):
         monkeypatch.setattr(kind, name, counted(looks, getattr(kind, name)))
     prefetcher = Prefetcher({"bootstrap.servers": cluster.bootstrap}, include_headers=False)
     try:

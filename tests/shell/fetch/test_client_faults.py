@@ -20,8 +20,8 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.background import Jobs
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
+from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.reading.record_source import EndOfLog, Event, PartitionError, Records
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
@@ -42,9 +42,9 @@ def slow(number: int) -> bytes:
 
 
 @contextmanager
-def draining(bootstrap: str, **conf: Any) -> Iterator[FetchDrain]:
+def draining(bootstrap: str, **conf: Any) -> Iterator[FetchSource]:
     """A drain of the partition, from its beginning."""
-    drain = FetchDrain(
+    drain = FetchSource(
         {"bootstrap.servers": bootstrap, **{key.replace("_", "."): value for key, value in conf.items()}},
         include_headers=True,
     )
@@ -55,7 +55,7 @@ def draining(bootstrap: str, **conf: Any) -> Iterator[FetchDrain]:
         drain.close()
 
 
-def polled_for(drain: FetchDrain, seconds: float) -> list[Event]:
+def polled_for(drain: FetchSource, seconds: float) -> list[Event]:
     """All that comes in this time."""
     events: list[Event] = []
     until = time.monotonic() + seconds
@@ -184,7 +184,7 @@ def test_a_deleted_topics_partitions_fail_together(mock_broker: MockCluster) -> 
     mock_broker.create_topic("gone", 60)
     produce(mock_broker.bootstrap, "gone", 60, partitions=60)
     asked: list[float] = []
-    drain = FetchDrain({"bootstrap.servers": mock_broker.bootstrap}, include_headers=False)
+    drain = FetchSource({"bootstrap.servers": mock_broker.bootstrap}, include_headers=False)
     assert drain._fetcher is not None
     ask = drain._fetcher._cluster._asker.ask
 
@@ -226,7 +226,7 @@ def test_nothing_stays_open(mock_broker: MockCluster) -> None:
 
 def test_jobs_that_nobody_waits_for() -> None:
     """What was brought is dropped by close, what comes later too; an exception of one leaves the others."""
-    jobs, dropped = Jobs(), list[int]()
+    jobs, dropped = BackgroundWork(), list[int]()
     told: list[Any] = []
     may_end = threading.Event()
     jobs.start(lambda: 1, told.append, lambda: dropped.append(1))
@@ -241,7 +241,7 @@ def test_jobs_that_nobody_waits_for() -> None:
     def fail(_: Any) -> None:
         raise LookupError("mine")
 
-    other = Jobs()
+    other = BackgroundWork()
     for then in (fail, told.append):
         other.start(lambda: 3, then, None)
         wait_until(lambda: other._done, 10, "a result")
@@ -257,9 +257,9 @@ SHORT = """
 import ctypes, sys
 from sparkcohort.runtime.protocol.messages import TopicPartition
 from sparkcohort.runtime.shell.kafka.reading.record_source import Records
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 bootstrap, topic, failures = sys.argv[1:]
-drain = FetchDrain({"bootstrap.servers": bootstrap}, include_headers=False)
+drain = FetchSource({"bootstrap.servers": bootstrap}, include_headers=False)
 drain.assign({TopicPartition(topic, partition): (0, 2**63 - 1) for partition in range(2)})
 process, short, offsets = ctypes.CDLL(None), 0, {0: [], 1: []}
 while min(map(len, offsets.values())) < 200:

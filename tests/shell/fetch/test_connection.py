@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.shell.kafka.fetch import connection
-from sparkcohort.runtime.shell.kafka.fetch.connection import Refused, Settings, Transport, TransportError
+from sparkcohort.runtime.shell.kafka.fetch.connection import ConnectionRefused, Settings, Transport, TransportError
 from sparkcohort.runtime.shell.kafka.reading.record_source import settings_of
 from tests.kit.broker import Broker
 from tests.kit.certificates import Authority
@@ -63,7 +63,7 @@ def connect(broker: Broker, listener: str, host: str = "", timeout_s: float = 20
 
 def refusal(broker: Broker, listener: str, host: str = "", **conf: Any) -> str:
     """With which words the connection is refused."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ConnectionRefused) as caught:
         connect(broker, listener, host, **conf)
     return str(caught.value)
 
@@ -170,7 +170,7 @@ def test_a_broker_that_is_not_trusted(secure: Broker) -> None:
 
 @pytest.mark.parametrize(("listener", "login"), [("SASL_SSL", ALICE), ("SASL_PLAINTEXT", SHA_512)])
 def test_a_wrong_password(secure: Broker, listener: str, login: dict[str, Any]) -> None:
-    """Refused, with the user's name and never the password."""
+    """ConnectionRefused, with the user's name and never the password."""
     words = refusal(secure, listener, **(login | {"sasl.password": "hunter2"}))
     assert f"refused the login of {login['sasl.username']} by {login['sasl.mechanism']}" in words
     assert "kafka.sasl.jaas.config" in words
@@ -178,7 +178,7 @@ def test_a_wrong_password(secure: Broker, listener: str, login: dict[str, Any]) 
 
 
 def test_a_mechanism_that_is_not_offered(secure: Broker) -> None:
-    """Refused with those that are."""
+    """ConnectionRefused with those that are."""
     words = refusal(secure, "SASL_SSL", **SHA_512)
     assert "refused SCRAM-SHA-512: it offers PLAIN, SCRAM-SHA-256; see kafka.sasl.mechanism" in words
 
@@ -302,7 +302,7 @@ def test_a_peer_that_is_no_broker(behave: Callable[[socket.socket], None], words
     """Garbage, huge frames, frames cut short, hanging up: each is an error with the address, nothing is allocated."""
     with peer(behave) as port, pytest.raises(TransportError, match=words) as caught:
         reach(port)
-    assert not isinstance(caught.value, Refused)
+    assert not isinstance(caught.value, ConnectionRefused)
     assert f"127.0.0.1:{port}" in str(caught.value)
 
 
@@ -319,7 +319,10 @@ def test_a_peer_of_tls_that_is_none() -> None:
     """One that hangs up, and one that answers in clear."""
     with peer(_hangs_up(b"")) as port, pytest.raises(TransportError, match="closed the connection during the TLS"):
         reach(port, security__protocol="SSL")
-    with peer(_says(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as port, pytest.raises(Refused, match="does not speak TLS"):
+    with (
+        peer(_says(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as port,
+        pytest.raises(ConnectionRefused, match="does not speak TLS"),
+    ):
         reach(port, security__protocol="SSL")
 
 
@@ -407,6 +410,6 @@ def test_a_broker_that_does_not_know_the_password(
     behave: Callable[[socket.socket], None], login: dict[str, Any], words: str
 ) -> None:
     """SCRAM proves both sides: a broker that can't is refused; and what a broker says is told without our secret."""
-    with peer(behave) as port, pytest.raises(Refused, match=words) as caught:
+    with peer(behave) as port, pytest.raises(ConnectionRefused, match=words) as caught:
         reach(port, security__protocol="SASL_PLAINTEXT", **login)
     assert login["sasl.password"] not in str(caught.value)

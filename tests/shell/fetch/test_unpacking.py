@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.shell.kafka.fetch.codecs import MOST_RATIO, SNAPPY, unpack
+from sparkcohort.runtime.shell.kafka.fetch.compression import MOST_RATIO, SNAPPY, unpack
 from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW
 from tests.kit.parts import Read, decoder, decompress, in_pieces
 from tests.kit.record_batches import CODECS, Batch, Record, compressed, encode, encoded, framed

@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.reading.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.reading.record_source import Event, PartitionError, Records
 from sparkcohort.runtime.shell.options.parse import parse
@@ -47,9 +47,9 @@ def conf(bootstrap: str, mechanism: str, **more: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def draining(settings: dict[str, Any]) -> Iterator[FetchDrain]:
+def draining(settings: dict[str, Any]) -> Iterator[FetchSource]:
     """A drain of the partition, from its beginning."""
-    drain = FetchDrain(settings, include_headers=False)
+    drain = FetchSource(settings, include_headers=False)
     drain.assign({TP: (0, NO_END)})
     try:
         yield drain
@@ -57,7 +57,7 @@ def draining(settings: dict[str, Any]) -> Iterator[FetchDrain]:
         drain.close()
 
 
-def until(drain: FetchDrain, kind: type[Event]) -> Any:
+def until(drain: FetchSource, kind: type[Event]) -> Any:
     """The first event of this kind."""
     found: list[Event] = []
 
@@ -186,7 +186,7 @@ def test_a_wrong_password_is_no_storm(
         polled_for(lambda: polled.poll(0.1), 3)
         polled.close()
     else:
-        drain = (FetchDrain if kind == "ours" else NativeDrain)(settings, include_headers=False)
+        drain = (FetchSource if kind == "ours" else NativeSource)(settings, include_headers=False)
         drain.assign({TP: (0, NO_END)})
         polled_for(lambda: drain.poll(0.1), 3)
         drain.close()

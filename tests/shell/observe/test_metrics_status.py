@@ -24,7 +24,7 @@ from sparkcohort.runtime.protocol.messages import (
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.cli import views
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.observe.metrics import values
 from tests.kit.status import a_status
@@ -71,14 +71,14 @@ def coordinator() -> Iterator[Coordinator]:
     running.stop()
 
 
-def built(coordinator: Coordinator, plans: Plans | None = None) -> dict[str, Any]:
+def built(coordinator: Coordinator, plans: PlanRegistry | None = None) -> dict[str, Any]:
     """The status, once the rebalance is in it."""
     snapshot = Snapshot(
         ends={ZERO: 150}, unreachable={ONE: "broker 3 does not answer"}, partitions=frozenset({ZERO, ONE}), at=0.0
     )
     return status.build(
         coordinator,
-        plans or Plans(),
+        plans or PlanRegistry(),
         instance_id="cohort-0a1b2c3d",
         committed={ZERO: 100},
         announced={ZERO: 120},
@@ -147,7 +147,7 @@ def test_a_fenced_commit_is_counted(coordinator: Coordinator) -> None:
 
 def test_what_tasks_report_is_counted_by_path(coordinator: Coordinator) -> None:
     """Records and bytes through the agent and directly; a range read again is not a new one."""
-    plans = Plans()
+    plans = PlanRegistry()
     plans.register("p", [Slot(None, (Range("orders", 0, 0, 5),))])
     for _ in range(2):
         plans.report("p", [Range("orders", 0, 0, 5)], agent=(3, 300), direct=(2, 200))

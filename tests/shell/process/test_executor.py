@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.driver import stream_process
 from sparkcohort.runtime.shell.driver.stream_process import InstanceLock
@@ -124,7 +124,7 @@ def test_an_executor_without_an_agent_is_told_of_once(caplog: pytest.LogCaptureF
     """The driver's log has one warning a reason, with host and cost, however many tasks tell; no line of theirs in it."""
     coordinator = Coordinator(GroupSettings("billing", "r", 0, 2_000, 200, 5_000, ("range",)), dict)
     coordinator.start()
-    claim = Service(coordinator, Plans(), failure=lambda: None, status=dict).handlers()["Claim"]
+    claim = Service(coordinator, PlanRegistry(), failure=lambda: None, status=dict).handlers()["Claim"]
     with caplog.at_level(logging.WARNING, "sparkcohort.service"):
         for why in ["no JVM above", "no JVM above", "its agent can't be started:\nno fork", *map(str, range(50))]:
             said = {"plan": "p", "index": 0, "address": "", "alone": why, "host": "worker-3"}

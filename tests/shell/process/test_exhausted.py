@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.shell.kafka.fetch.background import Jobs
+from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
@@ -72,7 +72,7 @@ def test_log_ends_come_back_when_there_is_enough_again(topic: str, short_of: str
 
 def test_work_that_gets_no_thread_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asked is told so, as of any failure, and tries again; nobody waits for what never began."""
-    jobs, heard = Jobs(), list[object]()
+    jobs, heard = BackgroundWork(), list[object]()
 
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

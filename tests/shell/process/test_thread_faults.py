@@ -12,7 +12,7 @@ import pytest
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent import to_json
 from sparkcohort.runtime.shell.driver import group_commits as mirrors
-from sparkcohort.runtime.shell.driver.group_commits import Mirror
+from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.shell.process.executor import start_agent
@@ -84,7 +84,7 @@ def test_commits_go_on(thread: str, broker: Broker, topic: str, monkeypatch: pyt
     broker.admin.create_topic(topic)
     options, tp, offsets = options_of(broker.bootstrap, topic), TopicPartition(topic, 0), itertools.count(1)
     with log_ends(options) as ends:
-        mirror = Mirror(options, ends)
+        mirror = GroupCommits(options, ends)
         faults = ThreadFaults(monkeypatch, thread)
         try:
             mirror.open()

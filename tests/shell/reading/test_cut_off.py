@@ -18,10 +18,10 @@ from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import SILENT, SILENT_S, Prefetcher
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
-from sparkcohort.runtime.shell.coordinator.plan_registry import Plans
-from sparkcohort.runtime.shell.coordinator.reachability_watch import CONFIRM_MS, LOOK_S, AbilityWatch, Stuck
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
+from sparkcohort.runtime.shell.coordinator.reachability_watch import CONFIRM_MS, LOOK_S, ReachabilityWatch, Stuck
 from sparkcohort.runtime.shell.coordinator.service import Service
-from sparkcohort.runtime.shell.kafka.fetch.partition import SLOW_S
+from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import SLOW_S
 from sparkcohort.runtime.shell.kafka.reading import relay as relaying
 from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
 from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
@@ -204,7 +204,7 @@ def test_a_member_is_barred_from_what_the_driver_reaches(
     """Told once with name and reason; let back when it has reached the leader for a while, and its hold is over."""
     tps = {TopicPartition(topic, 0): Stuck(10, "no answer"), TopicPartition(topic, 1): Stuck(10, "no answer")}
     reasons: list[str] = []
-    watch = AbilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, reasons.append)
+    watch = ReachabilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, reasons.append)
     with caplog.at_level(logging.INFO, "sparkcohort.ability"):
         wait_until(lambda: watch.tell("m-1", tps) == sorted(tps), 30, "the member to be barred")
         assert watch.tell("m-1", tps) == sorted(tps)
@@ -222,7 +222,7 @@ def test_a_member_is_barred_from_what_the_driver_reaches(
 def test_nobody_is_barred_for_a_leader_that_answers_nobody(ways: TwoWays, topic: str) -> None:
     """Then the fault is the broker's; and who looks in vain looks ever more rarely."""
     ways.way.hold()
-    watch = AbilityWatch(partial(reached, ways.cut_off), lambda: MEMBERS, lambda _: None)
+    watch = ReachabilityWatch(partial(reached, ways.cut_off), lambda: MEMBERS, lambda _: None)
     tps = {TopicPartition(topic, 0): Stuck(10, "no answer")}
     for _ in range(20):
         assert watch.tell("m-1", tps) == []
@@ -231,7 +231,7 @@ def test_nobody_is_barred_for_a_leader_that_answers_nobody(ways: TwoWays, topic:
 
 def test_a_leader_that_was_away_for_all_bars_nobody(ways: TwoWays, topic: str) -> None:
     """It answers the driver a moment before it answers the member: that is no cut."""
-    watch = AbilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, lambda _: None)
+    watch = ReachabilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, lambda _: None)
     stuck = {TopicPartition(topic, 0): Stuck(10, "no answer")}
     wait_until(lambda: watch.tell("m-1", stuck) or watch._answered, 30, "the driver to have an answer")
     assert watch.tell("m-1", {}) == [] and not watch._answered
@@ -247,9 +247,9 @@ def test_the_coordinators_port_has_it_all(ways: TwoWays, topic: str) -> None:
         patch.setattr(coordinator, "members", lambda: MEMBERS)
         patch.setattr(coordinator, "owners", lambda: {tps[0]: "m-1", tps[1]: "m-2"})
         watch, relay, plans = (
-            AbilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, coordinator.trigger),
+            ReachabilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, coordinator.trigger),
             ways.relay(),
-            Plans(),
+            PlanRegistry(),
         )
         plans.register("p", [Slot(None, tuple(Range(*tp, 0, 1_000) for tp in tps))])
         service = Service(

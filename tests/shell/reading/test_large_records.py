@@ -16,8 +16,8 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.agent.task_socket import LocalClient
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
+from sparkcohort.runtime.shell.agent.task_socket import TaskClient
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.reading.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.reading.record_source import BATCH_BYTES, MalformedRecordError, Records
 from sparkcohort.runtime.shell.process.executor import Executor
@@ -103,7 +103,7 @@ def test_an_agent_with_a_heavy_batch(running: Running) -> None:
 
 def missed(running: Running, wanted: Range) -> list[str]:
     """Why the agent hasn't got a range."""
-    client = LocalClient(running.executor.address("run"), running.world.authority.client.token, 10)
+    client = TaskClient(running.executor.address("run"), running.world.authority.client.token, 10)
     try:
         return [why for step in client.read([wanted], [wanted.start], 2) for _, why in step.missed]
     finally:
@@ -246,7 +246,7 @@ def test_what_librdkafka_has_is_copied_some_at_a_time(mock_broker: MockCluster, 
     mock_broker.create_topic(topic, 2)
     write(mock_broker.bootstrap, topic, [10] * 2_000 + [MIB] * 40, 0)
     write(mock_broker.bootstrap, topic, [10] * 2_000 + [MIB] * 40, 1)
-    drain = NativeDrain({"bootstrap.servers": mock_broker.bootstrap, "log_level": 0}, include_headers=False)
+    drain = NativeSource({"bootstrap.servers": mock_broker.bootstrap, "log_level": 0}, include_headers=False)
     stands = dict.fromkeys((TopicPartition(topic, 0), TopicPartition(topic, 1)), 0)
     drain.assign(dict.fromkeys(stands, (0, 2040)))
     begun_anew = 0

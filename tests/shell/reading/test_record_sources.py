@@ -17,16 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.reading import arrow_rows
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
-from sparkcohort.runtime.shell.kafka.reading.python_source import PythonDrain
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource
 from sparkcohort.runtime.shell.kafka.reading.record_source import (
-    Drain,
     EndOfLog,
     MalformedRecordError,
     PartitionError,
     Records,
+    RecordSource,
 )
 from tests.kit.mock import MockCluster
 from tests.kit.odd_headers import write_header_key
@@ -34,11 +34,11 @@ from tests.kit.produce import produce, producer
 from tests.kit.waiting import wait_until
 
 NO_END = 2**63 - 1
-KINDS = (FetchDrain, NativeDrain, PythonDrain)
+KINDS = (FetchSource, NativeSource, PythonSource)
 ALL = pytest.mark.parametrize("kind", KINDS)
 LIBRDKAFKAS = pytest.mark.parametrize("kind", KINDS[1:])
 NATIVES = pytest.mark.parametrize("kind", KINDS[:2])
-Kind = type[FetchDrain] | type[NativeDrain] | type[PythonDrain]
+Kind = type[FetchSource] | type[NativeSource] | type[PythonSource]
 
 
 def conf(mock: MockCluster, **more: Any) -> dict[str, Any]:
@@ -46,7 +46,9 @@ def conf(mock: MockCluster, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": mock.bootstrap, "log_level": 0, **more}
 
 
-def table(drain: Drain, ends: Mapping[TopicPartition, int], limit: int = 10_000) -> dict[TopicPartition, pa.Table]:
+def table(
+    drain: RecordSource, ends: Mapping[TopicPartition, int], limit: int = 10_000
+) -> dict[TopicPartition, pa.Table]:
     """Drain until every partition's log is at its end; checks positions, schemas and sizes on the way."""
     batches: dict[TopicPartition, list[pa.RecordBatch]] = {tp: [] for tp in ends}
     stands = dict.fromkeys(ends, 0)
@@ -72,7 +74,7 @@ def table(drain: Drain, ends: Mapping[TopicPartition, int], limit: int = 10_000)
     return {tp: pa.Table.from_batches(found) for tp, found in batches.items() if found}
 
 
-def until(drain: Drain, enough: Callable[[list[Any]], bool], what: str, limit: int = 10_000) -> list[Any]:
+def until(drain: RecordSource, enough: Callable[[list[Any]], bool], what: str, limit: int = 10_000) -> list[Any]:
     """Poll until there are enough events; returns them all."""
     events: list[Any] = []
 
@@ -221,7 +223,7 @@ def test_header_keys_that_are_no_text(mock_broker: MockCluster, topic: str, key:
         drain.close()
         found = next(event for event in events if isinstance(event, PartitionError))
         assert f"{topic} partition 0 offset 0 is not valid UTF-8" in str(found.error)
-    plain = NativeDrain(conf(mock_broker), include_headers=False)
+    plain = NativeSource(conf(mock_broker), include_headers=False)
     plain.assign({tp: (0, NO_END)})
     assert table(plain, {tp: 2})[tp].num_rows == 2
     plain.close()
@@ -240,7 +242,7 @@ def test_a_refusal_that_is_cut_in_a_letter() -> None:
     """librdkafka quotes the value and cuts its words at so many bytes: still its refusal, not a decoder's."""
     for more in range(2):
         with pytest.raises(KafkaException, match="Invalid value"):
-            NativeDrain({"security.protocol": "a" * more + "é" * 400}, include_headers=False)
+            NativeSource({"security.protocol": "a" * more + "é" * 400}, include_headers=False)
 
 
 @NATIVES
@@ -263,7 +265,7 @@ def test_errors_and_log_lines_are_told(kind: Kind, caplog: pytest.LogCaptureFixt
     """A broker that isn't there: complaints by code, the last error in words, log lines with the client's name."""
     with caplog.at_level(logging.DEBUG, "sparkcohort.kafka"):
         # Three names: the filter of the driver's log lets no line pass twice that differs in numbers only.
-        nowhere = {FetchDrain: "127.0.0.2:1", NativeDrain: "127.0.0.1:1", PythonDrain: "localhost:1"}[kind]
+        nowhere = {FetchSource: "127.0.0.2:1", NativeSource: "127.0.0.1:1", PythonSource: "localhost:1"}[kind]
         drain = kind({"bootstrap.servers": nowhere}, include_headers=False)
         drain.assign({TopicPartition("t", 0): (0, NO_END)})
 
@@ -275,7 +277,7 @@ def test_errors_and_log_lines_are_told(kind: Kind, caplog: pytest.LogCaptureFixt
         drain.close()
     assert drain.complaints & {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
     assert drain.last_error.startswith(("_TRANSPORT", "_ALL_BROKERS_DOWN"))
-    if kind is not FetchDrain:
+    if kind is not FetchSource:
         assert any("[rdkafka#consumer-" in record.getMessage() for record in caplog.records)
     assert {record.levelno for record in caplog.records} <= {logging.DEBUG, logging.INFO}
 
@@ -317,7 +319,7 @@ def test_questions_about_the_log(mock_broker: MockCluster, topic: str, kind: Kin
 
 def test_it_is_for_one_thread_and_for_the_living(mock_broker: MockCluster) -> None:
     """A second thread is refused while the first one waits, and so is everybody after the end; ending twice is one end."""
-    drain = NativeDrain(conf(mock_broker), include_headers=False)
+    drain = NativeSource(conf(mock_broker), include_headers=False)
     polling = threading.Thread(target=drain.poll, args=(0.3,))
     polling.start()
     with pytest.raises(RuntimeError, match="one thread at a time"):

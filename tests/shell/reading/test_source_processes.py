@@ -11,18 +11,18 @@ import pytest
 from confluent_kafka import cimpl
 
 from sparkcohort.native import _drain
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchDrain
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.reading import new_source
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
-from sparkcohort.runtime.shell.kafka.reading.python_source import PythonDrain
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource
 from tests.kit.drains import DRAINS, drained_by
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 
 FORK = """
 import os, sys
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
-drain, gone = (NativeDrain({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=False) for _ in range(2))
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
+drain, gone = (NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=False) for _ in range(2))
 child = os.fork()
 if not child:
     del gone
@@ -50,7 +50,7 @@ import socket, sys, time
 from sparkcohort.runtime.shell.kafka.reading import native_source as drain_native
 drain_native.CLOSE_S = 0.5
 login = socket.create_server(("127.0.0.1", 0))
-drain = drain_native.NativeDrain({
+drain = drain_native.NativeSource({
     "bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "OAUTHBEARER",
     "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "mine",
     "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:%d/token" % login.getsockname()[1], "log_level": 0,
@@ -75,9 +75,9 @@ import sys
 import psutil
 from sparkcohort.runtime.protocol.messages import TopicPartition
 from sparkcohort.runtime.shell.kafka.reading.record_source import Records
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
 from sparkcohort.runtime.shell.agent.buffers import CHUNK_OVERHEAD
-drain = NativeDrain({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=True)
+drain = NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=True)
 drain.assign({TopicPartition(sys.argv[2], 0): (0, 2**63 - 1)})
 kept = []
 while len(kept) < 6_000:
@@ -101,10 +101,10 @@ SHORT = """
 import ctypes, sys
 from sparkcohort.runtime.protocol.messages import TopicPartition
 from sparkcohort.runtime.shell.kafka.reading.record_source import Records
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
 bootstrap, topic, failures = sys.argv[1:]
 tp = TopicPartition(topic, 0)
-drain = NativeDrain({"bootstrap.servers": bootstrap, "log_level": 0}, include_headers=False)
+drain = NativeSource({"bootstrap.servers": bootstrap, "log_level": 0}, include_headers=False)
 drain.assign({tp: (0, 2**63 - 1)})
 while drain.log_end(tp) != 200:
     pass
@@ -154,7 +154,13 @@ def test_the_switch_and_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
             {**nowhere, "log_level": 0, "ssl.crl.location": ""}, include_headers=False
         )
         made["callback"] = new_source.new_drain({"log_level": 0, "stats_cb": print}, include_headers=False)
-    assert [type(drain) for drain in made.values()] == [FetchDrain, NativeDrain, PythonDrain, NativeDrain, PythonDrain]
+    assert [type(drain) for drain in made.values()] == [
+        FetchSource,
+        NativeSource,
+        PythonSource,
+        NativeSource,
+        PythonSource,
+    ]
     for drain in made.values():
         drain.close()
 

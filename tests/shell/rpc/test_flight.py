@@ -20,7 +20,7 @@ from sparkcohort.runtime.shell.rpc.flight import (
     EventQueue,
     GroupServer,
     Link,
-    _Line,
+    _RequestStream,
 )
 from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority, new_authority
 from tests.kit.certificates import Authority
@@ -233,7 +233,7 @@ def test_a_stream_of_strangers_is_refused(served: Served) -> None:
     """A stream asks for the same certificate and token as a call, and for requests that there are."""
     wrong = replace(served.authority.client, token="0" * 64)
     for link, action in ((served.link(wrong), "Heartbeat"), (served.link(), "Nothing")):
-        line = _Line(link._client, link._headers)
+        line = _RequestStream(link._client, link._headers)
         with pytest.raises(flight.FlightError, match=r"another coordinator run|no such request"):
             line.ask(action, b"", 5)
 

@@ -10,15 +10,15 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from sparkcohort.runtime.protocol.calls import Claimed
+from sparkcohort.runtime.protocol.calls import ClaimReply
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent.prefetch import Served
-from sparkcohort.runtime.shell.agent.task_socket import LocalClient, LocalServer
+from sparkcohort.runtime.shell.agent.task_socket import TaskClient, TaskServer
 from sparkcohort.runtime.shell.kafka.reading import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.tls import Credentials
-from sparkcohort.streaming.task import SlotPartition, _Desk, _Tally
+from sparkcohort.streaming.task import SlotPartition, _SlotClient, _Tally
 
 TOKEN = "token-of-this-run"
 RANGES = [Range("t", 0, 100, 200), Range("t", 1, 5, 15), Range("t", 2, 0, 50)]
@@ -67,14 +67,14 @@ def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
     """What is left begins where each range stood: with what was yielded it is every offset, and none twice."""
     name = f"cohort-test-{uuid.uuid4().hex}"
     agent = Dying(STEPS[:steps])
-    server = LocalServer(name, TOKEN, agent, dict, lambda _: None)
+    server = TaskServer(name, TOKEN, agent, dict, lambda _: None)
     server.start()
     options = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"})
     run = Run("run", "127.0.0.1", 1, Credentials(b"", b"", b"", TOKEN))
-    desk, tally, rows = _Desk(options, SlotPartition(run, "plan", 0)), _Tally(), list[tuple[int, int]]()
-    desk._agent = LocalClient(name, TOKEN, 30)
+    desk, tally, rows = _SlotClient(options, SlotPartition(run, "plan", 0)), _Tally(), list[tuple[int, int]]()
+    desk._agent = TaskClient(name, TOKEN, 30)
     try:
-        with closing(desk.from_agent(Claimed(floors=(100, 5, 0), sequence=1), RANGES, tally)) as pieces:
+        with closing(desk.from_agent(ClaimReply(floors=(100, 5, 0), sequence=1), RANGES, tally)) as pieces:
             for _ in range(min(steps, 2)):
                 batch = next(pieces)
                 rows += zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)

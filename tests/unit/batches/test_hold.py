@@ -7,13 +7,13 @@ from itertools import product
 import pytest
 
 from sparkcohort.runtime.batches import hold
-from sparkcohort.runtime.batches.hold import Decision, Policy, Situation, Trigger
+from sparkcohort.runtime.batches.hold import HoldDecision, Policy, QueryTrigger, Situation
 from sparkcohort.runtime.batches.suspected_loss import LAG_S, Mismatches
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-PROCESSING, NOW, ONCE = Trigger.PROCESSING_TIME, Trigger.AVAILABLE_NOW, Trigger.ONCE
-PLAN, OTHERS, WAIT, FAIL = Decision.PLAN, Decision.PLAN_OTHERS, Decision.WAIT, Decision.FAIL
+PROCESSING, NOW, ONCE = QueryTrigger.PROCESSING_TIME, QueryTrigger.AVAILABLE_NOW, QueryTrigger.ONCE
+PLAN, OTHERS, WAIT, FAIL = HoldDecision.PLAN, HoldDecision.PLAN_OTHERS, HoldDecision.WAIT, HoldDecision.FAIL
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 OTHER = TopicPartition("other", 0)
 NOTHING, HELD, DOUBTED = Situation(), Situation(held={A}), Situation(doubted={A})
@@ -28,7 +28,7 @@ def policy(mode: str) -> Policy:
 
 TABLE = [
     # Nothing stands in the way.
-    *((mode, trigger, NOTHING, PLAN) for mode in ("hold", "wait", "fail") for trigger in Trigger),
+    *((mode, trigger, NOTHING, PLAN) for mode in ("hold", "wait", "fail") for trigger in QueryTrigger),
     # A broker is away, processing time: by the option.
     ("hold", PROCESSING, HELD, PLAN),
     ("hold", PROCESSING, HELD._replace(waited_s=1e6), PLAN),
@@ -64,7 +64,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("mode", "trigger", "at", "decision"), TABLE)
-def test_the_next_batch(mode: str, trigger: Trigger, at: Situation, decision: Decision) -> None:
+def test_the_next_batch(mode: str, trigger: QueryTrigger, at: Situation, decision: HoldDecision) -> None:
     """Planned, waited for, or the end of the query."""
     assert hold.decide(policy(mode), trigger, at) is decision
 
@@ -73,7 +73,7 @@ ALL = [
     (mode, trigger, Situation(held, doubted, stops, nothing, waited_s))
     for mode, trigger, held, doubted, stops, nothing, waited_s in product(
         ("hold", "wait", "fail"),
-        Trigger,
+        QueryTrigger,
         ((), {A}),
         ((), {B}),
         (False, True),
@@ -113,7 +113,7 @@ def test_a_bounded_query_never_ends_without_what_is_held() -> None:
         (True, 1e6, FAIL),
     ],
 )
-def test_a_start(mode: str, missing: list[TopicPartition] | bool, waited_s: float, decision: Decision) -> None:
+def test_a_start(mode: str, missing: list[TopicPartition] | bool, waited_s: float, decision: HoldDecision) -> None:
     """It is waited for as long under every option: without it there is no query."""
     assert hold.decide_start(policy(mode), missing, waited_s) is decision
 
@@ -122,7 +122,7 @@ def test_a_start(mode: str, missing: list[TopicPartition] | bool, waited_s: floa
     ("doubted", "waited_s", "decision"),
     [([], 0.0, PLAN), ([A], 0.0, WAIT), ([A], LIMIT_S, WAIT), ([A], LIMIT_S + 0.1, PLAN)],
 )
-def test_a_batch_that_is_replayed(doubted: list[TopicPartition], waited_s: float, decision: Decision) -> None:
+def test_a_batch_that_is_replayed(doubted: list[TopicPartition], waited_s: float, decision: HoldDecision) -> None:
     """It never fails for a doubt: its end is in Spark's log."""
     assert hold.decide_replay(policy("fail"), doubted, waited_s) is decision
 

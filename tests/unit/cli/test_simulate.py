@@ -301,7 +301,7 @@ def test_a_terminal_of_any_width(width: int) -> None:
     """Colours on a terminal; folded, not cut, and never wider than it is."""
     base = parse(json.dumps({**CASE, "members": {**CASE["members"], "\x1b[31mred": {"topics": ["t0"]}}}))
     case = change_members(base, ["+1"])
-    shown = views.Shown(base, case, "a title", 20, views.names(base, case))
+    shown = views.CaseView(base, case, "a title", 20, views.names(base, case))
     console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system="standard", highlight=False)
     seen = simulate(base, case, find("cooperative-sticky"))
     views.report(shown, seen, ["a note " * 20], console)

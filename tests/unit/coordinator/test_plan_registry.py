@@ -6,14 +6,14 @@ import pytest
 
 from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.coordinator.plan_registry import KEPT_PLANS, PlanGone, Plans
+from sparkcohort.runtime.shell.coordinator.plan_registry import KEPT_PLANS, PlanGone, PlanRegistry
 
 A, B = Range("t", 0, 0, 10), Range("t", 1, 5, 25)
 
 
-def registered() -> Plans:
+def registered() -> PlanRegistry:
     """A plan ``p`` of two slots, of members a and b."""
-    plans = Plans()
+    plans = PlanRegistry()
     plans.register("p", [Slot("a", (A,)), Slot("b", (B,))])
     return plans
 
@@ -48,7 +48,7 @@ def test_old_plans_are_forgotten_and_recent_ones_kept() -> None:
 
 def test_the_floor_is_where_the_plan_starts_also_for_the_second_half_of_a_split_range() -> None:
     """Both slots of a split range tell the start of the whole."""
-    plans = Plans()
+    plans = PlanRegistry()
     plans.register("p", [Slot("a", (Range("t", 0, 0, 5),)), Slot("a", (Range("t", 0, 5, 10),))])
     claims = [plans.claim("p", index, "a") for index in (0, 1)]
 

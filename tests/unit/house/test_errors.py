@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from sparkcohort.runtime.errors import CohortError, OptionError, named
-from sparkcohort.runtime.protocol.calls import Claimed
+from sparkcohort.runtime.protocol.calls import ClaimReply
 from sparkcohort.runtime.shell.driver.list_offsets import Asker
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.log_lines import OneLine
@@ -58,7 +58,7 @@ def test_a_claim_that_is_refused_says_why_once() -> None:
     """The coordinator answers with its error's name beside a message that begins with it."""
     why = "FENCED_INSTANCE_ID: a newer driver reads it"
     with pytest.raises(CohortError) as caught:
-        _accepted(Claimed(error="FENCED_INSTANCE_ID", message=why))
+        _accepted(ClaimReply(error="FENCED_INSTANCE_ID", message=why))
     assert (str(caught.value), caught.value.error) == (why, "FENCED_INSTANCE_ID")
 
 

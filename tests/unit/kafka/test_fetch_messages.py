@@ -14,15 +14,15 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     FETCH,
     NEEDED,
     NO_ID,
-    Answer,
     EpochEnd,
-    Fetched,
-    Leader,
+    FetchAnswer,
+    FetchedPartition,
+    FetchPartition,
+    MalformedResponse,
     Metadata,
     Node,
+    PartitionLeader,
     Topic,
-    Wanted,
-    WireError,
     address_error,
     epoch_ends_answer,
     epoch_ends_request,
@@ -80,14 +80,14 @@ def test_a_fetch_request() -> None:
     body += b"\4" + ONE + b"\2" + partition + b"\0" + OTHER + b"\2" + unknown + b"\0" + ONE + b"\2" + unknown + b"\0"
     body += b"\2" + OTHER + b"\3" + int_(1) + int_(2) + b"\0"
     body += b"\7rack-1" + b"\0"
-    six = {6: Wanted(-1, 0, -1, 9)}
+    six = {6: FetchPartition(-1, 0, -1, 9)}
     assert body == fetch_request(
         max_wait_ms=20,
         min_bytes=1,
         max_bytes=4 << 20,
         committed=True,
         session=(77, 2),
-        wanted=[(ONE, {5: Wanted(4, 2**40, 3, 65_536)}), (OTHER, six), (ONE, six)],
+        wanted=[(ONE, {5: FetchPartition(4, 2**40, 3, 65_536)}), (OTHER, six), (ONE, six)],
         forgotten=[(OTHER, [1, 2])],
         rack="rack-1",
     )
@@ -113,7 +113,7 @@ def test_a_metadata_answer() -> None:
     """MetadataResponse v12: brokers, leaders with their epochs, topics that are not there."""
     assert metadata_answer(METADATA, len(METADATA), 9) == Metadata(
         {1: Node("h", 9092), 2: Node("h2", 9093)},
-        {"t": Topic(0, ONE, {0: Leader(0, 1, 7), 1: Leader(5, -1, -1)}), "u": Topic(3, NO_ID, {})},
+        {"t": Topic(0, ONE, {0: PartitionLeader(0, 1, 7), 1: PartitionLeader(5, -1, -1)}), "u": Topic(3, NO_ID, {})},
     )
 
 
@@ -170,11 +170,11 @@ def test_a_fetch_answer() -> None:
     answer = fetch_answer(FETCHED, len(FETCHED), 3)
     ends = [one._replace(start=0, end=one.end - one.start) for one in answer.partitions]
     assert answer.partitions[0].start == at
-    assert answer == Answer(250, 0, 55, answer.partitions)
+    assert answer == FetchAnswer(250, 0, 55, answer.partitions)
     assert ends == [
-        Fetched(ONE, 0, 0, 100, 90, [(11, 5)], -1, 0, 4, False),
-        Fetched(ONE, 1, 1, -1, -1, [], 2, 0, 0, False),
-        Fetched(ONE, 2, 0, 8, 8, [], -1, 0, 0, True),
+        FetchedPartition(ONE, 0, 0, 100, 90, [(11, 5)], -1, 0, 4, False),
+        FetchedPartition(ONE, 1, 1, -1, -1, [], 2, 0, 0, False),
+        FetchedPartition(ONE, 2, 0, 8, 8, [], -1, 0, 0, True),
     ]
 
 
@@ -229,9 +229,9 @@ READERS: list[tuple[Callable[..., Any], bytes, int]] = [
 def test_every_answer_that_is_cut_short(read: Callable[..., Any], data: bytes, number: int) -> None:
     """At any byte, also when the buffer is longer than the answer; and the answer to another request."""
     for size in range(len(data) - 1):  # the last byte counts the tags, of which there are none
-        with pytest.raises(WireError):
+        with pytest.raises(MalformedResponse):
             read(data, size, number)
-    with pytest.raises(WireError, match="request"):
+    with pytest.raises(MalformedResponse, match="request"):
         read(data, len(data), number + 1)
 
 
@@ -240,15 +240,15 @@ def test_every_answer_that_is_cut_short(read: Callable[..., Any], data: bytes, n
 def test_every_garbled_answer(
     read: Callable[..., Any], data: bytes, number: int, changes: list[tuple[int, int]]
 ) -> None:
-    """It is read, or it is a WireError; what is said to be records lies in the answer."""
+    """It is read, or it is a MalformedResponse; what is said to be records lies in the answer."""
     garbled = bytearray(data)
     for at, byte in changes:
         garbled[4 + at % (len(data) - 4)] = byte
     try:
         answer = read(memoryview(garbled), len(garbled), number)
-    except WireError:
+    except MalformedResponse:
         return
-    if isinstance(answer, Answer):
+    if isinstance(answer, FetchAnswer):
         assert all(0 <= one.start <= one.end <= len(garbled) for one in answer.partitions)
 
 
@@ -258,7 +258,7 @@ def test_noise(data: bytes) -> None:
     for read, _, number in READERS:
         try:
             read(int_(number) + data, 4 + len(data), number)
-        except WireError:
+        except MalformedResponse:
             continue
 
 
@@ -267,5 +267,5 @@ def test_a_tag_that_is_too_short() -> None:
     begin = int_(3) + b"\0" + int_(0) + short(0) + int_(0) + b"\2" + ONE + b"\2"
     partition = int_(0) + short(0) + long(1) * 3 + b"\1" + int_(-1) + b"\1"
     data = begin + partition + b"\1\0\0"
-    with pytest.raises(WireError):
+    with pytest.raises(MalformedResponse):
         fetch_answer(data, len(data), 3)

@@ -10,7 +10,13 @@ from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
 from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient
-from sparkcohort.runtime.shell.options.connection_settings import Beyond, Distrusted, Refused, Settings, TransportError
+from sparkcohort.runtime.shell.options.connection_settings import (
+    Beyond,
+    ConnectionRefused,
+    Distrusted,
+    Settings,
+    TransportError,
+)
 
 
 def link() -> BrokerLink[int]:
@@ -19,7 +25,7 @@ def link() -> BrokerLink[int]:
 
 
 @pytest.mark.parametrize(
-    ("error", "most"), [(TransportError("x"), 1), (Refused("x"), 10), (Distrusted("x"), 60), (None, 1)]
+    ("error", "most"), [(TransportError("x"), 1), (ConnectionRefused("x"), 10), (Distrusted("x"), 60), (None, 1)]
 )
 def test_each_failure_is_answered_by_a_longer_wait(error: Exception | None, most: float) -> None:
     """Doubled from a tenth of a second up to a bound that depends on what went wrong; never twice the same."""
@@ -80,8 +86,8 @@ def test_of_several_brokers_the_most_telling_answer() -> None:
     client = MetadataClient((), Settings.of({}))
     with pytest.raises(TransportError, match="no broker to ask"):
         client.ask((), ())
-    assert issubclass(Distrusted, Refused)
-    assert not issubclass(Beyond, Refused)
+    assert issubclass(Distrusted, ConnectionRefused)
+    assert not issubclass(Beyond, ConnectionRefused)
 
 
 def test_librdkafka_is_held_back() -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.kafka.fetch_messages import Wanted
+from sparkcohort.runtime.kafka.fetch_messages import FetchPartition
 from sparkcohort.runtime.kafka.fetch_session import FetchSession, Key, Request
 
 A, B, C = (bytes([letter]) * 16 for letter in b"abc")
 ONE, TWO, THREE = (A, 0), (A, 1), (B, 0)
 
 
-def at(offset: int) -> Wanted:
+def at(offset: int) -> FetchPartition:
     """A partition wanted from this offset."""
-    return Wanted(0, offset, -1, 1 << 20)
+    return FetchPartition(0, offset, -1, 1 << 20)
 
 
 def test_full_then_what_has_changed() -> None:
@@ -93,9 +93,9 @@ STEPS = st.tuples(
 
 
 @given(st.lists(STEPS, max_size=20))
-def test_the_broker_knows_what_is_wanted(steps: list[tuple[dict[Key, Wanted], frozenset[Key], str]]) -> None:
+def test_the_broker_knows_what_is_wanted(steps: list[tuple[dict[Key, FetchPartition], frozenset[Key], str]]) -> None:
     """Whatever is asked and lost on the way: after each request the broker's side is exactly what is wanted."""
-    session, held, number, epoch = FetchSession(), dict[Key, Wanted](), 0, 0
+    session, held, number, epoch = FetchSession(), dict[Key, FetchPartition](), 0, 0
     for wanted, anew, how in steps:
         told = dict(held)
         request = session.request(wanted, anew)

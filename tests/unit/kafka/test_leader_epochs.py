@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sparkcohort.runtime.kafka import leader_epochs
-from sparkcohort.runtime.kafka.leader_epochs import Compared, Question, Seen, compared, questions
+from sparkcohort.runtime.kafka.leader_epochs import Compared, ObservedEpochs, Question, compared, questions
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -27,7 +27,7 @@ ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 )
 def test_only_later_leaders_are_asked(now: dict[TopicPartition, int], asked: dict[TopicPartition, Question]) -> None:
     """A question costs a request: there is none while leaders stay."""
-    assert questions({ZERO: Seen(100, 3)}, now) == asked
+    assert questions({ZERO: ObservedEpochs(100, 3)}, now) == asked
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_only_later_leaders_are_asked(now: dict[TopicPartition, int], asked: dic
 )
 def test_answers(ends: dict[TopicPartition, int | None], expected: Compared) -> None:
     """An epoch that ends before the position has been cut there."""
-    assert compared({ZERO: Seen(100, 3)}, {ZERO: Question(3, 4)}, ends) == expected
+    assert compared({ZERO: ObservedEpochs(100, 3)}, {ZERO: Question(3, 4)}, ends) == expected
 
 
 def test_many_partitions_are_compared_at_no_cost() -> None:
     """Three thousand, of which every leader has changed: some milliseconds, on a busy machine."""
     every = [TopicPartition("t", number) for number in range(3_000)]
-    known, now = {tp: Seen(100, 3) for tp in every}, dict.fromkeys(every, 4)
+    known, now = {tp: ObservedEpochs(100, 3) for tp in every}, dict.fromkeys(every, 4)
     took_s = []
     for _ in range(9):
         began = time.perf_counter()

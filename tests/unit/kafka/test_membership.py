@@ -33,18 +33,18 @@ EVENTS: tuple[type, ...] = (*REQUESTS, *(each for each in get_args(s.MembershipE
 def events(call: int, request: int) -> dict[type, s.MembershipEvent]:
     """One event of each kind; results are those of this call."""
     samples: tuple[s.MembershipEvent, ...] = (
-        s.Tick(),
+        s.TimePassed(),
         s.TopicsChanged(("items", "orders"), parts("items-0", "orders-0")),
         s.ClientCreated(),
         s.ClientFailed(),
-        s.PartitionsAssigned(parts("orders-0")),
-        s.PartitionsRevoked(),
+        s.AssignmentReceived(parts("orders-0")),
+        s.RevocationReceived(),
         s.Fenced("FENCED_INSTANCE_ID"),
-        s.LoginRefused(REFUSED),
-        s.Failed(DENIED),
+        s.LoginFailed(REFUSED),
+        s.StepFailed(DENIED),
         s.Describing(),
         s.OffsetsFetched(call, {TP: Committed(7, "")}),
-        s.OffsetsCommitted(call, {TP: 8}, tuple(parts("orders-1"))),
+        s.CommitAnswered(call, {TP: 8}, tuple(parts("orders-1"))),
         s.UnknownTopicOrPartition(call),
         s.CallFailed(call, "no answer"),
         s.CallRefused(call, DENIED),
@@ -71,7 +71,7 @@ def reading() -> MembershipWorld:
     """Assigned; the metadata are being read."""
     world = known()
     world.holding = True
-    world.feed(s.PartitionsAssigned(world.membership.partitions))
+    world.feed(s.AssignmentReceived(world.membership.partitions))
     world.after(100)
     return world
 
@@ -105,8 +105,8 @@ def verifying() -> MembershipWorld:
 def preparing() -> MembershipWorld:
     """A commit after a rebalance: it is not known what is committed."""
     world = joined()
-    world.feed(s.PartitionsRevoked())
-    world.feed(s.PartitionsAssigned(world.membership.partitions))
+    world.feed(s.RevocationReceived())
+    world.feed(s.AssignmentReceived(world.membership.partitions))
     world.after(300)
     world.holding = True
     world.commit({TP: 5})
@@ -124,7 +124,7 @@ def watching() -> MembershipWorld:
 def ended() -> MembershipWorld:
     """Failed for good."""
     world = joined()
-    world.feed(s.Failed(DENIED))
+    world.feed(s.StepFailed(DENIED))
     return world
 
 
@@ -173,9 +173,9 @@ def check(before: Membership, event: s.MembershipEvent, after: Membership, actio
         after.state is MEMBER and before.state is not MEMBER
     ):  # only after the metadata have been read, or there are none
         assert before.state is JOINING
-        assert type(event) in (s.OffsetsFetched, s.Tick)
+        assert type(event) in (s.OffsetsFetched, s.TimePassed)
         assert isinstance(event, s.OffsetsFetched) or not after.partitions
-    assert len([each for each in actions if isinstance(each, s.Answer)]) <= 1
+    assert len([each for each in actions if isinstance(each, s.AnswerCaller)]) <= 1
 
 
 # --- totality -------------------------------------------------------------------------------------------
@@ -201,22 +201,22 @@ def test_every_state_answers_every_event(name: str, event: type) -> None:
             check(before, sample, after, actions)
             if event not in TABLE[before.state]:
                 assert (after, actions) == (before, ())
-            if call == -1 and event in (s.OffsetsFetched, s.OffsetsCommitted, s.CallFailed, s.CallRefused):
+            if call == -1 and event in (s.OffsetsFetched, s.CommitAnswered, s.CallFailed, s.CallRefused):
                 assert (after, actions) == (before, ())
 
 
 @pytest.mark.parametrize("name", [name for name, make in WORLDS.items() if make().membership.pending])
 def test_whatever_ends_a_membership_answers_who_waits(name: str) -> None:
     """Closing, failing, another client: at once; whatever comes of the call afterwards is void."""
-    for event in (s.Close(), s.Failed(DENIED), s.ClientFailed()):
+    for event in (s.Close(), s.StepFailed(DENIED), s.ClientFailed()):
         before = WORLDS[name]().membership
         assert before.pending is not None and before.pending.call is not None
         after, actions = step(before, event, 2_000_000)
         (answer,) = (each for each in actions if isinstance(each, s.AnswerLater | s.AnswerError))
         assert answer.request == before.pending.request.request
         assert after.pending is None
-        late = s.OffsetsCommitted(before.pending.call, {TP: 5})
-        assert not [each for each in step(after, late, 2_000_000)[1] if isinstance(each, s.Answer)]
+        late = s.CommitAnswered(before.pending.call, {TP: 5})
+        assert not [each for each in step(after, late, 2_000_000)[1] if isinstance(each, s.AnswerCaller)]
 
 
 # --- whatever happens -----------------------------------------------------------------------------------
@@ -238,7 +238,9 @@ def test_each_request_is_answered_once(happening: list[tuple[type, int, int]]) -
         before = membership
         membership, actions = step(before, event, now_ms)
         check(before, event, membership, actions)
-        answered.update(each.request for each in actions if isinstance(each, s.Answer | s.AnswerLater | s.AnswerError))
+        answered.update(
+            each.request for each in actions if isinstance(each, s.AnswerCaller | s.AnswerLater | s.AnswerError)
+        )
     assert answered == Counter(range(1, asked + 1))
 
 
@@ -264,7 +266,7 @@ class Drivers:
                 self.worlds[number].feed(s.Fenced("FENCED_INSTANCE_ID"))
                 return s.CallFailed(action.call, "FENCED_INSTANCE_ID")
             self._take(action.offsets)
-            return s.OffsetsCommitted(action.call, {each.partition: each.offset for each in action.offsets})
+            return s.CommitAnswered(action.call, {each.partition: each.offset for each in action.offsets})
 
         return call
 
@@ -283,9 +285,9 @@ class Drivers:
                 world.after(100)
             case "join" if world.membership.subscribed and world.membership.state is not ENDED:
                 # A rejoin of librdkafka's waits for our revocation callback; one that thaws does it, too.
-                world.feed(s.PartitionsRevoked())
+                world.feed(s.RevocationReceived())
                 self.owner = number
-                world.feed(s.PartitionsAssigned(world.membership.partitions))
+                world.feed(s.AssignmentReceived(world.membership.partitions))
             case "poll" if self.owner not in (-1, number) and world.membership.subscribed:
                 world.feed(s.Fenced("FENCED_INSTANCE_ID"))
             case "wait":
@@ -346,8 +348,8 @@ def test_a_committed_offset_goes_down_by_reset_only(commits: list[tuple[int, boo
         world.commit({TP: offset}, reset=reset)
         assert world.store[TP].offset == (offset if reset else max(offset, before))
         if offset % 3 == 0:
-            world.feed(s.PartitionsRevoked())
-            world.feed(s.PartitionsAssigned(world.membership.partitions))
+            world.feed(s.RevocationReceived())
+            world.feed(s.AssignmentReceived(world.membership.partitions))
             world.after(300)
 
 
@@ -373,9 +375,7 @@ def test_a_commit_names_topic_id_and_leader_epoch() -> None:
 def test_what_kafka_took_beside_an_error_is_known() -> None:
     """Some partitions are committed, one is not: the request is made again, and does not undo what was taken."""
     world = waiting(lambda world: world.commit({TP: 5, TopicPartition("orders", 1): 5}))()
-    after, (answer,) = step(
-        world.membership, s.OffsetsCommitted(world.membership.calls, {TP: 5}, (), "busy"), 2_000_000
-    )
+    after, (answer,) = step(world.membership, s.CommitAnswered(world.membership.calls, {TP: 5}, (), "busy"), 2_000_000)
     assert isinstance(answer, s.AnswerLater) and answer.reason == "busy"
     assert after.committed[TP] == 5
 

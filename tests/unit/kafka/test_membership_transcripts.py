@@ -28,9 +28,9 @@ def run(world: MembershipWorld, command: str) -> None:
         case "after", [seconds]:
             world.after(int(float(seconds) * 1000))
         case "assigned", names:
-            world.feed(s.PartitionsAssigned(parts(*names)))
+            world.feed(s.AssignmentReceived(parts(*names)))
         case "revoked", []:
-            world.feed(s.PartitionsRevoked())
+            world.feed(s.RevocationReceived())
         case "fenced", []:
             world.feed(s.Fenced("FENCED_INSTANCE_ID"))
         case "run", [number, "reserves"]:
@@ -50,9 +50,9 @@ def run(world: MembershipWorld, command: str) -> None:
         case "deleted", names:
             world.deleted = parts(*names)
         case "denied", []:
-            world.feed(s.Failed(DENIED))
+            world.feed(s.StepFailed(DENIED))
         case "login-refused", []:
-            world.feed(s.LoginRefused(REFUSED))
+            world.feed(s.LoginFailed(REFUSED))
         case "client-fails", []:
             world.feed(s.ClientFailed())
         case "close", []:

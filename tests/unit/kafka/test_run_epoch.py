@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.kafka.run_epoch import (
     GENERATION_BLOCK,
     NOTHING,
-    Record,
-    Reservation,
+    CommitMetadata,
+    RunEpoch,
     decode,
     encode,
     latest,
@@ -21,7 +21,7 @@ from sparkcohort.runtime.kafka.run_epoch import (
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 RECORDS = st.builds(
-    Record,
+    CommitMetadata,
     run=st.integers(0, 2**40),
     generation=st.integers(0, 2**31),
     id=st.text(max_size=20),
@@ -31,7 +31,7 @@ RECORDS = st.builds(
 
 
 @given(RECORDS)
-def test_a_record_comes_back_as_it_went(record: Record) -> None:
+def test_a_record_comes_back_as_it_went(record: CommitMetadata) -> None:
     """Encoding and decoding are inverse, within Kafka's limit of 4,096 bytes."""
     assert decode(encode(record)) == record
     assert len(encode(record).encode()) < 4096
@@ -60,14 +60,14 @@ def test_metadata_of_others_says_nothing(text: str) -> None:
 def test_metadata_too_large_is_refused_here() -> None:
     """Kafka would refuse the commit as a whole."""
     with pytest.raises(ValueError, match="4096"):
-        encode(Record(pin="x" * 5000))
+        encode(CommitMetadata(pin="x" * 5000))
 
 
 @given(st.lists(RECORDS, max_size=6))
-def test_generations_never_go_down(records: list[Record]) -> None:
+def test_generations_never_go_down(records: list[CommitMetadata]) -> None:
     """A new run starts above every generation that anybody has reserved, and above every run."""
     texts = [encode(record) for record in records]
-    reservation = Reservation("a")
+    reservation = RunEpoch("a")
     reservation = reservation.observe(texts)
     record = reservation.next(texts)
     assert all(record.run > other.run for other in records)
@@ -76,7 +76,7 @@ def test_generations_never_go_down(records: list[Record]) -> None:
 
 def test_a_run_takes_block_after_block() -> None:
     """Its number stays, its generations go on where the last block ended."""
-    reservation = Reservation("a")
+    reservation = RunEpoch("a")
     reservation = reservation.observe([])
     first = reservation.next([])
     reservation = reservation.confirm(first)
@@ -88,52 +88,52 @@ def test_a_run_takes_block_after_block() -> None:
 
 def test_what_was_seen_counts_when_it_is_gone() -> None:
     """The offsets that carried an earlier run's record are deleted before this one reserves: its number is not used again."""
-    reservation = Reservation("a")
-    reservation = reservation.observe([encode(Record(7, 7000, "z"))])
+    reservation = RunEpoch("a")
+    reservation = reservation.observe([encode(CommitMetadata(7, 7000, "z"))])
     own = reservation.next([])
     assert (own.run, own.generation) == (8, 8000)
 
 
 def test_only_a_later_run_supersedes() -> None:
     """Its own record, older ones and foreign text do not end a run; a higher number does."""
-    reservation = Reservation("a")
-    reservation = reservation.observe([encode(Record(3, 3000, "z"))])
-    own = reservation.next([encode(Record(3, 3000, "z"))])
+    reservation = RunEpoch("a")
+    reservation = reservation.observe([encode(CommitMetadata(3, 3000, "z"))])
+    own = reservation.next([encode(CommitMetadata(3, 3000, "z"))])
     assert own.run == 4
     reservation = reservation.confirm(own)
-    assert reservation.superseded([encode(own), encode(Record(3, 3000, "z")), "", "{}"]) is None
-    assert reservation.superseded([encode(own), encode(Record(5, 5000, "b"))]) == Record(5, 5000, "b")
+    assert reservation.superseded([encode(own), encode(CommitMetadata(3, 3000, "z")), "", "{}"]) is None
+    assert reservation.superseded([encode(own), encode(CommitMetadata(5, 5000, "b"))]) == CommitMetadata(5, 5000, "b")
 
 
 def test_before_it_has_a_number_a_run_is_superseded_by_what_it_has_not_seen() -> None:
     """Two that start at once: the one that reserves first wins, the other sees a number that was not there."""
-    reservation = Reservation("a")
-    seen = [encode(Record(3, 3000, "z"))]
+    reservation = RunEpoch("a")
+    seen = [encode(CommitMetadata(3, 3000, "z"))]
     reservation = reservation.observe(seen)
     assert reservation.superseded(seen) is None
-    assert reservation.superseded([encode(Record(4, 4000, "b"))]) == Record(4, 4000, "b")
+    assert reservation.superseded([encode(CommitMetadata(4, 4000, "b"))]) == CommitMetadata(4, 4000, "b")
 
 
 def test_equal_numbers_of_two_runs_are_told_apart() -> None:
     """Should one number ever be given twice, it is not the same run."""
-    reservation = Reservation("a")
+    reservation = RunEpoch("a")
     reservation = reservation.observe([])
-    reservation = reservation.confirm(Record(1, 1000, "a"))
-    assert reservation.superseded([encode(Record(1, 1000, "b"))]) == Record(1, 1000, "b")
+    reservation = reservation.confirm(CommitMetadata(1, 1000, "a"))
+    assert reservation.superseded([encode(CommitMetadata(1, 1000, "b"))]) == CommitMetadata(1, 1000, "b")
 
 
 def test_the_newest_record_speaks_for_the_group() -> None:
     """Highest run, highest generation, over all partitions."""
-    texts = [encode(Record(2, 9000, "a")), encode(Record(3, 4000, "b")), "something else"]
-    assert latest(texts) == Record(3, 9000, "b")
+    texts = [encode(CommitMetadata(2, 9000, "a")), encode(CommitMetadata(3, 4000, "b")), "something else"]
+    assert latest(texts) == CommitMetadata(3, 9000, "b")
     assert latest([]) == NOTHING
 
 
 def test_pinned_start() -> None:
     """The committed offsets that carry the pin are the start; another pin, or none, pins anew."""
     zero, one, two = (TopicPartition("t", number) for number in range(3))
-    text = encode(Record(1, 1000, "a", pin="abcd"))
-    committed = {zero: (5, text), one: (0, text), two: (7, encode(Record(1, 1000, "a")))}
+    text = encode(CommitMetadata(1, 1000, "a", pin="abcd"))
+    committed = {zero: (5, text), one: (0, text), two: (7, encode(CommitMetadata(1, 1000, "a")))}
     assert pinned(committed, "abcd") == {zero: 5, one: 0}
     assert pinned(committed, "other") == {}
     assert pinned({zero: (None, text)}, "abcd") == {}
@@ -141,7 +141,7 @@ def test_pinned_start() -> None:
 
 def test_a_record_of_its_own_supersedes_nobody() -> None:
     """Also one that Kafka took without the run's having been told."""
-    reservation = Reservation("a")
+    reservation = RunEpoch("a")
     reservation = reservation.observe([])
     record = reservation.next([])
     assert reservation.superseded([encode(record)]) is None
@@ -161,8 +161,8 @@ def test_a_plan_is_named_by_all_of_its_end(end: dict[TopicPartition, int], other
 def test_planned_start() -> None:
     """The committed offsets beside an end's name are where it was planned from, whatever the options were."""
     zero, one, end = TopicPartition("t", 0), TopicPartition("t", 1), {TopicPartition("t", 0): 9}
-    text = encode(Record(1, 1000, "a", pin="abcd", plan=plan_of(end, {})))
-    committed = {zero: (5, text), one: (7, encode(Record(1, 1000, "a", pin="abcd")))}
+    text = encode(CommitMetadata(1, 1000, "a", pin="abcd", plan=plan_of(end, {})))
+    committed = {zero: (5, text), one: (7, encode(CommitMetadata(1, 1000, "a", pin="abcd")))}
     assert planned(committed, plan_of(end, {})) == {zero: 5}
     assert (
         planned(committed, plan_of({}, {}))

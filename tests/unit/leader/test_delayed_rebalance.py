@@ -164,7 +164,7 @@ def test_an_assignor_that_fails_is_asked_again_ever_later() -> None:
 
 def test_a_success_after_failures_is_a_new_start() -> None:
     """A round in which nobody asks the assignor, since a replacement is waited for, is none."""
-    group = Leader(4)
+    group = PartitionLeader(4)
     before = group.settle("a", "b")
     group.memory = delayed_rebalance.failed(LeaderState(), 0)
     del group.holds["b"]
@@ -178,7 +178,7 @@ def test_a_success_after_failures_is_a_new_start() -> None:
 # --- the leader's rounds ------------------------------------------------------------------------
 
 
-class Leader:
+class PartitionLeader:
     """Rounds of topic t among members that hold what they were given; ``holds`` is who has what, in numbers."""
 
     def __init__(self, partitions: int, protocol: str = "cooperative-sticky") -> None:
@@ -228,7 +228,7 @@ def _driver() -> JoinedMember:
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "range"])
 def test_while_the_delay_runs_nobody_gives_up_or_gets_what_was_lost(protocol: str) -> None:
     """Whatever the assignor, and also when somebody comes; partitions that are new are given to who has least."""
-    group = Leader(6, protocol)
+    group = PartitionLeader(6, protocol)
     before = group.settle("a", "b", "c")
     for lost in "bc":
         del group.holds[lost]
@@ -241,7 +241,7 @@ def test_while_the_delay_runs_nobody_gives_up_or_gets_what_was_lost(protocol: st
 
 def test_at_the_end_of_the_delay_candidates_get_what_was_lost() -> None:
     """Round-robin; the survivors' stay."""
-    group = Leader(12)
+    group = PartitionLeader(12)
     before = group.settle("a", "b", "c", "d")
     for lost in "bcd":
         del group.holds[lost]
@@ -256,7 +256,7 @@ def test_at_the_end_of_the_delay_candidates_get_what_was_lost() -> None:
 
 def test_at_the_end_of_the_delay_the_others_get_what_was_lost_if_nobody_came() -> None:
     """Evenly, and nothing else moves: so it is after a scale-in as well."""
-    group = Leader(12)
+    group = PartitionLeader(12)
     before = group.settle("a", "b", "c")
     del group.holds["c"]
     group.round(1_000)
@@ -267,7 +267,7 @@ def test_at_the_end_of_the_delay_the_others_get_what_was_lost_if_nobody_came() -
 
 def test_a_replacement_gets_what_was_lost_at_once_and_nothing_else_moves() -> None:
     """In the round of its arrival, without a second one."""
-    group = Leader(12)
+    group = PartitionLeader(12)
     before = group.settle("a", "b", "c")
     del group.holds["b"]
     group.round(1_000)
@@ -277,7 +277,7 @@ def test_a_replacement_gets_what_was_lost_at_once_and_nothing_else_moves() -> No
 
 def test_a_replacement_that_was_there_first_gets_what_is_lost_at_once() -> None:
     """It had nothing yet when the one that it replaces was found gone: there is nobody to wait for."""
-    group = Leader(12)
+    group = PartitionLeader(12)
     group.settle("a", "b", "c")
     group.holds["d"] = ()
     assert group.round(1_000)["d"] == ()
@@ -291,12 +291,12 @@ def test_a_replacement_that_was_there_first_gets_what_is_lost_at_once() -> None:
 
 def test_who_idles_replaces_one_that_departs_and_not_two() -> None:
     """More members than partitions: the idle one takes over at once; of two that depart, one is waited for."""
-    group = Leader(3)
+    group = PartitionLeader(3)
     before = group.settle("a", "b", "c", "d")
     assert before["d"] == ()
     del group.holds["c"]
     assert group.round(1_000)["d"] == before["c"]
-    group = Leader(3)
+    group = PartitionLeader(3)
     group.settle("a", "b", "c", "d")
     del group.holds["b"], group.holds["c"]
     assert group.round(1_000) == {"a": before["a"], "d": ()}
@@ -305,7 +305,7 @@ def test_who_idles_replaces_one_that_departs_and_not_two() -> None:
 
 def test_a_round_that_was_not_applied_counts_for_nothing() -> None:
     """Connect: previous := active.  The delay is not begun anew, and what was computed and never given is computed again."""
-    group = Leader(12)
+    group = PartitionLeader(12)
     before = group.settle("a", "b", "c")
     del group.holds["b"]
     kept = {"a": before["a"], "c": before["c"]}
@@ -317,7 +317,7 @@ def test_a_round_that_was_not_applied_counts_for_nothing() -> None:
 
 def test_what_two_claim_is_taken_from_both() -> None:
     """Also while somebody is waited for; it is given out when neither claims it any more."""
-    group = Leader(6)
+    group = PartitionLeader(6)
     group.settle("a", "b", "c")
     del group.holds["c"]
     group.round(1_000)
@@ -329,7 +329,7 @@ def test_what_two_claim_is_taken_from_both() -> None:
 
 def test_what_comes_back_with_its_partitions_has_not_lost_them() -> None:
     """A claim of a lost partition is a holding."""
-    group = Leader(4)
+    group = PartitionLeader(4)
     before = group.settle("a", "b")
     del group.holds["b"]
     group.round(1_000)
@@ -340,7 +340,7 @@ def test_what_comes_back_with_its_partitions_has_not_lost_them() -> None:
 
 def test_a_deleted_topic_is_not_waited_for() -> None:
     """The delay ends when all that was lost is gone."""
-    group = Leader(4)
+    group = PartitionLeader(4)
     group.settle("a", "b")
     del group.holds["b"]
     group.round(1_000)
@@ -351,7 +351,7 @@ def test_a_deleted_topic_is_not_waited_for() -> None:
 
 def test_revoking_is_in_two_steps() -> None:
     """Taken from its owner in one round, given in the next."""
-    group = Leader(4)
+    group = PartitionLeader(4)
     group.settle("a")
     group.holds["b"] = ()
     assert group.round() == {"a": (0, 1), "b": ()}
@@ -360,7 +360,7 @@ def test_revoking_is_in_two_steps() -> None:
 
 def test_a_second_revoking_round_in_a_row_waits_and_gives_out_what_is_free() -> None:
     """Nobody idles for the back-off's sake."""
-    group = Leader(4)
+    group = PartitionLeader(4)
     group.settle("a")
     group.holds |= {"b": ()}
     group.round(0)
@@ -384,7 +384,7 @@ def test_the_reason_names_who_departed() -> None:
 
 def test_topics_read_in_part_wait_in_part() -> None:
     """Of the partitions that ``assign`` names, those of the departed wait, and no other partition appears."""
-    group = Leader(9)
+    group = PartitionLeader(9)
     group.only = {"t": [3, 7, 8]}
     before = group.settle("a", "b")
     assert sorted(number for numbers in before.values() for number in numbers) == [3, 7, 8]
@@ -395,7 +395,7 @@ def test_topics_read_in_part_wait_in_part() -> None:
 
 def test_an_assigned_topic_that_is_deleted_leaves_the_assignments() -> None:
     """``assign`` names it still, but there is nothing to read any more."""
-    group = Leader(9)
+    group = PartitionLeader(9)
     group.only = {"t": [3, 7, 8]}
     group.settle("a", "b")
     group.topics = {}
@@ -421,7 +421,7 @@ def test_a_survivor_never_loses_while_somebody_is_waited_for_and_everything_is_o
     steps: list[tuple[str, int]],
 ) -> None:
     """Whoever comes and goes: no partition twice; none is taken during a delay; when all delays are over none is left out."""
-    group, now_ms, names = Leader(7), 0, iter(f"m{n:02}" for n in range(99))
+    group, now_ms, names = PartitionLeader(7), 0, iter(f"m{n:02}" for n in range(99))
     group.settle(next(names), next(names))
     for step, n in steps:
         now_ms += n * 700

@@ -166,7 +166,7 @@ def test_whatever_the_group_refuses_has_a_counter() -> None:
     assert len(refused) > 12
 
 
-class Listening(World):
+class ListenerRunner(World):
     """A world that keeps the class of each rebalance's reason."""
 
     classes: ClassVar[list[str]] = []
@@ -180,7 +180,7 @@ class Listening(World):
 
 def test_the_groups_own_words_are_understood() -> None:
     """Members join, give up, leave, die and aren't replaced, and topics change: each rebalance falls into its class, none into other."""
-    world = Listening({"orders": 4})
+    world = ListenerRunner({"orders": 4})
     world.classes.clear()
     seen: list[list[str]] = []
 

@@ -16,22 +16,24 @@ R = (Range("t", 0, 5, 9),)
 DELIVERED = calls.Delivered("p", "a", R, (1, 10), (3, 30), (40,), timed_out=False, anew=("t",))
 VALUES = [
     calls.Claim("p", 3, "a", "no JVM above", "h"),
-    calls.Claimed(R, (5,), 7, {"t": "id"}, (0,), agent=True),
-    calls.Claimed(error="FENCED_INSTANCE_ID", message="a newer driver runs"),
+    calls.ClaimReply(R, (5,), 7, {"t": "id"}, (0,), agent=True),
+    calls.ClaimReply(error="FENCED_INSTANCE_ID", message="a newer driver runs"),
     DELIVERED,
-    calls.Read(R, {}),
+    calls.ReadRequest(R, {}),
     calls.ReadHead((calls.Stand(0, 7, has_rows=True),), ("t",), "REQUEST_TIMED_OUT", "late", lost=False),
     calls.AgentRequest(R, (5,), 2, None, 1.5),
     calls.AgentRequest(action="Claim", body="{}"),
     calls.Step(((0, 7),), ((1, "gone"),), rows=True),
-    calls.Fetched("m", (calls.Waited("t", 0, 5, 1.5),), (calls.Silent("t", 1, 5, "why"),), (TopicPartition("t", 2),)),
+    calls.Fetched(
+        "m", (calls.WaitedFor("t", 0, 5, 1.5),), (calls.Silent("t", 1, 5, "why"),), (TopicPartition("t", 2),)
+    ),
     calls.FetchedReply((TopicPartition("t", 0),), (calls.Barred("t", 1, 9),)),
     calls.Listened("assigned", "done", 3),
-    calls.Pushed("rejoin", ("t",), "topics changed", 4),
-    calls.Pushed("subscription", ()),
-    calls.Rebalances(last=3),
-    calls.Rebalances(show=-1),
-    calls.Story("executor-1"),
+    calls.PushEvent("rejoin", ("t",), "topics changed", 4),
+    calls.PushEvent("subscription", ()),
+    calls.RebalancesRequest(last=3),
+    calls.RebalancesRequest(show=-1),
+    calls.StoryRequest("executor-1"),
     calls.Done(),
 ]
 
@@ -87,6 +89,6 @@ def test_a_report_that_contradicts_itself(changed: dict[str, Any]) -> None:
 def test_the_driver_reads_what_the_query_reads(ranges: tuple[Range, ...]) -> None:
     """One range a partition, of known partitions, with something in it."""
     known = {TopicPartition("t", 0)}
-    calls.check_read(calls.Read(R, {}), known)
+    calls.check_read(calls.ReadRequest(R, {}), known)
     with pytest.raises(calls.CallError):
-        calls.check_read(calls.Read(ranges, {}), known)
+        calls.check_read(calls.ReadRequest(ranges, {}), known)

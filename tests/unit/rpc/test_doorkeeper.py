@@ -7,7 +7,7 @@ import resource
 import pytest
 
 from sparkcohort.runtime.shell.rpc import doorkeeper
-from sparkcohort.runtime.shell.rpc.doorkeeper import LEAST_PATIENCE, PATIENCE, Address, Connections, raise_limit
+from sparkcohort.runtime.shell.rpc.doorkeeper import LEAST_PATIENCE, PATIENCE, Address, PortConnections, raise_limit
 
 
 def at(*numbers: int) -> dict[int, Address]:
@@ -15,14 +15,14 @@ def at(*numbers: int) -> dict[int, Address]:
     return {number: Address("10.0.0.1", number) for number in numbers}
 
 
-def looks(connections: Connections, connected: dict[int, Address], *heard: int) -> list[int]:
+def looks(connections: PortConnections, connected: dict[int, Address], *heard: int) -> list[int]:
     """Who has to go after one look; ``heard``: ports that have been let in."""
     return connections.look(connected, lambda: {Address("10.0.0.1", number) for number in heard})
 
 
 def test_who_was_heard_once_stays_and_who_was_not_goes() -> None:
     """A member that only listens is as good as one that speaks."""
-    connections = Connections(room=10)
+    connections = PortConnections(room=10)
     assert looks(connections, at(1, 2), 1) == []
     for _ in range(PATIENCE - 1):
         assert looks(connections, at(1, 2)) == []
@@ -32,7 +32,7 @@ def test_who_was_heard_once_stays_and_who_was_not_goes() -> None:
 
 def test_a_late_member_stays() -> None:
     """A thousand that join at once take turns with their handshakes."""
-    connections = Connections(room=10)
+    connections = PortConnections(room=10)
     for _ in range(PATIENCE):
         assert looks(connections, at(1)) == []
     assert all(looks(connections, at(1), *heard) == [] for heard in [(1,), *[()] * 50])
@@ -40,7 +40,7 @@ def test_a_late_member_stays() -> None:
 
 def test_more_than_there_is_room_for_go_soon_the_oldest_first() -> None:
     """Members don't count."""
-    connections = Connections(room=2)
+    connections = PortConnections(room=2)
     looks(connections, at(1, 2, 3, 4), 1, 2)
     for _ in range(LEAST_PATIENCE - 1):
         assert looks(connections, at(1, 2, 3, 4, 5, 6)) == []
@@ -50,7 +50,7 @@ def test_more_than_there_is_room_for_go_soon_the_oldest_first() -> None:
 
 def test_a_number_that_comes_again_is_somebody_else() -> None:
     """What was let in was the connection, not its address."""
-    connections = Connections(room=0)
+    connections = PortConnections(room=0)
     assert looks(connections, at(1), 1) == []
     assert looks(connections, {}) == []
     again = {7: Address("10.0.0.1", 1)}

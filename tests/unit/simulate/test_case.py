@@ -16,7 +16,7 @@ from sparkcohort.runtime.simulate import case as simulation_case
 from sparkcohort.runtime.simulate import changes, owned_partitions
 from sparkcohort.runtime.simulate.case import MOST_PARTITIONS, Case, CaseError, as_value, parse
 from sparkcohort.runtime.simulate.changes import change_members, change_partitions
-from sparkcohort.runtime.simulate.owned_partitions import Claims, oddities
+from sparkcohort.runtime.simulate.owned_partitions import OwnedPartitions, oddities
 from tests.kit import groups
 
 WHOLE: dict[str, Any] = {
@@ -306,7 +306,7 @@ def test_what_assignors_pass_over_is_told() -> None:
         "b": MemberSubscription(("t",), (("t", 0),), 1),
     }
     topics = {"t": 2, "u": 1}
-    assert oddities(topics, members, Claims(topics, members)) == [
+    assert oddities(topics, members, OwnedPartitions(topics, members)) == [
         "1 partition claimed by several members: the highest generation counts, and none that two have: t:0",
         "1 partition claimed but not there: t:9",
         "1 partition claimed by a member that doesn't subscribe to the topic: u:0",

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Jobs:
+class BackgroundWork:
     """Starts work and keeps what it brings until ``deliver``; ``fileno`` is readable when there is something."""
 
     def __init__(self) -> None:

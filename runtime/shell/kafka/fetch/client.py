@@ -22,19 +22,40 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.native import _drain
 from sparkcohort.runtime.kafka.addresses import servers
-from sparkcohort.runtime.kafka.fetch_messages import NO_ID, Answer, Fetched, Metadata, Topic, WireError, fetch_answer
+from sparkcohort.runtime.kafka.fetch_messages import (
+    NO_ID,
+    FetchAnswer,
+    FetchedPartition,
+    MalformedResponse,
+    Metadata,
+    Topic,
+    fetch_answer,
+)
 from sparkcohort.runtime.kafka.fetch_session import Key, Request
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
-from sparkcohort.runtime.shell.kafka.fetch.background import Jobs
+from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import (
+    LEAST_BYTES,
+    MOVED,
+    SESSION_LOST,
+    Partition,
+    owed,
+    turn,
+)
+from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import BACKOFF_S
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
-from sparkcohort.runtime.shell.kafka.fetch.connection import Beyond, Refused, Settings, Transport, TransportError
+from sparkcohort.runtime.shell.kafka.fetch.connection import (
+    Beyond,
+    ConnectionRefused,
+    Settings,
+    Transport,
+    TransportError,
+)
 from sparkcohort.runtime.shell.kafka.fetch.decode import Later, PartDecoder
 from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient, bootstrap_of, connect_to
-from sparkcohort.runtime.shell.kafka.fetch.partition import LEAST_BYTES, MOVED, SESSION_LOST, Partition, owed, turn
-from sparkcohort.runtime.shell.kafka.fetch.request import Wants
+from sparkcohort.runtime.shell.kafka.fetch.settings import FetchSettings
 from sparkcohort.runtime.shell.kafka.reading.record_source import (
     BATCH_RECORDS,
     EndOfLog,
@@ -55,8 +76,8 @@ Link = BrokerLink[tuple[Partition, int]]
 Asked = Mapping[Key, tuple[Partition, int]]
 
 
-class Fetcher:
-    """Assigned partitions as a stream of events, as ``Drain`` has them; for one thread at a time.
+class FetchClient:
+    """Assigned partitions as a stream of events, as ``RecordSource`` has them; for one thread at a time.
 
     ``given_up`` says why nothing more comes from here, once that is so; ``on_error`` takes errors of no partition.
     """
@@ -76,7 +97,7 @@ class Fetcher:
         """
         self._batch_bytes, self._on_error = batch_bytes, on_error
         self._settings = Settings.of(said)
-        self._wants = Wants.of(said)
+        self._wants = FetchSettings.of(said)
         self._max_bytes, self._partition_bytes = int(said["fetch.max.bytes"]), int(said["max.partition.fetch.bytes"])
         self._largest = max(int(value_of(said, "receive.message.max.bytes")), self._max_bytes + 512)
         self._timeout_s = (int(value_of(said, "socket.timeout.ms")) + self._wants.max_wait_ms) / 1000
@@ -88,12 +109,12 @@ class Fetcher:
         self._links: dict[int, Link] = {}
         asker = MetadataClient(servers(bootstrap_of(said)), self._settings)
         self._cluster = Cluster(asker, age_ms / 1000 if age_ms > 0 else float("inf"))
-        self._jobs = Jobs()
-        self.pace_s, self._woken, self.given_up = 0.0, False, ""  # see ``Drain``
+        self._jobs = BackgroundWork()
+        self.pace_s, self._woken, self.given_up = 0.0, False, ""  # see ``RecordSource``
         self._changed = True  # who is to be asked for what, since it was last gone through
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Start fetching; see ``Drain``."""
+        """Start fetching; see ``RecordSource``."""
         self._changed = self._changed or bool(spans)
         for tp, (start, end) in spans.items():
             old = self._assigned.get(tp)
@@ -105,14 +126,14 @@ class Fetcher:
                 self._resolve(of, topic)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching; see ``Drain``."""
+        """Stop fetching; see ``RecordSource``."""
         for tp in partitions:
             gone = self._assigned.pop(tp, None)
             if gone is not None:
                 gone.over = self._changed = True
 
     def poll(self, timeout_s: float, records: int) -> list[Event]:
-        """What is there; see ``Drain``."""
+        """What is there; see ``RecordSource``."""
         deadline = time.monotonic() + timeout_s
         while not self.given_up:
             events = self._harvest(max(1, min(records, BATCH_RECORDS)))
@@ -128,7 +149,7 @@ class Fetcher:
         return []
 
     def wake(self) -> None:
-        """From any thread: end a ``poll``; see ``Drain``."""
+        """From any thread: end a ``poll``; see ``RecordSource``."""
         self._woken = True
         self._jobs.wake()
 
@@ -141,7 +162,7 @@ class Fetcher:
         return next((link.distrusted for link in self._links.values() if link.distrusted), self._cluster.distrusted)
 
     def silence(self) -> dict[TopicPartition, float]:
-        """For how long leaders have owed an answer; see ``Drain``."""
+        """For how long leaders have owed an answer; see ``RecordSource``."""
         return owed(self._assigned.values(), self._links, self._wants.max_wait_ms / 1000)
 
     def left(self) -> dict[TopicPartition, tuple[int, int]]:
@@ -334,7 +355,7 @@ class Fetcher:
             self._give_up(str(error))
             return
         CLIENT_LOG.info("%s", error)
-        refused = isinstance(error, Refused)
+        refused = isinstance(error, ConnectionRefused)
         self._on_error(KafkaError(KafkaError._AUTHENTICATION if refused else KafkaError._TRANSPORT, str(error)))
 
     def _distrusted(self, of: Partition, now: float) -> str:
@@ -399,7 +420,7 @@ class Fetcher:
             if frame is None:
                 return
             answer = fetch_answer(frame, len(frame), link.correlation_id)
-        except (TransportError, WireError) as error:
+        except (TransportError, MalformedResponse) as error:
             self._lose(link, error if isinstance(error, TransportError) else TransportError(str(error)), now)
             return
         asked = link.answered(answer.throttle_ms, 0 if answer.error in SESSION_LOST else answer.error, now)
@@ -419,7 +440,7 @@ class Fetcher:
             link.rest(self._wants.max_wait_ms / 1000)
         self._attend(now)  # the next answer is on its way while this one is read
 
-    def _take_in(self, link: Link, answer: Answer, asked: Asked, frame: memoryview, now: float) -> None:
+    def _take_in(self, link: Link, answer: FetchAnswer, asked: Asked, frame: memoryview, now: float) -> None:
         for found in answer.partitions:
             of, offset = asked.get((found.topic_id, found.partition), (None, -1))
             # What was assigned anew meanwhile, or given up, has no use for it.
@@ -445,7 +466,7 @@ class Fetcher:
         else:
             self._fail(of, code)
 
-    def _on_records(self, of: Partition, found: Fetched, frame: memoryview, now: float) -> None:
+    def _on_records(self, of: Partition, found: FetchedPartition, frame: memoryview, now: float) -> None:
         end = found.last_stable_offset if self._wants.committed else found.high_watermark
         of.log_end = end if end >= 0 else of.log_end
         if found.preferred_replica >= 0:

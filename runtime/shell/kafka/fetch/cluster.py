@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from sparkcohort.runtime.kafka.fetch_messages import Metadata, Node, Topic
-from sparkcohort.runtime.shell.kafka.fetch.background import Jobs
+from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import backoff
 from sparkcohort.runtime.shell.kafka.fetch.connection import Distrusted
 from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient
@@ -31,7 +31,7 @@ class Cluster:
 
     def ask(
         self,
-        jobs: Jobs,
+        jobs: BackgroundWork,
         topics: Collection[str],
         silent: Collection[Node],
         then: Callable[[Metadata | Exception], None],

@@ -21,14 +21,23 @@ from sparkcohort.runtime.kafka.addresses import bare, joined
 from sparkcohort.runtime.kafka.fetch_messages import address_error
 from sparkcohort.runtime.shell.options.connection_settings import (
     Beyond,
+    ConnectionRefused,
     Distrusted,
-    Refused,
     Settings,
     TransportError,
     unsupported,
 )
 
-__all__ = ["Beyond", "Distrusted", "Refused", "Settings", "Transport", "TransportError", "connect", "unsupported"]
+__all__ = [
+    "Beyond",
+    "ConnectionRefused",
+    "Distrusted",
+    "Settings",
+    "Transport",
+    "TransportError",
+    "connect",
+    "unsupported",
+]
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = 33, 34, 35
@@ -129,7 +138,7 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
     """Connect and log in, within ``timeout_s`` (or ``socket.connection.setup.timeout.ms``, if that is less).
 
     All addresses of the name are tried in turn, each with an equal share of the time that is left.  Blocks; resolving
-    the name takes as long as the system likes.  Raises Refused for what another try won't change soon, Distrusted where the
+    the name takes as long as the system likes.  Raises ConnectionRefused for what another try won't change soon, Distrusted where the
     broker is not whom we trust, Beyond where it needs librdkafka, else TransportError.
     """
     deadline = time.monotonic() + min(timeout_s, settings.setup_timeout_s)
@@ -141,7 +150,7 @@ def connect(host: str, port: int, settings: Settings, timeout_s: float) -> Trans
         share = now + (deadline - now) / (len(addresses) - number)
         try:
             return _Setup(host, where, settings, share, family).run(address)
-        except (Refused, Beyond):
+        except (ConnectionRefused, Beyond):
             raise
         except TransportError as error:
             failures.append(str(error))
@@ -272,7 +281,7 @@ class _Setup:
         except ssl.SSLCertVerificationError as error:
             raise Distrusted(f"{self._where} {_tls_words(error)}") from None
         except ssl.SSLError as error:
-            raise Refused(f"{self._where} {_tls_words(error)}") from None
+            raise ConnectionRefused(f"{self._where} {_tls_words(error)}") from None
         except (OSError, ValueError) as error:
             raise TransportError(f"{self._where} is no host for TLS: {error}") from None
 
@@ -304,7 +313,7 @@ class _Setup:
         (error,) = answer.take(">h")
         if error:
             offered = ", ".join(answer.string() for _ in range(answer.take(">i")[0]))
-            raise Refused(f"{self._where} refused {mechanism}: {_login_words(error, offered)}")
+            raise ConnectionRefused(f"{self._where} refused {mechanism}: {_login_words(error, offered)}")
         version = min(1, versions[SASL_AUTHENTICATE][1])
         login = sasl.exchange(mechanism, self._settings.username, self._settings.password)
         try:
@@ -317,7 +326,7 @@ class _Setup:
         except sasl.Unproven as unproven:
             raise Distrusted(self._no_login(str(unproven), by_us=True)) from None
         except sasl.LoginRefused as refused:
-            raise Refused(self._no_login(str(refused))) from None
+            raise ConnectionRefused(self._no_login(str(refused))) from None
 
     def _authenticate(self, version: int, message: bytes) -> tuple[bytes, int]:
         """One message of the login: the broker's, and for how many ms the session holds (0: for ever)."""
@@ -325,7 +334,7 @@ class _Setup:
         (error,) = answer.take(">h")
         reason = answer.string()
         if error:
-            raise Refused(self._no_login(reason or f"Kafka's error {error}"))
+            raise ConnectionRefused(self._no_login(reason or f"Kafka's error {error}"))
         data = answer.data()
         return data, answer.take(">q")[0] if version else 0
 
@@ -337,7 +346,7 @@ class _Setup:
             return f"{said}; see the broker, and who may be between it and us"
         return f"{said}; see kafka.sasl.jaas.config (or kafka.sasl.username, kafka.sasl.password)"
 
-    def _ask(self, key: int, version: int, body: bytes) -> _Answer:
+    def _ask(self, key: int, version: int, body: bytes) -> _BrokerAnswer:
         """Send one request and wait for its answer; ApiVersions alone has the flexible header, from version 3."""
         self._sent += 1
         head = struct.pack(">hhi", key, version, self._sent) + _string(self._settings.client_id)
@@ -348,13 +357,13 @@ class _Setup:
             (size,) = struct.unpack(">i", self._receive(4))
             if not 4 <= size <= LARGEST_ANSWER:
                 raise self._stranger()
-            answer = _Answer(self._where, self._receive(size))
+            answer = _BrokerAnswer(self._where, self._receive(size))
         except TimeoutError:
             raise TransportError(f"{self._where} gave no answer in time; {self._doubt()}") from None
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
             raise TransportError(f"{self._where} {_what_went(error)}; {self._doubt()}") from None
         except ssl.SSLError as error:  # TLS 1.3: that our certificate is missing, a broker says after the handshake
-            raise Refused(f"{self._where} {_tls_words(error)}") from None
+            raise ConnectionRefused(f"{self._where} {_tls_words(error)}") from None
         except OSError as error:
             raise TransportError(f"{self._where} {_what_went(error)}; {self._doubt()}") from None
         if answer.take(">i") != (self._sent,):
@@ -385,7 +394,7 @@ class _Setup:
         return "see kafka.security.protocol and the broker's log"
 
 
-class _Answer:
+class _BrokerAnswer:
     """The bytes of one answer, taken from front to back; raises TransportError where it is too short."""
 
     def __init__(self, where: str, data: bytearray) -> None:

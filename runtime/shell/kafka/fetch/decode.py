@@ -6,9 +6,9 @@ from enum import Enum
 from functools import partial
 
 from sparkcohort.native import _drain
-from sparkcohort.runtime.kafka.fetch_messages import Fetched
-from sparkcohort.runtime.shell.kafka.fetch.codecs import unpack
-from sparkcohort.runtime.shell.kafka.fetch.partition import Partition
+from sparkcohort.runtime.kafka.fetch_messages import FetchedPartition
+from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
+from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
 from sparkcohort.runtime.shell.kafka.reading import arrow_rows
 from sparkcohort.runtime.shell.kafka.reading.native_source import event_of, record_batch
 from sparkcohort.runtime.shell.kafka.reading.record_source import (
@@ -37,7 +37,7 @@ class PartDecoder:
         take = partial(record_batch, arrow_rows.schema(include_headers))
         self._decoder = _drain.Decoder(include_headers, take, unpack, largest.nbytes, WINDOW)
 
-    def part(self, frame: memoryview, of: Partition, found: Fetched, *, committed: bool) -> _drain.Part:
+    def part(self, frame: memoryview, of: Partition, found: FetchedPartition, *, committed: bool) -> _drain.Part:
         """A partition's share of an answer, which has to stay as it is until the last event."""
         return self._decoder.part(
             frame, found.start, found.end, of.tp.topic, of.tp.partition, of.position, of.end,

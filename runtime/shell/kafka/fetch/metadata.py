@@ -13,9 +13,9 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     METADATA,
     METADATA_VERSION,
     NEEDED,
+    MalformedResponse,
     Metadata,
     Node,
-    WireError,
     framed,
     metadata_answer,
     metadata_request,
@@ -23,8 +23,8 @@ from sparkcohort.runtime.kafka.fetch_messages import (
 from sparkcohort.runtime.shell.kafka.fetch.broker import FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.connection import (
     Beyond,
+    ConnectionRefused,
     Distrusted,
-    Refused,
     Settings,
     Transport,
     TransportError,
@@ -36,7 +36,12 @@ T = TypeVar("T")
 ANSWER_S = 5.0
 LARGEST = 64 << 20
 MOST_REFUSALS = 2  # of one question: another broker may know of a new password already, all others needn't be asked
-_TELLING = (TransportError, Beyond, Refused, Distrusted)  # of what several brokers say the last of these is told
+_TELLING = (
+    TransportError,
+    Beyond,
+    ConnectionRefused,
+    Distrusted,
+)  # of what several brokers say the last of these is told
 
 
 def bootstrap_of(said: Mapping[str, Any]) -> str:
@@ -69,7 +74,7 @@ def exchange(transport: Transport, request: bytes, what: str, read: Callable[[me
         if answer is not None:
             try:
                 return read(answer)
-            except WireError as error:
+            except MalformedResponse as error:
                 raise TransportError(f"a broker's answer to {what} can't be read: {error}") from None
         left = deadline - time.monotonic()
         if left <= 0:
@@ -113,7 +118,7 @@ class MetadataClient:
             except TransportError as error:
                 self.close()
                 failures.append(error)
-                if sum(isinstance(each, Refused) for each in failures) >= MOST_REFUSALS:
+                if sum(isinstance(each, ConnectionRefused) for each in failures) >= MOST_REFUSALS:
                     break
         raise max(failures, key=_weight, default=TransportError("there is no broker to ask"))
 

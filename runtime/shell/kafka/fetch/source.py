@@ -1,4 +1,4 @@
-"""The fetching drain: our own ``Fetcher`` where it can do what is asked for, librdkafka's drain while it can't.
+"""The fetching drain: our own ``FetchClient`` where it can do what is asked for, librdkafka's drain while it can't.
 
 librdkafka makes an object of every record, at three quarters of what a member costs.  But it has every login and every
 format: settings, brokers and records that the fetcher doesn't know are its business, and all partitions go on there, from
@@ -19,19 +19,19 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.kafka.addresses import servers
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.client import Fetcher
+from sparkcohort.runtime.shell.kafka.fetch.client import FetchClient
 from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError, unsupported
 from sparkcohort.runtime.shell.kafka.fetch.metadata import bootstrap_of
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain
+from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.reading.record_source import (
     BATCH_BYTES,
     BATCH_RECORDS,
     UNHURRIED,
-    Drain,
     Event,
     Largest,
     PartitionError,
     Records,
+    RecordSource,
     settings_of,
 )
 
@@ -48,8 +48,8 @@ def possible(conf: Mapping[str, Any]) -> str:
     return unsupported(said) or ("" if servers(bootstrap_of(said)) else "there is no bootstrap.servers")
 
 
-class FetchDrain(Drain):
-    """See ``Drain``; ``conf`` are librdkafka settings in which ``possible`` has found nothing that needs librdkafka."""
+class FetchSource(RecordSource):
+    """See ``RecordSource``; ``conf`` are librdkafka settings in which ``possible`` has found nothing that needs librdkafka."""
 
     def __init__(
         self,
@@ -62,22 +62,22 @@ class FetchDrain(Drain):
     ) -> None:
         """Read the settings; no connection is awaited.  Raises TransportError, ValueError for unusable values.
 
-        ``unhurried``: what librdkafka may have to go on with is held back by settings; ``largest``: see ``Fetcher``.
+        ``unhurried``: what librdkafka may have to go on with is held back by settings; ``largest``: see ``FetchClient``.
         """
         super().__init__(conf)
         self._unhurried = UNHURRIED if unhurried else {}
         self._include_headers, self._batch_bytes, self._process = include_headers, batch_bytes, os.getpid()
         self._closed = False
-        self._librdkafka: NativeDrain | None = None
+        self._librdkafka: NativeSource | None = None
         self._largest = largest
         # The spans that librdkafka fetches, from where they stand.
         self._left: dict[TopicPartition, tuple[int, int]] = {}
         self._return_at, self._return_s = float("inf"), RETURN_S
         self._warned = ""
-        self._fetcher: Fetcher | None = self._new_fetcher()
+        self._fetcher: FetchClient | None = self._new_fetcher()
 
-    def _new_fetcher(self) -> Fetcher:
-        return Fetcher(
+    def _new_fetcher(self) -> FetchClient:
+        return FetchClient(
             settings_of(self._conf),
             include_headers=self._include_headers,
             batch_bytes=self._batch_bytes,
@@ -86,35 +86,35 @@ class FetchDrain(Drain):
         )
 
     def share(self) -> float:
-        """Nothing is queued here but one answer of each broker; see ``Drain``."""
+        """Nothing is queued here but one answer of each broker; see ``RecordSource``."""
         return 3 / 4 if self._fetcher is not None else super().share()
 
     def pace(self, seconds: float) -> None:
-        """Hold back; see ``Drain``."""
+        """Hold back; see ``RecordSource``."""
         if self._fetcher is not None:
             self._fetcher.pace_s = seconds
 
     def wake(self) -> None:
-        """End a wait; see ``Drain``."""
+        """End a wait; see ``RecordSource``."""
         fetcher = self._fetcher  # which the polling thread may give up
         if fetcher is not None:
             fetcher.wake()
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Start fetching; see ``Drain``."""
+        """Start fetching; see ``RecordSource``."""
         if self._fetcher is None:
             self._left.update(spans)
         (self._fetcher or self._client()).assign(spans)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching; see ``Drain``."""
+        """Stop fetching; see ``RecordSource``."""
         gone = tuple(partitions)
         for tp in gone:
             self._left.pop(tp, None)
         (self._fetcher or self._client()).unassign(gone)
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
-        """What is there; see ``Drain``."""
+        """What is there; see ``RecordSource``."""
         if self._closed:
             raise RuntimeError("the drain is closed")
         if os.getpid() != self._process:  # two would read from one connection
@@ -134,11 +134,11 @@ class FetchDrain(Drain):
         return events
 
     def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """The log's first offset and end; see ``Drain``."""
+        """The log's first offset and end; see ``RecordSource``."""
         return self._ask(lambda client: client.log_range(tp, timeout_s))
 
     def log_end(self, tp: TopicPartition) -> int | None:
-        """The log's end as last heard; see ``Drain``."""
+        """The log's end as last heard; see ``RecordSource``."""
         if self._fetcher is None:
             return self._client().log_end(tp)
         found = self._fetcher.partition(tp)
@@ -146,20 +146,20 @@ class FetchDrain(Drain):
 
     @property
     def tells_ids(self) -> bool:  # type: ignore[override]
-        """As long as nothing had to be handed over; see ``Drain``."""
+        """As long as nothing had to be handed over; see ``RecordSource``."""
         return self._fetcher is not None
 
     def topic_id(self, tp: TopicPartition) -> str:
-        """The topic's id; see ``Drain``."""
+        """The topic's id; see ``RecordSource``."""
         found = self._fetcher.partition(tp) if self._fetcher is not None else None
         return found.topic_name if found is not None else ""
 
     def silence(self) -> Mapping[TopicPartition, float] | None:
-        """For how long leaders have owed an answer; see ``Drain``."""
+        """For how long leaders have owed an answer; see ``RecordSource``."""
         return self._fetcher.silence() if self._fetcher is not None else None
 
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
-        """Whether there is such a partition; see ``Drain``."""
+        """Whether there is such a partition; see ``RecordSource``."""
         return self._ask(lambda client: client.exists(tp, timeout_s))
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class FetchDrain(Drain):
         if self._librdkafka is not None:
             self._librdkafka.close()
 
-    def _ask(self, question: Callable[[NativeDrain], T]) -> T:
+    def _ask(self, question: Callable[[NativeSource], T]) -> T:
         distrusted = self._fetcher.distrusted() if self._fetcher is not None else ""
         if distrusted:
             raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, distrusted))
@@ -181,11 +181,11 @@ class FetchDrain(Drain):
             if self._fetcher is not None:
                 client.poll(0)  # nothing is assigned there: what it has to complain about would pile up
 
-    def _client(self) -> NativeDrain:
+    def _client(self) -> NativeSource:
         """librdkafka's client, made when it is first needed."""
         if self._librdkafka is None:
             held_back = {**self._unhurried, **self._conf}
-            made = NativeDrain(held_back, include_headers=self._include_headers, batch_bytes=self._batch_bytes)
+            made = NativeSource(held_back, include_headers=self._include_headers, batch_bytes=self._batch_bytes)
             made.complaints = self.complaints
             self._librdkafka = made
         return self._librdkafka
@@ -195,7 +195,7 @@ class FetchDrain(Drain):
             self._warned = distrusted
             _log.warning("nothing is fetched from a broker that is not trusted: %s", distrusted)
 
-    def _hand_over(self, fetcher: Fetcher) -> None:
+    def _hand_over(self, fetcher: FetchClient) -> None:
         _log.info("records are fetched by librdkafka for %g minutes: %s", self._return_s / 60, fetcher.given_up)
         self._left = fetcher.left()
         self._client().assign(self._left)

@@ -23,11 +23,11 @@ from sparkcohort.runtime.shell.kafka.reading import arrow_rows
 from sparkcohort.runtime.shell.kafka.reading.record_source import (
     BATCH_BYTES,
     BATCH_RECORDS,
-    Drain,
     EndOfLog,
     Event,
     PartitionError,
     Records,
+    RecordSource,
     header_error,
     partition_error,
     settings_of,
@@ -42,8 +42,8 @@ _log = logging.getLogger("sparkcohort.drain")
 _LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # of logging, by syslog's
 
 
-class NativeDrain(Drain):
-    """See ``Drain``; ``conf`` are librdkafka settings (``drain.settings_of``), all of them plain values."""
+class NativeSource(RecordSource):
+    """See ``RecordSource``; ``conf`` are librdkafka settings (``drain.settings_of``), all of them plain values."""
 
     def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
         """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""
@@ -59,7 +59,7 @@ class NativeDrain(Drain):
             raise _exception(error) from None
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Start fetching; see ``Drain``."""
+        """Start fetching; see ``RecordSource``."""
         if spans:
             try:
                 self._client.assign([(*tp, *span) for tp, span in spans.items()])
@@ -68,7 +68,7 @@ class NativeDrain(Drain):
             self._assigned.update(spans)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching; see ``Drain``."""
+        """Stop fetching; see ``RecordSource``."""
         gone = self._assigned.intersection(partitions)
         if gone:
             self._assigned -= gone
@@ -78,7 +78,7 @@ class NativeDrain(Drain):
                 raise _exception(error) from None
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
-        """What is there; see ``Drain``."""
+        """What is there; see ``RecordSource``."""
         limit = max(1, min(records, BATCH_RECORDS))
         events, errors, lines = self._client.poll(int(timeout_s * 1000), limit, self._batch_bytes)
         for level, line in lines:
@@ -88,19 +88,19 @@ class NativeDrain(Drain):
         return list(self._events(events))
 
     def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """The log's first offset and end; see ``Drain``."""
+        """The log's first offset and end; see ``RecordSource``."""
         try:
             return self._client.log_range(*tp, int(timeout_s * 1000))
         except _drain.Error as error:
             raise _exception(error) from None
 
     def log_end(self, tp: TopicPartition) -> int | None:
-        """The log's end as last heard; see ``Drain``."""
+        """The log's end as last heard; see ``RecordSource``."""
         end = self._client.log_end(*tp)
         return end if end >= 0 else None
 
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
-        """Whether there is such a partition; see ``Drain``."""
+        """Whether there is such a partition; see ``RecordSource``."""
         try:
             return self._client.exists(*tp, int(timeout_s * 1000))
         except _drain.Error as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from sparkcohort.runtime.shell.kafka.reading.record_source import BATCH_BYTES, UNHURRIED, Drain, Largest
+from sparkcohort.runtime.shell.kafka.reading.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
 from sparkcohort.runtime.shell.process.resources import check_room
 
 SWITCH = "COHORT_NATIVE"
@@ -29,10 +29,10 @@ def new_drain(
     batch_bytes: int = BATCH_BYTES,
     unhurried: bool = False,
     largest: Largest | None = None,
-) -> Drain:
+) -> RecordSource:
     """A drain for these librdkafka settings; raises KafkaException for those that librdkafka refuses.
 
-    ``unhurried``: nobody waits for the next record, as a rule; those that can be paced call for ``Drain.pace``.
+    ``unhurried``: nobody waits for the next record, as a rule; those that can be paced call for ``RecordSource.pace``.
     ``largest``: larger records are an error; librdkafka has them unpacked before it can be asked.
     """
     # A callback is Python's: only confluent-kafka's own client can call it.
@@ -50,14 +50,14 @@ def new_drain(
 
 def _fetching(
     conf: Mapping[str, Any], include_headers: bool, batch_bytes: int, *, unhurried: bool, largest: Largest | None
-) -> Drain | None:
+) -> RecordSource | None:
     """The drain that does without librdkafka; None where the settings are beyond it, of which one line tells."""
     from sparkcohort.runtime.shell.kafka.fetch import connection, source  # noqa: PLC0415  they rest on the native code
 
     try:
         why = source.possible(conf)
         if not why:
-            return source.FetchDrain(
+            return source.FetchSource(
                 conf, include_headers=include_headers, batch_bytes=batch_bytes, unhurried=unhurried, largest=largest
             )
     except (connection.TransportError, ValueError) as error:
@@ -66,17 +66,17 @@ def _fetching(
     return None
 
 
-def _in_python() -> Callable[..., Drain]:
-    from sparkcohort.runtime.shell.kafka.reading.python_source import PythonDrain  # noqa: PLC0415  pyarrow.compute is slow to come
+def _in_python() -> Callable[..., RecordSource]:
+    from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource  # noqa: PLC0415  pyarrow.compute is slow to come
 
-    return PythonDrain
+    return PythonSource
 
 
 @cache
-def native() -> Callable[..., Drain] | None:
+def native() -> Callable[..., RecordSource] | None:
     """The native drain; None where it can't be loaded, of which one line of warning tells."""
     try:
-        from sparkcohort.runtime.shell.kafka.reading.native_source import NativeDrain  # noqa: PLC0415  it may not be there
+        from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource  # noqa: PLC0415  it may not be there
     except ImportError as error:
         _log.warning(
             "the native drain can't be loaded (%s): records are read in Python, at several times the CPU; a wheel "
@@ -84,7 +84,7 @@ def native() -> Callable[..., Drain] | None:
             error,
         )
         return None
-    return NativeDrain
+    return NativeSource
 
 
 def bounds(queue: int) -> dict[str, Any]:

@@ -24,12 +24,12 @@ from sparkcohort.runtime.shell.kafka.reading import arrow_rows
 from sparkcohort.runtime.shell.kafka.reading.record_source import (
     BATCH_BYTES,
     BATCH_RECORDS,
-    Drain,
     EndOfLog,
     Event,
     MalformedRecordError,
     PartitionError,
     Records,
+    RecordSource,
     header_error,
     partition_error,
     settings_of,
@@ -42,8 +42,8 @@ _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 _OFFSET_OF: Callable[[Message], Any] = Message.offset  # typed as optional, though only an error has none
 
 
-class PythonDrain(Drain):
-    """See ``Drain``; ``conf`` are librdkafka settings (``drain.settings_of``)."""
+class PythonSource(RecordSource):
+    """See ``RecordSource``; ``conf`` are librdkafka settings (``drain.settings_of``)."""
 
     def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
         """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""
@@ -58,17 +58,17 @@ class PythonDrain(Drain):
         self._consumer = Consumer({**settings_of(conf), "error_cb": self._on_error}, logger=CLIENT_LOG)
 
     def prepare(self) -> None:
-        """Import pandas, which the first array of Python values does; see ``Drain``."""
+        """Import pandas, which the first array of Python values does; see ``RecordSource``."""
         pa.array([])
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Start fetching; see ``Drain``."""
+        """Start fetching; see ``RecordSource``."""
         if spans:
             self._consumer.incremental_assign([KafkaPartition(tp[0], tp[1], span[0]) for tp, span in spans.items()])
             self._ends.update((tp, end) for tp, (_, end) in spans.items())
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching; see ``Drain``."""
+        """Stop fetching; see ``RecordSource``."""
         gone = [tp for tp in partitions if tp in self._ends]
         if gone:
             self._consumer.incremental_unassign([KafkaPartition(*tp) for tp in gone])
@@ -76,7 +76,7 @@ class PythonDrain(Drain):
                 del self._ends[tp]
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
-        """What is there; see ``Drain``."""
+        """What is there; see ``RecordSource``."""
         limit = max(1, min(records, BATCH_RECORDS))
         messages = self._take(limit)
         if not messages and timeout_s > 0:
@@ -101,19 +101,19 @@ class PythonDrain(Drain):
         return messages
 
     def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """The log's first offset and end; see ``Drain``."""
+        """The log's first offset and end; see ``RecordSource``."""
         answer = self._consumer.get_watermark_offsets(KafkaPartition(*tp), timeout=timeout_s)
         if answer is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer to ListOffsets"))
         return answer
 
     def log_end(self, tp: TopicPartition) -> int | None:
-        """The log's end as last heard; see ``Drain``."""
+        """The log's end as last heard; see ``RecordSource``."""
         answer = self._consumer.get_watermark_offsets(KafkaPartition(*tp), cached=True)
         return answer[1] if answer[1] >= 0 else None
 
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
-        """Whether there is such a partition; see ``Drain``."""
+        """Whether there is such a partition; see ``RecordSource``."""
         return tp.partition in self._consumer.list_topics(tp.topic, timeout=timeout_s).topics[tp.topic].partitions
 
     def close(self) -> None:

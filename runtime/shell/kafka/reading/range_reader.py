@@ -63,7 +63,7 @@ class DataLossError(FetchError):
 
 
 @dataclass(slots=True)
-class _Reading:
+class _RangeProgress:
     """One range on its way: where it stands, and what has been tried without progress."""
 
     wanted: Range
@@ -81,11 +81,11 @@ class _Reading:
 
 
 @dataclass(slots=True)
-class _Progress:
+class _ReadProgress:
     """The ranges of one ``read``: those being fetched, those waiting for an earlier range of their partition."""
 
     waiting: dict[TopicPartition, deque[Range]]
-    active: dict[TopicPartition, _Reading] = field(default_factory=dict)
+    active: dict[TopicPartition, _RangeProgress] = field(default_factory=dict)
     missing: int = 0  # offsets between the positions and the ends of the active ones
 
 
@@ -131,7 +131,7 @@ class RangeReader:
         position.  Raises DataLossError, FetchError (no progress, no such topic, no permission, corrupt data),
         MalformedRecordError.
         """
-        progress = _Progress(_queues(ranges))
+        progress = _ReadProgress(_queues(ranges))
         self._ids, self._untold = ids or {}, set()
         try:
             self._anew = self._made_anew() if self._ids and not self._drain.tells_ids else set()
@@ -151,12 +151,12 @@ class RangeReader:
         """Close the connections; the reader can't be used again."""
         self._drain.close()
 
-    def _next_range(self, progress: _Progress, tp: TopicPartition) -> None:
+    def _next_range(self, progress: _ReadProgress, tp: TopicPartition) -> None:
         """Start the next range of a partition, if there is one."""
         queue = progress.waiting[tp]
         if queue:
             wanted = queue.popleft()
-            progress.active[tp] = _Reading(wanted, wanted.start, self._idle_s)
+            progress.active[tp] = _RangeProgress(wanted, wanted.start, self._idle_s)
             progress.missing += wanted.end - wanted.start
             if tp.topic in self._anew:
                 self._doubt(progress.active[tp])
@@ -169,7 +169,7 @@ class RangeReader:
         self._drain.assign({wanted.tp: (position, wanted.end)})
         self._past.add(wanted.tp)
 
-    def _round(self, progress: _Progress) -> Iterator[Piece]:
+    def _round(self, progress: _ReadProgress) -> Iterator[Piece]:
         """Take what one poll brings."""
         before = time.monotonic()
         self._past.clear()
@@ -193,7 +193,7 @@ class RangeReader:
             elif reading.check_at <= time.monotonic():
                 yield from self._check_gone(progress, reading) if reading.gone else self._check_end(progress, reading)
 
-    def _poll(self, progress: _Progress) -> list[Event]:
+    def _poll(self, progress: _ReadProgress) -> list[Event]:
         """What is there; where memory runs out, all that is on its way is thrown away, to begin with anew."""
         try:
             vain = self._elsewhere is not None and self._elsewhere.is_all(progress.active)
@@ -212,7 +212,7 @@ class RangeReader:
             time.sleep(POLL_S)
             return []
 
-    def _read_elsewhere(self, progress: _Progress, elsewhere: Elsewhere) -> Iterator[Piece]:
+    def _read_elsewhere(self, progress: _ReadProgress, elsewhere: Elsewhere) -> Iterator[Piece]:
         """Ask somebody else for what doesn't come."""
         silence, before = self._drain.silence(), time.monotonic()
         stuck = [
@@ -230,7 +230,7 @@ class RangeReader:
             if tp in progress.active and tp not in self._past and not progress.active[tp].gone:
                 self._assign(progress.active[tp].wanted, progress.active[tp].position)
 
-    def _suspect(self, progress: _Progress) -> None:
+    def _suspect(self, progress: _ReadProgress) -> None:
         """The client tells of partitions that don't exist without saying which: ask about those that haven't begun."""
         if not self._drain.complaints.isdisjoint(_NO_SUCH_PARTITION):
             for reading in progress.active.values():
@@ -240,7 +240,7 @@ class RangeReader:
             self._patience_ms = min(self._patience_ms, REFUSED_MS)
         self._drain.complaints.clear()
 
-    def _take(self, progress: _Progress, reading: _Reading, event: Event) -> Iterator[Piece]:
+    def _take(self, progress: _ReadProgress, reading: _RangeProgress, event: Event) -> Iterator[Piece]:
         wanted_id = self._ids.get(event.tp.topic, "")
         if wanted_id and not isinstance(event, PartitionError):
             topic_id = self._drain.topic_id(event.tp)
@@ -265,7 +265,7 @@ class RangeReader:
                 raise malformed
 
     def _advance(
-        self, progress: _Progress, reading: _Reading, next_offset: int, batch: pa.RecordBatch | None
+        self, progress: _ReadProgress, reading: _RangeProgress, next_offset: int, batch: pa.RecordBatch | None
     ) -> Iterator[Piece]:
         """Move a range forward; at its end, stop fetching before the piece is handed out."""
         tp = reading.wanted.tp
@@ -281,7 +281,7 @@ class RangeReader:
         if batch is not None or reading.position == reading.wanted.end:
             yield tp, reading.position, batch
 
-    def _recover(self, progress: _Progress, reading: _Reading, error: KafkaError) -> Iterator[Piece]:
+    def _recover(self, progress: _ReadProgress, reading: _RangeProgress, error: KafkaError) -> Iterator[Piece]:
         """Answer a partition's error: go on where records are, or raise what is for the user to solve."""
         reading.error, code = f"{error.name()}: {error.str()}", error.code()
         reading.failures, reading.stopped = reading.failures + 1, True
@@ -306,7 +306,7 @@ class RangeReader:
         else:
             self._restart(reading)
 
-    def _restart(self, reading: _Reading) -> None:
+    def _restart(self, reading: _RangeProgress) -> None:
         """Fetch from the position again; errors in a row come at most ten times a second.
 
         Behind a wrong checksum librdkafka takes whatever bytes come next for a batch, fetches where that leads, and
@@ -326,7 +326,7 @@ class RangeReader:
         reading.stopped = False
         self._assign(reading.wanted, reading.position)
 
-    def _check_end(self, progress: _Progress, reading: _Reading) -> Iterator[Piece]:
+    def _check_end(self, progress: _ReadProgress, reading: _RangeProgress) -> Iterator[Piece]:
         """The broker said that its log ends before the range does: ask again a few times, then believe it."""
         found = self._ask(reading, self._drain.log_range)
         reading.check_at = time.monotonic() + RECHECK_S
@@ -342,7 +342,7 @@ class RangeReader:
         elif self._is_believed(reading):
             yield from self._lose(progress, reading, reading.wanted.end, f"the log ends at {found[1]}")
 
-    def _relocate(self, progress: _Progress, reading: _Reading) -> Iterator[Piece]:
+    def _relocate(self, progress: _ReadProgress, reading: _RangeProgress) -> Iterator[Piece]:
         """The position is not in the log: go to the first record of the range that is still there."""
         found = self._ask(reading, self._drain.log_range)
         if found is not None and reading.position < found[0]:
@@ -353,7 +353,7 @@ class RangeReader:
         else:
             self._restart(reading)  # a replica that lags, or nobody to ask: nothing is known to be gone
 
-    def _check_gone(self, progress: _Progress, reading: _Reading) -> Iterator[Piece]:
+    def _check_gone(self, progress: _ReadProgress, reading: _RangeProgress) -> Iterator[Piece]:
         """The client knows no such partition: metadata can be stale for a moment, so ask the cluster."""
         reading.check_at = time.monotonic() + RECHECK_S
         exists, wanted_id = self._ask(reading, self._drain.exists), self._ids.get(reading.wanted.topic, "")
@@ -381,7 +381,7 @@ class RangeReader:
         else:
             yield from self._lose(progress, reading, reading.wanted.end, "the partition is gone")
 
-    def _lose(self, progress: _Progress, reading: _Reading, to: int, reason: str) -> Iterator[Piece]:
+    def _lose(self, progress: _ReadProgress, reading: _RangeProgress, to: int, reason: str) -> Iterator[Piece]:
         """Records in [position, to) are lost: fail, or report and go on behind them."""
         message = f"Could not read records in offset [{reading.position}, {to}) of {_where(reading)}: {reason}"
         if self._fail_on_data_loss:
@@ -393,7 +393,7 @@ class RangeReader:
             self._assign(reading.wanted, to)
         yield from self._advance(progress, reading, to, None)
 
-    def _ask(self, reading: _Reading, question: Callable[[TopicPartition, float], T]) -> T | None:
+    def _ask(self, reading: _RangeProgress, question: Callable[[TopicPartition, float], T]) -> T | None:
         """Ask the cluster about the partition; None when it doesn't answer."""
         before = time.monotonic()
         try:
@@ -418,23 +418,23 @@ class RangeReader:
         return {topic for topic, known in self._ids.items() if now.get(topic, known) != known}
 
     @staticmethod
-    def _is_believed(reading: _Reading) -> bool:
+    def _is_believed(reading: _RangeProgress) -> bool:
         """Whether one more answer that speaks of a loss makes it one."""
         reading.asked, now = reading.asked + 1, time.monotonic()
         reading.doubts = reading.doubts.after({reading.wanted.tp}, reading.asked, now)
         return bool(reading.doubts.believed(now))
 
     @staticmethod
-    def _calm(reading: _Reading) -> None:
+    def _calm(reading: _RangeProgress) -> None:
         """There is no need to ask."""
         reading.doubts, reading.check_at = SuspectedLosses(), 0.0
 
     @staticmethod
-    def _doubt(reading: _Reading) -> None:
+    def _doubt(reading: _RangeProgress) -> None:
         """Its topic may be gone, or another one by now: ask."""
         reading.gone, reading.check_at = True, reading.check_at or time.monotonic()
 
-    def _open_transaction(self, reading: _Reading) -> bool:
+    def _open_transaction(self, reading: _RangeProgress) -> bool:
         """Whether the records up to the range's end exist but wait for a transaction; True when nobody answers."""
         if self._conf.get("isolation.level") != "read_committed":
             return False
@@ -447,7 +447,7 @@ class RangeReader:
         except KafkaException:
             return True
 
-    def _check_time(self, reading: _Reading) -> None:
+    def _check_time(self, reading: _RangeProgress) -> None:
         """Raise FetchError when the partition has made no progress within the poll timeout."""
         if (self._idle_s - reading.idle_mark) * 1000 >= self._patience_ms:
             why = reading.error or self._drain.last_error or self._silence(reading)
@@ -459,7 +459,7 @@ class RangeReader:
                 "REQUEST_TIMED_OUT",
             )
 
-    def _silence(self, reading: _Reading) -> str:
+    def _silence(self, reading: _RangeProgress) -> str:
         """What to say when no error came either."""
         found = self._ask(reading, self._drain.log_range)
         if found is None:
@@ -487,7 +487,7 @@ def _queues(ranges: Sequence[Range]) -> dict[TopicPartition, deque[Range]]:
     return queues
 
 
-def _where(reading: _Reading) -> str:
+def _where(reading: _RangeProgress) -> str:
     wanted = reading.wanted
     return f"topic {wanted.topic} partition {wanted.partition} offsets [{wanted.start}, {wanted.end})"
 

@@ -1,6 +1,6 @@
 """The seam to Kafka's bytes: partitions and positions in, Arrow record batches out.
 
-One ``Drain`` is one Kafka client that is assigned, never joins a group and never stores an offset.  Everything
+One ``RecordSource`` is one Kafka client that is assigned, never joins a group and never stores an offset.  Everything
 above it (``range_reader``, ``prefetch``) knows batches and positions only, so another decoder can take a drain's place; which
 one it is, ``new_source`` decides.
 """
@@ -90,7 +90,7 @@ Event: TypeAlias = Records | EndOfLog | PartitionError
 UNHURRIED = column(lambda row: row.reading_unhurried)
 
 
-class Drain(ABC):
+class RecordSource(ABC):
     """Assigned partitions of one Kafka cluster as a stream of events; for one thread at a time.
 
     ``last_error`` is what the client last complained about, for messages of time-outs; ``complaints`` are the codes of

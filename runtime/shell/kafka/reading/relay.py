@@ -89,7 +89,7 @@ class Relay:
 
     def answer(self, body: bytes, known: Collection[TopicPartition]) -> bytes:
         """What a task asks for, if it is ``known`` to be read here.  Raises ValueError for nonsense."""
-        asked = calls.decode(body, calls.Read)
+        asked = calls.decode(body, calls.ReadRequest)
         calls.check_read(asked, known)
         return packed(asked.ranges, self.read(asked.ranges, asked.ids))
 
@@ -149,7 +149,7 @@ class Through:
 
     def read(self, ranges: Sequence[Range], ids: Mapping[str, str]) -> list[Piece]:
         """What the driver has read of them; nothing where it can't either.  Raises FetchError, DataLossError."""
-        asked = calls.encode(calls.Read(tuple(ranges), dict(ids)))
+        asked = calls.encode(calls.ReadRequest(tuple(ranges), dict(ids)))
         try:
             answer = self._call(asked)
         except (CohortError, OSError) as error:  # nobody to ask, or one who refuses

@@ -18,7 +18,7 @@ from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS, OurC
 _SUGGESTED = tuple(row.name for row in SETTINGS if row.our_client is not OurClient.PRODUCERS)
 
 
-class _Lines(logging.Handler):
+class _ProbeLog(logging.Handler):
     """Collects what librdkafka logs while a client is made."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ def check(conf: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
 
 def _probe(conf: Mapping[str, str]) -> tuple[str, list[str]]:
     """Make a consumer and drop it: librdkafka's refusal, or its warnings."""
-    lines = _Lines()
+    lines = _ProbeLog()
     logger = logging.Logger("sparkcohort.check")  # noqa: LOG001  nobody else's, gone with this call
     logger.addHandler(lines)
     try:

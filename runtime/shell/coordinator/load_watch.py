@@ -23,7 +23,7 @@ from sparkcohort.runtime.protocol.reasons import Reason
 NAME: Final = LoadBalancedAssignor.name
 
 
-class Balancing:
+class LoadWatch:
     """Loads by partition, and when to do something about them; times in ms of the group's clock."""
 
     def __init__(self, threshold: float, after_ms: int, max_moves: int) -> None:

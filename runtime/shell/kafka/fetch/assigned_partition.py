@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError
 
-from sparkcohort.runtime.kafka.fetch_messages import NO_ID, Topic, Wanted
+from sparkcohort.runtime.kafka.fetch_messages import NO_ID, FetchPartition, Topic
 from sparkcohort.runtime.kafka.fetch_session import Key
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
@@ -105,10 +105,10 @@ class Partition:
         """Whether a request that names these was for this very assignment."""
         return not self.anew and asked.get(self.key, (None, 0))[0] is self
 
-    def wanted(self, most: int) -> Wanted:
+    def wanted(self, most: int) -> FetchPartition:
         """What to ask for, ``most`` bytes at most: a small range of a large log need not cost a large answer."""
         rest = max((self.end - self.position) * self.record_bytes, LEAST_BYTES)
-        return Wanted(self.leader_epoch, self.position, self.fetched_epoch, min(rest, most))
+        return FetchPartition(self.leader_epoch, self.position, self.fetched_epoch, min(rest, most))
 
 
 def owed(
