@@ -180,7 +180,7 @@ for _ in range(2):
 def test_without_the_native_part() -> None:
     """An installation without it reads in Python, and says so once."""
     done = subprocess.run([sys.executable, "-P", "-c", MISSING], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == ["PythonDrain", "PythonDrain"]
+    assert done.stdout.split() == ["PythonSource", "PythonSource"]
     lines = done.stderr.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("WARNING sparkcohort.drain the native drain can't be loaded")
