@@ -11,7 +11,6 @@ Usage::
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -68,5 +67,3 @@ def called(broker: Cluster, topic: str, **more: str) -> Iterator[Calls]:
             yield calls
         finally:
             calls("stop")
-            del calls.reader
-    gc.collect()  # a driver's clients end with its process, this one goes on: else each life leaves some 40 threads

@@ -96,6 +96,13 @@ class Discovery:
                 raise errors.unreached(self._conf, self._limit_ms, self._last_error)
             threading.Event().wait(self._retry_s)
 
+    def release(self) -> None:
+        """Let go of the clients, for good; for the thread that looks."""
+        self.__dict__.pop("consumer", None)
+        self._ids.release()
+        if self._racks is not None:
+            self._racks.release()
+
     def again(self) -> Layout | None:
         """A later look: None when the cluster did not answer.
 

@@ -57,6 +57,10 @@ class ForeignMembers:
             return self._failure(holders, missing) if holders else None
         return None
 
+    def release(self) -> None:
+        """Let go of the client; for the thread that looks."""
+        self._asked = self._admin = None
+
     @property
     def asking(self) -> bool:
         """Whether an answer is on its way."""

@@ -252,6 +252,7 @@ class GroupMembership:
     def _on_end(self) -> None:
         self._feed(s.Close())
         self._drop_client()
+        self._strangers.release()
         self._jobs.refuse()
 
     def _fail(self, error: CohortError) -> None:

@@ -170,6 +170,10 @@ class _Client:
         self._consumer.poll(0)  # serves log lines
         return self._consumer
 
+    def release(self) -> None:
+        """Let go of the consumer; for the thread that asks."""
+        self._consumer = None
+
     def answered(self, *, yes: bool) -> None:
         """Whether anybody has answered it just now."""
         self._answered = self._answered or yes
@@ -214,6 +218,10 @@ class Asker:
     def gap_s(self) -> float:
         """How long after the beginning of one round the next may begin: longer where a round is dear, or of no use."""
         return ERROR_GAP_S if self.troubled else max(MIN_GAP_S, 2 * min(self.took_s, MIN_GAP_S))
+
+    def release(self) -> None:
+        """Let go of the client; for the thread that asks."""
+        self._client.release()
 
     def close(self) -> None:
         """End the suspects' thread."""
@@ -270,7 +278,7 @@ class Suspects:
         self._silent: dict[int, TopicPartition] = {}  # with one partition each to ask for
         self._told: set[int] = set()
         self._addresses: dict[int, str] = {}
-        self._thread = Supervised("cohort-suspects", self._wait, self._probe, give_up)
+        self._thread = Supervised("cohort-suspects", self._wait, self._probe, give_up, ended=self._client.release)
         self._due = 0.0
         self._started = self._closed = False
 

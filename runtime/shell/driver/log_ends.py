@@ -43,8 +43,11 @@ class LogEnds:
         self._looking = threading.Condition(lock)  # the metadata thread sleeps apart: answers come often
         self._ended = threading.Event()
         self._asker = Asker(options.kafka, self._wake, self._fail)
-        self._looking_on = Supervised("cohort-metadata", self._wait_for_look, self._look, self._fail)
-        self._asking = Supervised("cohort-log-ends", self._wait_for_question, self._answer, self._fail)
+        # A client is let go of by the thread that uses it: the garbage collector may run in one of librdkafka's own
+        # threads, and a client that is destroyed there ends the process.
+        looking, asking = self._discovery.release, self._asker.release
+        self._looking_on = Supervised("cohort-metadata", self._wait_for_look, self._look, self._fail, ended=looking)
+        self._asking = Supervised("cohort-log-ends", self._wait_for_question, self._answer, self._fail, ended=asking)
         self._looked, self._seen, self._untold, self._doubted = 0.0, 0, False, False
         self._asked = 0  # number of the newest request for answers
         self._layout = Layout({})
@@ -74,7 +77,7 @@ class LogEnds:
         self.refresh(min(FIRST_S + 1.0, self._api_timeout_s))
 
     def close(self) -> None:
-        """Stop asking; threads end by themselves, the client with the process."""
+        """Stop asking; threads end by themselves and let go of their clients."""
         with self._changed:
             self._closed = True
             self._ended.set()

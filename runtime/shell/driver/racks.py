@@ -41,6 +41,10 @@ class NodeRacks:
                 alike[nodes] = frozenset(self._racks[node] for node in nodes if node in self._racks)
         return {tp: alike[tuple(nodes)] for tp, nodes in replicas.items()}
 
+    def release(self) -> None:
+        """Let go of the client; for the thread that looks."""
+        self._admin = None
+
     def _look(self) -> None:
         try:
             if self._admin is None:

@@ -44,6 +44,10 @@ class TopicIds:
         self._known = {topic: known[topic] for topic in wanted if topic in known}
         return dict(self._known)
 
+    def release(self) -> None:
+        """Let go of the client; for the thread that asks."""
+        self._admin = None
+
     def ask(self, topics: Collection[str], timeout_s: float = ANSWER_S) -> dict[str, str]:
         """The ids of those topics that there are.  Raises KafkaException, TimeoutError when nobody answers."""
         if not topics:

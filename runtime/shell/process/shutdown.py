@@ -85,7 +85,6 @@ class Ending:
                 close()
             except Exception:
                 log.exception("a part of this run could not be closed at its end; the others are closed all the same")
-        self._closers.clear()  # what was closed is let go of, where the process goes on
         self._over.set()
 
     @property

@@ -92,7 +92,7 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
             )
         except pa.ArrowException as error:  # Arrow says only that the server did not start
             raise OSError(f"{joined(host, port)} cannot be listened on; is the port in use?") from error
-        self._handlers: Mapping[str, Handler] | None = handlers
+        self._handlers = handlers
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
         self._door = Doorkeeper(self.port)
@@ -116,8 +116,6 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
             writer.write_metadata(pa.py_buffer(self._answer(name.decode(errors="replace"), body)))
 
     def _answer(self, name: str, body: bytes) -> bytes:
-        if self._handlers is None:
-            raise flight.FlightUnavailableError("the coordinator has ended")
         handler = self._handlers.get(name)
         if handler is None:
             raise flight.FlightServerError(f"no such request: {name[:64]!r}")
@@ -148,17 +146,6 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         except RuntimeError:  # no thread to be had: the port is closed with the process
             return
         stopper.join(timeout_s)
-        # Arrow's side keeps this object for as long as the process lives, out of the garbage collector's sight: what it
-        # refers to (the session, its Kafka clients) has to be let go of here.
-        self._handlers, self._subscribe, self._unsubscribe = None, _nobody, _nothing
-
-
-def _nobody(_body: bytes) -> EventQueue:
-    raise flight.FlightUnavailableError("the coordinator has ended")
-
-
-def _nothing(_events: EventQueue) -> None:
-    """There is nobody left to tell."""
 
 
 class _RequestStream:

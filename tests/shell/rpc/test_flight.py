@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-import gc
 import queue
 import threading
-import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -282,25 +280,6 @@ def test_a_port_in_use_is_said_to_be(served: Served) -> None:
     """A second server on one port is an OSError that names the address."""
     with pytest.raises(OSError, match=f"{served.server.port}.*in use"):
         GroupServer(new_authority(), {}, lambda _: served.events, lambda _: None, port=served.server.port)
-
-
-def test_a_server_that_has_stopped_keeps_nobody() -> None:
-    """Arrow keeps the server itself for good; what its handlers belong to (a session, its clients) is let go of."""
-
-    class Owner:
-        def handle(self, body: bytes) -> bytes:
-            return body
-
-        def subscribe(self, _: bytes) -> EventQueue:
-            return EventQueue()
-
-    owner = Owner()
-    gone = weakref.ref(owner)
-    server = GroupServer(new_authority(), {"Echo": owner.handle}, owner.subscribe, lambda _: None)
-    server.stop(10)
-    del owner
-    gc.collect()
-    assert gone() is None
 
 
 def test_secrets_do_not_show() -> None:
