@@ -13,7 +13,6 @@ class Snapshot:
     """What is known: the last ``ends``, the reason for each partition whose leader gives no answer now, all that exist.
 
     A partition in ``unreachable`` may have an (old) end in ``ends``.  ``at`` is the time.monotonic() of the snapshot,
-    ``unreachable_s`` for how long something has been unreachable: a busy broker is so for a fraction of a second.
     ``ids`` are the topics' as far as known, ``answer`` and ``look`` the numbers of the answers about ends and topics.
     ``epochs`` are those of the leaders that told the ``ends``, as far as they say: the same object while none has changed.
     """
@@ -22,7 +21,6 @@ class Snapshot:
     unreachable: Mapping[TopicPartition, str]
     partitions: frozenset[TopicPartition]
     at: float
-    unreachable_s: float = 0.0
     ids: Mapping[str, str] = field(default_factory=dict)
     answer: int = 0
     look: int = 0

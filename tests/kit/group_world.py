@@ -58,7 +58,7 @@ class Node:
     frozen: bool = False
     holding: bool = False  # takes its time to give up what it is to give up
     failed: m.Failed | None = None
-    memory: delayed_rebalance.LeaderState = field(default_factory=delayed_rebalance.LeaderState)  # as the leader
+    leader_state: delayed_rebalance.LeaderState = field(default_factory=delayed_rebalance.LeaderState)  # as the leader
 
     @property
     def running(self) -> bool:
@@ -130,7 +130,9 @@ class World:
                 this = delayed_rebalance.Round(
                     name, members, self.topics, self.group.owned, self.group.previous_assignment
                 )
-                assignments, node.memory = delayed_rebalance.lead(node.memory, this, self.now_ms, self.max_delay_ms)
+                assignments, node.leader_state = delayed_rebalance.lead(
+                    node.leader_state, this, self.now_ms, self.max_delay_ms
+                )
                 node.inbox.append(m.AssignmentComputed(assignments, generation))
             case m.Revoke(partitions):
                 self.say(f"{_id(node)} is to give up {names(partitions)}")
@@ -242,15 +244,15 @@ class World:
                 self.member_step(node, p.Tick())
         round_due_ms = self._round_due_ms()
         if round_due_ms is not None and round_due_ms <= self.now_ms:
-            self.group_step(p.Trigger(delayed_rebalance.reason(self.memory())))
+            self.group_step(p.Trigger(delayed_rebalance.reason(self.leader_state())))
 
-    def memory(self) -> delayed_rebalance.LeaderState:
+    def leader_state(self) -> delayed_rebalance.LeaderState:
         """What the leader remembers, if it runs."""
-        leads = (n.memory for n in self.nodes if n.running and n.member.member_id == self.group.leader)
+        leads = (n.leader_state for n in self.nodes if n.running and n.member.member_id == self.group.leader)
         return next(leads, delayed_rebalance.LeaderState())
 
     def _round_due_ms(self) -> int | None:
-        return delayed_rebalance.deadline(self.memory()) if self.group.state is g.GroupState.STABLE else None
+        return delayed_rebalance.deadline(self.leader_state()) if self.group.state is g.GroupState.STABLE else None
 
     def _next_deadline(self) -> int | None:
         times = [g.deadline(self.group), self._round_due_ms()]
@@ -307,7 +309,7 @@ class World:
             assert dict(member.owned) == dict(g.owned(self.group, member.member_id))
         wanted = {topic for member in running for topic in member.config.topics}
         every = {TopicPartition(t, n) for t, count in self.topics.items() if t in wanted for n in range(count)}
-        assert set(g.owners(self.group)) == every - self.memory().scheduled.lost
+        assert set(g.owners(self.group)) == every - self.leader_state().scheduled.lost
         assert not self.group.pending_assignments
         assert timeline.replay(self.journal) == self.group
 

@@ -106,8 +106,8 @@ class Coordinator:
         driver = next((x for x in self.world.processes if x.local), None)
         waits = driver is not None and self.group.state is g.GroupState.STABLE
         return (
-            driver.memory
-            if driver is not None and waits and delayed_rebalance.deadline(driver.memory) is not None
+            driver.leader_state
+            if driver is not None and waits and delayed_rebalance.deadline(driver.leader_state) is not None
             else None
         )
 

@@ -154,7 +154,7 @@ class Laws:
                 return f"{process.name} is {process.member.state}"
         if group.members.keys() != {x.member.member_id for x in running}:
             return f"members {sorted(group.members)}, running {sorted(x.member.member_id for x in running)}"
-        if any(delayed_rebalance.deadline(x.memory) is not None for x in running):
+        if any(delayed_rebalance.deadline(x.leader_state) is not None for x in running):
             return "the driver waits for somebody to come, or for its next round"
         return f"{world.schedule.busy} messages are under way" if world.schedule.busy else ""
 

@@ -30,7 +30,7 @@ class Process:
         self.positions: dict[TopicPartition, int] = {}
         self.last_commit: p.OffsetCommit | None = None
         self.highest_generation = -1
-        self.memory = delayed_rebalance.LeaderState()
+        self.leader_state = delayed_rebalance.LeaderState()
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._calls: dict[int, p.Request] = {}
         self._fetching: dict[TopicPartition, int] = {}  # the call whose reply tells the place in it
@@ -127,8 +127,8 @@ class Process:
         wait_ms = 0
         if world.assignor_fails:
             world.count("assignor failures")
-            self.memory, assignments = (
-                delayed_rebalance.failed(self.memory, now_ms),
+            self.leader_state, assignments = (
+                delayed_rebalance.failed(self.leader_state, now_ms),
                 assignment.keep(asked.members, group.owned),
             )
             wait_ms = world.random.choice((0, REBALANCE_MS * 4 // 5))
@@ -136,7 +136,7 @@ class Process:
             this = delayed_rebalance.Round(
                 asked.protocol_name, asked.members, world.topics, group.owned, group.previous_assignment
             )
-            assignments, self.memory = delayed_rebalance.lead(self.memory, this, now_ms, world.max_delay_ms)
+            assignments, self.leader_state = delayed_rebalance.lead(self.leader_state, this, now_ms, world.max_delay_ms)
         world.schedule.after(wait_ms, self.reach, self.step, m.AssignmentComputed(assignments, asked.generation))
 
     def _fetch(self, partitions: tuple[TopicPartition, ...]) -> None:

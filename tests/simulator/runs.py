@@ -71,7 +71,7 @@ def _settle(world: World) -> None:
     """
     schedule, laws = world.schedule, world.laws
     deadline_ms = max(world.now_ms, world.network.latest_ms) + 2 * SESSION_MS + world.max_delay_ms
-    failures = [x.memory.failure for x in world.processes if x.up and x.memory.failure is not None]
+    failures = [x.leader_state.failure for x in world.processes if x.up and x.leader_state.failure is not None]
     deadline_ms += max((failure.due_ms - world.coordinator.now_ms for failure in failures), default=0)
     while schedule.busy or laws.settled():
         next_ms = schedule.next_ms()

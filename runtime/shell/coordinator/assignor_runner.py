@@ -52,7 +52,7 @@ class _AssignorCall:
 
     asked: ComputeAssignment
     since: assignment.Since
-    memory: delayed_rebalance.LeaderState
+    leader_state: delayed_rebalance.LeaderState
     began_ms: int
     due_ms: int
     round: delayed_rebalance.Round | None = None
@@ -81,7 +81,7 @@ class AssignorRunner:
         post: Callable[[Callable[[], None]], None],
         done: Done,
     ) -> None:
-        self.memory = delayed_rebalance.LeaderState()
+        self.leader_state = delayed_rebalance.LeaderState()
         self.failures: Counter[str] = Counter()
         self.trouble: AssignorFailure | None = None
         self._group_id = group_id
@@ -102,7 +102,7 @@ class AssignorRunner:
     ) -> None:
         """Begin a round, of which ``look`` tells the rest; a round that is still computed is void."""
         began_ms = self._now()
-        call = self._current = _AssignorCall(asked, since, self.memory, began_ms, began_ms + self._patience_ms)
+        call = self._current = _AssignorCall(asked, since, self.leader_state, began_ms, began_ms + self._patience_ms)
         own = ASSIGNORS.get(call.name) is not self._assignors.get(call.name)
         if own and self._stuck is not None:
             began = self._stuck.asked.generation
@@ -125,13 +125,13 @@ class AssignorRunner:
 
     def due(self) -> int | None:
         """When another round is due (ms of the group's clock); None if only an event can bring one."""
-        due = delayed_rebalance.deadline(self.memory)
+        due = delayed_rebalance.deadline(self.leader_state)
         return self._balancing.due() if due is None and self._balancing is not None else due
 
     def reason(self, name: Callable[[str], str]) -> Reason:
         """Why the round that is due takes place; ``name`` makes a member id readable."""
-        if self._balancing is None or delayed_rebalance.deadline(self.memory) is not None:
-            return delayed_rebalance.reason(self.memory, name)
+        if self._balancing is None or delayed_rebalance.deadline(self.leader_state) is not None:
+            return delayed_rebalance.reason(self.leader_state, name)
         return self._balancing.reason(self._now())
 
     def deadline(self) -> int | None:
@@ -165,7 +165,7 @@ class AssignorRunner:
 
     def failure(self) -> dict[str, Any] | None:
         """What is wrong with the assignor, how often in a row it failed and when it is asked again; None: nothing is."""
-        trouble, failure = self.trouble, self.memory.failure
+        trouble, failure = self.trouble, self.leader_state.failure
         if trouble is None or failure is None:
             return None
         return {
@@ -205,7 +205,9 @@ class AssignorRunner:
     def _computed(self, call: _AssignorCall) -> Result:
         try:
             assert call.round is not None  # noqa: S101  see lead
-            return delayed_rebalance.lead(call.memory, call.round, call.began_ms, self._max_delay_ms, self._assignors)
+            return delayed_rebalance.lead(
+                call.leader_state, call.round, call.began_ms, self._max_delay_ms, self._assignors
+            )
         except BaseException as error:  # noqa: BLE001  also what would end the thread: it is the user's, and the group goes on
             return error
 
@@ -225,10 +227,12 @@ class AssignorRunner:
             self._fail(call, assignment.blamed(call.name, result), result)
             return
         self._current = None
-        assignments, self.memory = result
-        if self._balancing is not None and delayed_rebalance.deadline(self.memory) is None:  # the assignor had its way
+        assignments, self.leader_state = result
+        if (
+            self._balancing is not None and delayed_rebalance.deadline(self.leader_state) is None
+        ):  # the assignor had its way
             self._balancing.led(self._now())
-        if self.trouble is not None and self.memory.failure is None:
+        if self.trouble is not None and self.leader_state.failure is None:
             log.info("group %s: assignor %s works again", self._group_id, call.name)
             self.trouble = None
             self._told.clear()
@@ -236,7 +240,7 @@ class AssignorRunner:
 
     def _fail(self, call: _AssignorCall, why: str, error: BaseException | None = None) -> None:
         self._current = None
-        self.memory = delayed_rebalance.failed(self.memory, self._now())
+        self.leader_state = delayed_rebalance.failed(self.leader_state, self._now())
         self.failures[call.name] += 1
         self.trouble = AssignorFailure(call.name, why, self._now())
         self._tell(f"{why}; everybody keeps what it has", error)

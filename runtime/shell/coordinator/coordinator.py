@@ -222,7 +222,7 @@ class Coordinator:
             if self.balancing is None or member_id not in self.group.members:
                 return False
             self.balancing.heard(groups.owned(self.group, member_id), loads)
-            if delayed_rebalance.deadline(self.leading.memory) is None:
+            if delayed_rebalance.deadline(self.leading.leader_state) is None:
                 self.balancing.look(self.group, self._round, self._clock.advance(self._waits_ms))
             return True
 
@@ -263,10 +263,10 @@ class Coordinator:
 
     def scheduled(self) -> tuple[frozenset[TopicPartition], int] | None:
         """The partitions that wait for a replacement, and the ms until they or postponed moves are dealt with."""
-        memory = self.leading.memory
-        due = delayed_rebalance.deadline(memory)
-        waits = due is not None and (memory.failure is None or memory.scheduled.due_ms is not None)
-        return (memory.scheduled.lost, max(due - self._clock.now_ms, 0)) if waits and due is not None else None
+        state = self.leading.leader_state
+        due = delayed_rebalance.deadline(state)
+        waits = due is not None and (state.failure is None or state.scheduled.due_ms is not None)
+        return (state.scheduled.lost, max(due - self._clock.now_ms, 0)) if waits and due is not None else None
 
     # --- of whoever owns the group ------------------------------------------------------------------------
 
@@ -429,7 +429,7 @@ class Coordinator:
     def _led(self, assignments: leader.Assignments, generation: int, failure: str) -> None:
         if failure:
             self.history.assignor_failed(generation, f"{failure}; everybody kept what it had")
-        delay = self.leading.memory.scheduled
+        delay = self.leading.leader_state.scheduled
         if delay.missing != self._awaited and delay.due_ms is not None:
             log.info(
                 "group %s: %s departed: %d partitions are read directly until a replacement comes, for %d ms at most",
@@ -475,7 +475,7 @@ class Coordinator:
         self._infos[member_id] = info
         self.history.named(member_id, info.executor_id, info.host)
         # Whoever left since the last rebalance is still spoken of: in the log line about the next one.
-        group, waited_for = self.group, self.leading.memory.scheduled.missing
+        group, waited_for = self.group, self.leading.leader_state.scheduled.missing
         for gone in set(self._infos) - {*group.members, *group.previous_assignment, *waited_for}:
             self._infos.pop(gone, None)
 

@@ -55,7 +55,6 @@ class LogEnds:
         self._looks = 0
         self._doubted = False
         self._began = 0.0
-        self._well = time.monotonic()  # when nothing was unreachable last
         self._reasons: dict[TopicPartition, str] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}  # never changed, another one takes its place
@@ -161,9 +160,8 @@ class LogEnds:
         ends = {tp: end for tp, end in self._ends.items() if tp in known}
         why = f"nobody could be asked yet: {self._asking.trouble}" if self._asking.trouble else hold.UNANSWERED
         unreachable = hold.unreachable(known, ends, self._reasons, self._layout.leaderless(), why)
-        lost_s = now - self._well if unreachable else 0.0
         ids, epochs = self._layout.ids, self._epochs
-        return Snapshot(ends, unreachable, known, now, lost_s, ids, self._served, self._looks, epochs)
+        return Snapshot(ends, unreachable, known, now, ids, self._served, self._looks, epochs)
 
     def _apply(self, layout: Layout) -> bool:
         """Take over new metadata; True when partitions came or went."""
@@ -241,8 +239,6 @@ class LogEnds:
             if moved:
                 self._epochs = {**self._epochs, **moved}
             self._reasons, self._served = dict(reasons), asked
-            if not reasons and not self._layout.leaderless():
-                self._well = time.monotonic()
             self._changed.notify_all()
             if news:
                 self._looking.notify_all()

@@ -138,10 +138,10 @@ def test_a_good_one_rules_and_makes_up_for_its_failures(caplog: pytest.LogCaptur
     desk = Desk(Own(how))
     caplog.set_level(logging.INFO)
     assert desk.round()[0] == KEPT
-    assert delayed_rebalance.deadline(desk.leading.memory) == delayed_rebalance.RETRY_MS
+    assert delayed_rebalance.deadline(desk.leading.leader_state) == delayed_rebalance.RETRY_MS
 
     assert desk.round() == ({"a": (), "b": (ONE,), "clerk": ()}, "")
-    assert (desk.leading.failure(), delayed_rebalance.deadline(desk.leading.memory)) == (None, None)
+    assert (desk.leading.failure(), delayed_rebalance.deadline(desk.leading.leader_state)) == (None, None)
     assert desk.leading.failures == {"own": 1}
     assert caplog.messages[-1] == "group g: assignor own works again"
     assert (

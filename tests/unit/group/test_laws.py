@@ -116,4 +116,4 @@ def test_laws_hold_after_every_step(
     world.advance(departed_ms)
     if any(node.running for node in world.nodes):
         world.check_settled()
-        assert not world.memory().scheduled.lost
+        assert not world.leader_state().scheduled.lost

@@ -166,13 +166,13 @@ def test_a_success_after_failures_is_a_new_start() -> None:
     """A round in which nobody asks the assignor, since a replacement is waited for, is none."""
     group = PartitionLeader(4)
     before = group.settle("a", "b")
-    group.memory = delayed_rebalance.failed(LeaderState(), 0)
+    group.leader_state = delayed_rebalance.failed(LeaderState(), 0)
     del group.holds["b"]
     assert group.round(1_000) == {"a": before["a"]}
-    assert group.memory.failure == Failure(1, 5_000)
-    assert delayed_rebalance.deadline(group.memory) == 31_000
+    assert group.leader_state.failure == Failure(1, 5_000)
+    assert delayed_rebalance.deadline(group.leader_state) == 31_000
     group.round(31_000)
-    assert group.memory == LeaderState()
+    assert group.leader_state == LeaderState()
 
 
 # --- the leader's rounds ------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class PartitionLeader:
         self.topics, self.protocol = {"t": partitions}, protocol
         self.holds: dict[str, tuple[int, ...]] = {}
         self.settled: dict[str, tuple[TopicPartition, ...]] = {}
-        self.memory, self.generation = LeaderState(), 0
+        self.leader_state, self.generation = LeaderState(), 0
         self.since: dict[str, dict[TopicPartition, int]] = {}
         self.only: dict[str, list[int]] = {}
 
@@ -194,7 +194,7 @@ class PartitionLeader:
         self.generation += 1
         asked = [self._joined(member, numbers) for member, numbers in self.holds.items()]
         this = Round(self.protocol, [*asked, _driver()], self.topics, self.since, self.settled, self.only)
-        assignments, self.memory = delayed_rebalance.lead(self.memory, this, now_ms, delay_ms)
+        assignments, self.leader_state = delayed_rebalance.lead(self.leader_state, this, now_ms, delay_ms)
         given = {m: tuple(tp.partition for tp in decode_assignment(data).partitions) for m, data in assignments}
         assert given.pop("driver") == ()
         if not applied:
@@ -236,7 +236,7 @@ def test_while_the_delay_runs_nobody_gives_up_or_gets_what_was_lost(protocol: st
     group.holds["d"] = ()
     group.topics = {"t": 8}
     assert group.round(2_000) == {"a": before["a"], "d": (6, 7)}
-    assert delayed_rebalance.deadline(group.memory) == 31_000
+    assert delayed_rebalance.deadline(group.leader_state) == 31_000
 
 
 def test_at_the_end_of_the_delay_candidates_get_what_was_lost() -> None:
@@ -251,7 +251,7 @@ def test_at_the_end_of_the_delay_candidates_get_what_was_lost() -> None:
     after = group.round(31_000)
     assert after["a"][: len(before["a"])] == before["a"]
     assert sorted(map(len, after.values())) == [4, 4, 4]
-    assert delayed_rebalance.deadline(group.memory) is None
+    assert delayed_rebalance.deadline(group.leader_state) is None
 
 
 def test_at_the_end_of_the_delay_the_others_get_what_was_lost_if_nobody_came() -> None:
@@ -284,7 +284,7 @@ def test_a_replacement_that_was_there_first_gets_what_is_lost_at_once() -> None:
     kept = {m: numbers for m, numbers in group.holds.items() if m in "ac"}
     del group.holds["b"]
     after = group.round(2_000)
-    assert delayed_rebalance.deadline(group.memory) is None
+    assert delayed_rebalance.deadline(group.leader_state) is None
     assert sorted(map(len, after.values())) == [4, 4, 4]
     assert all(set(kept[m]) <= set(after[m]) for m in kept)
 
@@ -300,7 +300,7 @@ def test_who_idles_replaces_one_that_departs_and_not_two() -> None:
     group.settle("a", "b", "c", "d")
     del group.holds["b"], group.holds["c"]
     assert group.round(1_000) == {"a": before["a"], "d": ()}
-    assert delayed_rebalance.deadline(group.memory) == 31_000
+    assert delayed_rebalance.deadline(group.leader_state) == 31_000
 
 
 def test_a_round_that_was_not_applied_counts_for_nothing() -> None:
@@ -310,7 +310,7 @@ def test_a_round_that_was_not_applied_counts_for_nothing() -> None:
     del group.holds["b"]
     kept = {"a": before["a"], "c": before["c"]}
     assert group.round(1_000, applied=False) == group.round(2_000, applied=False) == kept
-    assert delayed_rebalance.deadline(group.memory) == 31_000
+    assert delayed_rebalance.deadline(group.leader_state) == 31_000
     group.holds["d"] = ()
     assert group.round(3_000, applied=False) == group.round(4_000) == {**kept, "d": before["b"]}
 
@@ -335,7 +335,7 @@ def test_what_comes_back_with_its_partitions_has_not_lost_them() -> None:
     group.round(1_000)
     group.holds["z"] = before["b"]
     assert group.round(2_000) == {"a": before["a"], "z": before["b"]}
-    assert delayed_rebalance.deadline(group.memory) is None
+    assert delayed_rebalance.deadline(group.leader_state) is None
 
 
 def test_a_deleted_topic_is_not_waited_for() -> None:
@@ -346,7 +346,7 @@ def test_a_deleted_topic_is_not_waited_for() -> None:
     group.round(1_000)
     group.topics = {}
     assert group.round(2_000) == {"a": ()}
-    assert delayed_rebalance.deadline(group.memory) is None
+    assert delayed_rebalance.deadline(group.leader_state) is None
 
 
 def test_revoking_is_in_two_steps() -> None:
@@ -366,11 +366,11 @@ def test_a_second_revoking_round_in_a_row_waits_and_gives_out_what_is_free() -> 
     group.round(0)
     group.holds |= {"c": (), "d": ()}
     assert group.round(5) == {"a": (0, 1), "b": (2,), "c": (3,), "d": ()}
-    assert delayed_rebalance.deadline(group.memory) == 45
-    assert str(delayed_rebalance.reason(group.memory)) == "the back-off of revoking rounds is over"
+    assert delayed_rebalance.deadline(group.leader_state) == 45
+    assert str(delayed_rebalance.reason(group.leader_state)) == "the back-off of revoking rounds is over"
     assert group.round(45)["a"] == (0,)
     assert group.round(46) == {"a": (0,), "b": (2,), "c": (3,), "d": (1,)}
-    assert group.memory == LeaderState()
+    assert group.leader_state == LeaderState()
 
 
 def test_the_reason_names_who_departed() -> None:
@@ -435,7 +435,7 @@ def test_a_survivor_never_loses_while_somebody_is_waited_for_and_everything_is_o
         after = group.round(now_ms)
         given_out = [number for numbers in after.values() for number in numbers]
         assert len(given_out) == len(set(given_out))
-        if delayed_rebalance.deadline(group.memory) is not None:
+        if delayed_rebalance.deadline(group.leader_state) is not None:
             assert all(set(before[m]) <= set(after[m]) for m in after)
     for _ in range(4):
         now_ms += DELAY_MS
