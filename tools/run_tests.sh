@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All tests, in four runs beside each other: what those with Spark or a broker wait for is mostly time-outs and JVMs.
+# All tests, in five runs beside each other: what those with Spark or a broker wait for is mostly time-outs and JVMs.
 # The first part of those with Spark is seen as it runs; what the others print follows when it has ended.
 #
 #   tools/run_tests.sh [pytest options]      exit status 0: all passed
@@ -21,14 +21,20 @@ beside() { # beside NAME NICENESS ARGUMENT...: in the background, its output kep
 }
 
 # Every other file, so that the parts take about as long.
-first=() second=()
-for file in tests/e2e/test_*.py; do
-  if [ ${#first[@]} -gt ${#second[@]} ]; then second+=("$file"); else first+=("$file"); fi
-done
+halves() { # halves FILE... : into the arrays first and second
+  first=() second=()
+  local file
+  for file in "$@"; do
+    if [ ${#first[@]} -gt ${#second[@]} ]; then second+=("$file"); else first+=("$file"); fi
+  done
+}
 
-beside spark 0 "${second[@]}" "$@"
-beside shell 5 tests/shell "$@"
+halves tests/shell/*/test_*.py
+beside shell 5 "${first[@]}" "$@"
+beside shell-2 5 "${second[@]}" "$@"
 beside unit 10 tests/unit "$@"
+halves tests/e2e/test_*.py
+beside spark-2 0 "${second[@]}" "$@"
 status=0
 "${pytest[@]}" "${first[@]}" "$@" || status=$?
 statuses=("$status")

@@ -1,6 +1,6 @@
 """Every call between task, agent and coordinator that is not Kafka's: its request and its reply, as typed values.
 
-A name of a call is the name of its request.  The bytes are JSON of the fields; what has a field too many or too few, of
+``Claim`` and ``Delivered`` are called by their own names.  The bytes are JSON of the fields; what has a field too many or too few, of
 another type or out of bounds, is refused by ``decode``, at the door.  What only several fields together show (a report with
 more records than offsets) is looked at by ``check_delivered`` and ``check_read``.
 """

@@ -6,6 +6,7 @@ msgspec decodes by the annotations of ``runtime.protocol.messages``: a value tha
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import Any, get_args
 
@@ -26,8 +27,15 @@ class WireError(ValueError):
 
 
 def encode(value: object) -> bytes:
-    """The value as bytes; ``value`` is a request or a reply."""
-    return _ENCODER.encode((type(value).__name__, value))
+    """The value as bytes; ``value`` is a request or a reply.
+
+    Half a surrogate pair, which a host's name may hold, becomes a question mark: who is told of it can't use it either.
+    """
+    message = (type(value).__name__, value)
+    try:
+        return _ENCODER.encode(message)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(message), ensure_ascii=False).encode(errors="replace")
 
 
 def decode(data: bytes) -> object:

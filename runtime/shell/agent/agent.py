@@ -454,10 +454,10 @@ class Agent:
         self._ending.acquire()  # and never released: who comes second has nothing left to do
         _hurry()
         log.info("ending: %s", reason)
-        member, actions = machine.step(self._member, machine.Stop(reason), _now_ms())
         if self._listening:  # its last call is the revocation that the member asks for
             self._listening.close(self._member.owned, LISTENER_END_S, lost=lost)
         if leave:  # what the member sends is sent here: nothing else runs any more
+            member, actions = machine.step(self._member, machine.Stop(reason), _now_ms())
             actions += machine.step(member, machine.RevocationDone(), _now_ms())[1]
             for request in (action.request for action in actions if isinstance(action, machine.Send)):
                 try:

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-CLOCKS_APART: Final = dt.timedelta(days=1)
-"""By how much an executor's clock may be behind the driver's."""
+VALID_SINCE: Final = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
+"""Whatever an executor's clock says, and wherever the driver's is set during the run: the key is as old as the run."""
 VALID_FOR: Final = dt.timedelta(days=3650)
 """The certificates of a run are never renewed, so they outlast it."""
 
@@ -75,7 +75,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCKS_APART)
+        .not_valid_before(VALID_SINCE)
         .not_valid_after(now + VALID_FOR)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -92,3 +92,9 @@ def test_the_driver_reads_what_the_query_reads(ranges: tuple[Range, ...]) -> Non
     calls.check_read(calls.ReadRequest(R, {}), known)
     with pytest.raises(calls.CallError):
         calls.check_read(calls.ReadRequest(ranges, {}), known)
+
+
+def test_what_a_task_has_its_agent_ask_is_called_by_its_own_name() -> None:
+    """The agent passes it on under the name of its class, so the name is on the wire."""
+    actions = get_args(get_type_hints(calls.AgentRequest)["action"])
+    assert set(actions) == {"", calls.Claim.__name__, calls.Delivered.__name__}

@@ -75,6 +75,12 @@ def test_what_is_no_value_is_refused(data: bytes) -> None:
         decode(data)
 
 
+def test_half_a_surrogate_pair_is_a_question_mark() -> None:
+    """As a host's name may have it whose bytes are no UTF-8; the coordinator refuses the rest with a reason."""
+    leave = p.LeaveGroup((p.LeavingMember("m", None, "gone from \udcff"),))
+    assert decode(encode(leave)) == p.LeaveGroup((p.LeavingMember("m", None, "gone from ?"),))
+
+
 def test_a_message_over_the_limit_is_not_even_parsed() -> None:
     """A flood stops at the size."""
     with pytest.raises(WireError, match="over the limit"):

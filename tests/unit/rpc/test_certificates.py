@@ -45,7 +45,7 @@ def test_validity_is_bounded_and_lets_clocks_differ(run: RunAuthority) -> None:
     now = dt.datetime.now(dt.UTC)
     for pem in (run.client.authority, run.server_certificate, run.client.certificate):
         certificate = x509.load_pem_x509_certificate(pem)
-        assert certificate.not_valid_before_utc < now - dt.timedelta(hours=12)
+        assert certificate.not_valid_before_utc < now - dt.timedelta(days=365)  # a clock may be set back, far
         assert now + dt.timedelta(days=3000) < certificate.not_valid_after_utc < now + dt.timedelta(days=7300)
 
 
