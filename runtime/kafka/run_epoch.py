@@ -27,6 +27,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 FORMAT = 1
 GENERATION_BLOCK = 1000
+MOST = 2**53  # of a run's number and of generations: whatever is larger nobody has counted
 MAX_BYTES = 4096  # Kafka: offset.metadata.max.bytes
 
 Offset: TypeAlias = tuple[int | None, str] | tuple[int | None, str, int]
@@ -69,7 +70,7 @@ def decode(text: str) -> CommitMetadata:
     if not isinstance(value, dict) or type(value.get("cohort")) is not int:
         return NOTHING
     run, generation = value.get("run"), value.get("gen")
-    if type(run) is not int or type(generation) is not int or run < 0 or generation < 0:
+    if type(run) is not int or type(generation) is not int or not (0 <= run < MOST and 0 <= generation < MOST):
         return NOTHING
     return CommitMetadata(run, generation, *(str(value.get(name, "")) for name in ("id", "pin", "plan", "topic")))
 

@@ -89,4 +89,9 @@ def _result(answer: Future[T], deadline: float) -> T:
     while not answer.done() and time.monotonic() < deadline:
         look()
         wait([answer], min(max(deadline - time.monotonic(), 0.0), LOOK_S))
-    return answer.result(0)
+    try:
+        return answer.result(0)
+    finally:
+        del (
+            answer
+        )  # else an error, its traceback, this frame and the answer would keep each other, and a client with them

@@ -96,6 +96,10 @@ class Discovery:
                 raise errors.unreached(self._conf, self._limit_ms, self._last_error)
             threading.Event().wait(self._retry_s)
 
+    def client(self) -> Consumer | None:
+        """The consumer, for other threads; None once it is let go of."""
+        return self.__dict__.get("consumer")
+
     def release(self) -> None:
         """Let go of the clients, for good; for the thread that looks."""
         self.__dict__.pop("consumer", None)

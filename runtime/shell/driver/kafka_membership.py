@@ -199,13 +199,13 @@ class GroupMembership:
     def _turn(self) -> None:
         if self._unsure:
             self._start_over()
-        consumer = self._client()
+        self._client()  # not kept in a variable: an error's traceback would keep a client that is replaced
         try:
             self._carry_out()
             self._jobs.serve(POLL_S)  # waits for one, so that a commit need not wait for a poll
             if self._unsure:  # the job was cut short
                 return
-            self._poll(consumer)
+            self._poll()
             self._carry_out()
             due_ms = machine.deadline(self._membership)
             if due_ms is not None and _now_ms() >= due_ms:
@@ -215,9 +215,9 @@ class GroupMembership:
         except CohortError as error:
             self._fail(error)
 
-    def _poll(self, consumer: Consumer) -> None:
+    def _poll(self) -> None:
         self._unsure = True
-        message = consumer.poll(0)
+        message = self._client().poll(0)
         if message is not None:
             self._on_message(message)
         self._unsure = False
@@ -251,9 +251,9 @@ class GroupMembership:
 
     def _on_end(self) -> None:
         self._feed(s.Close())
+        self._jobs.refuse()  # first: destroying a client may wait for a name that nobody resolves
         self._drop_client()
         self._strangers.release()
-        self._jobs.refuse()
 
     def _fail(self, error: CohortError) -> None:
         self._feed(s.StepFailed(error))
@@ -283,7 +283,13 @@ class GroupMembership:
         """All that the machine wants done, and what follows from it; nothing is lost to an error in the machine itself."""
         while self._result is not None or self._actions:
             if self._result is not None:
-                self._feed(self._result)
+                try:
+                    self._feed(self._result)
+                except MemoryError:
+                    raise  # there may be some at the next turn
+                except Exception:
+                    self._result, self._unsure = None, True  # it can't be taken, today or later: whoever asked is told
+                    raise
                 self._result = None
                 continue
             with self._changed:

@@ -69,7 +69,11 @@ class LogEnds:
 
         Raises ``CohortError`` within ``kafka.default.api.timeout.ms``: wrong address, missing topic, no permission.
         """
-        self._apply(self._discovery.first())
+        try:
+            self._apply(self._discovery.first())
+        except BaseException:
+            self._discovery.release()  # the thread that would do it has not begun
+            raise
         self._looked = time.monotonic()
         self._looking_on.start()
         self._asking.start()
@@ -254,8 +258,12 @@ class LogEnds:
                 self.refresh(self._retry_s)
                 self._pause(max(began + self._retry_s - time.monotonic(), 0.0))
             with self._changed:
-                layout = self._layout
-            more, reasons = ask_apart(self._discovery.consumer, left, layout, LOOK_UP_S)
+                if self._failure is not None:
+                    raise self._failure
+                layout, consumer = self._layout, self._discovery.client()
+            if self._closed or consumer is None:
+                raise CohortError("the query is ending", "COORDINATOR_NOT_AVAILABLE")
+            more, reasons = ask_apart(consumer, left, layout, LOOK_UP_S)
             found |= {tp: end.offset for tp, end in more.items()}
             left = {tp: spec for tp, spec in left.items() if tp not in found}
             if not left:

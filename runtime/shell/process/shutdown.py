@@ -125,14 +125,15 @@ class Ender:
 
     def _leave(self) -> None:
         self._left = True
-        os.write(self._writer, b"\0")
+        with contextlib.suppress(OSError):  # the JVM ended meanwhile, and nobody reads it any more
+            os.write(self._writer, b"\0")
+        os.close(self._writer)
 
     def _wait(self) -> bool:
         while True:
             until_gone(self._jvm or os.getpid(), self._reader)
             if self._left:
                 os.close(self._reader)
-                os.close(self._writer)
                 return False
             said = b""
             with contextlib.suppress(BlockingIOError):

@@ -164,6 +164,9 @@ def test_beginnings_and_timestamps(broker: Broker, topic: str) -> None:
         assert ends.beginnings([first, second_]) == {first: 2, second_: 0}
         assert ends.at_timestamp({first: 1_700_000_002_500, second_: 5}) == {first: 3, second_: None}
         assert ends.at_timestamp({first: 1_800_000_000_000}) == {first: None}
+    wait_until(lambda: ends._discovery.client() is None, 20, "the end of the thread that looks")
+    with pytest.raises(CohortError, match="ending"):
+        ends.beginnings([first])
 
 
 def test_read_committed_ends_at_the_last_stable_offset(broker: Broker, topic: str) -> None:

@@ -49,6 +49,8 @@ def test_a_record_comes_back_as_it_went(record: CommitMetadata) -> None:
         '{"cohort":"1"}',
         '{"cohort":1,"run":"7","gen":1}',
         '{"cohort":1,"run":-1,"gen":1}',
+        '{"cohort":1,"run":' + "9" * 2_000 + ',"gen":1}',
+        '{"cohort":1,"run":1,"gen":9007199254740992}',
         "[" * 100000,
     ],
 )

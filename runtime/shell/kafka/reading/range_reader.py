@@ -150,6 +150,7 @@ class RangeReader:
     def close(self) -> None:
         """Close the connections; the reader can't be used again."""
         self._drain.close()
+        self._topics.release()
 
     def _next_range(self, progress: _ReadProgress, tp: TopicPartition) -> None:
         """Start the next range of a partition, if there is one."""

@@ -59,6 +59,7 @@ class Relay:
         self._turns = threading.BoundedSemaphore(READERS)
         self._lock = threading.Lock()
         self._idle: list[RangeReader] = []
+        self._closed = False
 
     def read(self, ranges: Sequence[Range], ids: Mapping[str, str]) -> Got:
         """About ``PIECE_BYTES`` of the ranges, one a partition, of topics of these ids, in order per partition."""
@@ -82,7 +83,11 @@ class Relay:
         else:
             with self._lock:
                 replaced, reader.replaced = reader.replaced, set()
-                self._idle.append(reader)
+                closed = self._closed
+                if not closed:
+                    self._idle.append(reader)
+            if closed:
+                reader.close()
             return Got(pieces, None, replaced)
         finally:
             self._turns.release()
@@ -102,7 +107,7 @@ class Relay:
     def close(self) -> None:
         """Close the connections of readers that nobody uses."""
         with self._lock:
-            idle, self._idle = self._idle, []
+            idle, self._idle, self._closed = self._idle, [], True
         for reader in idle:
             reader.close()
 
