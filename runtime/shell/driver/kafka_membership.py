@@ -283,13 +283,7 @@ class GroupMembership:
         """All that the machine wants done, and what follows from it; nothing is lost to an error in the machine itself."""
         while self._result is not None or self._actions:
             if self._result is not None:
-                try:
-                    self._feed(self._result)
-                except MemoryError:
-                    raise  # there may be some at the next turn
-                except Exception:
-                    self._result, self._unsure = None, True  # it can't be taken, today or later: whoever asked is told
-                    raise
+                self._feed(self._result)
                 self._result = None
                 continue
             with self._changed:

@@ -75,12 +75,13 @@ def test_suspects_are_asked_on(topic: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert len(faults.struck) > 8, faults.struck
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(420)
 @pytest.mark.parametrize("thread", ["cohort-mirror", "cohort-kafka-group"])
 def test_commits_go_on(thread: str, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The membership is one again, with another client, and what was committed last is in the group."""
     monkeypatch.setattr(mirrors, "COMMIT_S", 1.0)
     monkeypatch.setattr(mirrors, "RETRY_S", 0.05)
+    monkeypatch.setattr(mirrors, "START_S", 150.0)  # each call of the machine is one more fault, and one more client
     broker.admin.create_topic(topic)
     options, tp, offsets = options_of(broker.bootstrap, topic), TopicPartition(topic, 0), itertools.count(1)
     with log_ends(options) as ends:
