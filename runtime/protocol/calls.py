@@ -7,7 +7,6 @@ more records than offsets) is looked at by ``check_delivered`` and ``check_read`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
@@ -16,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.protocol.wire_types import Int64, String
+from sparkcohort.runtime.protocol.wire_types import Int64, String, to_json
 
 MAX_COUNT: Final = 10**15
 """Records or bytes that one task can have read: more is a mistake, and would spoil the totals for good."""
@@ -219,15 +218,9 @@ class Done(Call, frozen=True):
     """The answer to a report."""
 
 
-_ENCODER = msgspec.json.Encoder()
-
-
 def encode(call: Call) -> bytes:
     """The call as bytes; half a surrogate pair, which a path or a host's name may hold, becomes a question mark."""
-    try:
-        return _ENCODER.encode(call)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(call), ensure_ascii=False).encode(errors="replace")
+    return to_json(call)
 
 
 def decode(data: bytes, kind: type[C]) -> C:

@@ -6,19 +6,18 @@ msgspec decodes by the annotations of ``runtime.protocol.messages``: a value tha
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from typing import Any, get_args
 
 import msgspec
 
 from sparkcohort.runtime.protocol import messages
+from sparkcohort.runtime.protocol.wire_types import to_json
 
 MAX_BYTES = 16 * 1024 * 1024
 """The largest message read, in bytes: an assignment of a million partitions fits, a flood does not."""
 
 _KINDS = {kind.__name__: kind for kind in get_args(messages.Request) + get_args(messages.Reply)}
-_ENCODER = msgspec.json.Encoder()
 _ENVELOPE = msgspec.json.Decoder(tuple[str, msgspec.Raw])
 
 
@@ -31,11 +30,7 @@ def encode(value: object) -> bytes:
 
     Half a surrogate pair, which a host's name may hold, becomes a question mark: who is told of it can't use it either.
     """
-    message = (type(value).__name__, value)
-    try:
-        return _ENCODER.encode(message)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(message), ensure_ascii=False).encode(errors="replace")
+    return to_json((type(value).__name__, value))
 
 
 def decode(data: bytes) -> object:

@@ -5,8 +5,10 @@ msgspec reads the bounds off the annotations when it decodes; code that makes va
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Final, TypeAlias
 
+import msgspec
 from msgspec import Meta
 
 MAX_TEXT: Final = 0x7FFF
@@ -14,3 +16,13 @@ MAX_TEXT: Final = 0x7FFF
 
 Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 String: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT)]
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def to_json(value: object) -> bytes:
+    """The value as JSON; half a surrogate pair, which a path or a host's name may hold, becomes a question mark."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode(errors="replace")

@@ -43,7 +43,7 @@ _LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # of logging, by syslog's
 
 
 class NativeSource(RecordSource):
-    """See ``RecordSource``; ``conf`` are librdkafka settings (``drain.settings_of``), all of them plain values."""
+    """See ``RecordSource``; ``conf`` are librdkafka settings (``record_source.settings_of``), all of them plain values."""
 
     def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
         """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""

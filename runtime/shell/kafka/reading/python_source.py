@@ -43,7 +43,7 @@ _OFFSET_OF: Callable[[Message], Any] = Message.offset  # typed as optional, thou
 
 
 class PythonSource(RecordSource):
-    """See ``RecordSource``; ``conf`` are librdkafka settings (``drain.settings_of``)."""
+    """See ``RecordSource``; ``conf`` are librdkafka settings (``record_source.settings_of``)."""
 
     def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
         """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""
