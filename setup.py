@@ -12,7 +12,7 @@ HARDENED = ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=
 
 
 def _files(pattern: str) -> list[str]:
-    return sorted(map(str, Path("native").glob(pattern)))
+    return sorted(map(str, Path("native").rglob(pattern)))
 
 
 setup(
@@ -21,6 +21,7 @@ setup(
             "sparkcohort.native._drain",
             sources=_files("*.c"),
             depends=_files("*.h"),
+            include_dirs=["native"],
             define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None)],
             extra_compile_args=["-std=c11", "-fvisibility=hidden", "-g0", *HARDENED],
             extra_link_args=["-Wl,-z,relro,-z,now,-z,noexecstack"],

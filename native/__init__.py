@@ -1,1 +1,1 @@
-"""Kafka's records into Arrow without a Python object per record; the sources of ``_drain`` are the C files here."""
+"""Kafka's records into Arrow without a Python object per record; ``module.c`` has the map of the C files of ``_drain``."""

@@ -1,11 +1,24 @@
-/* The Python module: see _drain.pyi for what each thing is.  This file and decoder.c know Python, by its stable ABI. */
+/* The Python module: see _drain.pyi for what each thing is.  This file and decoder.c know Python, by its stable ABI.
+ *
+ * The rooms, in the order of the data:
+ *
+ *   librdkafka/     librdkafka fetches: kafka (its functions, found at run time) -> client (made, assigned, ended)
+ *                   -> drain (its queue, cut into events) -> record (one message into the columns)
+ *                   -> spent (a message goes back to the thread that made it)
+ *   kafka_batches/  our own Fetch client brings bytes: decoder (one partition's share of a response, for Python)
+ *                   -> batches (Kafka's record batches, record by record, into the columns), with crc32c
+ *   arrow/          what both fill: columns (growing) -> export (into Arrow's C data interface, arrow.h); spans (topics
+ *                   and partitions, with the column of each topic's name) and utf8, which both use
+ *
+ * events.h has what both answer with.  Neither reader includes the other; arrow/ includes neither. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "decoder.h"
-#include "drain.h"
+#include "events.h"
+#include "kafka_batches/decoder.h"
+#include "librdkafka/drain.h"
 
 static PyObject *native_error;
 

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ("api", "assignors", "examples", "runtime", "streaming", "tests", "tools")
 FILES = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")) + sorted(ROOT.glob("*.py"))
-C_FILES = sorted(path for ending in ("*.c", "*.h") for path in (ROOT / "native").glob(ending))
+C_FILES = sorted(path for ending in ("*.c", "*.h") for path in (ROOT / "native").rglob(ending))
 SCRIPTS = [ROOT / "Makefile", ROOT / ".ci" / "run", *sorted((ROOT / "tools").rglob("*.sh"))]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 MOST_LINES, MOST_FUNCTION_LINES = 500, 60
@@ -63,11 +63,22 @@ def test_c_functions_fit_a_screen() -> None:
 def test_c_files_compile_without_a_warning() -> None:
     """Every C file says what it is first, and the compiler has nothing to say with -Wall -Wextra."""
     assert [_name(path) for path in C_FILES if not path.read_text().startswith("/* ")] == []
-    headers = f"-I{sysconfig.get_path('include')}"
+    headers = [f"-I{sysconfig.get_path('include')}", f"-I{ROOT / 'native'}"]
     flags = ["-std=c11", "-D_GNU_SOURCE", "-DPy_LIMITED_API=0x030B0000", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
     sources = [str(path) for path in C_FILES if path.suffix == ".c"]
-    done = subprocess.run(["cc", *flags, headers, *sources], capture_output=True, text=True, check=False)
+    done = subprocess.run(["cc", *flags, *headers, *sources], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_rooms_of_c_include_downwards() -> None:
+    """Both readers include what is shared and nothing of each other; ``arrow`` includes neither (see native/module.c)."""
+    included = {
+        (path.parent.name, found.split("/")[0])
+        for path in C_FILES
+        for found in re.findall(r'^#include "(.+)"', path.read_text(), re.MULTILINE)
+        if path.parent.name != "native" and ("/" in found or not (path.parent / found).is_file())
+    }
+    assert included == {(room, below) for room in ("kafka_batches", "librdkafka") for below in ("arrow", "events.h")}
 
 
 def test_nothing_is_left_for_later() -> None:

@@ -37,7 +37,7 @@ from sparkcohort.runtime.shell.kafka.reading.record_source import (
 )
 
 CHUNK, FIRST_CHUNK, ROW_BYTES = 256, 64, 40
-SETTLE_S = 0.1  # see SETTLE_MS in native/client.c; confluent-kafka waits with Python's lock in hand
+SETTLE_S = 0.1  # see SETTLE_MS in native/librdkafka/client.c; confluent-kafka waits with Python's lock in hand
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 _OFFSET_OF: Callable[[Message], Any] = Message.offset  # typed as optional, though only an error has none
 

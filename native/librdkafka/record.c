@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "utf8.h"
+#include "arrow/utf8.h"
 
 enum { MICROSECONDS = 1000 };
 

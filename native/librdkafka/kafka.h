@@ -23,7 +23,6 @@ typedef struct rd_kafka_topic_partition_list_s rd_kafka_topic_partition_list_t;
 enum { KAFKA_CONSUMER = 1 };
 enum { KAFKA_CONF_OK = 0 };
 enum { KAFKA_OK = 0, KAFKA_NO_HEADERS = -156, KAFKA_PARTITION_EOF = -191, KAFKA_INVALID_ARG = -186, KAFKA_TOO_LARGE = 10 };
-enum { KAFKA_BAD_MSG = -199, KAFKA_BAD_COMPRESSION = -198, KAFKA_NOT_IMPLEMENTED = -170 };
 
 /* rd_kafka_message_t */
 typedef struct {

@@ -4,7 +4,7 @@
 #ifndef COHORT_BATCHES_H
 #define COHORT_BATCHES_H
 
-#include "columns.h"
+#include "arrow/columns.h"
 
 /* An aborted transaction, as the broker lists them for read_committed. */
 typedef struct {

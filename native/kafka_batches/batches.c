@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "arrow/utf8.h"
 #include "crc32c.h"
-#include "utf8.h"
 
 enum {
   BASE_OFFSET = 0,

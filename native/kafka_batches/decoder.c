@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow/spans.h"
 #include "batches.h"
 #include "crc32c.h"
-#include "drain.h"
+#include "events.h"
 
 static PyTypeObject *part_type;
 

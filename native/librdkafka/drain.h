@@ -5,19 +5,18 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "arrow/spans.h"
+#include "events.h"
 #include "kafka.h"
-#include "spans.h"
 #include "spent.h"
 
-enum { WORDS = 512, CHUNK = 256, MOST_NOTES = 256 };
+enum { CHUNK = 256, MOST_NOTES = 256 };
 
 /* An error of librdkafka: its code and its words. */
 typedef struct {
   int code;
   char words[WORDS];
 } failure;
-
-typedef enum { RECORDS, END_OF_LOG, ERROR, BAD_TIMESTAMP, BAD_HEADER, TOO_LARGE, UNPACKING } event_kind;
 
 /* See _drain.pyi for what the numbers are.  `of` is NULL for an error without a partition; `rows` is of RECORDS. */
 typedef struct {
