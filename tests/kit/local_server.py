@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.agent.task_socket import TaskServer
+from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from tests.kit.waiting import wait_until
 
 

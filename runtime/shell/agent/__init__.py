@@ -1,6 +1,6 @@
 """The member on an executor: it joins, owns partitions, fetches them ahead and serves its executor's tasks.
 
 ``agent`` owns the member's machine, in one thread; ``prefetch`` owns the record source and the ``buffers``, in another;
-``task_socket`` has a thread for each task that is connected, ``shared_memory`` what it lends them; ``listener_runner``
+``task_server`` has a thread for each task that is connected, ``shared_memory`` what it lends them; ``listener_runner``
 calls the user's listener in a thread of its own.  What blocks (the coordinator's port) runs in callers' threads.
 """

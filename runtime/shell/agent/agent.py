@@ -38,7 +38,7 @@ from sparkcohort.runtime.protocol.messages import (
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, patience_ms
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.agent.task_socket import TaskServer
+from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
 from sparkcohort.runtime.shell.process import malloc
 from sparkcohort.runtime.shell.process.blocking_calls import BlockingCalls

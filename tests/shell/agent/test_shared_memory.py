@@ -23,7 +23,7 @@ from sparkcohort.runtime.shell.agent.shared_memory import (
     Lent,
     SlabPool,
 )
-from sparkcohort.runtime.shell.agent.task_socket import AHEAD, TaskClient, TaskServer
+from sparkcohort.runtime.shell.agent.task_server import AHEAD, TaskClient, TaskServer
 from tests.kit.waiting import wait_until
 
 ROWS = 20_000

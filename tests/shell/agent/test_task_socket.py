@@ -22,7 +22,7 @@ import pytest
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Served
-from sparkcohort.runtime.shell.agent.task_socket import AgentTimeout, AlreadyRunning, TaskClient, TaskServer
+from sparkcohort.runtime.shell.agent.task_server import AgentTimeout, AlreadyRunning, TaskClient, TaskServer
 from sparkcohort.runtime.shell.rpc import acceptor
 from tests.kit.local_server import serving
 from tests.kit.mock import MockCluster

@@ -13,7 +13,7 @@ import pytest
 from sparkcohort.runtime.protocol.calls import ClaimReply
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent.prefetch import Served
-from sparkcohort.runtime.shell.agent.task_socket import TaskClient, TaskServer
+from sparkcohort.runtime.shell.agent.task_server import TaskClient, TaskServer
 from sparkcohort.runtime.shell.kafka.reading import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc.endpoint import Run
