@@ -25,10 +25,10 @@ from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
 from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.agent import AgentConfig, to_json
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, to_json
 from sparkcohort.runtime.shell.agent.buffers import WHOLE_BYTES, WHOLE_ROWS
-from sparkcohort.runtime.shell.agent.prefetch import SILENT
-from sparkcohort.runtime.shell.agent.task_server import AgentTimeout, TaskClient
+from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
+from sparkcohort.runtime.shell.agent.task_frames import SILENT
 from sparkcohort.runtime.shell.kafka.reading.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.reading.relay import CALL_S as READ_TIMEOUT_S
 from sparkcohort.runtime.shell.kafka.reading.relay import Through

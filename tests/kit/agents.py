@@ -19,8 +19,8 @@ from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.protocol.messages import LeaveGroup, LeavingMember
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.agent import AgentConfig, to_json
-from sparkcohort.runtime.shell.agent.task_server import TaskClient
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, to_json
+from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.prefetch import Prefetcher, Served
+from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
+from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.kafka.reading.pieces import Piece
 from sparkcohort.runtime.shell.kafka.reading.range_reader import RangeReader
 

@@ -16,7 +16,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from sparkcohort.runtime.shell.agent.agent import Agent, AgentConfig
+from sparkcohort.runtime.shell.agent.agent import Agent
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
 from sparkcohort.runtime.shell.process.executor import Executor
 from tools.bench_group.server import ASSIGNORS, HOST, SPAWN, START_S, Address, Server, Setting
 from tools.bench_group.timeline import Change

@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
@@ -36,19 +35,18 @@ from sparkcohort.runtime.protocol.messages import (
     Tick,
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, from_json
 from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, patience_ms
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
 from sparkcohort.runtime.shell.process import malloc
 from sparkcohort.runtime.shell.process.blocking_calls import BlockingCalls
-from sparkcohort.runtime.shell.process.executor import Executor
 from sparkcohort.runtime.shell.process.log_lines import OneLine
 from sparkcohort.runtime.shell.process.process_exit import until_gone
 from sparkcohort.runtime.shell.process.threads import Supervised
 from sparkcohort.runtime.shell.rpc.doorkeeper import raise_limit
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
-from sparkcohort.runtime.shell.rpc.tls import Credentials
 
 log = logging.getLogger("sparkcohort.agent")
 
@@ -68,60 +66,6 @@ LISTENER_END_S = 1.0
 """How long an agent that ends waits for its listener: its partitions are to be free when its executor is gone."""
 FIRST_CONTACT_S = 5.0
 """Patience of an agent that has never heard of its coordinator: a moment ago a task did, so the query has ended since."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentConfig:
-    """What the task that starts an agent tells it, over its standard input."""
-
-    address: str
-    executor: Executor
-    host: str
-    port: int
-    credentials: Credentials
-    kafka: Mapping[str, str]
-    include_headers: bool
-    buffer_bytes: int
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    rebalance_timeout_ms: int
-    assignors: tuple[str, ...]
-    rack: str
-    listener: str = ""
-    load_window_ms: int = 0  # over how long loads are smoothed; 0: nobody asks for them
-
-
-def to_json(config: AgentConfig) -> dict[str, object]:
-    """The configuration as JSON-able values: for a pipe to the agent, never for a log or a file."""
-    return {
-        **{name: getattr(config, name) for name in AgentConfig.__slots__ if name not in ("executor", "credentials")},
-        "kafka": dict(config.kafka),
-        "executor": {name: getattr(config.executor, name) for name in Executor.__slots__},
-        "credentials": {
-            "authority": config.credentials.authority.decode(),
-            "certificate": config.credentials.certificate.decode(),
-            "key": config.credentials.key.decode(),
-            "token": config.credentials.token,
-        },
-    }
-
-
-def from_json(said: dict[str, Any]) -> AgentConfig:
-    """The inverse of ``to_json``."""
-    credentials = said["credentials"]
-    return AgentConfig(
-        **{
-            **said,
-            "assignors": tuple(said["assignors"]),
-            "executor": Executor(**said["executor"]),
-            "credentials": Credentials(
-                authority=credentials["authority"].encode(),
-                certificate=credentials["certificate"].encode(),
-                key=credentials["key"].encode(),
-                token=credentials["token"],
-            ),
-        }
-    )
 
 
 class Agent:

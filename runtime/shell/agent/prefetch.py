@@ -18,8 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader.load_report import Progress
@@ -34,6 +32,7 @@ from sparkcohort.runtime.shell.agent.buffers import (
     evict_for_waiting,
     joined,
 )
+from sparkcohort.runtime.shell.agent.task_frames import SILENT, Served
 from sparkcohort.runtime.shell.agent.unidentified_records import UnidentifiedRecords, in_doubt, settle
 from sparkcohort.runtime.shell.kafka.reading.new_source import bounds, new_drain
 from sparkcohort.runtime.shell.kafka.reading.range_reader import of_another_log
@@ -55,7 +54,6 @@ PATIENCE_S = 5.0
 CLOSE_S = 10.0
 NO_END = 2**63 - 1
 SILENT_S = 3.0  # without an answer that the leader owes: from here nobody gets anything of it
-SILENT = "its leader does not answer here"
 SHORT_S = 0.1  # shorter waits don't count: whoever takes faster than Kafka gives waits between any two fetches
 PACE_S = 0.04  # between fetches at the logs' ends, unless somebody waits for what they bring
 LEAST_LARGEST = 2 << 20  # a record as large as brokers take by default is fetched ahead by the smallest buffer
@@ -63,18 +61,6 @@ REMEDY = "that is a quarter of buffer.bytes; the tasks read it directly"
 MOST_RETRY_S = 60.0
 
 _log = logging.getLogger("sparkcohort.prefetch")
-
-
-class Served(NamedTuple):
-    """One step of serving ranges, which are called by their index in the request.
-
-    ``batch`` holds rows of any of them, in order per partition; ``positions`` are the next offsets (index, offset) of
-    those that have moved, whether by rows or by gaps.  What is ``missed`` (index, reason) won't come from here any more.
-    """
-
-    positions: Sequence[tuple[int, int]]
-    batch: pa.RecordBatch | None = None
-    missed: Sequence[tuple[int, str]] = ()
 
 
 class PartitionStats(NamedTuple):

@@ -39,7 +39,7 @@ class Faults:
 def install(faults: Faults) -> None:
     """Put the places into the agent's code."""
     from sparkcohort.runtime.member import machine
-    from sparkcohort.runtime.shell.agent import task_server
+    from sparkcohort.runtime.shell.agent import task_frames, task_server
 
     commit_whole, send_whole = machine.commit, task_server._send
     batches: WeakKeyDictionary[socket.socket, int] = WeakKeyDictionary()  # sent of the answer at hand, by connection
@@ -51,11 +51,11 @@ def install(faults: Faults) -> None:
         return request
 
     def send(connection: socket.socket, kind: int, body: Any = b"") -> None:
-        of_rows = kind in {task_server._BATCH, task_server._LENT}
-        batches[connection] = 0 if kind == task_server._END else batches.get(connection, 0) + of_rows
+        of_rows = kind in {task_frames.BATCH, task_frames.LENT}
+        batches[connection] = 0 if kind == task_frames.END else batches.get(connection, 0) + of_rows
         if of_rows and batches[connection] == 2:
             view = memoryview(body)
-            connection.sendall(task_server._FRAME.pack(kind, view.nbytes))
+            connection.sendall(task_frames.FRAME.pack(kind, view.nbytes))
             connection.sendall(view[: view.nbytes // 2])
             faults.reach("within-range")
             connection.sendall(view[view.nbytes // 2 :])

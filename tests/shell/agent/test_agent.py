@@ -20,8 +20,8 @@ from sparkcohort.runtime.protocol.messages import (
     OffsetCommitReply,
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.agent import to_json
-from sparkcohort.runtime.shell.agent.task_server import AgentTimeout, TaskClient
+from sparkcohort.runtime.shell.agent.agent_config import to_json
+from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.mock import MockCluster

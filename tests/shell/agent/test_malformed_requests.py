@@ -13,8 +13,9 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent import task_requests
-from sparkcohort.runtime.shell.agent.prefetch import Served
-from sparkcohort.runtime.shell.agent.task_server import TaskClient, TaskServer
+from sparkcohort.runtime.shell.agent.task_client import TaskClient
+from sparkcohort.runtime.shell.agent.task_frames import Served
+from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from tests.kit.waiting import hold_for, wait_until
 
 TOKEN = "token-of-this-run"

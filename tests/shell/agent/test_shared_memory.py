@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.agent.prefetch import Served
 from sparkcohort.runtime.shell.agent.shared_memory import (
     MOST_BYTES,
     POOLED_BYTES,
@@ -23,7 +22,9 @@ from sparkcohort.runtime.shell.agent.shared_memory import (
     Lent,
     SlabPool,
 )
-from sparkcohort.runtime.shell.agent.task_server import AHEAD, TaskClient, TaskServer
+from sparkcohort.runtime.shell.agent.task_client import TaskClient
+from sparkcohort.runtime.shell.agent.task_frames import AHEAD, Served
+from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from tests.kit.waiting import wait_until
 
 ROWS = 20_000

@@ -21,8 +21,9 @@ import pytest
 
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.prefetch import Served
-from sparkcohort.runtime.shell.agent.task_server import AgentTimeout, AlreadyRunning, TaskClient, TaskServer
+from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
+from sparkcohort.runtime.shell.agent.task_frames import Served
+from sparkcohort.runtime.shell.agent.task_server import AlreadyRunning, TaskServer
 from sparkcohort.runtime.shell.rpc import acceptor
 from tests.kit.local_server import serving
 from tests.kit.mock import MockCluster

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.agent import to_json
+from sparkcohort.runtime.shell.agent.agent_config import to_json
 from sparkcohort.runtime.shell.driver import group_commits as mirrors
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds

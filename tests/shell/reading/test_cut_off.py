@@ -16,7 +16,8 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.prefetch import SILENT, SILENT_S, Prefetcher
+from sparkcohort.runtime.shell.agent.prefetch import SILENT_S, Prefetcher
+from sparkcohort.runtime.shell.agent.task_frames import SILENT
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import CONFIRM_MS, LOOK_S, ReachabilityWatch, Stuck

@@ -16,7 +16,7 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.agent.task_server import TaskClient
+from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.reading.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.reading.record_source import BATCH_BYTES, MalformedRecordError, Records

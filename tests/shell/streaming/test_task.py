@@ -12,8 +12,9 @@ import pytest
 
 from sparkcohort.runtime.protocol.calls import ClaimReply
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.agent.prefetch import Served
-from sparkcohort.runtime.shell.agent.task_server import TaskClient, TaskServer
+from sparkcohort.runtime.shell.agent.task_client import TaskClient
+from sparkcohort.runtime.shell.agent.task_frames import Served
+from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.reading import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc.endpoint import Run

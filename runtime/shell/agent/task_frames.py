@@ -1,0 +1,83 @@
+"""What goes between a task and its agent over their socket, and in which order: what both sides know.
+
+An abstract unix socket needs no file, and its name is free again the moment its holder is gone, so binding it is the
+agent's lock, too.  Anybody on the host could connect, or bind the name first: both sides compare the peer's user id
+(SO_PEERCRED), and the server wants the run's token.
+
+One request at a time per connection: JSON (``task_requests``), answered by frames (kind, length, body).  A request names
+all ranges that a task wants of this agent: a round trip for each of 300 partitions would cost more than their rows.  The
+answer goes in steps: where which ranges stand, then the rows that brought them there, if any: in shared memory
+(``shared_memory``), or, small ones, in the frame.  The client answers a step that has rows when it asks for the next one,
+with the slabs that it has done with; the server is at most ``AHEAD`` such steps ahead.
+
+Reports of a task to the coordinator go by its agent, too, which has a connection open: one of the task's own costs more
+than reading a small slot does.  Behind the answer to a claim come the rows of what was claimed, without another request,
+if the agent has them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from sparkcohort.runtime.protocol import calls
+
+FRAME: Final = struct.Struct("!BQ")  # kind, length of the body
+STEP, BATCH, LENT, END, INFO = range(1, 6)
+SLAB: Final = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along; the step follows
+DELIVERED: Final = b"\x01"
+AHEAD: Final = 2
+SILENT: Final = "its leader does not answer here"
+"""The reason for which a range is missed begins so where the partition's leader does not answer this agent."""
+_PEER: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+class Served(NamedTuple):
+    """One step of serving ranges, which are called by their index in the request.
+
+    ``batch`` holds rows of any of them, in order per partition; ``positions`` are the next offsets (index, offset) of
+    those that have moved, whether by rows or by gaps.  What is ``missed`` (index, reason) won't come from here any more.
+    """
+
+    positions: Sequence[tuple[int, int]]
+    batch: pa.RecordBatch | None = None
+    missed: Sequence[tuple[int, str]] = ()
+
+
+def rows_follow(claimed: calls.ClaimReply) -> bool:
+    """Whether rows come behind this answer to a claim: there are some, and this agent has them."""
+    return bool(not claimed.error and claimed.agent and claimed.ranges)
+
+
+def address(name: str) -> bytes:
+    """The socket's abstract name: it begins with a zero byte."""
+    return b"\0" + name.encode()
+
+
+def is_ours(connection: socket.socket) -> bool:
+    """Whether the process at the other end is this user's, as the kernel knows it."""
+    uid: int = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
+    return uid == os.getuid()
+
+
+def receive(connection: socket.socket) -> tuple[int, bytearray]:
+    """The next frame: its kind and its body; raises as ``receive_exactly``."""
+    kind, length = FRAME.unpack(receive_exactly(connection, FRAME.size))
+    return kind, receive_exactly(connection, length)
+
+
+def receive_exactly(connection: socket.socket, length: int) -> bytearray:
+    """Read ``length`` bytes; raises TimeoutError when none come in time, ConnectionError when the other end is gone."""
+    data = bytearray(length)
+    view, at = memoryview(data), 0
+    while at < length:
+        n = connection.recv_into(view[at:])
+        if n == 0:
+            raise ConnectionResetError("connection closed")
+        at += n
+    return data
