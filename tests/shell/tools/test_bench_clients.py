@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.kit.waiting import wait_until
-from tools.bench.clients import ENDED, WORKERS, Clients, between
+from tools.bench.source.clients import ENDED, WORKERS, Clients, between
 
 DRIVER = """
 import subprocess, sys

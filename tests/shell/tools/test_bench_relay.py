@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from tests.kit.broker import Port
-from tools.bench.far import RELAY
+from tools.bench.source.far import RELAY
 
 EACH_WAY_S = 0.02
 MUCH = 8 << 20

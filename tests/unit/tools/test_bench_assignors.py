@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sparkcohort.assignors import ASSIGNORS
+from tools.bench.assignors import grid, groups, report
+from tools.bench.assignors.grid import LARGE, SMALL, Measured
+from tools.bench.assignors.groups import Cell, Took
+from tools.bench.assignors.sides import KAFKAS, OURS, Side, SideError
 from tools.bench.report import as_json
-from tools.bench_assignors import grid, groups, report
-from tools.bench_assignors.grid import LARGE, SMALL, Measured
-from tools.bench_assignors.groups import Cell, Took
-from tools.bench_assignors.sides import KAFKAS, OURS, Side, SideError
 
 FRESH = Cell("cooperative-sticky", *LARGE, "equal", "fresh")
 

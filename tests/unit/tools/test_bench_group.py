@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from tools.bench.group import report
+from tools.bench.group.core import CoreRun, Spent
+from tools.bench.group.peers import PeerRun
+from tools.bench.group.rpc import RpcRun
+from tools.bench.group.timeline import Change, Outcome, outcome
 from tools.bench.report import as_json
-from tools.bench_group import report
-from tools.bench_group.core import CoreRun, Spent
-from tools.bench_group.peers import PeerRun
-from tools.bench_group.rpc import RpcRun
-from tools.bench_group.timeline import Change, Outcome, outcome
 
 
 def change(at: float, member: str, *partitions: int, gained: bool = True) -> Change:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tools.bench import far, gap, isolation, latency, load, memory, ready, sizes
-from tools.bench.peers import COHORT, KAFKA
-from tools.bench.relay import Lane
 from tools.bench.results import Batch, BenchError, Throughput
+from tools.bench.source import far, gap, isolation, latency, load, memory, ready, sizes
+from tools.bench.source.peers import COHORT, KAFKA
+from tools.bench.source.relay import Lane
 
 STATUS = {
     "members": [

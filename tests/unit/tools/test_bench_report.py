@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from tools.bench import drain, partitions, report, source, topics
-from tools.bench.clients import between
+from tools.bench import report
 from tools.bench.figures import Bound, paired, percentile
 from tools.bench.results import BenchError, Drained, Throughput, Trickle, order
+from tools.bench.source import drain, partitions, source, topics
+from tools.bench.source.clients import between
 
 RUN = Throughput("cohort", 2_000_000, 2.0, {"jvm": 1.5, "agents": 0.5}, 3_000_000, 6.0, 4.5, 2.0)
 TRICKLE = Trickle("cohort", 8, (200.0, 300.0, 250.0), 5, 4.0)

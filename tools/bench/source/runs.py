@@ -22,10 +22,10 @@ from pyspark.sql.streaming.listener import (
 
 from tests.kit.broker import Broker
 from tests.kit.waiting import wait_until
-from tools.bench import topics
-from tools.bench.clients import Clients, between
-from tools.bench.peers import READY, Peer, group_of
 from tools.bench.results import Batch, BenchError, Throughput
+from tools.bench.source import topics
+from tools.bench.source.clients import Clients, between
+from tools.bench.source.peers import READY, Peer, group_of
 
 LISTENER_TIMEOUT_S = 30.0
 AGENTS_GONE_S = 15.0

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import click
 
-# The tree last: the installed wheel is what is measured, and `tests.kit` comes from here.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
-
+from tools.bench.group import core, peers, report, rpc
+from tools.bench.group.consumers import JavaError
+from tools.bench.group.core import CoreError
+from tools.bench.group.peers import PeerError
+from tools.bench.group.rpc import RpcError
 from tools.bench.report import as_json
-from tools.bench_group import core, peers, report, rpc
-from tools.bench_group.consumers import JavaError
-from tools.bench_group.core import CoreError
-from tools.bench_group.peers import PeerError
-from tools.bench_group.rpc import RpcError
 
 FAILURES = (CoreError, RpcError, PeerError, JavaError, TimeoutError, AssertionError, OSError, RuntimeError)
 PARTS = ("core", "rpc", "peers")
@@ -83,11 +79,11 @@ def measure(plan: Plan, parts: tuple[str, ...]) -> dict[str, Any]:
 
 EXAMPLES = """\b
 Examples:
-  make bench-group                                        all of it, about 7 minutes
-  make bench-group ARGS=--quick                           a first impression, about 2 minutes
-  python tools/bench_group --part core --part rpc         without broker and Java
-  python tools/bench_group --part peers --rounds 5        only the comparison with Kafka's protocols
-  python tools/bench_group --output json >group.json      only the JSON line on standard output
+  make bench-group                                       all of it, about 7 minutes
+  make bench-group ARGS=--quick                          a first impression, about 2 minutes
+  python -P tools/bench group --part core --part rpc     without broker and Java
+  python -P tools/bench group --part peers --rounds 5    only the comparison with Kafka's protocols
+  python -P tools/bench group --output json >group.json  only the JSON line on standard output
 """
 
 
@@ -137,7 +133,3 @@ def main(
         report.print_tables(result)
     click.echo(as_json(result))
     sys.exit(0 if all(result["bounds"].values()) else 1)
-
-
-if __name__ == "__main__":
-    main(prog_name="python tools/bench_group")

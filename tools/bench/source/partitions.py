@@ -9,11 +9,11 @@ from rich.table import Table
 
 from tests.kit.admin import Admin
 from tools.bench.figures import Bound, middle, ratio, shown, spread
-from tools.bench.load import Load, Sums, merged
-from tools.bench.peers import COHORT, KAFKA, Peer
 from tools.bench.results import Trickle, order
-from tools.bench.runs import Bench
-from tools.bench.world import Found, Plan, World, say
+from tools.bench.source.load import Load, Sums, merged
+from tools.bench.source.peers import COHORT, KAFKA, Peer
+from tools.bench.source.runs import Bench
+from tools.bench.source.world import Found, Plan, World, say
 
 FEW, SOME, MANY, MOST = 8, 300, 1_000, 3_000
 RATE = 900  # records a second, however many partitions: the rows of a batch are the same

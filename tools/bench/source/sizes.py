@@ -7,11 +7,11 @@ from itertools import product
 
 from rich.table import Table
 
-from tools.bench import source
 from tools.bench.figures import Bound, middle, shown
-from tools.bench.peers import COHORT, KAFKA
-from tools.bench.topics import Shape
-from tools.bench.world import Found, World, say
+from tools.bench.source import source
+from tools.bench.source.peers import COHORT, KAFKA
+from tools.bench.source.topics import Shape
+from tools.bench.source.world import Found, World, say
 
 CODECS = ("none", "lz4", "zstd", "snappy")
 KINDS = (Shape(20), Shape(100), Shape(1_000), Shape(10_000), Shape(100, headers=True), Shape(100, null_keys=True))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # The tree last: the installed wheel is what is measured.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
+sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from sparkcohort.assignors import MemberSubscription, find
 from sparkcohort.runtime.leader import assignment

@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from tests.kit.broker import Broker
-from tools.bench.clients import MARK, Clients
 from tools.bench.figures import Bound
-from tools.bench.peers import Peer, session
 from tools.bench.results import BenchError
-from tools.bench.runs import ERROR_CHARACTERS, Bench
+from tools.bench.source.clients import MARK, Clients
+from tools.bench.source.peers import Peer, session
+from tools.bench.source.runs import ERROR_CHARACTERS, Bench
 
 Found = dict[str, Any]
 

@@ -14,11 +14,11 @@ from pyspark.sql.functions import expr
 from rich.table import Table
 
 from tools.bench.figures import Bound, middle, paired, percentile, shown, spread
-from tools.bench.load import Load, Sums, merged
-from tools.bench.peers import COHORT, KAFKA, Peer
 from tools.bench.results import Batch, BenchError, order
-from tools.bench.runs import Bench
-from tools.bench.world import Found, World, say
+from tools.bench.source.load import Load, Sums, merged
+from tools.bench.source.peers import COHORT, KAFKA, Peer
+from tools.bench.source.runs import Bench
+from tools.bench.source.world import Found, World, say
 
 RATES = (1_000, 50_000)
 PARTITIONS = 8

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.kit.jars import class_path, java
-from tools.bench_group.timeline import Change
+from tools.bench.group.timeline import Change
 
 SOURCE: Final = Path(__file__).with_name("Consumers.java")
 START_S = 60.0

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Protocol
 
 from tests.kit.broker import Broker
+from tools.bench.group.agents import Agents
+from tools.bench.group.consumers import Consumers, Jvm
+from tools.bench.group.server import Setting
+from tools.bench.group.timeline import Change, Outcome, outcome
 from tools.bench.results import order
-from tools.bench_group.agents import Agents
-from tools.bench_group.consumers import Consumers, Jvm
-from tools.bench_group.server import Setting
-from tools.bench_group.timeline import Change, Outcome, outcome
 
 TOPIC = "peers"
 REBALANCE_MS = 60_000

@@ -1,6 +1,6 @@
 """A producer in a process of its own that writes at a steady rate and knows what it wrote.
 
-    python -P tools/bench/load.py BOOTSTRAP TOPIC PARTITIONS RATE      until its standard input ends; prints the sums
+    python -P tools/bench/source/load.py BOOTSTRAP TOPIC PARTITIONS RATE      until its standard input ends; prints the sums
 
 Usage: ``with Load(bootstrap, topic, partitions, rate) as load: ...``, then ``load.sums``.
 """

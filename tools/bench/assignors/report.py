@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tools.bench.assignors.grid import LARGE, PLAIN, SMALL, STICKY, Measured
+from tools.bench.assignors.sides import KAFKAS, OURS
 from tools.bench.figures import ratio, spread
-from tools.bench_assignors.grid import LARGE, PLAIN, SMALL, STICKY, Measured
-from tools.bench_assignors.sides import KAFKAS, OURS
 
 LEAST_PARTITIONS = 10_000  # from here on Kafka's is to be no faster
 UNEQUAL_TIMES = 2

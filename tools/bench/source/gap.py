@@ -21,11 +21,11 @@ from rich.table import Table
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
 from tools.bench.figures import Bound, middle, paired, shown, spread
-from tools.bench.load import Load, merged
-from tools.bench.peers import COHORT, KAFKA, Peer
 from tools.bench.results import BenchError, order
-from tools.bench.runs import Bench
-from tools.bench.world import Found, World, say
+from tools.bench.source.load import Load, merged
+from tools.bench.source.peers import COHORT, KAFKA, Peer
+from tools.bench.source.runs import Bench
+from tools.bench.source.world import Found, World, say
 from tools.demo.sink import Sink
 from tools.demo.spark import executors, kill_executor
 from tools.demo.verdict import longest_gap

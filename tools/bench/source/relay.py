@@ -1,6 +1,6 @@
 """A relay that makes a broker far: it passes on what it gets, each way so much later, and no slower.
 
-    python -P tools/bench/relay.py LISTEN:TARGET:DELAY_MS ...      ends with its standard input
+    python -P tools/bench/source/relay.py LISTEN:TARGET:DELAY_MS ...      ends with its standard input
 
 Bytes wait in a queue with the time at which they are due: however many are on the way, each is delayed alike, so that
 the round trip grows and the bandwidth doesn't shrink.  One thread, ``select`` (whose time-out has microseconds).

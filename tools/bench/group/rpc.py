@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from tools.bench_group.clients import JOIN_S, Clients, Settled
-from tools.bench_group.core import TOPIC_PARTITIONS
-from tools.bench_group.server import ObservedEpochs, Server, Setting
+from tools.bench.group.clients import JOIN_S, Clients, Settled
+from tools.bench.group.core import TOPIC_PARTITIONS
+from tools.bench.group.server import ObservedEpochs, Server, Setting
 
 SESSION_MS, HEARTBEAT_MS, REBALANCE_MS = 180_000, 60_000, 60_000
 """So long that no member heartbeats by itself while heartbeats are measured."""

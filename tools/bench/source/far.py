@@ -16,12 +16,12 @@ from statistics import median
 import psutil
 from rich.table import Table
 
-from tools.bench import source, topics
 from tools.bench.figures import Bound, middle, paired
-from tools.bench.peers import COHORT, KAFKA, KAFKA_TUNED, Peer
 from tools.bench.results import Throughput, order
-from tools.bench.runs import Bench
-from tools.bench.world import Found, World, say
+from tools.bench.source import source, topics
+from tools.bench.source.peers import COHORT, KAFKA, KAFKA_TUNED, Peer
+from tools.bench.source.runs import Bench
+from tools.bench.source.world import Found, World, say
 
 RELAY = Path(__file__).with_name("relay.py")
 FAR, THROUGH = "FAR", "THROUGH"

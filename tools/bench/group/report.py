@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tools.bench.figures import ratio, spread
-from tools.bench_group.core import CoreRun
-from tools.bench_group.peers import EVENTS, OURS, PeerRun
-from tools.bench_group.rpc import RpcRun
+from tools.bench.group.core import CoreRun
+from tools.bench.group.peers import EVENTS, OURS, PeerRun
+from tools.bench.group.rpc import RpcRun
 
 CORE_HEARTBEATS, RPC_HEARTBEATS = 20_000, 5_000
 AIM_RATIO = 10

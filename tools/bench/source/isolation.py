@@ -18,11 +18,11 @@ from rich.table import Table
 
 from tests.kit.broker import Cluster
 from tools.bench.figures import Bound, middle, paired, shown, spread
-from tools.bench.load import Load, merged
-from tools.bench.peers import COHORT, KAFKA, Peer
 from tools.bench.results import Batch, BenchError, order
-from tools.bench.runs import Bench
-from tools.bench.world import Found, World, say
+from tools.bench.source.load import Load, merged
+from tools.bench.source.peers import COHORT, KAFKA, Peer
+from tools.bench.source.runs import Bench
+from tools.bench.source.world import Found, World, say
 
 ON = (1, 1, 1, 1, 1, 1, 1, 2)  # the leaders of the partitions
 APART = 2

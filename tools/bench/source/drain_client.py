@@ -1,6 +1,6 @@
 """One measured drain of a topic in a process of its own; what it took is one JSON line.
 
-    python -P tools/bench/drain_client.py fetching BOOTSTRAP TOPIC PARTITIONS RECORDS
+    python -P tools/bench/source/drain_client.py fetching BOOTSTRAP TOPIC PARTITIONS RECORDS
 
 ``fetching``, ``librdkafka`` and ``python`` are the source's drains into Arrow, ``count`` takes librdkafka's messages in C and
 gives them back uncopied; ``check``, ``check-librdkafka`` and ``check-python`` read like the first three and add up what came

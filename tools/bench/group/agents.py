@@ -18,8 +18,8 @@ from typing import Any
 
 from sparkcohort.runtime.shell.agent.agent import Agent, AgentConfig
 from sparkcohort.runtime.shell.process.executor import Executor
-from tools.bench_group.server import ASSIGNORS, HOST, SPAWN, START_S, Address, Server, Setting
-from tools.bench_group.timeline import Change
+from tools.bench.group.server import ASSIGNORS, HOST, SPAWN, START_S, Address, Server, Setting
+from tools.bench.group.timeline import Change
 
 BUFFER_BYTES = 8 << 20
 NUMBER = re.compile(r"-(\d+)(?:,|$)")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from tools.bench.assignors.groups import EVENTS, EVERY, SUBSCRIPTIONS, Cell, Took
+from tools.bench.assignors.sides import KAFKAS, OURS, Side, SideError, TooSlow
 from tools.bench.results import order
-from tools.bench_assignors.groups import EVENTS, EVERY, SUBSCRIPTIONS, Cell, Took
-from tools.bench_assignors.sides import KAFKAS, OURS, Side, SideError, TooSlow
 
 MEMBERS, PER_MEMBER, TOPICS = (100, 500, 2_000, 10_000), (5, 50, 500), (10, 100, 500)
 MOST_PARTITIONS = 1_000_000

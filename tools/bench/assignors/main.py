@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-# The tree last: the installed wheel is what is measured, and `tests.kit` comes from here.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
-
 from sparkcohort.assignors import ASSIGNORS
+from tools.bench.assignors import grid, report
+from tools.bench.assignors.sides import SideError
 from tools.bench.report import as_json
-from tools.bench_assignors import grid, report
-from tools.bench_assignors.sides import SideError
 
 EXAMPLES = """\b
 Examples:
-  make bench-assignors                                            the whole grid, within 40 minutes
-  make bench-assignors ARGS=--quick                               what the bounds name and a little more
-  python tools/bench_assignors --only equal/2000x500 --rounds 3   a part, by parts of the cells' names
-  python tools/bench_assignors --output json >assignors.json      only the JSON line on standard output
+  make bench-assignors                                              the whole grid, within 40 minutes
+  make bench-assignors ARGS=--quick                                 what the bounds name and a little more
+  python -P tools/bench assignors --only equal/2000x500 --rounds 3  a part, by parts of the cells' names
+  python -P tools/bench assignors --output json >assignors.json     only the JSON line on standard output
 """
 
 
@@ -78,7 +74,3 @@ def main(quick: bool, rounds: int | None, only: tuple[str, ...], minutes: float,
         report.print_tables(result)
     click.echo(as_json(result))
     sys.exit(0 if all(result["bounds"].values()) else 1)
-
-
-if __name__ == "__main__":
-    main(prog_name="python tools/bench_assignors")

@@ -7,12 +7,12 @@ from statistics import median
 
 from rich.table import Table
 
-from tools.bench import topics
 from tools.bench.figures import Bound, middle, paired, shown, spread
-from tools.bench.peers import COHORT, KAFKA, KAFKA_TUNED, PEERS, READY, Peer
 from tools.bench.results import Throughput, order
-from tools.bench.runs import Bench
-from tools.bench.world import Found, World, say
+from tools.bench.source import topics
+from tools.bench.source.peers import COHORT, KAFKA, KAFKA_TUNED, PEERS, READY, Peer
+from tools.bench.source.runs import Bench
+from tools.bench.source.world import Found, World, say
 
 BATCHES = 6  # of which the first and the last are not measured
 TOPIC = "source"

@@ -17,7 +17,7 @@ from pyspark import SparkContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.kit.jars import jars
-from tools.bench import ready
+from tools.bench.source import ready
 
 JVM_END_S = 20
 LOG = "spark.log"  # of the JVM, Python workers, stream runner and agents

@@ -24,7 +24,7 @@ from tests.kit.jars import class_path, java
 from tests.kit.produce import value_of
 from tools.bench.figures import Bound, middle, paired, shown, spread
 from tools.bench.results import BenchError, Drained, order
-from tools.bench.world import Found, World, say
+from tools.bench.source.world import Found, World, say
 
 TOPIC, PARTITIONS = "drain", 12
 OURS = "fetching"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.kit.jars import class_path, java
-from tools.bench_assignors.groups import Cell, Took
+from tools.bench.assignors.groups import Cell, Took
 
 HERE: Final = Path(__file__).parent
 OURS, KAFKAS = "ours", "Kafka's"

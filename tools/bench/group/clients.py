@@ -21,7 +21,7 @@ from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.codec import decode, encode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
-from tools.bench_group.server import ASSIGNORS, HOST, SPAWN, START_S, Address, Setting
+from tools.bench.group.server import ASSIGNORS, HOST, SPAWN, START_S, Address, Setting
 
 CALL_S = 5.0
 JOIN_S = 120.0

@@ -19,14 +19,14 @@ from rich.table import Table
 
 from sparkcohort.runtime.shell.options.table import BY_KEY
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer
-from tools.bench import source
-from tools.bench.clients import Clients
 from tools.bench.figures import Bound, shown, spread
-from tools.bench.peers import COHORT, READY, Peer
 from tools.bench.results import BenchError
-from tools.bench.runs import Bench
-from tools.bench.topics import Shape
-from tools.bench.world import Found, World, say
+from tools.bench.source import source
+from tools.bench.source.clients import Clients
+from tools.bench.source.peers import COHORT, READY, Peer
+from tools.bench.source.runs import Bench
+from tools.bench.source.topics import Shape
+from tools.bench.source.world import Found, World, say
 
 MIB = 1 << 20
 EVERY_S = 0.2
