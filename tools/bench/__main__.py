@@ -1,4 +1,4 @@
-"""The benches in one program: ``make bench``, ``make bench-group`` and ``make bench-assignors``."""
+"""The benches in one program: ``make bench``, ``make bench-group`` and ``make bench-assignors``, and what checks them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import click
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # The tree last: the installed wheel is what is measured, and `tests.kit` comes from here.  This folder not at all.
@@ -24,6 +25,7 @@ Examples:
   make bench-group ARGS="--part core"               the same as: python -P tools/bench group --part core
   make bench-assignors ARGS=--quick                 the same as: python -P tools/bench assignors --quick
   python -P tools/bench source --part drain         only one part of a bench
+  python -P tools/bench check -k assignors          whether the benches count and judge right
   python -P tools/bench source --help               what can be chosen, with examples
 """
 
@@ -52,6 +54,13 @@ class Benches(click.Group):
 @click.group(cls=Benches, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Measure Cohort, beside Spark and Kafka on this machine."""
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def check(options: tuple[str, ...]) -> None:
+    """Check the benches themselves, without measuring: pytest and its options."""
+    sys.exit(pytest.main([str(Path(__file__).parent / "checks"), "-o", "pythonpath=", *options]))
 
 
 if __name__ == "__main__":
