@@ -69,13 +69,13 @@ demo: venv ## a stream, a killed executor, a verdict
 	@$(BIN)/python -P tools/demo $(ARGS)
 
 bench: venv jars ## this source and Spark's own side by side
-	@$(BIN)/python -P tools/bench $(ARGS)
+	@$(BIN)/python -P tools/bench source $(ARGS)
 
 bench-group: venv jdk jars ## the group on the scale, and beside Kafka's own protocols
-	@$(BIN)/python -P tools/bench_group $(ARGS)
+	@$(BIN)/python -P tools/bench group $(ARGS)
 
 bench-assignors: venv jdk jars ## the assignors beside Kafka's own, up to a million partitions
-	@$(BIN)/python -P tools/bench_assignors $(ARGS)
+	@$(BIN)/python -P tools/bench assignors $(ARGS)
 
 wheel: venv ## the wheel, into dist/
 	@.cache/uv/bin/uv build --quiet --wheel --out-dir dist && rm -rf build *.egg-info && ls dist/*.whl

@@ -1,0 +1,189 @@
+"""The parts of ``make bench``: what each makes of what it saw, without Spark or a broker."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tools.bench.results import Batch, BenchError, Throughput
+from tools.bench.source import far, gap, isolation, latency, load, memory, ready, sizes
+from tools.bench.source.peers import COHORT, KAFKA
+from tools.bench.source.relay import Lane
+
+STATUS = {
+    "members": [
+        {"member_id": "a", "owned": [["t", 0], ["t", 1]]},
+        {"member_id": "b", "owned": [["t", 2]]},
+    ]
+}
+
+
+def test_bytes_on_their_way_are_all_delayed_alike() -> None:
+    """What comes while something is on its way isn't delayed the more for it, and order is kept."""
+    lane = Lane(0.5)
+    lane.push(10.0, b"first")
+    lane.push(10.25, b"second")
+    assert lane.due(10.25) is None
+    assert (lane.next_at(), lane.queued) == (10.5, 11)
+    assert bytes(lane.due(10.5) or b"none") == b"first"
+    lane.sent(2)  # the peer takes no more just now
+    assert bytes(lane.due(10.5) or b"none") == b"rst"
+    lane.sent(3)
+    assert lane.due(10.5) is None
+    assert bytes(lane.due(10.75) or b"none") == b"second"
+    lane.sent(6)
+    assert (lane.next_at(), lane.queued) == (None, 0)
+
+
+def test_the_end_of_a_stream_is_delayed_too() -> None:
+    """No bytes mean the end, which comes after all that came before it."""
+    lane = Lane(1.0)
+    lane.push(0.0, b"last")
+    lane.push(0.5, b"")
+    lane.sent(4)
+    assert lane.due(1.0) is None
+    end = lane.due(1.5)
+    assert end is not None
+    assert len(end) == 0
+
+
+def test_a_far_broker_is_compared_with_a_near_one() -> None:
+    """Cohort at 2 ms against everybody else at 2 ms, and against itself without the distance."""
+    names = [far.Step(COHORT, far.FAR).name, far.Step(KAFKA, far.FAR).name, far.Step(COHORT, None).name]
+    runs = [
+        Throughput(name, 100, wall, {"jvm": 1.0}, 100, 9.0, 1.0, 1.0)
+        for name, wall in zip(names, (2.0, 8.0, 1.0), strict=True)
+    ]
+    found = {"local[2]": far.summary(runs) | {"relay_cores": {}}}
+    assert [(bound.what, bound.value, bound.holds) for bound in far.bounds(found)] == [
+        ("far, local[2]: rows/s of kafka, 2 ms", 4.0, True),
+        ("far, local[2]: rows/s at 2 ms of cohort, no relay", 0.5, True),
+    ]
+
+
+def test_latencies_are_those_of_the_records() -> None:
+    """From the timestamps in a batch to the moment at which all of it was in the sink, every record counted."""
+    seen = Batch(9.0, 10.2, 40, {}, sunk=10.0, observed={latency.OBSERVED: {"at_ms": [9_000, 9_500, 9_900]}})
+    assert latency.latencies(seen) == [(750.0, 20.0), (300.0, 20.0)]
+    run = latency.run_of("cohort", 50, [seen] * (latency.UNMEASURED + 5))
+    assert (run.p50_ms, run.p99_ms, run.records) == (300.0, 750.0, 200)
+    with pytest.raises(BenchError, match="only 4 measured batches"):
+        latency.run_of("cohort", 50, [seen] * (latency.UNMEASURED + 4))
+
+
+def test_the_slowest_hundredth_is_compared() -> None:
+    """Round by round with Spark's own."""
+    runs = [latency.Run("cohort", 50, 100, 200, 9, 9), latency.Run("kafka", 50, 100, 400, 9, 9)]
+    (bound,) = latency.bounds({"50": latency.summary(runs)})
+    assert (bound.value, bound.holds) == (0.5, True)
+
+
+def test_what_producers_wrote_adds_up() -> None:
+    """Sums of two runs are those of the topic, whose offsets go on from one to the other."""
+    parts: list[load.Sums] = [{0: (2, 0, 200, 7, 4, 1)}, {0: (1, 0, 100, 5, 3, 2), 1: (1, 0, 100, 9, 3, 3)}]
+    assert load.merged(parts) == {0: (3, 3, 300, 12, 7, 3), 1: (1, 0, 100, 9, 3, 3)}
+
+
+def test_who_keeps_its_owner_has_stayed() -> None:
+    """Over every rebalance since the event: one that goes and comes back has moved."""
+    before = gap.owners(STATUS)
+    assert before == {0: "a", 1: "a", 2: "b"}
+    away = {"started_ms": 50, "after": {"a": [["t", 0]], "c": [["t", 1], ["t", 2]]}}
+    back = {"started_ms": 60, "after": {"a": [["t", 0], ["t", 1]], "b": [["t", 2]]}}
+    assert gap.staying(before, [away, back], 50) == {0}
+    assert gap.staying(before, [away], 51) == {0, 1, 2}
+
+
+def test_gaps_are_those_of_partitions_that_stayed() -> None:
+    """The longest time between two deliveries that reaches into the stretch; all of them are told beside it."""
+    table = pa.table({"partition": [0, 0, 0, 1, 1], "at_ms": [100, 110, 130, 100, 190], "offset": [0, 1, 2, 0, 1]})
+    assert gap.gaps(table, gap.Stretch(gap.KILL, 105, 200, frozenset({0}))) == {"stayed_ms": 20, "all_ms": 90}
+    assert gap.gaps(table, gap.Stretch(gap.KILL, 105, 200, None)) == {"stayed_ms": 90, "all_ms": 90}
+
+
+def test_gaps_are_compared_with_usual_ones_and_with_the_peer() -> None:
+    """A join with the gaps of when nothing happens, a kill with those of Spark's own source."""
+    usual: dict[str, int | None] = {"stayed_ms": 400, "all_ms": 500}
+    ours = gap.Run("cohort", dict.fromkeys(gap.EVENTS, usual) | {gap.JOIN: {"stayed_ms": 800, "all_ms": 900}})
+    theirs = gap.Run("kafka", {event: {"stayed_ms": 1_000, "all_ms": 1_000} for event in gap.EVENTS})
+    found = gap.summary([ours, theirs])
+    assert [(bound.value, bound.holds) for bound in gap.bounds(found)] == [(2.0, False), (1.0, True), (0.4, True)]
+
+
+def batches_of(*times: tuple[float, float]) -> list[Batch]:
+    """Batches by beginning and end."""
+    return [Batch(began, ended, 10, {}) for began, ended in times]
+
+
+def test_batches_are_told_apart_by_the_fault() -> None:
+    """Before it, the longest that overlaps it, and those that began when it had settled and nothing was in flight."""
+    calm = [(at, at + 0.5) for at in (95.0, 97.0, 99.0)]
+    later = [(112.0 + at, 112.8 + at) for at in range(isolation.LEAST_LATER)]
+    seen = batches_of(*calm, (99.9, 103.0), (107.0, 111.0), *later, (121.0, 140.0))
+    run = isolation.run_of("cohort", isolation.SLOW, seen, 100.0, 120.0)
+    assert (run.before_ms, run.worst_ms, run.later) == (500.0, 4000.0, isolation.LEAST_LATER)
+    assert run.later_ms == pytest.approx(800.0)
+    assert isolation.run_of("cohort", isolation.SLOW, seen[:-2], 100.0, 120.0).later_ms is None
+    with pytest.raises(BenchError, match="no batch before the fault"):
+        isolation.run_of("cohort", isolation.SLOW, seen[3:], 100.0, 120.0)
+
+
+def test_waiting_is_compared_with_the_peers() -> None:
+    """The worst batch with Spark's own, later ones with those before; hardly any later ones are not good enough."""
+    runs = [
+        isolation.Run(COHORT.name, isolation.SLOW, 200.0, 1_000.0, 210.0, 9),
+        isolation.Run(KAFKA.name, isolation.SLOW, 300.0, 4_000.0, None, 0),
+        isolation.Run(COHORT.name, isolation.SILENT, 200.0, 1_000.0, None, 2),
+    ]
+    assert [(bound.what, bound.value, bound.holds) for bound in isolation.bounds(isolation.summary(runs))] == [
+        ("isolation, slow: worst batch : kafka's", 0.25, True),
+        ("isolation, slow: later batches : before", pytest.approx(1.05), True),
+        ("isolation, silent: later batches : before", None, False),
+    ]
+
+
+def test_what_reached_the_sink_is_what_was_written() -> None:
+    """Per partition: records, offsets, checksums."""
+    table = pa.table({"partition": [0, 0], "offset": [0, 1], "checksum": [7, 8]})
+    gap.check("cohort", table, {0: (2, 1, 200, 15, 4, 1)})
+    with pytest.raises(BenchError, match="partition 0"):
+        gap.check("cohort", table, {0: (2, 1, 200, 16, 4, 1)})
+
+
+def test_memory_is_that_of_one_executor() -> None:
+    """The most of one agent; workers are shared out; both together at one moment, not their most at different ones."""
+    samples = [
+        memory.Sample((100.0, 80.0), (40.0,)),
+        memory.Sample((60.0, 60.0), (50.0, 40.0)),
+        memory.Sample((), (10.0,)),
+    ]
+    assert memory.peaks(samples) == {
+        "agent_mib": 100.0,
+        "worker_mib": 50.0,
+        "workers_mib": 45.0,
+        "together_mib": 110.0,
+    }
+    assert memory.peaks([])["together_mib"] == 0.0
+
+
+def test_shapes_that_are_usual() -> None:
+    """Every kind uncompressed, but the one that has a part of its own; every codec; topics of a moderate size."""
+    assert len(sizes.SHAPES) == 24
+    assert set(sizes.USUAL) < set(sizes.SHAPES)
+    assert {"20B/none", "10KB/none", "100B/headers/none", "100B/null-keys/none", "1KB/zstd"} < set(sizes.USUAL)
+    assert "100B/none" not in sizes.USUAL
+    assert [sizes.records_of(sizes.SHAPES[name], 6_000_000) for name in ("20B/none", "1KB/none")] == [
+        3_000_000,
+        388_349,
+    ]
+
+
+def test_ready_made_batches_have_the_columns_of_the_source() -> None:
+    """As many rows as asked for, in Arrow's types of Spark's Kafka row; a trigger's rows are shared out to the last."""
+    batch = ready.make_batch(10, 100)
+    assert (batch.num_rows, batch.schema.names) == (10, ready.SCHEMA.names)
+    assert batch.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
+    batch.validate(full=True)
+    reader = ready.ReadyMadeReader(25_000, 15_001, 2)
+    shares = reader.partitions({"row": 0}, {"row": 15_001})
+    assert sum(len(each) for share in shares for each in reader.read(share)) == 15_001

@@ -1,0 +1,129 @@
+"""``make bench``: this source and Spark's own side by side, in one run, on a real broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+from confluent_kafka import KafkaException
+from rich.table import Table
+
+from tests.kit.broker import Broker, Port
+from tools.bench import report
+from tools.bench.figures import Bound
+from tools.bench.source import drain, far, gap, isolation, latency, memory, partitions, sizes, source
+from tools.bench.source.peers import PEERS
+from tools.bench.source.runs import ERROR_CHARACTERS
+from tools.bench.source.world import Part, Plan, World, say
+
+PARTS: dict[str, Part] = {
+    "drain": drain,
+    "source": source,
+    "far": far,
+    "sizes": sizes,
+    "partitions": partitions,
+    "latency": latency,
+    "gap": gap,
+    "isolation": isolation,
+    "memory": memory,
+}
+# A source that fails, or delivers something else (a BenchError), a broker that doesn't answer, a producer that can't.
+FAILURES = (RuntimeError, OSError, AssertionError, KafkaException)
+HOST = "127.0.0.1"
+MASTERS = ("local[2]", "local-cluster[2,1,1024]")
+
+
+def measure(plan: Plan) -> tuple[dict[str, Any], list[Table], list[Bound]]:
+    """Run all parts of the plan on one broker: the result, and that for people."""
+    found: dict[str, Any] = {}
+    tables: list[Table] = []
+    bounds: list[Bound] = []
+    say("starting a broker")
+    ports = {name: (Port(HOST), Port(HOST)) for name in far.DELAYS_MS}
+    doors = {name: (listening.number, shown.number) for name, (listening, shown) in ports.items()}
+    with Broker(heap_mb=1024, host=HOST, doors=doors) as broker:
+        world = World(plan, broker, doors)
+        for name in plan.parts:
+            say(f"--- {name}")
+            part = PARTS[name]
+            try:
+                found[name] = part.measure(world)
+            except FAILURES as error:  # what the other parts find is worth an hour
+                found[name] = {"error": f"{type(error).__name__}: {str(error)[:ERROR_CHARACTERS]}"}
+                bounds.append(Bound(f"{name}: measured", 0.0, 1.0))
+                say(f"bench: {name}: {found[name]['error']}")
+                continue
+            tables += part.tables(found[name])
+            bounds += part.bounds(found[name])
+    return found, tables, bounds
+
+
+EXAMPLES = """\b
+Examples:
+  make bench                                              all of it, more than two hours
+  make bench ARGS=--quick                                 a first impression, about half an hour
+  python -P tools/bench source --part source --rounds 7   only rows per second and CPU
+  python -P tools/bench source --part drain               only Kafka into Arrow, without Spark
+  python -P tools/bench source --part gap --rounds 2 --window 30
+  python -P tools/bench source --part sizes --shape 10KB/zstd --shape 20B/none
+  python -P tools/bench source --part source --master 'local[2]' --source cohort --source kafka
+  python -P tools/bench source --output json >bench.json  only the JSON line on standard output
+"""
+
+
+@click.command(epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--records", type=click.IntRange(10_000), default=6_000_000, show_default=True, help="Records to read.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Measured runs of each source.")
+@click.option("--batches", type=click.IntRange(3), default=40, show_default=True, help="Batches of each trickle.")
+@click.option("--cap", type=click.FloatRange(1), default=60.0, show_default=True, help="Longest trickle, in seconds.")
+@click.option("--stretch", type=click.FloatRange(5), default=20.0, show_default=True, help="Seconds of other runs.")
+@click.option("--window", type=click.FloatRange(5), default=60.0, show_default=True, help="Seconds after an event.")
+@click.option("--quick", is_flag=True, help="Fewer of all of them, 2 rounds: drift is hardly evened out.")
+@click.option("--part", type=click.Choice(list(PARTS)), multiple=True, help="Only this part (repeatable).")
+@click.option(
+    "--source", type=click.Choice([peer.name for peer in PEERS]), multiple=True, help="Only this source (repeatable)."
+)
+@click.option("--master", multiple=True, help=f"Only this Spark master (repeatable).  [default: {', '.join(MASTERS)}]")
+@click.option("--shape", type=click.Choice(list(sizes.SHAPES)), multiple=True, help="Only these records (repeatable).")
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def main(
+    records: int,
+    rounds: int,
+    batches: int,
+    cap: float,
+    stretch: float,
+    window: float,
+    quick: bool,
+    part: tuple[str, ...],
+    source: tuple[str, ...],
+    master: tuple[str, ...],
+    shape: tuple[str, ...],
+    output: str,
+) -> None:
+    """Compare format("cohort") with Spark's own format("kafka"), default and tuned, on a real broker.
+
+    Same data, warm, in the order A-B-C-C-B-A; ratios are those of the runs of one round.  CPU-seconds are those of the
+    driver, executors, Python workers, stream runner and member agents.  Each source's rows are compared with what was
+    written, byte for byte, in a run that isn't measured.  The last line of standard output is the result as one JSON object.
+    Exit status: 0 measured and every bound holds, 1 a source failed, or delivered something else than was written, or a
+    bound does not hold, 2 wrong usage.
+    """
+    if quick:
+        records, rounds, batches, cap, stretch, window = 2_400_000, 2, 15, 40.0, 8.0, 15.0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and everything that was started ends too
+    peers = tuple(peer for peer in PEERS if not source or peer.name in source)
+    plan = Plan(records, rounds, batches, cap, stretch, window, part or tuple(PARTS), peers, master or MASTERS, shape)
+    try:
+        found, tables, bounds = measure(plan)
+    except (FileNotFoundError, RuntimeError) as error:  # no jars, no broker
+        say(f"bench: {str(error)[:ERROR_CHARACTERS]}")
+        sys.exit(1)
+    if output == "table":
+        report.print_tables(tables, bounds)
+    held = {bound.what: bound.as_value() for bound in bounds}
+    settings = {"bench": "cohort", "cores": os.cpu_count(), "records": records, "rounds": rounds}
+    click.echo(report.as_json(settings | found | {"bounds": held}))
+    sys.exit(0 if all(bound.holds for bound in bounds) else 1)

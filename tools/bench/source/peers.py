@@ -1,0 +1,135 @@
+"""The sources that are compared, and the one Spark application in which they run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext, cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.kit.jars import jars
+from tools.bench.source import ready
+
+JVM_END_S = 20
+LOG = "spark.log"  # of the JVM, Python workers, stream runner and agents
+LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+TUNED = {"kafka.max.poll.records": "10000", "kafka.receive.buffer.bytes": "1048576"}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One source under test: its name in the report, Spark's format name, its options."""
+
+    name: str
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def read(self, spark: SparkSession, bootstrap: str, topic: str, run: str, **options: str) -> DataFrame:
+        """A stream of ``topic``; ``run`` names the consumer group where the source wants one."""
+        asked = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **self.options, **options}
+        if self.format == "cohort":
+            asked["group.id"] = group_of(run)
+        if self.format == ready.FORMAT:
+            asked = {"slots": str(spark.sparkContext.defaultParallelism), **options}
+        return spark.readStream.format(self.format).options(**asked).load()
+
+
+def group_of(run: str) -> str:
+    """The group of a run of the bench."""
+    return f"bench-{run}"
+
+
+COHORT = Peer("cohort", "cohort")
+KAFKA = Peer("kafka", "kafka")
+KAFKA_TUNED = Peer("kafka tuned", "kafka", TUNED)
+READY = Peer("ready-made", ready.FORMAT)
+PEERS = (COHORT, KAFKA, KAFKA_TUNED, READY)
+
+
+@contextmanager
+def stderr_to(log: Path) -> Iterator[None]:
+    """What is started in this block writes its standard error to ``log`` for life: the JVM, and all that it starts."""
+    ours = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+@contextmanager
+def session(master: str, directory: Path) -> Iterator[SparkSession]:
+    """A Spark application with the peer's jars, this interpreter everywhere, and its files and log in ``directory``.
+
+    Its JVM ends with it: the next one starts as cold as this one did.
+    """
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONSAFEPATH"] = "1"  # what is installed is measured, not the folder we are in
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")
+    os.environ["COHORT_HOME"] = str(directory / "cohort")
+    logging = directory / "log4j2.properties"
+    logging.write_text(LOGGING)
+    settings = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
+        "spark.executor.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
+        "spark.driver.memory": "2g",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.jars": ",".join(str(jar) for jar in jars("spark-kafka")),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master(master).appName("cohort-bench")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with stderr_to(directory / LOG):
+        spark = builder.getOrCreate()
+    # Workers have what is installed, and the bench is not.
+    cloudpickle.register_pickle_by_value(ready)  # type: ignore[no-untyped-call]
+    spark.dataSource.register(ready.ReadyMade)
+    gateway: Any = spark.sparkContext._gateway
+    # Where executors of a local cluster write their logs, for want of an option.
+    work = Path(gateway.jvm.java.lang.System.getenv("SPARK_HOME") or "") / "work"
+    logs = work / spark.sparkContext.applicationId
+    try:
+        yield spark
+    finally:
+        with suppress(Py4JError):  # a JVM that is gone already
+            spark.stop()
+        _end_jvm(gateway)
+        shutil.rmtree(logs, ignore_errors=True)
+        with suppress(OSError):
+            work.rmdir()
+
+
+def _end_jvm(gateway: Any) -> None:
+    with suppress(Py4JError):
+        gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.proc.stdin.close()  # which is how it learns that its Python is done
+    try:
+        gateway.proc.wait(timeout=JVM_END_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()

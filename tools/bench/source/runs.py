@@ -1,0 +1,205 @@
+"""One measured run of a query: all of a topic, or so many batches of what is being written to it."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery, StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+)
+
+from tests.kit.broker import Broker
+from tests.kit.waiting import wait_until
+from tools.bench.results import Batch, BenchError, Throughput
+from tools.bench.source import topics
+from tools.bench.source.clients import Clients, between
+from tools.bench.source.peers import READY, Peer, group_of
+
+LISTENER_TIMEOUT_S = 30.0
+AGENTS_GONE_S = 15.0
+CHECK_BATCHES = 4
+ERROR_CHARACTERS = 4000
+
+
+class Progress(StreamingQueryListener):
+    """Collects the batches of each query, with the CPU time at the end of each."""
+
+    def __init__(self, clients: Clients) -> None:
+        """``clients`` is asked for its CPU time at every progress event."""
+        self._clients = clients
+        self._batches: dict[str, list[Batch]] = defaultdict(list)
+        self._ended: dict[str, threading.Event] = defaultdict(threading.Event)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
+        """Nothing to note."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
+        """Nothing to note."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
+        """Note a batch that has rows."""
+        said = event.progress
+        if said.numInputRows > 0:
+            spent = said.durationMs
+            began = datetime.fromisoformat(said.timestamp).timestamp()
+            ended = began + spent["triggerExecution"] / 1000
+            sunk = ended - spent.get("commitOffsets", 0) / 1000  # which is what Spark does last
+            observed = {name: row.asDict() for name, row in said.observedMetrics.items()}
+            cpu = self._clients.cpu()
+            self._batches[str(said.runId)].append(Batch(began, ended, said.numInputRows, cpu, sunk, observed))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
+        """No batch comes after this."""
+        self._ended[str(event.runId)].set()
+
+    def count(self, query: StreamingQuery) -> int:
+        """Batches with rows so far."""
+        return len(self._batches[str(query.runId)])
+
+    def newest(self, query: StreamingQuery) -> float:
+        """When the last batch with rows began (epoch s), 0 before the first one."""
+        seen = self._batches[str(query.runId)]
+        return seen[-1].began if seen else 0.0
+
+    def batches(self, query: StreamingQuery) -> list[Batch]:
+        """All batches of a query that has ended; they arrive a moment later."""
+        if not self._ended[str(query.runId)].wait(LISTENER_TIMEOUT_S):
+            raise BenchError("Spark did not report the end of a query to its listener")
+        return self._batches[str(query.runId)]
+
+
+class Bench:
+    """What every run needs: the application, the broker, the client processes and the listener."""
+
+    def __init__(self, spark: SparkSession, broker: Broker, clients: Clients) -> None:
+        """Register the listener."""
+        self.spark, self.broker, self.clients = spark, broker, clients
+        self.progress = Progress(clients)
+        spark.streams.addListener(self.progress)
+        self._runs = 0
+
+    def throughput(
+        self,
+        peer: Peer,
+        topic: str,
+        records: int,
+        batches: int,
+        *,
+        headers: bool = False,
+        bootstrap: str | None = None,
+    ) -> Throughput:
+        """Read all of ``topic`` with AvailableNow in ``batches`` batches; raises BenchError unless all rows came."""
+        before, began = self.clients.cpu(), time.monotonic()
+        epoch = time.time()
+        frame = self._all_of(peer, topic, records, batches, bootstrap, headers=headers)
+        with self._started(frame.writeStream.format("noop"), available_now=True) as query:
+            query.awaitTermination()
+            wall = time.monotonic() - began
+            seen = self.progress.batches(query)
+        self._settle(peer)
+        delivered = sum(batch.rows for batch in seen)
+        if delivered != records or len(seen) < 4:
+            raise BenchError(f"{peer.name} delivered {delivered} of {records} records in {len(seen)} batches")
+        first, last = seen[0], seen[-2]
+        return Throughput(
+            peer=peer.name,
+            rows=sum(batch.rows for batch in seen[1:-1]),
+            wall_s=last.ended - first.ended,
+            cpu_s=between(first.cpu, last.cpu),
+            query_rows=delivered,
+            query_wall_s=wall,
+            query_cpu_s=sum(self.clients.cpu().values()) - sum(before.values()),
+            first_batch_s=first.ended - epoch,
+        )
+
+    def check(
+        self, peer: Peer, topic: str, written: topics.Sums, *, headers: bool = False, bootstrap: str | None = None
+    ) -> None:
+        """Read all of ``topic``, unmeasured, and compare what came with what was written; raises BenchError."""
+        if peer is READY:
+            return  # which reads no topic
+        rows: list[Row] = []
+        records = sum(seen[0] for seen in written.values())
+        frame = self._all_of(peer, topic, records, CHECK_BATCHES, bootstrap, headers=headers)
+        writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(topics.summed(batch).collect()))
+        with self._started(writer, available_now=True) as query:
+            query.awaitTermination()
+        self._settle(peer)
+        topics.compare(f"{peer.name}, {topic}", topics.totals(rows), written)
+
+    def await_batches(self, query: StreamingQuery, batches: int, cap_s: float) -> None:
+        """Wait for so many batches with rows, or so long; raises BenchError when the query ends with an error."""
+        self.wait(query, lambda: self.progress.count(query) >= batches, cap_s)
+
+    def wait(self, query: StreamingQuery, enough: Callable[[], bool], cap_s: float) -> bool:
+        """Wait until there is enough, or so long, and tell which; raises BenchError when the query ends with an error."""
+
+        def asked() -> bool:
+            failure = query.exception()
+            if failure is not None:
+                raise BenchError(str(failure)[:ERROR_CHARACTERS])
+            return enough()
+
+        try:
+            return wait_until(asked, cap_s, "enough", every_s=0.25)
+        except AssertionError:
+            return False  # what was got through by then is the result
+
+    def read(self, peer: Peer, topic: str, bootstrap: str | None = None, **options: str) -> DataFrame:
+        """A stream of ``topic``, in a group of its own."""
+        self._runs += 1
+        return peer.read(self.spark, bootstrap or self.broker.bootstrap, topic, str(self._runs), **options)
+
+    @property
+    def group(self) -> str:
+        """The group of the last ``read``."""
+        return group_of(str(self._runs))
+
+    @contextmanager
+    def streaming(self, peer: Peer, writer: DataStreamWriter) -> Iterator[StreamingQuery]:
+        """A query with trigger 0 that is stopped at the end, its agents gone."""
+        with self._started(writer, available_now=False) as query:
+            yield query
+            query.stop()
+        self._settle(peer)
+
+    def _all_of(
+        self, peer: Peer, topic: str, records: int, batches: int, bootstrap: str | None, *, headers: bool
+    ) -> DataFrame:
+        limit = str(-(-records // batches))
+        extra = {"records": str(records)} if peer is READY else {"startingOffsets": "earliest"}
+        if headers:
+            extra["includeHeaders"] = "true"
+        return self.read(peer, topic, bootstrap, maxOffsetsPerTrigger=limit, **extra)
+
+    @contextmanager
+    def _started(self, writer: DataStreamWriter, *, available_now: bool) -> Iterator[StreamingQuery]:
+        with tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory:
+            writer = writer.option("checkpointLocation", str(Path(directory) / "checkpoint"))
+            if available_now:
+                query = writer.trigger(availableNow=True).start()
+            else:
+                query = writer.trigger(processingTime="0 seconds").start()
+            try:
+                yield query
+            finally:
+                query.stop()
+
+    def _settle(self, peer: Peer) -> None:
+        """Wait until this run's agents are gone: their CPU time is its own, and nobody else's."""
+        try:
+            wait_until(lambda: self.clients.agents() == 0, AGENTS_GONE_S, "the end of the agents")
+        except AssertionError:
+            raise BenchError(f"{peer.name} left {self.clients.agents()} agent(s) behind") from None

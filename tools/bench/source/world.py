@@ -1,0 +1,94 @@
+"""What the parts share: how much to measure, the broker, and a Spark application at a time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.table import Table
+
+from tests.kit.broker import Broker
+from tools.bench.figures import Bound
+from tools.bench.results import BenchError
+from tools.bench.source.clients import MARK, Clients
+from tools.bench.source.peers import Peer, session
+from tools.bench.source.runs import ERROR_CHARACTERS, Bench
+
+Found = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure; what a part makes of it stands there."""
+
+    records: int
+    rounds: int
+    batches: int
+    cap_s: float
+    stretch_s: float
+    window_s: float
+    parts: tuple[str, ...]
+    peers: tuple[Peer, ...]
+    masters: tuple[str, ...]
+    shapes: tuple[str, ...] = ()
+
+
+def say(text: str) -> None:
+    """A progress line, out of the result's way."""
+    click.echo(text, err=True)
+
+
+@dataclass(frozen=True)
+class World:
+    """The plan, the broker, and its further listeners (see ``Cluster``)."""
+
+    plan: Plan
+    broker: Broker
+    doors: Mapping[str, tuple[int, int]]
+
+    @contextmanager
+    def application(self, master: str) -> Iterator[Bench]:
+        """A Spark application of its own, with the watch over its processes."""
+        mark = os.environ[MARK] = uuid.uuid4().hex
+        say(f"starting Spark: {master}")
+        with (
+            tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory,
+            session(master, Path(directory)) as spark,
+            Clients(mark, _jvm(spark)) as clients,
+        ):
+            try:
+                yield Bench(spark, self.broker, clients)
+            except (PySparkException, Py4JError) as error:  # which only the JVM can tell
+                raise BenchError(f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS]) from None
+
+    def chosen(self, *peers: Peer) -> tuple[Peer, ...]:
+        """Those of ``peers`` that are asked for."""
+        return tuple(peer for peer in peers if peer in self.plan.peers)
+
+
+def _jvm(spark: SparkSession) -> int:
+    gateway: Any = spark.sparkContext._gateway
+    return int(gateway.proc.pid)
+
+
+class Part(Protocol):
+    """A module that is one part of the bench."""
+
+    def measure(self, world: World) -> Found:
+        """All runs, and what they come to, as plain values."""
+
+    def bounds(self, found: Found) -> list[Bound]:
+        """What is demanded of that."""
+
+    def tables(self, found: Found) -> list[Table]:
+        """That for people."""
