@@ -7,8 +7,8 @@
  *                   -> spent (a message goes back to the thread that made it)
  *   kafka_batches/  our own Fetch client brings bytes: decoder (one partition's share of a response, for Python)
  *                   -> batches (Kafka's record batches, record by record, into the columns), with crc32c
- *   arrow/          what both fill: columns (growing) -> export (into Arrow's C data interface, arrow.h); spans (topics
- *                   and partitions, with the column of each topic's name) and utf8, which both use
+ *   arrow/          what both fill: columns (growing) -> export (into Arrow's C data interface, arrow.h) in blocks of
+ *                   memory; spans (topics and partitions, with the column of each topic's name) and utf8, which both use
  *
  * events.h has what both answer with.  Neither reader includes the other; arrow/ includes neither. */
 #define PY_SSIZE_T_CLEAN

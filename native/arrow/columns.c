@@ -1,13 +1,10 @@
-/* Growing columns: they begin with the room that the last ones took, since a run is mostly as long as the one before it;
- * when it is longer, room doubles.  What is too much is given back when they are exported. */
+/* Growing columns: room doubles, and stays for the run after this one. */
 #include "columns.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Small: blocks that are given back leave holes, and of a trickle every record has blocks of its own. */
-enum { FIRST_ROWS = 8, FIRST_BYTES = 64 };
-enum { MOST_EXPECTED = 8 << 20 };
+enum { FIRST_ROWS = 256, FIRST_BYTES = 4096 };
 
 /* --- a name for every row ------------------------------------------------------------------- */
 
@@ -78,7 +75,7 @@ static bool bytes_reserve_rows(bytes_column *column, int64_t capacity) {
 }
 
 static bool bytes_reserve(bytes_column *column, size_t more) {
-  size_t room = column->room ? column->room : column->usual > FIRST_BYTES ? column->usual : FIRST_BYTES;
+  size_t room = column->room ? column->room : FIRST_BYTES;
   while (room < column->used + more) room *= 2;
   if (!resize((void **)&column->data, room)) return false;
   column->room = room;
@@ -103,7 +100,7 @@ static void bytes_free(bytes_column *column) {
 /* --- rows ----------------------------------------------------------------------------------- */
 
 bool columns_grow_more(columns *all) {
-  int64_t capacity = all->capacity ? 2 * all->capacity : all->usual > FIRST_ROWS ? all->usual : FIRST_ROWS;
+  int64_t capacity = all->capacity ? 2 * all->capacity : FIRST_ROWS;
   size_t rows = (size_t)capacity;
   if (!resize((void **)&all->offsets, rows * sizeof *all->offsets) ||
       !resize((void **)&all->timestamps, rows * sizeof *all->timestamps) ||
@@ -140,14 +137,28 @@ int64_t columns_bytes(const columns *all) {
   return held + lists + bytes_held(&all->headers.keys) + bytes_held(&all->headers.values);
 }
 
-/* A little more: to grow costs more than to give back.  What was out of the ordinary is nothing to go by. */
-static size_t expected(size_t used) { return used < MOST_EXPECTED ? used + used / 8 : 0; }
+static void validity_clear(validity *valid) {
+  free(valid->bits);
+  *valid = (validity){0};
+}
 
-columns columns_next(const columns *all) {
-  return (columns){.with_headers = all->with_headers,
-                   .usual = (int64_t)expected((size_t)all->rows),
-                   .key.usual = expected(all->key.used),
-                   .value.usual = expected(all->value.used)};
+static void bytes_clear(bytes_column *column) {
+  if (column->room > MOST_KEPT || (size_t)column->capacity > MOST_KEPT / sizeof *column->offsets) {
+    bytes_free(column);
+    *column = (bytes_column){0};
+  }
+  validity_clear(&column->valid);
+  column->rows = 0;
+  column->used = 0;
+}
+
+void columns_clear(columns *all) {
+  bytes_clear(&all->key);
+  bytes_clear(&all->value);
+  bytes_clear(&all->headers.keys);
+  bytes_clear(&all->headers.values);
+  validity_clear(&all->headers.valid);
+  all->rows = 0;
 }
 
 void columns_free(columns *all) {
@@ -159,7 +170,6 @@ void columns_free(columns *all) {
   free(all->offsets);
   free(all->timestamps);
   free(all->types);
-  free(all->partitions);
   free(all->headers.offsets);
   free(all->headers.valid.bits);
   *all = (columns){.with_headers = with_headers};

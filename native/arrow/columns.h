@@ -35,7 +35,6 @@ typedef struct {
   int64_t rows, capacity;
   char *data;
   size_t used, room;
-  size_t usual; /* what the last one of its kind used: likely that of this one */
 } bytes_column;
 
 /* list<struct<key, value>> */
@@ -47,11 +46,10 @@ typedef struct {
 
 typedef struct {
   int64_t rows, capacity;
-  int64_t usual; /* as in bytes_column, in rows */
   bool with_headers;
   bytes_column key, value;
   int64_t *offsets, *timestamps;
-  int32_t *partitions, *types;
+  int32_t *types;
   headers_column headers;
 } columns;
 
@@ -83,12 +81,14 @@ bool columns_end_row(columns *, bool has_headers);
 /* What the rows hold of their own: the topic's name left out. */
 int64_t columns_bytes(const columns *);
 
-/* Empty columns that follow these, which stay as they are; they expect to become as large. */
-columns columns_next(const columns *);
+enum { MOST_KEPT = 4 << 20 }; /* room of a column; what is larger is out of the ordinary */
+
+/* Forget the rows; the room stays for the next ones, MOST_KEPT of a column at most. */
+void columns_clear(columns *);
 
 void columns_free(columns *);
 
-/* Move the columns into `array` (a struct array of the row's 7 or 8 fields) and leave them empty. */
+/* Move the rows into `array` (a struct array of the row's 7 or 8 fields), or do nothing. */
 bool columns_export(columns *, int32_t partition, name_column *name, struct ArrowArray *array);
 
 #endif

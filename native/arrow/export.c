@@ -1,16 +1,22 @@
-/* Columns on their way into Arrow's C data interface.
+/* Columns on their way into Arrow's C data interface: what their rows take, and no more, in one block;
+ * only what is large beyond the ordinary is handed over as it is.
  *
- * All buffers of a batch have one owner, which counts the arrays that show them: the struct array, its fields and
- * their children.  An importer may keep any of them, in any thread, longer than the others. */
+ * The block has one owner, which counts the arrays that show it: the struct array, its fields and their children.  An
+ * importer may keep any of them, in any thread, longer than the others. */
 #include <stdlib.h>
 
+#include "blocks.h"
 #include "columns.h"
 
-enum { FIELDS = 7, WITH_HEADERS = 8, INNER = 3, ARRAYS = WITH_HEADERS + INNER, BUFFERS = 3 };
+enum { FIELDS = 7, WITH_HEADERS = 8, INNER = 3, ARRAYS = WITH_HEADERS + INNER, BUFFERS = 3, LARGE = 4 };
+enum { ALIGNED = 64 }; /* as Arrow's format recommends */
 
 typedef struct {
   atomic_int holders;
-  columns kept;
+  int64_t rows;
+  char *block;
+  size_t placed;
+  char *large[LARGE]; /* bytes of records that are not copied, NULL behind the last */
   name_column *name;
   struct ArrowArray arrays[ARRAYS]; /* the fields, then the headers' struct, keys and values */
   struct ArrowArray *fields[WITH_HEADERS], *entries[1], *pair[2];
@@ -19,7 +25,8 @@ typedef struct {
 
 static void owner_drop(owner *all) {
   if (atomic_fetch_sub(&all->holders, 1) > 1) return;
-  columns_free(&all->kept);
+  block_free(all->block);
+  for (int i = 0; i < LARGE; i++) free(all->large[i]);
   name_column_drop(all->name);
   free(all);
 }
@@ -40,16 +47,72 @@ static void describe(owner *all, struct ArrowArray *array, const void **buffers,
   atomic_fetch_add(&all->holders, 1);
 }
 
-static void describe_numbers(owner *all, int at, const void *values) {
-  all->buffers[at][1] = values;
-  describe(all, &all->arrays[at], all->buffers[at], all->kept.rows, 2);
+static size_t padded(size_t size) { return (size + ALIGNED - 1) / ALIGNED * ALIGNED; }
+
+/* Room for one more buffer; an address also where no bytes are, which Arrow wants. */
+static void *place(owner *all, size_t size) {
+  void *placed = all->block + all->placed;
+  all->placed += padded(size);
+  return placed;
 }
 
-static void describe_bytes(owner *all, int at, const bytes_column *column) {
+static const void *copied(owner *all, const void *from, size_t size) {
+  void *to = place(all, size);
+  if (size) memcpy(to, from, size);
+  return to;
+}
+
+static const void *copied_bits(owner *all, const validity *valid, int64_t rows) {
+  return valid->nulls ? copied(all, valid->bits, (size_t)(rows + 7) / 8) : NULL;
+}
+
+/* A column that never had a row has no offsets, not even the first. */
+static const void *copied_offsets(owner *all, const int32_t *offsets, int64_t rows) {
+  static const int32_t none = 0;
+  return copied(all, offsets ? offsets : &none, (size_t)(rows + 1) * sizeof *offsets);
+}
+
+static size_t size_of_bits(const validity *valid, int64_t rows) { return valid->nulls ? padded((size_t)(rows + 7) / 8) : 0; }
+
+static size_t size_of_offsets(int64_t rows) { return padded((size_t)(rows + 1) * sizeof(int32_t)); }
+
+static bool is_large(const bytes_column *column) { return column->room > MOST_KEPT; }
+
+/* The bytes of a large column, which it has no more. */
+static const void *handed_over(owner *all, bytes_column *column) {
+  int at = 0;
+  while (all->large[at]) at++;
+  char *smaller = realloc(column->data, column->used ? column->used : 1);
+  all->large[at] = smaller ? smaller : column->data;
+  column->data = NULL;
+  column->room = column->used = 0;
+  return all->large[at];
+}
+
+static size_t size_of_bytes(const bytes_column *column) {
+  size_t data = is_large(column) ? 0 : padded(column->used);
+  return size_of_bits(&column->valid, column->rows) + size_of_offsets(column->rows) + data;
+}
+
+static size_t size_of(const columns *all) {
+  size_t rows = (size_t)all->rows;
+  size_t fixed = 2 * padded(rows * sizeof(int64_t)) + 2 * padded(rows * sizeof(int32_t));
+  size_t found = fixed + size_of_bytes(&all->key) + size_of_bytes(&all->value);
+  if (!all->with_headers) return found;
+  found += size_of_bits(&all->headers.valid, all->rows) + size_of_offsets(all->rows);
+  return found + size_of_bytes(&all->headers.keys) + size_of_bytes(&all->headers.values);
+}
+
+static void describe_numbers(owner *all, int at, const void *values) {
+  all->buffers[at][1] = values;
+  describe(all, &all->arrays[at], all->buffers[at], all->rows, 2);
+}
+
+static void describe_bytes(owner *all, int at, bytes_column *column) {
   const void **buffers = all->buffers[at];
-  buffers[0] = column->valid.nulls ? column->valid.bits : NULL;
-  buffers[1] = column->offsets;
-  buffers[2] = column->data;
+  buffers[0] = copied_bits(all, &column->valid, column->rows);
+  buffers[1] = copied_offsets(all, column->offsets, column->rows);
+  buffers[2] = is_large(column) ? handed_over(all, column) : copied(all, column->data, column->used);
   describe(all, &all->arrays[at], buffers, column->rows, 3);
   all->arrays[at].null_count = column->valid.nulls;
 }
@@ -57,7 +120,7 @@ static void describe_bytes(owner *all, int at, const bytes_column *column) {
 static void describe_name(owner *all, int at) {
   all->buffers[at][1] = all->name->offsets;
   all->buffers[at][2] = all->name->names;
-  describe(all, &all->arrays[at], all->buffers[at], all->kept.rows, 3);
+  describe(all, &all->arrays[at], all->buffers[at], all->rows, 3);
 }
 
 static void describe_children(struct ArrowArray *array, struct ArrowArray **children, int64_t count) {
@@ -65,8 +128,7 @@ static void describe_children(struct ArrowArray *array, struct ArrowArray **chil
   array->n_children = count;
 }
 
-static void describe_headers(owner *all) {
-  headers_column *headers = &all->kept.headers;
+static void describe_headers(owner *all, headers_column *headers) {
   enum { LIST = FIELDS, ENTRY, KEYS, VALUES };
   describe_bytes(all, KEYS, &headers->keys);
   describe_bytes(all, VALUES, &headers->values);
@@ -75,65 +137,51 @@ static void describe_headers(owner *all) {
   describe(all, &all->arrays[ENTRY], all->buffers[ENTRY], headers->keys.rows, 1);
   describe_children(&all->arrays[ENTRY], all->pair, 2);
   all->entries[0] = &all->arrays[ENTRY];
-  all->buffers[LIST][0] = headers->valid.nulls ? headers->valid.bits : NULL;
-  all->buffers[LIST][1] = headers->offsets;
-  describe(all, &all->arrays[LIST], all->buffers[LIST], all->kept.rows, 2);
+  all->buffers[LIST][0] = copied_bits(all, &headers->valid, all->rows);
+  all->buffers[LIST][1] = copied_offsets(all, headers->offsets, all->rows);
+  describe(all, &all->arrays[LIST], all->buffers[LIST], all->rows, 2);
   all->arrays[LIST].null_count = headers->valid.nulls;
   describe_children(&all->arrays[LIST], all->entries, 1);
 }
 
-/* Give back what doubling has taken too much; a block that can't be made smaller stays as it is. */
-static void shrink(void **block, size_t size) {
-  void *smaller = *block ? realloc(*block, size ? size : 1) : NULL;
-  if (smaller) *block = smaller;
+static const void *repeated(owner *all, int32_t number) {
+  int32_t *to = place(all, (size_t)all->rows * sizeof *to);
+  for (int64_t row = 0; row < all->rows; row++) to[row] = number;
+  return to;
 }
 
-static bool bytes_fit(bytes_column *column) {
-  if (!column->offsets && !(column->offsets = calloc(1, sizeof *column->offsets))) return false;
-  if (!column->data && !(column->data = malloc(1))) return false; /* Arrow wants an address where no bytes are, too */
-  shrink((void **)&column->offsets, (size_t)(column->rows + 1) * sizeof *column->offsets);
-  shrink((void **)&column->data, column->used);
-  shrink((void **)&column->valid.bits, (size_t)(column->rows + 7) / 8);
-  return true;
-}
-
-static bool columns_fit(columns *all, int32_t partition) {
-  size_t rows = (size_t)all->rows;
-  if (!bytes_fit(&all->key) || !bytes_fit(&all->value)) return false;
-  if (all->with_headers && !(bytes_fit(&all->headers.keys) && bytes_fit(&all->headers.values))) return false;
-  shrink((void **)&all->offsets, rows * sizeof *all->offsets);
-  shrink((void **)&all->timestamps, rows * sizeof *all->timestamps);
-  shrink((void **)&all->types, rows * sizeof *all->types);
-  shrink((void **)&all->headers.offsets, (rows + 1) * sizeof *all->headers.offsets);
-  shrink((void **)&all->headers.valid.bits, (rows + 7) / 8);
-  all->partitions = malloc(rows * sizeof *all->partitions + 1);
-  if (!all->partitions) return false;
-  for (size_t row = 0; row < rows; row++) all->partitions[row] = partition;
-  return true;
+static owner *new_owner(const columns *from, name_column *name) {
+  owner *made = calloc(1, sizeof *made);
+  char *block = made ? block_new(size_of(from) + ALIGNED) : NULL;
+  if (!block) {
+    free(made);
+    return NULL;
+  }
+  made->block = block;
+  made->placed = padded((uintptr_t)block) - (uintptr_t)block;
+  made->rows = from->rows;
+  made->name = name;
+  atomic_fetch_add(&name->holders, 1);
+  atomic_init(&made->holders, 0);
+  return made;
 }
 
 bool columns_export(columns *all, int32_t partition, name_column *name, struct ArrowArray *array) {
-  owner *kept = calloc(1, sizeof *kept);
-  if (!kept || !columns_fit(all, partition)) {
-    free(kept);
-    return false;
-  }
-  kept->kept = *all;
-  *all = columns_next(all);
-  kept->name = name;
-  atomic_fetch_add(&name->holders, 1);
-  atomic_init(&kept->holders, 0);
-  describe_bytes(kept, 0, &kept->kept.key);
-  describe_bytes(kept, 1, &kept->kept.value);
-  describe_name(kept, 2);
-  describe_numbers(kept, 3, kept->kept.partitions);
-  describe_numbers(kept, 4, kept->kept.offsets);
-  describe_numbers(kept, 5, kept->kept.timestamps);
-  describe_numbers(kept, 6, kept->kept.types);
-  if (kept->kept.with_headers) describe_headers(kept);
-  int fields = kept->kept.with_headers ? WITH_HEADERS : FIELDS;
-  for (int i = 0; i < fields; i++) kept->fields[i] = &kept->arrays[i];
-  describe(kept, array, kept->buffers[ARRAYS], kept->kept.rows, 1);
-  describe_children(array, kept->fields, fields);
+  owner *made = new_owner(all, name);
+  if (!made) return false;
+  size_t rows = (size_t)all->rows;
+  describe_bytes(made, 0, &all->key);
+  describe_bytes(made, 1, &all->value);
+  describe_name(made, 2);
+  describe_numbers(made, 3, repeated(made, partition));
+  describe_numbers(made, 4, copied(made, all->offsets, rows * sizeof *all->offsets));
+  describe_numbers(made, 5, copied(made, all->timestamps, rows * sizeof *all->timestamps));
+  describe_numbers(made, 6, copied(made, all->types, rows * sizeof *all->types));
+  if (all->with_headers) describe_headers(made, &all->headers);
+  int fields = all->with_headers ? WITH_HEADERS : FIELDS;
+  for (int i = 0; i < fields; i++) made->fields[i] = &made->arrays[i];
+  describe(made, array, made->buffers[ARRAYS], made->rows, 1);
+  describe_children(array, made->fields, fields);
+  columns_clear(all);
   return true;
 }

@@ -276,7 +276,7 @@ static PyObject *records_event(Part *self) {
   Decoder *decoder = self->decoder;
   int64_t rows = decoder->rows.rows, nbytes = rows ? columns_bytes(&decoder->rows) : 0;
   if (!rows) {
-    columns_free(&decoder->rows); /* headers of a row that never ended would be the next one's */
+    columns_clear(&decoder->rows); /* headers of a row that never ended would be the next one's */
     return event_of(self, RECORDS, 0, Py_NewRef(Py_None));
   }
   struct ArrowArray array = {0};
@@ -345,7 +345,8 @@ static PyObject *part_take(Part *self, PyObject *arguments) {
     answer = records_event(self);
   else if (found >= 0)
     answer = fault_event(self, state, &fault);
-  if (!answer || !moved) columns_free(rows); /* as above */
+  if (!answer || state == BATCHES_MEMORY) columns_free(rows);
+  else if (!moved) columns_clear(rows); /* as above */
   self->decoder->busy = 0;
   return answer;
 }

@@ -111,7 +111,7 @@ static void fail_run(drain *all, event_kind kind, int64_t offset, int64_t millis
     return;
   }
   flush_run(all);
-  columns_free(&all->run.rows); /* headers of the row that wasn't ended would be the next one's */
+  columns_clear(&all->run.rows); /* headers of the row that wasn't ended would be the next one's */
   of->failed = true;
   if (kind == ERROR) {
     add_error(all, of, -1, code, kafka.err2str(code));

@@ -40,7 +40,6 @@ from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, pati
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
-from sparkcohort.runtime.shell.process import malloc
 from sparkcohort.runtime.shell.process.blocking_calls import BlockingCalls
 from sparkcohort.runtime.shell.process.log_lines import OneLine
 from sparkcohort.runtime.shell.process.process_exit import until_gone
@@ -430,7 +429,6 @@ def main() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    malloc.keep()
     raise_limit()
     config = from_json(json.load(sys.stdin))
     agent = Agent(config)

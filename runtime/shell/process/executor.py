@@ -155,7 +155,9 @@ def start_agent(address: str, config: Mapping[str, object], paths: Sequence[str]
         return False
     try:
         held = fcntl.fcntl(lock.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # out of the way of what the shell does with 3
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, *paths]))}
+        # Arrow's own pool keeps twenty MiB for the four that an agent has there at most.
+        environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", **os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*sys.path, *paths]))
         try:
             subprocess.run(
                 [*_ORPHANED, sys.executable, "-m", "sparkcohort.runtime.shell.agent.agent", address],
