@@ -114,7 +114,13 @@ class Admin:
 
     def elect_anyone(self, topic: str) -> None:
         """Let partition 0, whose in-sync replicas are all away, be led by one that may know less (unclean election)."""
-        self._client.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(topic, 0)]).result(TIMEOUT_S)
+        asked = [TopicPartition(topic, 0)]
+
+        def elected() -> bool:  # not as long as the controller counts on the one that is away
+            found = self._client.elect_leaders(ElectionType.UNCLEAN, asked).result(TIMEOUT_S)
+            return all(error is None for error in found.values())
+
+        wait_until(elected, 60, f"{topic} to be led", every_s=0.5)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and wait until it is gone from the metadata."""
@@ -125,6 +131,11 @@ class Admin:
         """The leading broker of each partition; -1 where there is none."""
         described = self._client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
         return {number: partition.leader for number, partition in described.partitions.items()}
+
+    def in_sync(self, topic: str) -> dict[int, set[int]]:
+        """The brokers that have all of each partition."""
+        described = self._client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        return {number: set(partition.isrs) for number, partition in described.partitions.items()}
 
     def beginnings(self, topic: str) -> dict[int, int]:
         """The first available offset of each partition."""

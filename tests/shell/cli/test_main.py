@@ -46,7 +46,7 @@ def a_run(run_id: str, status: Callable[[], dict[str, Any]]) -> Iterator[GroupSe
         yield server
     finally:
         path.unlink(missing_ok=True)
-        server.stop(5)
+        server.stop(60)
 
 
 def events() -> Any:
@@ -182,7 +182,7 @@ def test_help_is_there(arguments: list[str]) -> None:
 def test_a_silent_coordinator_is_one_line(home: Path) -> None:
     """A run whose port is closed already: describe fails naming it, groups lists it as unreachable."""
     with a_run("r1", a_status) as server:
-        server.stop(5)
+        server.stop(60)
         described, listed = cohort("describe"), cohort("groups")
     assert (described.returncode, described.stdout, described.stderr.count("\n")) == (1, "", 1)
     assert "billing" in described.stderr
@@ -193,7 +193,7 @@ def test_a_silent_coordinator_is_one_line(home: Path) -> None:
 def test_one_silent_run_does_not_hide_the_others(home: Path) -> None:
     """What can be shown is shown; the exit status still tells that something is missing."""
     with a_run("r1", a_status), a_run("r2", lambda: a_status(group="shipping")) as silent:
-        silent.stop(5)
+        silent.stop(60)
         said = cohort("describe", "--state")
     assert said.returncode == 1
     assert [line.split()[0] for line in said.stdout.splitlines()] == ["GROUP", "billing"]

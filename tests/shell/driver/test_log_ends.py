@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
+from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
@@ -92,9 +93,9 @@ def test_many_partitions_are_asked_for_in_several_calls(mock_broker: MockCluster
     for calls in (1, 2, 3, 7, 20):
         found, reasons, trip_s = ask_in(calls, consumer, specs, 5)
         assert (found, reasons) == ({tp: End(3 + tp.partition, -1) for tp in specs}, {})
-        assert trip_s < 1
+        assert trip_s < 4
     mock_broker.round_trip_ms(60)
-    assert 0.05 < ask_in(2, consumer, specs, 5).trip_s < 1
+    assert 0.05 < ask_in(2, consumer, specs, 5).trip_s < 4
     assert ask_in(1, consumer, {}, 5)[:2] == ({}, {})
     with pytest.raises(NoAnswer):
         ask_in(7, consumer, specs, 0.2)
@@ -111,18 +112,22 @@ def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:
             ends.start()
             mock.round_trip_ms(5000, 2)
             silent = TopicPartition(topic, 1)
-            wait_until(lambda: ends.refresh(0.3).unreachable, 10, "broker 2 to be silent")
-            snapshot = ends.refresh(0.2)
-            assert set(snapshot.unreachable) == {silent}
+            took_s = []
+
+            def only_silent(count: int) -> Snapshot | None:  # where the machine is busy, another one is, for a moment
+                began = time.monotonic()
+                snapshot = ends.refresh(0.2)
+                took_s.append(time.monotonic() - began)
+                alone = set(snapshot.unreachable) == {silent} and snapshot.ends[TopicPartition(topic, 0)] == count
+                return snapshot if alone else None
+
+            snapshot = wait_until(lambda: only_silent(0), 20, "broker 2 to be silent")
             assert "broker 2" in snapshot.unreachable[silent]
             for count in range(1, 4):
                 producer.produce(topic, b"x", partition=0)
                 producer.flush()
-                began = time.monotonic()
-                snapshot = ends.refresh(0.2)
-                assert time.monotonic() - began < 0.3
-                assert snapshot.ends[TopicPartition(topic, 0)] == count
-                assert set(snapshot.unreachable) == {silent}
+                wait_until(lambda count=count: only_silent(count), 20, "the others' ends")  # type: ignore[misc]
+            assert min(took_s[-3:]) < 0.3
             mock.round_trip_ms(0, 2)
             wait_until(lambda: not ends.refresh(0.2).unreachable, 20, "broker 2 to answer again")
 
