@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from sparkcohort.runtime.shell.kafka.reading.new_source import BY_LIBRDKAFKA, IN_PYTHON, SWITCH, native
+from sparkcohort.runtime.shell.kafka.consumer.new_source import BY_LIBRDKAFKA, IN_PYTHON, SWITCH, native
 
 DRAINS = ("fetching", "librdkafka", "python")
 _SWITCHES = {"fetching": "1", "librdkafka": BY_LIBRDKAFKA, "python": IN_PYTHON}

@@ -33,10 +33,10 @@ from sparkcohort.runtime.shell.agent.buffers import (
     joined,
 )
 from sparkcohort.runtime.shell.agent.task_frames import SILENT, Served
-from sparkcohort.runtime.shell.agent.unidentified_records import UnidentifiedRecords, in_doubt, settle
-from sparkcohort.runtime.shell.kafka.reading.new_source import bounds, new_drain
-from sparkcohort.runtime.shell.kafka.reading.range_reader import of_another_log
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.agent.unidentified_records import UnidentifiedRecords, check_topic_ids, in_doubt
+from sparkcohort.runtime.shell.kafka.consumer.new_source import bounds, new_drain
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import of_another_log
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     BATCH_BYTES,
     EndOfLog,
     Event,
@@ -130,7 +130,7 @@ class Prefetcher:
         self._thread = Supervised(
             "cohort-prefetch",
             lambda: not self._closed,
-            self._turn,
+            self._run_once,
             give_up or (lambda error: _log.error("%s", error)),
             amend=self._begin_anew,
             ended=self._close_drain,
@@ -237,7 +237,7 @@ class Prefetcher:
                     doubted = in_doubt(readers)
                 told = self._untold.ids(doubted)
                 with self._lock:
-                    step = self._next(readers, missed + settle(readers, doubted, told))
+                    step = self._next(readers, missed + check_topic_ids(readers, doubted, told))
                 yield step
         finally:
             with self._lock:
@@ -350,7 +350,7 @@ class Prefetcher:
             for buffer in self._buffers.values():
                 buffer.live = False
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         """Decide what to fetch, tell the client, and take in what one poll brings."""
         if self._doubtful:
             old, self._drain = self._drain, self._new_drain()
@@ -397,7 +397,7 @@ class Prefetcher:
 
     def _targets(self, full: bool) -> tuple[set[TopicPartition], dict[TopicPartition, int]]:
         """What the client must stop fetching, and start fetching where; marks the latter live."""
-        wanted = self._wanted(full)
+        wanted = self._fetchable_partitions(full)
         drop = {tp for tp in self._assigned if tp not in wanted or not wanted[tp].live}
         start = {tp: b.position for tp, b in wanted.items() if not b.live}
         for tp in drop:
@@ -411,7 +411,7 @@ class Prefetcher:
         """Whether all that is owned is being fetched, and nothing else: what is live is in the client."""
         return len(self._assigned) == len(self._buffers) and all(b.live for b in self._buffers.values())
 
-    def _wanted(self, full: bool) -> dict[TopicPartition, Buffer]:
+    def _fetchable_partitions(self, full: bool) -> dict[TopicPartition, Buffer]:
         """The partitions to fetch now: in need only those that somebody waits for, else all.
 
         Whoever is being fetched stays, also above its share: a stop throws away what the client has queued, to be
@@ -474,7 +474,7 @@ class Prefetcher:
             return False
         buffers = list(self._buffers.values())
         for buffer in buffers:  # handed out already: kept only for second readings
-            while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= buffer.spent():
+            while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= buffer.released_offset():
                 over -= buffer.drop_head()
         if over > 0 and any(buffer.waiting for buffer in buffers):
             evict_for_waiting(buffers, over)

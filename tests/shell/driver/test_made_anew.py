@@ -11,8 +11,8 @@ from sparkcohort.runtime.batches import suspected_loss
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.driver import async_progress
-from sparkcohort.runtime.shell.kafka.reading import range_reader
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer import range_reader
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.streaming.source_offsets import ids_in
 from tests.kit.broker import Broker
@@ -254,7 +254,7 @@ def test_asynchronous_progress_commits_nothing_of_the_old_topic_to_the_new_one(
         call("commit", end)
         session = call.reader._session
         assert session is not None
-        assert session._mirror.settle(10)
+        assert session._commits.flush(10)
         assert broker.admin.committed(topic).get((topic, 0), 0) == 0
         call("commit", last)
         wait_until(lambda: broker.admin.committed(topic) == {(topic, 0): 160}, 10, "the commit")

@@ -14,11 +14,11 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
+from sparkcohort.runtime.shell.kafka.consumer.record_source import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch import source
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
-from sparkcohort.runtime.shell.kafka.fetch.client import FetchClient
+from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading.record_source import EndOfLog, Event, PartitionError, Records
 from tests.kit.broker import Cluster
 from tests.kit.cluster_requests import set_byte_rate, set_replicas
 from tests.kit.produce import FLUSH_TIMEOUT_S, Steady, abort, produce, producer, transact, value_of

@@ -20,9 +20,9 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.consumer.record_source import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading.record_source import EndOfLog, Event, PartitionError, Records
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 from tests.kit.record_batches import Batch, Record, encode
@@ -256,7 +256,7 @@ def test_jobs_that_nobody_waits_for() -> None:
 SHORT = """
 import ctypes, sys
 from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.record_source import Records
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 bootstrap, topic, failures = sys.argv[1:]
 drain = FetchSource({"bootstrap.servers": bootstrap}, include_headers=False)

@@ -14,10 +14,10 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.reading.range_reader import FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.reading.record_source import Event, PartitionError, Records
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.produce import produce

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, KafkaException
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
+from sparkcohort.runtime.shell.kafka.consumer.record_source import settings_of
 from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, TransportError, unsupported
-from sparkcohort.runtime.shell.kafka.reading.record_source import settings_of
 from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS, OurClient
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.certificates import Authority

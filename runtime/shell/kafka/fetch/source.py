@@ -19,11 +19,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.kafka.addresses import servers
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.client import FetchClient
-from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError, unsupported
-from sparkcohort.runtime.shell.kafka.fetch.metadata import bootstrap_of
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     BATCH_BYTES,
     BATCH_RECORDS,
     UNHURRIED,
@@ -34,12 +31,15 @@ from sparkcohort.runtime.shell.kafka.reading.record_source import (
     RecordSource,
     settings_of,
 )
+from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError, unsupported
+from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
+from sparkcohort.runtime.shell.kafka.fetch.metadata import bootstrap_of
 
 RETURN_S, MOST_RETURN_S = 300.0, 3600.0  # after so long the fetcher is tried again; doubled each time that was in vain
 
 T = TypeVar("T")
 
-_log = logging.getLogger("sparkcohort.drain")
+_log = logging.getLogger("sparkcohort.record_source")
 
 
 def possible(conf: Mapping[str, Any]) -> str:

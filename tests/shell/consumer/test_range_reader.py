@@ -22,9 +22,9 @@ from pyspark.sql.types import (
 )
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.reading import arrow_rows
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.reading.record_source import MalformedRecordError
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.record_source import MalformedRecordError
 from tests.kit.drains import DRAINS, drained_by
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce, producer, value_of

@@ -17,7 +17,7 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from tests.kit.admin import COMPACTED
 from tests.kit.broker import Broker, Cluster
 from tests.kit.drains import DRAINS, drained_by

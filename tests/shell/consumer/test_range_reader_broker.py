@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from tests.kit.admin import COMPACTED, LOG_APPEND_TIME
 from tests.kit.broker import Broker
 from tests.kit.produce import abort, produce, producer, transact, value_of

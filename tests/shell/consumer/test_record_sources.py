@@ -17,17 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading import arrow_rows
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     EndOfLog,
     MalformedRecordError,
     PartitionError,
     Records,
     RecordSource,
 )
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from tests.kit.mock import MockCluster
 from tests.kit.odd_headers import write_header_key
 from tests.kit.produce import produce, producer

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from sparkcohort.runtime.shell.kafka.reading.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
 from sparkcohort.runtime.shell.process.resources import check_room
 
 SWITCH = "COHORT_NATIVE"
 IN_PYTHON, BY_LIBRDKAFKA = "0", "librdkafka"
 
-_log = logging.getLogger("sparkcohort.drain")
+_log = logging.getLogger("sparkcohort.record_source")
 
 
 def new_drain(
@@ -67,7 +67,7 @@ def _fetching(
 
 
 def _in_python() -> Callable[..., RecordSource]:
-    from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource  # noqa: PLC0415  pyarrow.compute is slow to come
+    from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource  # noqa: PLC0415  pyarrow.compute is slow to come
 
     return PythonSource
 
@@ -76,7 +76,7 @@ def _in_python() -> Callable[..., RecordSource]:
 def native() -> Callable[..., RecordSource] | None:
     """The native drain; None where it can't be loaded, of which one line of warning tells."""
     try:
-        from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource  # noqa: PLC0415  it may not be there
+        from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource  # noqa: PLC0415  it may not be there
     except ImportError as error:
         _log.warning(
             "the native drain can't be loaded (%s): records are read in Python, at several times the CPU; a wheel "

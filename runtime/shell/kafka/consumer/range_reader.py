@@ -24,9 +24,9 @@ from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka.clients import new_admin
-from sparkcohort.runtime.shell.kafka.reading.new_source import new_drain
-from sparkcohort.runtime.shell.kafka.reading.pieces import Elsewhere, Piece
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.kafka.consumer.new_source import new_drain
+from sparkcohort.runtime.shell.kafka.consumer.pieces import Elsewhere, Piece
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     EndOfLog,
     Event,
     MalformedRecordError,
@@ -400,7 +400,7 @@ class RangeReader:
         try:
             return question(reading.wanted.tp, min(ASK_S, self._poll_timeout_ms / 1000))
         except KafkaException as failed:
-            reading.error = _said(failed)
+            reading.error = _error_text(failed)
             self._idle_s += time.monotonic() - before
             return None
 
@@ -493,6 +493,6 @@ def _where(reading: _RangeProgress) -> str:
     return f"topic {wanted.topic} partition {wanted.partition} offsets [{wanted.start}, {wanted.end})"
 
 
-def _said(failed: KafkaException) -> str:
+def _error_text(failed: KafkaException) -> str:
     error = failed.args[0]
     return f"{error.name()}: {error.str()}" if isinstance(error, KafkaError) else str(failed)

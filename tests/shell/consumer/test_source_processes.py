@@ -11,17 +11,17 @@ import pytest
 from confluent_kafka import cimpl
 
 from sparkcohort.native import _drain
+from sparkcohort.runtime.shell.kafka.consumer import new_source
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading import new_source
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource
 from tests.kit.drains import DRAINS, drained_by
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 
 FORK = """
 import os, sys
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 drain, gone = (NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=False) for _ in range(2))
 child = os.fork()
 if not child:
@@ -47,7 +47,7 @@ def test_a_forked_process_leaves_it_alone(mock_broker: MockCluster) -> None:
 
 UNENDING = """
 import socket, sys, time
-from sparkcohort.runtime.shell.kafka.reading import native_source as drain_native
+from sparkcohort.runtime.shell.kafka.consumer import native_source as drain_native
 drain_native.CLOSE_S = 0.5
 login = socket.create_server(("127.0.0.1", 0))
 drain = drain_native.NativeSource({
@@ -74,8 +74,8 @@ TRICKLE = """
 import sys
 import psutil
 from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.record_source import Records
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.agent.buffers import CHUNK_OVERHEAD
 drain = NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=True)
 drain.assign({TopicPartition(sys.argv[2], 0): (0, 2**63 - 1)})
@@ -100,8 +100,8 @@ def test_what_a_chunk_costs(mock_broker: MockCluster, topic: str) -> None:
 SHORT = """
 import ctypes, sys
 from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.record_source import Records
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 bootstrap, topic, failures = sys.argv[1:]
 tp = TopicPartition(topic, 0)
 drain = NativeSource({"bootstrap.servers": bootstrap, "log_level": 0}, include_headers=False)
@@ -169,7 +169,7 @@ MISSING = """
 import logging, sys
 logging.basicConfig(format="%(levelname)s %(name)s %(message)s")
 sys.modules["sparkcohort.native._drain"] = None
-from sparkcohort.runtime.shell.kafka.reading.new_source import new_drain
+from sparkcohort.runtime.shell.kafka.consumer.new_source import new_drain
 for _ in range(2):
     drain = new_drain({"log_level": 0}, include_headers=False)
     print(type(drain).__name__)
@@ -183,7 +183,7 @@ def test_without_the_native_part() -> None:
     assert done.stdout.split() == ["PythonSource", "PythonSource"]
     lines = done.stderr.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("WARNING sparkcohort.drain the native drain can't be loaded")
+    assert lines[0].startswith("WARNING sparkcohort.record_source the native drain can't be loaded")
 
 
 def test_a_library_that_is_none() -> None:

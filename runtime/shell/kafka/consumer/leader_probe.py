@@ -9,8 +9,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.new_source import new_drain
-from sparkcohort.runtime.shell.kafka.reading.record_source import Event, PartitionError
+from sparkcohort.runtime.shell.kafka.consumer.new_source import new_drain
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError
 from sparkcohort.runtime.shell.options.kafka_settings.rows import column
 
 _POLL_S: Final = 0.1
