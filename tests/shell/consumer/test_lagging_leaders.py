@@ -17,7 +17,7 @@ from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.usefixtures("each_drain")
+pytestmark = pytest.mark.usefixtures("each_source")
 
 
 @pytest.fixture(autouse=True)

@@ -71,7 +71,7 @@ def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_what_the_options_come_to(protocol: str, options: dict[str, str], left_over: str, pems: Path) -> None:
-    """Options as users write them, translated and with a drain's own settings: honoured, or left to librdkafka by name."""
+    """Options as users write them, translated and with a source's own settings: honoured, or left to librdkafka by name."""
     given = {name: value.replace("{}", str(pems)) for name, value in options.items()}
     conf = settings_of(parse(LEAST | {"kafka.security.protocol": protocol} | given).kafka)
     assert unsupported(conf) == left_over

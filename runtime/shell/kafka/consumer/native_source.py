@@ -1,8 +1,8 @@
-"""The native drain: librdkafka's queue straight into Arrow's buffers, with no Python object per record.
+"""The native source: librdkafka's queue straight into Arrow's buffers, with no Python object per record.
 
 The consumer is of our own making, through librdkafka's public C API: confluent-kafka keeps the handle of its own to
 itself.  It is confluent-kafka's librdkafka all the same, found in the process, so that there is one Kafka client with one
-set of security features; all settings that a drain has are text, and no callback but those for errors and log lines
+set of security features; all settings that a source has are text, and no callback but those for errors and log lines
 is needed.  Both are noted in C and told here, in the thread that polls.
 """
 

@@ -1,4 +1,4 @@
-"""The fetching drain: our own ``FetchClient`` where it can do what is asked for, librdkafka's drain while it can't.
+"""The fetching source: our own ``FetchClient`` where it can do what is asked for, librdkafka's source while it can't.
 
 librdkafka makes an object of every record, at three quarters of what a member costs.  But it has every login and every
 format: settings, brokers and records that the fetcher doesn't know are its business, and all partitions go on there, from
@@ -116,9 +116,9 @@ class FetchSource(RecordSource):
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
         """What is there; see ``RecordSource``."""
         if self._closed:
-            raise RuntimeError("the drain is closed")
+            raise RuntimeError("the source is closed")
         if os.getpid() != self._process:  # two would read from one connection
-            raise RuntimeError("the drain is that of the process which forked this one")
+            raise RuntimeError("the source is that of the process which forked this one")
         if self._fetcher is None and time.monotonic() >= self._return_at:
             self._return()
         if self._fetcher is not None:
