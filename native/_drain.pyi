@@ -1,4 +1,4 @@
-"""librdkafka's queue drained in C; see ``sparkcohort.runtime.shell.kafka.reading.native_source`` for what it is to the runtime."""
+"""librdkafka's queue drained in C; see ``sparkcohort.runtime.shell.kafka.consumer.native_source`` for what it is to the runtime."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -44,11 +44,11 @@ static PyObject *raise_failure(const failure *why) {
 /* Every call begins here and ends with leave(). */
 static int enter(Client *self) {
   if (!self->drain)
-    PyErr_SetString(PyExc_RuntimeError, "the drain is closed");
+    PyErr_SetString(PyExc_RuntimeError, "the source is closed");
   else if (drain_is_foreign(self->drain))
-    PyErr_SetString(PyExc_RuntimeError, "the drain is that of the process which forked this one");
+    PyErr_SetString(PyExc_RuntimeError, "the source is that of the process which forked this one");
   else if (self->busy)
-    PyErr_SetString(PyExc_RuntimeError, "a drain is for one thread at a time");
+    PyErr_SetString(PyExc_RuntimeError, "a source is for one thread at a time");
   else
     return self->busy = 1;
   return 0;

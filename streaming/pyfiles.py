@@ -13,7 +13,7 @@ from pyspark import SparkFiles
 _ARCHIVES = {".zip", ".egg", ".jar"}
 
 
-def shipped() -> list[str]:
+def pyfile_paths() -> list[str]:
     """Entries for sys.path: the folder of shipped files and each archive in it; none outside Spark's processes."""
     folder = SparkFiles._root_directory
     if not folder or not SparkFiles._is_running_on_worker:

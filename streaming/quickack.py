@@ -15,7 +15,7 @@ from contextlib import suppress
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
-def hurry() -> None:
+def set_quickack() -> None:
     """Acknowledge at once what has come on this process's TCP connections, and keep nothing back that is written to them.
 
     For a Python worker, once a task: the kernel goes back to putting off acknowledgements by itself.
@@ -25,10 +25,10 @@ def hurry() -> None:
     with suppress(OSError), os.scandir("/proc/self/fd") as open_ones:
         for entry in open_ones:
             with suppress(OSError):  # closed by now: what is read here
-                _hurry(int(entry.name))
+                _set_quickack_of(int(entry.name))
 
 
-def _hurry(descriptor: int) -> None:
+def _set_quickack_of(descriptor: int) -> None:
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         return
     connection = socket.socket(fileno=descriptor)

@@ -23,10 +23,10 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.limits import UNLIMITED, Limits
-from sparkcohort.streaming.pyfiles import shipped
-from sparkcohort.streaming.quickack import hurry
+from sparkcohort.streaming.pyfiles import pyfile_paths
+from sparkcohort.streaming.quickack import set_quickack
 from sparkcohort.streaming.source_offsets import Ids, KnownOffsets, Offsets, to_json_value
-from sparkcohort.streaming.spark_errors import message_first, told
+from sparkcohort.streaming.spark_errors import error_for_spark, message_first
 from sparkcohort.streaming.task import SlotPartition, packed, read_slot
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """On an executor, at the start of each task, while Spark waits to send what the task is to read."""
         self.__dict__.update(state)
-        hurry()
+        set_quickack()
 
     @property
     def _driver(self) -> Session:
@@ -83,7 +83,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             options = self._options
             if options.rebalance_listener or not ASSIGNORS.keys() >= set(options.assignors):
-                sys.path += [entry for entry in shipped() if entry not in sys.path]
+                sys.path += [entry for entry in pyfile_paths() if entry not in sys.path]
             if options.rebalance_listener:
                 check(options.rebalance_listener)
             self._session = Session(options, custom_assignors.load(options.assignors))
@@ -128,14 +128,14 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             end, ids_now = self._next_end(session, begin, ids, limits, self._trigger(limit))
         finally:  # while Spark writes the end into its own log, Python has nothing else to do
-            self._mirror(session, begin, final=self._available_now)
+            self._commit(session, begin, final=self._available_now)
         idle = end == begin and all(ids_now.get(topic) == known for topic, known in ids.items())
         value = start if idle else self._known.write(end, ids_now)
         if begin == self._told:
             session.plan(begin, end, self._known.ids(value))
         session.announce(end)
         if idle:
-            session.mirrored()  # nobody is in a hurry, and whoever stops an idle query finds all of it committed
+            session.flush_commits()  # nobody is in a hurry, and whoever stops an idle query finds all of it committed
             return start
         self._last_progress = time.monotonic()
         if limits:
@@ -194,14 +194,14 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             yield from packed(read_slot(self._options, partition))
         except CohortError as error:
-            raise told(error)  # noqa: B904  its cause is set
+            raise error_for_spark(error)  # noqa: B904  its cause is set
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark's logs have the batch that ended at ``end``: told late, with a batch after it, but true under every mode."""
         ids = self._known.ids(end)
         # What comes after it may be of a topic made anew by now: then Kafka has nothing any more to commit this for.
         if self._late and all(self._ids.get(topic, known) == known for topic, known in ids.items()):
-            self._driver.mirror(self._known.read(end), final=False)
+            self._driver.commit(self._known.read(end), final=False)
 
     def stop(self) -> None:
         """End the run: agents go, ports close."""
@@ -243,13 +243,13 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 decision = hold.decide(policy, trigger, at)
             if decision is hold.HoldDecision.FAIL:
                 raise hold.failure(policy, at, snapshot.unreachable)
-            self._mirror(session, start, final=False)
+            self._commit(session, start, final=False)
             session.pause(HELD_POLL_S)
 
-    def _mirror(self, session: Session, start: Offsets, *, final: bool) -> None:
+    def _commit(self, session: Session, start: Offsets, *, final: bool) -> None:
         """Commit ``start`` if that is certain to be in Spark's commit log; if not, it comes with ``commit``."""
         if start != self._told and not self._may_be_late():
-            session.mirror(start, final=final)
+            session.commit(start, final=final)
 
     def _may_be_late(self) -> bool:
         """Whether Spark's logs may be behind what it asks: not with the checkpoint's own offsets, nor in a bounded query."""

@@ -75,11 +75,11 @@ class KnownOffsets:
 
     def read(self, value: object) -> Offsets:
         """As ``from_json_value``; what is returned may be returned again, and must not be changed."""
-        return self._found(value)[1]
+        return self._lookup(value)[1]
 
     def ids(self, value: object) -> Ids:
         """As ``ids_in``; what is returned must not be changed."""
-        return self._found(value)[2]
+        return self._lookup(value)[2]
 
     def write(self, offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[str, int]]:
         """As ``to_json_value``; neither the offsets nor the value may be changed afterwards."""
@@ -87,7 +87,7 @@ class KnownOffsets:
         self._remember(value, offsets, ids_in(value))
         return value
 
-    def _found(self, value: object) -> tuple[object, Offsets, Ids]:
+    def _lookup(self, value: object) -> tuple[object, Offsets, Ids]:
         for found in self._last:
             if found[0] == value:
                 return found

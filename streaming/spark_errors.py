@@ -13,7 +13,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def told(error: CohortError) -> CohortError:
+def error_for_spark(error: CohortError) -> CohortError:
     """The error to raise in its place.
 
     PySpark hands an exception on as Python prints it, its message after its traceback.  So this one has none but that
@@ -33,6 +33,6 @@ def message_first(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except CohortError as error:
-            raise told(error)  # noqa: B904  its cause is set
+            raise error_for_spark(error)  # noqa: B904  its cause is set
 
     return call

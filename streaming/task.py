@@ -29,16 +29,16 @@ from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, to_json
 from sparkcohort.runtime.shell.agent.buffers import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import SILENT
-from sparkcohort.runtime.shell.kafka.reading.range_reader import RangeReader
-from sparkcohort.runtime.shell.kafka.reading.relay import CALL_S as READ_TIMEOUT_S
-from sparkcohort.runtime.shell.kafka.reading.relay import Through
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.relay import CALL_S as READ_TIMEOUT_S
+from sparkcohort.runtime.shell.kafka.consumer.relay import Through
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, agent_answers, find_executor, start_agent
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorUnreachable, Link
 from sparkcohort.runtime.text import printable
 from sparkcohort.streaming.batch_bytes import bytes_by_partition
-from sparkcohort.streaming.pyfiles import shipped
+from sparkcohort.streaming.pyfiles import pyfile_paths
 
 log = logging.getLogger("sparkcohort.task")
 
@@ -293,7 +293,7 @@ def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executo
         load_window_ms=options.load_balance_after_ms if LoadBalancedAssignor.name in run.assignors else 0,
     )
     try:
-        if start_agent(address, to_json(config), shipped() if options.rebalance_listener else ()):
+        if start_agent(address, to_json(config), pyfile_paths() if options.rebalance_listener else ()):
             _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)
     except OSError as error:
         _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)

@@ -174,13 +174,14 @@ def fetch_request(
     """Ask for records, topics by their ids; ``session`` is (id, epoch), see ``fetch_session``."""
     head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, committed, *session)
     topics = [
-        topic_id + _array([_wanted(index, one) for index, one in each.items()]) + _NO_TAGS for topic_id, each in wanted
+        topic_id + _array([_encode_partition(index, one) for index, one in each.items()]) + _NO_TAGS
+        for topic_id, each in wanted
     ]
     gone = [topic_id + _array([struct.pack(">i", index) for index in each]) + _NO_TAGS for topic_id, each in forgotten]
     return head + _array(topics) + _array(gone) + _string(rack) + _NO_TAGS
 
 
-def _wanted(index: int, one: FetchPartition) -> bytes:
+def _encode_partition(index: int, one: FetchPartition) -> bytes:
     return _PARTITION.pack(index, one.leader_epoch, one.offset, one.fetched_epoch, -1, one.max_bytes) + _NO_TAGS
 
 

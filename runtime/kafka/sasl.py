@@ -27,7 +27,7 @@ class Unproven(LoginRefused):
     """It is we who refuse: the server did not prove that it knows the password, or wants ours cheap to guess."""
 
 
-def exchange(mechanism: str, username: str, password: str) -> Exchange:
+def new_exchange(mechanism: str, username: str, password: str) -> Exchange:
     """The messages of this login; ``mechanism`` is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
     if mechanism == "PLAIN":
         return plain(username, password)

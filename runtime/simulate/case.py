@@ -92,7 +92,7 @@ def as_value(case: Case) -> dict[str, Any]:
         "topics": dict(sorted(case.topics.items())),
         **({"racks": racks} if racks else {}),
         **({"load_balance": case.load_balance._asdict()} if case.load_balance != USUAL else {}),
-        "members": {member: _said(case.members[member]) for member in sorted(case.members)},
+        "members": {member: _subscription_json(case.members[member]) for member in sorted(case.members)},
     }
 
 
@@ -100,7 +100,7 @@ def _load_balance(value: Any) -> LoadBalance:
     said = _object(value, "load_balance", LoadBalance._fields, required=())
     threshold = _rate(said.get("threshold", USUAL.threshold), "load_balance.threshold")
     if threshold <= 1:
-        _fail("load_balance.threshold", f"expected a number above 1, got {_shown(threshold)}")
+        _fail("load_balance.threshold", f"expected a number above 1, got {_abbreviated(threshold)}")
     return LoadBalance(
         threshold,
         _count(said.get("after_ms", USUAL.after_ms), "load_balance.after_ms"),
@@ -108,7 +108,7 @@ def _load_balance(value: Any) -> LoadBalance:
     )
 
 
-def _said(member: MemberSubscription) -> dict[str, Any]:
+def _subscription_json(member: MemberSubscription) -> dict[str, Any]:
     value: dict[str, Any] = {
         "topics": list(member.topics),
         "owned": [list(partition) for partition in member.owned],
@@ -216,7 +216,7 @@ def _partition(item: Any, where: str, length: int) -> Partition:
     """The first two of a list of ``length``."""
     shape = "[topic, partition" + {2: "]", 3: ", generation]", 5: ", records, bytes, backlog]"}[length]
     if type(item) is not list or len(item) != length:
-        _fail(where, f"expected {shape}, got {_shown(item)}")
+        _fail(where, f"expected {shape}, got {_abbreviated(item)}")
     topic, number = item[:2]
     return _name(topic, f"{where}[0]"), _count(number, f"{where}[1]")
 
@@ -242,7 +242,7 @@ def _load(rest: list[Any], where: str) -> Load:
 
 def _rate(value: Any, where: str) -> float:
     if type(value) not in (int, float) or not 0 <= value <= MOST:
-        _fail(where, f"expected a number from 0 to {f'{MOST:g}'.replace('+', '')}, got {_shown(value)}")
+        _fail(where, f"expected a number from 0 to {f'{MOST:g}'.replace('+', '')}, got {_abbreviated(value)}")
     return float(value)
 
 
@@ -270,7 +270,7 @@ def _racks(value: Any, topics: Mapping[str, int]) -> Racks:
 def _new_row(row: Any, where: str, known: dict[tuple[str, ...], tuple[str, ...]]) -> tuple[str, ...]:
     """The racks of a partition, seen for the first time: there are few kinds of a million partitions."""
     if type(row) is not list or not all(type(rack) is str and rack for rack in row):
-        _fail(where, f'expected the racks of its replicas, like ["a", "b"], got {_shown(row)}')
+        _fail(where, f'expected the racks of its replicas, like ["a", "b"], got {_abbreviated(row)}')
     return known.setdefault(tuple(row), tuple(dict.fromkeys(row)))
 
 
@@ -290,7 +290,7 @@ def _object(value: Any, where: str, keys: tuple[str, ...], required: tuple[str, 
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:
     if type(value) is not dict:
-        _fail(where, f"expected a JSON object, got {_shown(value)}")
+        _fail(where, f"expected a JSON object, got {_abbreviated(value)}")
     if "" in value:
         _fail(where, "an empty name")
     return value
@@ -298,13 +298,13 @@ def _mapping(value: Any, where: str) -> dict[str, Any]:
 
 def _list(value: Any, where: str) -> list[Any]:
     if type(value) is not list:
-        _fail(where, f"expected a JSON list, got {_shown(value)}")
+        _fail(where, f"expected a JSON list, got {_abbreviated(value)}")
     return value
 
 
 def _name(value: Any, where: str) -> str:
     if type(value) is not str or not value:
-        _fail(where, f"expected a name, got {_shown(value)}")
+        _fail(where, f"expected a name, got {_abbreviated(value)}")
     return value
 
 
@@ -314,13 +314,13 @@ def _optional(value: Any, where: str) -> str | None:
 
 def _count(value: Any, where: str, most: int = MOST_GENERATION) -> int:
     if type(value) is not int or not 0 <= value <= most:
-        _fail(where, f"expected a whole number from 0 to {most:,}, got {_shown(value)}")
+        _fail(where, f"expected a whole number from 0 to {most:,}, got {_abbreviated(value)}")
     return value
 
 
 def _generation(value: Any, where: str) -> int:
     if type(value) is not int or not -1 <= value <= MOST_GENERATION:
-        _fail(where, f"expected a generation, a whole number from 0 on, or -1 for none, got {_shown(value)}")
+        _fail(where, f"expected a generation, a whole number from 0 on, or -1 for none, got {_abbreviated(value)}")
     return value
 
 
@@ -357,7 +357,7 @@ def _bare(name: str) -> str:
     return name if name.isprintable() and len(name) <= 60 else quoted(name)
 
 
-def _shown(value: Any) -> str:
+def _abbreviated(value: Any) -> str:
     if isinstance(value, dict | list) and value:
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,}"
     text = json.dumps(value)

@@ -185,7 +185,7 @@ def _outcome(common: _Common, assignor: Assignor) -> Outcome:
         busiest_before=busiest(base, common.loads, common.before),
         busiest=busiest(case, common.loads, settled),
         relieved=tuple(rounds.relieved),
-        paused_eager=sum(wanted(case).values()),
+        paused_eager=sum(subscribed_partitions(case).values()),
         rounds_cooperative=rounds.number,
         paused_cooperative=rounds.paused(),
     )
@@ -226,16 +226,16 @@ class _RebalanceRounds:
         self._pauses = dict.fromkeys(unowned(case, claims.owned), 1)
         self.number, self.relieved = 0, list[Relief]()
         self.first = _answer(self._assignor, self._case)
-        self.given, self.settles = self._settle(self.first)
+        self.given, self.settles = self._run_rounds(self.first)
         while self._balancing and self.settles and len(self.relieved) < MOST_ROUNDS:
             self._join(self.given)
             relief = self._balancing.relief(self._case.topics, self._case.members, self._case.racks)
             if relief is None:
                 break
             self.relieved.append(relief)
-            self.given, self.settles = self._settle(_answer(self._balancing, self._case))
+            self.given, self.settles = self._run_rounds(_answer(self._balancing, self._case))
 
-    def _settle(self, answer: Assignment) -> tuple[Assignment, bool]:
+    def _run_rounds(self, answer: Assignment) -> tuple[Assignment, bool]:
         last = self.number + MOST_ROUNDS
         while True:
             self.number += 1
@@ -287,7 +287,7 @@ def _rejoined(
 # --- figures ---------------------------------------------------------------------------------------------
 
 
-def wanted(case: Case) -> dict[str, int]:
+def subscribed_partitions(case: Case) -> dict[str, int]:
     """Number of partitions of the topics that exist and that somebody subscribes to; topics sorted."""
     subscribed = {topic for said in case.members.values() for topic in said.topics}
     return {topic: count for topic, count in sorted(case.topics.items()) if topic in subscribed}
@@ -295,7 +295,7 @@ def wanted(case: Case) -> dict[str, int]:
 
 def unowned(case: Case, given: Mapping[str, Iterable[Partition]]) -> list[Partition]:
     """The wanted partitions that nobody has, sorted."""
-    marks = {topic: bytearray(count) for topic, count in wanted(case).items()}
+    marks = {topic: bytearray(count) for topic, count in subscribed_partitions(case).items()}
     for partitions in given.values():
         for topic, number in partitions:
             marks[topic][number] = 1
@@ -356,6 +356,6 @@ def _fewest(case: Case, owned: Mapping[str, frozenset[Partition]]) -> int:
     if len({frozenset(there.intersection(case.members[member].topics)) for member in hungry}) > 1:
         target = balance(case.topics, case.members, resolve(case.topics, case.members))
         return sum(len(mine.difference(target[member])) for member, mine in owned.items())
-    few, one_more = divmod(sum(wanted(case).values()), len(hungry) or 1)
+    few, one_more = divmod(sum(subscribed_partitions(case).values()), len(hungry) or 1)
     over = [len(owned[member]) - few for member in hungry if len(owned[member]) > few]
     return sum(over) - min(one_more, len(over))

@@ -18,10 +18,10 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sparkcohort.native import _drain
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+from sparkcohort.runtime.shell.kafka.consumer.native_source import record_batch
 from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
 from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW
-from sparkcohort.runtime.shell.kafka.reading import arrow_rows
-from sparkcohort.runtime.shell.kafka.reading.native_source import record_batch
 from tests.kit.record_batches import (
     ABORT,
     COMMIT,

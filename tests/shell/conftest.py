@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.shell.rpc.flight import Link
-from tests.kit.drains import DRAINS, drained_by
+from tests.kit.record_sources import SOURCES, read_by
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +28,8 @@ def ended_streams(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             link._line.close()
 
 
-@pytest.fixture(params=DRAINS)
-def each_drain(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The test once with the native drain and once with the one in Python; without this fixture it has the native one."""
-    with drained_by(request.param):
+@pytest.fixture(params=SOURCES)
+def each_source(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The test once with the native source and once with the one in Python; without this fixture it has the native one."""
+    with read_by(request.param):
         yield request.param

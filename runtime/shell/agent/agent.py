@@ -39,7 +39,7 @@ from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, from_json
 from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, patience_ms
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
-from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
+from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
 from sparkcohort.runtime.shell.process.blocking_calls import BlockingCalls
 from sparkcohort.runtime.shell.process.log_lines import OneLine
 from sparkcohort.runtime.shell.process.process_exit import until_gone
@@ -390,12 +390,12 @@ class Agent:
 
     def leave(self) -> None:
         """Ask the agent to leave the group and end (SIGTERM); needs no thread."""
-        _hurry()
+        _set_kill_timer()
         self._inbox.put(lambda: self._end("terminated", leave=True))
 
     def _end(self, reason: str, *, leave: bool, lost: bool = False) -> NoReturn:
         self._ending.acquire()  # and never released: who comes second has nothing left to do
-        _hurry()
+        _set_kill_timer()
         log.info("ending: %s", reason)
         if self._listening:  # its last call is the revocation that the member asks for
             self._listening.close(self._member.owned, LISTENER_END_S, lost=lost)
@@ -411,7 +411,7 @@ class Agent:
         os._exit(0)
 
 
-def _hurry() -> None:
+def _set_kill_timer() -> None:
     """However the interpreter stands: the kernel ends the process in time."""
     signal.setitimer(signal.ITIMER_REAL, END_S)
 

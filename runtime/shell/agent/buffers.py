@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.pieces import trim
-from sparkcohort.runtime.shell.kafka.reading.record_source import BATCH_RECORDS
+from sparkcohort.runtime.shell.kafka.consumer.pieces import trim
+from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_RECORDS
 
 CHUNK_OVERHEAD = 6 << 10  # what a chunk costs beside its columns' bytes, as measured: blocks, and Arrow's objects
 
@@ -117,7 +117,7 @@ class Buffer:
         self.sure = min(self.sure, self.position)
         return chunk.nbytes
 
-    def spent(self) -> int:
+    def released_offset(self) -> int:
         """Up to here everything has been handed out, and nobody is reading it."""
         return min([self.served, *(reader.at for reader in self.readers)])
 

@@ -33,10 +33,10 @@ from sparkcohort.runtime.shell.agent.buffers import (
     joined,
 )
 from sparkcohort.runtime.shell.agent.task_frames import SILENT, Served
-from sparkcohort.runtime.shell.agent.unidentified_records import UnidentifiedRecords, in_doubt, settle
-from sparkcohort.runtime.shell.kafka.reading.new_source import bounds, new_drain
-from sparkcohort.runtime.shell.kafka.reading.range_reader import of_another_log
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.agent.unidentified_records import UnidentifiedRecords, check_topic_ids, in_doubt
+from sparkcohort.runtime.shell.kafka.consumer.new_source import bounds, new_record_source
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import of_another_log
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     BATCH_BYTES,
     EndOfLog,
     Event,
@@ -104,17 +104,17 @@ class Prefetcher:
         self._buffer_bytes = buffer_bytes
         self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
         self._patience_s = patience_s
-        self._new_drain = partial(
-            new_drain,
+        self._new_source = partial(
+            new_record_source,
             {**conf, **bounds(queue)},
             include_headers=include_headers,
             batch_bytes=self._batch_bytes,
             unhurried=True,
             largest=Largest(max(buffer_bytes // 4, LEAST_LARGEST), REMEDY),
         )
-        self._drain = self._new_drain()
+        self._source = self._new_source()
         self._untold = UnidentifiedRecords(conf)
-        self._doubtful = False  # how the drain stands is not known
+        self._doubtful = False  # how the source stands is not known
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
         self._waiting: set[_TaskWait] = set()
@@ -130,10 +130,10 @@ class Prefetcher:
         self._thread = Supervised(
             "cohort-prefetch",
             lambda: not self._closed,
-            self._turn,
+            self._run_once,
             give_up or (lambda error: _log.error("%s", error)),
             amend=self._begin_anew,
-            ended=self._close_drain,
+            ended=self._close_source,
         )
         self._thread.start()
 
@@ -237,7 +237,7 @@ class Prefetcher:
                     doubted = in_doubt(readers)
                 told = self._untold.ids(doubted)
                 with self._lock:
-                    step = self._next(readers, missed + settle(readers, doubted, told))
+                    step = self._next(readers, missed + check_topic_ids(readers, doubted, told))
                 yield step
         finally:
             with self._lock:
@@ -272,7 +272,7 @@ class Prefetcher:
             return
         # A floor that goes down: the offsets start anew (topic recreated), what is buffered is another log's.
         # From a client that doesn't tell, what was fetched before this plan may be another topic's than the plan's.
-        untold = topic_id and not self._drain.tells_ids
+        untold = topic_id and not self._source.tells_ids
         anew = topic_id not in ("", buffer.topic_id) and bool(buffer.topic_id or untold)
         if anew or floor > buffer.position or floor < buffer.floor:
             buffer.move(floor)
@@ -314,7 +314,7 @@ class Prefetcher:
                 self._asked.notify()
                 if not hurried:
                     hurried = True
-                    self._drain.wake()
+                    self._source.wake()
                 if not self._arrived.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
                     return [(reader.index, f"nothing from Kafka within {patience_s} s") for reader in readers]
         finally:
@@ -340,8 +340,8 @@ class Prefetcher:
 
     # --- the thread -----------------------------------------------------------------------------
 
-    def _close_drain(self) -> None:
-        self._drain.close()
+    def _close_source(self) -> None:
+        self._source.close()
 
     def _begin_anew(self) -> None:
         """A cache: whatever happened, the tasks read directly, and fetching starts again at every partition's position."""
@@ -350,30 +350,30 @@ class Prefetcher:
             for buffer in self._buffers.values():
                 buffer.live = False
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         """Decide what to fetch, tell the client, and take in what one poll brings."""
         if self._doubtful:
-            old, self._drain = self._drain, self._new_drain()
+            old, self._source = self._source, self._new_source()
             self._assigned, self._doubtful, self._prepared = set(), False, False
             with contextlib.suppress(Exception):  # it may have been closing when it failed
                 old.close()
         if not self._prepared:
-            self._drain.prepare()
+            self._source.prepare()
             self._prepared = True
         if self._ends_asked:
-            self._ends_asked, heard = False, {tp: self._drain.log_end(tp) for tp in self._assigned}
+            self._ends_asked, heard = False, {tp: self._source.log_end(tp) for tp in self._assigned}
             self._ends = {**self._ends, **heard}
         with self._lock:
             full = self._make_room()
             drop, start = (set(), {}) if not full and self._is_settled() else self._targets(full)
-            self._drain.pace(0.0 if self._waiting else PACE_S)
+            self._source.pace(0.0 if self._waiting else PACE_S)
             if full and not drop and not start and not any(b.waiting for b in self._buffers.values()):
                 self._asked.wait(POLL_S)  # nobody waits, nothing fits: the client's queue fills, then fetching stops
                 return
-        self._drain.unassign(drop)
-        self._drain.assign({tp: (at, NO_END) for tp, at in start.items()})
+        self._source.unassign(drop)
+        self._source.assign({tp: (at, NO_END) for tp, at in start.items()})
         self._assigned = (self._assigned - drop) | set(start)
-        events = self._drain.poll(POLL_S)
+        events = self._source.poll(POLL_S)
         self._hear_silence()
         if events:
             with self._lock:
@@ -387,17 +387,17 @@ class Prefetcher:
         if now < self._silence_due:
             return
         self._silence_due = now + 0.5
-        silent = {tp: since for tp, since in (self._drain.silence() or {}).items() if since >= SILENT_S}
+        silent = {tp: since for tp, since in (self._source.silence() or {}).items() if since >= SILENT_S}
         with self._lock:
             for tp, buffer in self._buffers.items():
-                reason = f": {self._drain.last_error}" if self._drain.last_error else ""
+                reason = f": {self._source.last_error}" if self._source.last_error else ""
                 buffer.silent = f"{SILENT} for {SILENT_S:g} s{reason}" if tp in silent and buffer.live else ""
             if silent:
                 self._arrived.notify_all()
 
     def _targets(self, full: bool) -> tuple[set[TopicPartition], dict[TopicPartition, int]]:
         """What the client must stop fetching, and start fetching where; marks the latter live."""
-        wanted = self._wanted(full)
+        wanted = self._fetchable_partitions(full)
         drop = {tp for tp in self._assigned if tp not in wanted or not wanted[tp].live}
         start = {tp: b.position for tp, b in wanted.items() if not b.live}
         for tp in drop:
@@ -411,7 +411,7 @@ class Prefetcher:
         """Whether all that is owned is being fetched, and nothing else: what is live is in the client."""
         return len(self._assigned) == len(self._buffers) and all(b.live for b in self._buffers.values())
 
-    def _wanted(self, full: bool) -> dict[TopicPartition, Buffer]:
+    def _fetchable_partitions(self, full: bool) -> dict[TopicPartition, Buffer]:
         """The partitions to fetch now: in need only those that somebody waits for, else all.
 
         Whoever is being fetched stays, also above its share: a stop throws away what the client has queued, to be
@@ -431,7 +431,7 @@ class Prefetcher:
         buffer = self._buffers.get(event.tp)
         if buffer is None or not buffer.live:
             return  # of a past assignment
-        topic_id = self._drain.topic_id(event.tp)
+        topic_id = self._source.topic_id(event.tp)
         if "" not in (topic_id, buffer.topic_id) and topic_id != buffer.topic_id:
             buffer.move(buffer.floor)  # assigned again after the topic was made anew
             return
@@ -459,7 +459,7 @@ class Prefetcher:
 
     @property
     def _budget(self) -> int:
-        return int(self._buffer_bytes * self._drain.share())
+        return int(self._buffer_bytes * self._source.share())
 
     def _share(self) -> int:
         return self._budget // max(1, len(self._buffers))
@@ -474,7 +474,7 @@ class Prefetcher:
             return False
         buffers = list(self._buffers.values())
         for buffer in buffers:  # handed out already: kept only for second readings
-            while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= buffer.spent():
+            while over > 0 and buffer.chunks and buffer.chunks[0].next_offset <= buffer.released_offset():
                 over -= buffer.drop_head()
         if over > 0 and any(buffer.waiting for buffer in buffers):
             evict_for_waiting(buffers, over)

@@ -49,7 +49,7 @@ def in_doubt(readers: Sequence[Reader]) -> dict[TopicPartition, Chunk]:
     }
 
 
-def settle(
+def check_topic_ids(
     readers: Sequence[Reader], doubted: Mapping[TopicPartition, Chunk], ids: Mapping[str, str]
 ) -> list[tuple[int, str]]:
     """Judge chunks by the ids that topics had after they came; returns who gets nothing, with the reason."""

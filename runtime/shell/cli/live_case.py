@@ -103,7 +103,7 @@ def of_kafka(asked: CaseRequest) -> Case:
         committed = _committed_topics(asked, {t: n for t, n in sizes.items() if not t.startswith("__")})
     except (KafkaException, TimeoutError) as error:
         admin.poll(0)
-        raise _told(asked, admin, error, heard) from None
+        raise _as_cohort_error(asked, admin, error, heard) from None
     if str(group.state.name) == "DEAD" or not (group.members or committed):
         raise _unknown(asked, admin)
     return _case(group, sizes, racks, committed)
@@ -188,7 +188,9 @@ def _committed_topics(asked: CaseRequest, sizes: Mapping[str, int]) -> frozenset
     return frozenset(answer.topic for answer in answers if answer.error is None and answer.offset >= 0)
 
 
-def _told(asked: CaseRequest, admin: AdminClient, error: BaseException, heard: Iterable[KafkaError]) -> CohortError:
+def _as_cohort_error(
+    asked: CaseRequest, admin: AdminClient, error: BaseException, heard: Iterable[KafkaError]
+) -> CohortError:
     """What went wrong, in words for the user."""
     inner = clients.error_of(error) if isinstance(error, KafkaException) else None
     errors = [*([inner] if inner else []), *heard]

@@ -19,8 +19,7 @@ from rich.console import Console
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.summary import runs
-from sparkcohort.runtime.shell.cli import rebalances as history
-from sparkcohort.runtime.shell.cli import views
+from sparkcohort.runtime.shell.cli import rebalance_views, views
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
 
@@ -142,7 +141,7 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
 
     def listed(run: Connection) -> views.View:
         done = connection_file.fetch_rebalances(run, last or DEFAULT_LAST)
-        return history.rebalances(run.group_id, done, time.time())
+        return rebalance_views.rebalances(run.group_id, done, time.time())
 
     shown, failures = _of_each(group_id, listed)
     if shown:
@@ -151,11 +150,11 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
         raise CohortError("; ".join(failures))
 
 
-@cli.command(epilog=_STORY_EPILOG)
+@cli.command("story", epilog=_STORY_EPILOG)
 @click.argument("member")
 @_group
 @_output
-def story(member: str, group_id: str | None, output: str) -> None:
+def member_timeline(member: str, group_id: str | None, output: str) -> None:
     """Tell what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
     told, failures = _of_each(group_id, lambda run: connection_file.fetch_story(run, member))
     found = [item for item in told if "lines" in item]
@@ -164,7 +163,7 @@ def story(member: str, group_id: str | None, output: str) -> None:
             for item in found:
                 about = f"{item['member_id']} ({item['client_id'] or '-'} on {item['host'] or '-'})"
                 click.echo(views.printable(about))
-        _print(views.joined([history.story(item) for item in found]), output)
+        _print(views.joined([rebalance_views.member_timeline(item) for item in found]), output)
     elif told:
         known = [f"{name} ({client or '-'})" for item in told for name, client in item["known"]]
         failures.append(f"no member {member} is known; known are {', '.join(known) or 'none'}")
@@ -194,12 +193,12 @@ def _show(group_id: str | None, generation: int, output: str) -> None:
     """Print one rebalance of each run that has it."""
     answers, failures = _of_each(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
     found = [(name, item) for name, item in answers if "assignments" in item]
-    shown = [history.rebalance(name, item, time.time()) for name, item in found]
+    shown = [rebalance_views.rebalance(name, item, time.time()) for name, item in found]
     if output == "json" and shown:
         _print(views.joined(shown), output)
     for (name, item), view in zip(found, shown, strict=True):
         if output != "json":
-            click.echo("\n".join(map(views.printable, history.title(name, item, time.time()))))
+            click.echo("\n".join(map(views.printable, rebalance_views.title(name, item, time.time()))))
             _print(view, output)
     if not found:
         failures += [
@@ -226,7 +225,7 @@ def _of_each(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list
 def _everyone() -> list[Connection]:
     found = list(connection_file.live())
     if not found:
-        raise CohortError(f"{NOBODY}{connection_file.told(list(connection_file.elsewhere()))}")
+        raise CohortError(f"{NOBODY}{connection_file.name_others(list(connection_file.elsewhere()))}")
     return found
 
 

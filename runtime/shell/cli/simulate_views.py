@@ -20,7 +20,7 @@ from sparkcohort.assignors import Partition
 from sparkcohort.runtime.group.summary import ranges
 from sparkcohort.runtime.shell.cli.views import printable
 from sparkcohort.runtime.simulate.case import Case, counted
-from sparkcohort.runtime.simulate.outcome import Outcome, wanted
+from sparkcohort.runtime.simulate.outcome import Outcome, subscribed_partitions
 
 PLAIN_WIDTH: Final = 80
 CELL: Final = 36
@@ -154,7 +154,7 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _pauses(case: Case, seen: Outcome) -> dict[str, Any]:
-    everything = [(topic, number) for topic, count in wanted(case).items() for number in range(count)]
+    everything = [(topic, number) for topic, count in subscribed_partitions(case).items() for number in range(count)]
     cooperative = {str(rounds): found for rounds, found in seen.paused_cooperative.items()}
     return {
         "eager": {"rounds": 1, "partitions": {"1": everything} if everything else {}},

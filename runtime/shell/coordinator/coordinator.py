@@ -221,7 +221,7 @@ class Coordinator:
         with self._owning:
             if self.balancing is None or member_id not in self.group.members:
                 return False
-            self.balancing.heard(groups.owned(self.group, member_id), loads)
+            self.balancing.on_load_report(groups.owned(self.group, member_id), loads)
             if delayed_rebalance.deadline(self.leading.leader_state) is None:
                 self.balancing.look(self.group, self._round, self._clock.advance(self._waits_ms))
             return True

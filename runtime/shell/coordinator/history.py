@@ -162,7 +162,7 @@ class History:
         """The ids of all members whose story can be told, oldest first."""
         return tuple(dict.fromkeys(name for _, record in tuple(self._records) for name in timeline.about(record)))
 
-    def story(self, member_id: str) -> tuple[ToldOnce, ...]:
+    def member_timeline(self, member_id: str) -> tuple[ToldOnce, ...]:
         """What happened to a member, as far as the journal goes back."""
         records = tuple(self._records)
         return tuple(

@@ -33,7 +33,7 @@ class LoadWatch:
         self._watch = imbalance.Watch()
         self._looked_ms: int | None = None
 
-    def heard(self, owned: Collection[TopicPartition], loads: Mapping[TopicPartition, Load]) -> None:
+    def on_load_report(self, owned: Collection[TopicPartition], loads: Mapping[TopicPartition, Load]) -> None:
         """Take what a member reports of what it owns."""
         self._loads = {**self._loads, **{tp: load for tp, load in loads.items() if tp in owned}}
 
@@ -80,7 +80,7 @@ class LoadWatch:
         """What is known of each partition."""
         return self._loads
 
-    def seen(self, owned: Mapping[str, Collection[TopicPartition]]) -> dict[str, dict[str, Any]]:
+    def loads_by_member(self, owned: Mapping[str, Collection[TopicPartition]]) -> dict[str, dict[str, Any]]:
         """What each member carries, in plain values; nothing until something is known."""
         known = self._loads
         if not known:

@@ -16,7 +16,7 @@ from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 
-log = logging.getLogger("sparkcohort.ability")
+log = logging.getLogger("sparkcohort.reachability")
 
 LOOK_S: Final = 1.5
 """How long the driver looks whether a leader answers: the agent that told of it waits for the driver's answer."""
@@ -66,7 +66,7 @@ class ReachabilityWatch:
             with self._lock:
                 self._known = reachability.tried(self._known, member, tried, now)
         self._bar(member, {tp: seen for tp, seen in stuck.items() if tp not in self.barred().get(member, {})}, now)
-        self.settle()
+        self.lift_expired()
         return sorted(self.barred().get(member, {}))
 
     def _bar(self, member: str, stuck: Mapping[TopicPartition, Stuck], now: int) -> None:
@@ -101,7 +101,7 @@ class ReachabilityWatch:
             )
             self._on_change(f"{member} can't fetch {names_of(partitions)}")
 
-    def settle(self) -> None:
+    def lift_expired(self) -> None:
         """Let those back who can fetch again."""
         with self._lock:
             before = self._known

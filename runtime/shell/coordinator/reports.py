@@ -58,7 +58,7 @@ def rebalances(past: History, last: int) -> list[dict[str, Any]]:
     return [_line(entry, names) for entry in past.entries()[-last:]]
 
 
-def shown(past: History, generation: int) -> dict[str, Any]:
+def rebalance_details(past: History, generation: int) -> dict[str, Any]:
     """One rebalance with who had what; ``generation`` -1 is the latest, -2 the one before.
 
     An unknown one is {"known": [generations that there are]}.
@@ -74,7 +74,7 @@ def shown(past: History, generation: int) -> dict[str, Any]:
     return {**_line(found, names), "removed": removed, "assignments": _assignments(found, names)}
 
 
-def story(past: History, who: str) -> dict[str, Any]:
+def member_timeline(past: History, who: str) -> dict[str, Any]:
     """The story of a member, named by its id or by its client id (then the latest of that name).
 
     An unknown one is {"known": [[member id, client id], …]}.
@@ -88,7 +88,7 @@ def story(past: History, who: str) -> dict[str, Any]:
         "member_id": member_id,
         "client_id": client_id(member_id, names),
         "host": host(member_id, names),
-        "lines": [{"at": told.at, "what": told.line} for told in past.story(member_id)],
+        "lines": [{"at": told.at, "what": told.line} for told in past.member_timeline(member_id)],
     }
 
 

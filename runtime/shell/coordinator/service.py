@@ -82,7 +82,11 @@ class Service:
     def handlers(self) -> Mapping[str, Handler]:
         """The action names and what answers them."""
         group: dict[str, Handler] = {kind.__name__: self._group for kind in REQUESTS}
-        told: dict[str, Handler] = {"Status": self._describe, "Rebalances": self._rebalances, "Story": self._story}
+        told: dict[str, Handler] = {
+            "Status": self._describe,
+            "Rebalances": self._rebalances,
+            "Story": self._member_timeline,
+        }
         heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened, "Loads": self._loads}
         return {**group, **told, **heard, "Claim": self._claim, "Fetched": self._fetched, "Read": self._read}
 
@@ -248,13 +252,13 @@ class Service:
         """The last so many, or the one of a generation with who had what."""
         asked, history = calls.decode(body, calls.RebalancesRequest), self._coordinator.history
         if asked.show is not None:
-            return _json(reports.shown(history, asked.show))
+            return _json(reports.rebalance_details(history, asked.show))
         if asked.last is None:
             raise calls.CallError("neither how many rebalances nor which")
         return _json({"rebalances": reports.rebalances(history, max(asked.last, 1))})
 
-    def _story(self, body: bytes) -> bytes:
-        return _json(reports.story(self._coordinator.history, calls.decode(body, calls.StoryRequest).member))
+    def _member_timeline(self, body: bytes) -> bytes:
+        return _json(reports.member_timeline(self._coordinator.history, calls.decode(body, calls.StoryRequest).member))
 
 
 def _printable(words: str) -> str:

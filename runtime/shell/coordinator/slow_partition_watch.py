@@ -15,7 +15,7 @@ from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 
-log = logging.getLogger("sparkcohort.isolation")
+log = logging.getLogger("sparkcohort.slow_partitions")
 
 FRESH_MS = 2_000
 """Log ends are asked for when a batch is planned: while one runs they get old."""

@@ -36,7 +36,7 @@ class ClientThread:
         self._current: Future[Any] | None = None
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
 
-    def insist(self, job: Callable[[], T], timeout_s: float, what: str) -> T:
+    def run(self, job: Callable[[], T], timeout_s: float, what: str) -> T:
         """Have ``job`` run by the owner, again while it says "not now".  Raises CommitDelayed naming ``what``."""
         deadline = time.monotonic() + timeout_s
         while True:

@@ -179,7 +179,7 @@ class Discovery:
             self._last_error = clients.text_of(error)
             return None, frozenset()
         racks = self._racks.of(replicas) if self._racks else {}
-        wanted = self._wanted(leaders)
+        wanted = self._subscribed(leaders)
         ids = self._ids.of({tp.topic for tp in wanted})
         return Layout(wanted, nodes, racks, ids), frozenset(missing) | self._unknown(leaders, missing)
 
@@ -205,7 +205,7 @@ class Discovery:
             leaders[TopicPartition(name, number)] = partition.leader
             replicas[TopicPartition(name, number)] = partition.replicas
 
-    def _wanted(self, leaders: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _subscribed(self, leaders: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         fixed = self._subscription.partitions
         return {tp: leaders[tp] for tp in fixed if tp in leaders} if fixed else leaders
 

@@ -47,10 +47,10 @@ class FirstBatch:
     def start(self) -> Offsets:
         """Where a query starts that has no batch yet: as pinned, or as the options say.  Changes nothing."""
         if self._start is None:
-            self._start = self._found()
+            self._start = self._initial_offsets()
         return self._start
 
-    def _found(self) -> Offsets:
+    def _initial_offsets(self) -> Offsets:
         known = self._known(self._log_ends.snapshot().partitions)
         mine = pinned(known, self._pin)
         pins = {
@@ -108,7 +108,7 @@ class FirstBatch:
         if (end, ids) == self._end:
             return {}
         plan = plan_of(end, ids)
-        text = self._membership.reservation.metadata(self._pin, plan)
+        text = self._membership.run_epoch.metadata(self._pin, plan)
         starts = {tp: (start[tp] if tp in start else entering[tp], text) for tp in end}
         taken = self._membership.commit(starts, timeout_s, reset=True)
         self._plan, self._end = plan, (end, ids)

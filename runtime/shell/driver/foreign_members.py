@@ -53,8 +53,8 @@ class ForeignMembers:
             self._asked = self._describe()
         if now - self._since >= PART_OF_SESSION * self._limit_s:
             self._since = now
-            holders = self.holders(missing)
-            return self._failure(holders, missing) if holders else None
+            owners = self.owners_of(missing)
+            return self._failure(owners, missing) if owners else None
         return None
 
     def release(self) -> None:
@@ -96,7 +96,7 @@ class ForeignMembers:
             self._limit_s,
         )
 
-    def holders(self, partitions: frozenset[TopicPartition]) -> list[str]:
+    def owners_of(self, partitions: frozenset[TopicPartition]) -> list[str]:
         """``client id (host)`` of each other member that has some of these partitions (``EVERYBODY``: of each)."""
         asked = self._describe()
         return self._holding(asked, partitions) if asked is not None else []
@@ -112,11 +112,11 @@ class ForeignMembers:
 
     def everybody(self) -> list[str]:
         """All other members."""
-        return self.holders(EVERYBODY)
+        return self.owners_of(EVERYBODY)
 
-    def _failure(self, holders: list[str], missing: frozenset[TopicPartition]) -> CohortError:
+    def _failure(self, owners: list[str], missing: frozenset[TopicPartition]) -> CohortError:
         return CohortError(
-            f"{', '.join(holders)} in group {self._group_id} held {names_of(missing)}, which this query "
+            f"{', '.join(owners)} in group {self._group_id} held {names_of(missing)}, which this query "
             "reads, for "
             f"{self._limit_s:g} s (session.timeout.ms): stop that consumer, or give this query a group.id of its own"
         )

@@ -1,6 +1,6 @@
-"""What the real Kafka group is told: the pinned start, the run's reservation, and every batch that Spark's commit log has.
+"""What the real Kafka group is told: the pinned start, the run epoch, and every batch that Spark's commit log has.
 
-Spark's checkpoint is the truth; this is its mirror, for every Kafka tool and for queries that start without a checkpoint.
+Spark's checkpoint is the truth; this is its copy in Kafka, for every Kafka tool and for queries that start without a checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.threads import Supervised
 
-log = logging.getLogger("sparkcohort.mirror")
+log = logging.getLogger("sparkcohort.group_commits")
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -47,7 +47,7 @@ class GroupCommits:
         self._counters: Counter[str] = Counter()
         self._committed: dict[TopicPartition, int] = {}
         self._first = FirstBatch(options, log_ends, self._membership)
-        self._mirrored: Offsets = {}
+        self._flushed: Offsets = {}
         self._wanted: dict[TopicPartition, int] | None = None
         self._changed = threading.Condition()
         self._reserving = threading.Lock()  # one writer of what stands beside a pin
@@ -56,7 +56,7 @@ class GroupCommits:
         self._generation = 0
         self._next_commit = self._next_reserve = 0.0
         self._failure: CohortError | None = None
-        self._committing = Supervised("cohort-mirror", self._wait, self._work, self._fail)
+        self._committing = Supervised("cohort-group-commits", self._wait, self._work, self._fail)
 
     def open(self) -> None:
         """Join the real group.  Raises CohortError: no permission, group coordinator unreachable."""
@@ -82,7 +82,7 @@ class GroupCommits:
 
     def counters(self) -> Mapping[str, int]:
         """Commits and failed attempts so far, and consumers of others that were found in the group."""
-        return {**self._counters, "strangers": self._membership.strangers()}
+        return {**self._counters, "strangers": self._membership.foreign_members()}
 
     def committed(self) -> Offsets:
         """What the real group has, as far as this run committed it."""
@@ -127,11 +127,11 @@ class GroupCommits:
 
     def begin(self, start: Offsets) -> int:
         """Reserve this run's number and generations, if that has not been done; returns the first generation."""
-        if self._membership.reservation.own is None:
+        if self._membership.run_epoch.own is None:
             self._reserve(start, *self._first.marks(start))
             with self._changed:
-                self._mirrored = dict(start)
-        return self._membership.reservation.first_generation
+                self._flushed = dict(start)
+        return self._membership.run_epoch.first_generation
 
     def follow(self, generation: Callable[[], int]) -> None:
         """Look at the group's generation from now on, so that there is always one left that is reserved."""
@@ -152,19 +152,19 @@ class GroupCommits:
         generation is left and no more can be reserved.
         """
         self._await_generations(generation)
-        self.settle()
+        self.flush()
         with self._changed:
-            if start == self._mirrored and not self._first.pinned:
+            if start == self._flushed and not self._first.pinned:
                 return
             self._wanted = dict(start)
             self._changed.notify_all()
-        if final and not self.settle(FINAL_S):
+        if final and not self.flush(FINAL_S):
             raise CohortError(
                 f"the last batch could not be committed to group {self._options.group_id} within {FINAL_S:g} s: its "
                 "coordinator does not answer. The batch itself is done and in the checkpoint; start the query again to commit"
             )
 
-    def settle(self, timeout_s: float = QUICK_S) -> bool:
+    def flush(self, timeout_s: float = QUICK_S) -> bool:
         """Wait until Kafka has all that was committed; whether it has.  Raises what ended the membership for good."""
         with self._changed:
             done = self._changed.wait_for(lambda: self._wanted is None or self.failure() is not None, timeout_s)
@@ -187,10 +187,10 @@ class GroupCommits:
 
     def _left(self) -> int:
         """How many generations are reserved and not used yet."""
-        reservation = self._membership.reservation
-        if reservation.own is None:
+        run_epoch = self._membership.run_epoch
+        if run_epoch.own is None:
             return GENERATION_BLOCK
-        return reservation.last_generation - max(self._generation, self._used())
+        return run_epoch.last_generation - max(self._generation, self._used())
 
     # --- the thread ---------------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class GroupCommits:
             return
         self._next_commit = time.monotonic() + RETRY_S
         try:
-            self._commit_now(self._changes(wanted), self._membership.reservation.metadata(), COMMIT_S)
+            self._commit_now(self._changes(wanted), self._membership.run_epoch.metadata(), COMMIT_S)
         except CohortError as error:
             self._next_commit = time.monotonic() + RETRY_S
             log.warning("commit to group %s failed, trying again: %s", self._options.group_id, error)
@@ -226,7 +226,7 @@ class GroupCommits:
         with self._changed:
             self._next_commit = 0.0
             self._first.over()
-            self._mirrored = wanted
+            self._flushed = wanted
             if self._wanted == wanted:
                 self._wanted = None
             self._changed.notify_all()

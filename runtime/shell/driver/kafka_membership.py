@@ -59,7 +59,7 @@ class GroupMembership:
         self._conf = {**options.kafka, "group.id": options.group_id}
         # Short against the limit of ``start``: why nobody answers (no permission, say) is told between two tries.
         self._read_timeout_s = min(READ_TIMEOUT_S, options.api_timeout_ms / 4000)
-        self._strangers = ForeignMembers(
+        self._foreign_members = ForeignMembers(
             options.kafka, options.group_id, options.group_instance_id, options.session_timeout_ms
         )
         self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
@@ -79,7 +79,7 @@ class GroupMembership:
         self._consumer: Consumer | None = None
         self._made = 0  # the machine's number of the client
         self._thread = Supervised(
-            "cohort-kafka-group", self._goes_on, self._turn, self._fail, amend=self._jobs.amend, ended=self._on_end
+            "cohort-kafka-group", self._goes_on, self._run_once, self._fail, amend=self._jobs.amend, ended=self._on_end
         )
 
     # --- for everybody -------------------------------------------------------------------------------
@@ -100,15 +100,15 @@ class GroupMembership:
                 )
         self._check()
         if not joined:
-            raise errors.not_joined(self._options, timeout_s, self._strangers.everybody())
+            raise errors.not_joined(self._options, timeout_s, self._foreign_members.everybody())
 
     def failure(self) -> CohortError | None:
         """What ended the membership for good, or None."""
         return self._failure
 
-    def strangers(self) -> int:
+    def foreign_members(self) -> int:
         """How many consumers of others have been found with partitions that this query reads."""
-        return self._strangers.found
+        return self._foreign_members.found
 
     @property
     def state(self) -> MembershipState:
@@ -116,7 +116,7 @@ class GroupMembership:
         return self._membership.state
 
     @property
-    def reservation(self) -> RunEpoch:
+    def run_epoch(self) -> RunEpoch:
         """This run's number and generations, as Kafka has them."""
         return self._membership.reservation
 
@@ -129,7 +129,7 @@ class GroupMembership:
     ) -> dict[TopicPartition, Committed]:
         """What is committed for each partition.  Raises ``CohortError``: an error is never "no offset"."""
         wanted = tuple(partitions)
-        result: dict[TopicPartition, Committed] = self._jobs.insist(
+        result: dict[TopicPartition, Committed] = self._jobs.run(
             lambda: self._ask(lambda number: s.FetchRequested(number, wanted)),
             timeout_s,
             f"committed offsets of group {self._options.group_id}",
@@ -145,7 +145,7 @@ class GroupMembership:
         exist are left out.  Raises ``CommitDelayed`` after ``timeout_s`` of retrying, ``CohortError`` for what
         ended the membership.
         """
-        result: dict[TopicPartition, int] = self._jobs.insist(
+        result: dict[TopicPartition, int] = self._jobs.run(
             lambda: self._ask(lambda number: s.CommitRequested(number, offsets, reset, self.ids, self.epochs)),
             timeout_s,
             f"commit to group {self._options.group_id}",
@@ -166,7 +166,7 @@ class GroupMembership:
         ``starts`` are offsets for what has none committed yet (or, with ``reset``, for all); ``pin`` and ``plan`` mark them
         as the start of batch 0.  Call it as soon as start offsets are known, and when ``reservation.last_generation`` is near.
         """
-        result: RunEpoch = self._jobs.insist(
+        result: RunEpoch = self._jobs.run(
             lambda: self._ask(
                 lambda number: s.ReserveRequested(number, starts, pin, plan, reset, self.ids, self.epochs)
             ),
@@ -196,7 +196,7 @@ class GroupMembership:
     def _goes_on(self) -> bool:
         return not self._closing and self._failure is None
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         if self._unsure:
             self._start_over()
         self._client()  # not kept in a variable: an error's traceback would keep a client that is replaced
@@ -253,7 +253,7 @@ class GroupMembership:
         self._feed(s.Close())
         self._jobs.refuse()  # first: destroying a client may wait for a name that nobody resolves
         self._drop_client()
-        self._strangers.release()
+        self._foreign_members.release()
 
     def _fail(self, error: CohortError) -> None:
         self._feed(s.StepFailed(error))
@@ -321,10 +321,10 @@ class GroupMembership:
             consumer.unsubscribe()
 
     def _look_for_foreign_members(self, missing: frozenset[TopicPartition]) -> None:
-        failure = self._strangers.look(missing)
+        failure = self._foreign_members.look(missing)
         if failure is not None:
             self._fail(failure)
-        elif self._strangers.asking:
+        elif self._foreign_members.asking:
             self._feed(s.Describing())
 
     def _called(self, call: int, request: Callable[[], s.MembershipEvent]) -> s.MembershipEvent:
@@ -420,7 +420,7 @@ class GroupMembership:
         if code in _FENCED or error.fatal():
             self._feed(s.Fenced(error.name()))
             return
-        failure = errors.permanent(error, self._options, self._strangers.everybody)
+        failure = errors.permanent(error, self._options, self._foreign_members.everybody)
         if failure is not None:
             self._feed(s.LoginFailed(failure) if code in errors.AUTHENTICATION else s.StepFailed(failure))
         elif code not in _GONE:

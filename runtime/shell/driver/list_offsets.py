@@ -317,7 +317,7 @@ class Suspects:
         with self._changed:
             silent = dict(self._silent)
         for node, tp in silent.items():
-            answers = self._answers(consumer, tp)
+            answers = self._is_reachable(consumer, tp)
             self._client.answered(yes=answers)
             if answers:
                 self._clear(node)
@@ -327,7 +327,7 @@ class Suspects:
                 clients.log.warning("%s does not answer; its partitions are left out until it does", where)
         self._due = time.monotonic() + PROBE_GAP_S
 
-    def _answers(self, consumer: Consumer, tp: TopicPartition) -> bool:
+    def _is_reachable(self, consumer: Consumer, tp: TopicPartition) -> bool:
         try:
             # A client that never met the broker learns of it this way only.
             consumer.list_topics(tp.topic, timeout=PROBE_S)

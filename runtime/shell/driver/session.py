@@ -34,9 +34,9 @@ from sparkcohort.runtime.shell.driver.data_loss import DataLoss, Losses
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.kafka import epoch_ends
-from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
-from sparkcohort.runtime.shell.kafka.reading.range_reader import RangeReader
-from sparkcohort.runtime.shell.kafka.reading.relay import Relay
+from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.relay import Relay
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.observe.metrics import MetricsEndpoint
 from sparkcohort.runtime.shell.options.parse import SourceOptions
@@ -67,7 +67,7 @@ class Session:
         self._assignors = assignors
         self._lock = stream_process.InstanceLock(options.group_id, options.group_instance_id)
         self._log_ends = LogEnds(options)
-        self._mirror = GroupCommits(options, self._log_ends)
+        self._commits = GroupCommits(options, self._log_ends)
         self._loss = DataLoss(self._log_ends, fail=options.fail_on_data_loss)
         self._plans = PlanRegistry()
         self._isolation = SlowPartitionWatch()
@@ -99,38 +99,38 @@ class Session:
         self._lock.take()
         closing(Order.INSIDE, self._log_ends.close)
         self._log_ends.start()
-        closing(Order.COMMITS, self._mirror.end)
-        closing(Order.INSIDE, self._mirror.close)
-        self._mirror.open()
+        closing(Order.COMMITS, self._commits.end)
+        closing(Order.INSIDE, self._commits.close)
+        self._commits.open()
 
     def initial(self) -> Offsets:
         """Where a query starts that has no batch yet; nothing is changed."""
-        return self._mirror.initial()
+        return self._commits.initial()
 
     def replayed(self, end: Offsets, ids: Mapping[str, str]) -> Offsets:
         """Where the first batch starts, which an earlier process planned to ``end``.
 
         Raises CohortError: this group did not plan it, or (DriverDataLoss) partitions of it are gone.
         """
-        start = self._mirror.replayed(end, ids)
+        start = self._commits.replayed(end, ids)
         self._loss.deleted(end, self._log_ends.snapshot())
         return start
 
     def plan(self, start: Offsets, end: Offsets, ids: Mapping[str, str]) -> None:
         """Have the real group remember, before Spark does, from where to where the first batch goes."""
         new = end.keys() - start.keys()
-        self._mirror.plan(start, end, ids, self.beginnings_of_new(new) if new else {})
+        self._commits.plan(start, end, ids, self.beginnings_of_new(new) if new else {})
 
     def stands_in(self, ids: Mapping[str, str]) -> None:
         """Of which topics the offsets are that Spark speaks of now, as far as it says."""
-        self._mirror.stands_in(ids)
+        self._commits.stands_in(ids)
 
     def begin(self, start: Offsets) -> None:
         """Start the coordinator run, once; ``start`` is where the first batch of this run begins."""
         if self._coordinator is not None:
             return
         self._compare(start)
-        first_generation = self._mirror.begin(start)
+        first_generation = self._commits.begin(start)
         self._plans.seed(start)
         self._announced = start
         options, run_id = self._options, secrets.token_hex(6)
@@ -160,7 +160,7 @@ class Session:
         self._coordinator.barred = self._abilities.barred
         self._coordinator.start()
         group = self._coordinator
-        self._mirror.follow(lambda: group.group.generation)
+        self._commits.follow(lambda: group.group.generation)
         self._log_ends.on_change(self._coordinator.topics_changed)
         self._coordinator.topics_changed()  # what changed since it started
         self._serve(self._coordinator, run_id)
@@ -169,18 +169,18 @@ class Session:
         """Ask whether the logs were cut since an earlier run, before its commits give way to ours.  Raises DriverDataLoss."""
         snapshot = self._log_ends.snapshot()
         there = {tp: at for tp, at in start.items() if tp in snapshot.partitions}
-        self._loss.remember(there, self._mirror.epochs(there, snapshot.ids))
+        self._loss.remember(there, self._commits.epochs(there, snapshot.ids))
         deadline = time.monotonic() + 2 * epoch_ends.PATIENCE_S
         while self._loss.compare(there, snapshot).unsure and time.monotonic() < deadline:
             self.pause(COMPARE_GAP_S)
-        self._mirror.seen_under(self._loss.epochs)
+        self._commits.seen_under(self._loss.epochs)
 
     def _serve(self, coordinator: Coordinator, run_id: str) -> None:
         options, authority = self._options, new_authority()
         service = Service(
             coordinator,
             self._plans,
-            failure=self._mirror.failure,
+            failure=self._commits.failure,
             status=self._status,
             isolation=self._isolation,
             anew=self._log_ends.doubt,
@@ -231,15 +231,15 @@ class Session:
     def check(self) -> None:
         """Raise what ended the run for good: fenced, a stranger in the group, no permission any more."""
         look()
-        for failure in (self._mirror.failure(), self._coordinator.failure if self._coordinator else None):
+        for failure in (self._commits.failure(), self._coordinator.failure if self._coordinator else None):
             if failure is not None:
                 raise failure
 
-    def mirror(self, start: Offsets, *, final: bool) -> None:
-        """Commit ``start``, which Spark's commit log has, to the real group; ``final``, or ``mirrored``, waits for it."""
+    def commit(self, start: Offsets, *, final: bool) -> None:
+        """Commit ``start``, which Spark's commit log has, to the real group; ``final``, or ``flush_commits``, waits for it."""
         self.check()
         assert self._coordinator is not None  # noqa: S101  begin comes first
-        self._mirror.commit(start, generation=self._coordinator.group.generation, final=final)
+        self._commits.commit(start, generation=self._coordinator.group.generation, final=final)
 
     def may_be_async(self) -> bool:
         """Whether Spark's logs may be written behind the query's back: then only Spark's ``commit`` follows them."""
@@ -252,9 +252,9 @@ class Session:
             )
         return late
 
-    def mirrored(self) -> None:
+    def flush_commits(self) -> None:
         """Wait a moment for the real group to have what was committed."""
-        self._mirror.settle()
+        self._commits.flush()
 
     def refresh(self, timeout_s: float) -> Snapshot:
         """Log ends, asked for now; at most ``timeout_s`` old answers are waited for."""
@@ -270,7 +270,7 @@ class Session:
     def losses(self, start: Offsets, ids: Mapping[str, str], snapshot: Snapshot) -> Losses:
         """What has been lost of what comes after ``start``, in the topics of these ids.  Raises DriverDataLoss, or warns."""
         self._accepted = self._loss.look(start, ids, snapshot, time.monotonic())
-        self._mirror.seen_under(self._loss.epochs)
+        self._commits.seen_under(self._loss.epochs)
         return self._accepted
 
     def topic_ids(self) -> Mapping[str, str]:
@@ -291,10 +291,10 @@ class Session:
         back = {tp: start[tp] for tp, at in end.items() if at < start.get(tp, at)}
         told = {tp: reset[tp] for tp in back if reset.get(tp) == end[tp]}
         unknown = {tp: at for tp, at in back.items() if tp not in told}
-        seen = self._seen(unknown) if unknown else {}
+        seen = self._resolve_loss(unknown) if unknown else {}
         return {**told, **{tp: min(at, end[tp]) for tp, at in seen.items()}}
 
-    def _seen(self, start: Offsets) -> Offsets:
+    def _resolve_loss(self, start: Offsets) -> Offsets:
         """Where to go on from what is lost, waited for while something of it is doubted (``hold``).  Raises DriverDataLoss."""
         began = time.monotonic()
         while True:
@@ -338,7 +338,7 @@ class Session:
     def _barred(self) -> reachability.Barred:
         if self._abilities is None:
             return {}
-        self._abilities.settle()
+        self._abilities.lift_expired()
         return self._abilities.barred()
 
     def _idle(self) -> frozenset[str]:
@@ -391,12 +391,12 @@ class Session:
             self._coordinator,
             self._plans,
             instance_id=self._options.group_instance_id,
-            committed=self._mirror.committed(),
+            committed=self._commits.committed(),
             announced=self._announced,
             snapshot=self._ends_now(),
             late=self._isolation.reasons(),
             cut_off=self._abilities.described() if self._abilities else (),
-            commits=self._mirror.counters(),
+            commits=self._commits.counters(),
         )
 
     def _ends_now(self) -> Snapshot:

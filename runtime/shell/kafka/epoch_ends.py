@@ -28,9 +28,9 @@ from sparkcohort.runtime.kafka.fetch_messages import (
 )
 from sparkcohort.runtime.kafka.leader_epochs import Question
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
+from sparkcohort.runtime.shell.kafka.consumer.record_source import settings_of
 from sparkcohort.runtime.shell.kafka.fetch.connection import Beyond, Settings, TransportError, unsupported
-from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient, bootstrap_of, connect_to, exchange
-from sparkcohort.runtime.shell.kafka.reading.record_source import settings_of
+from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient, bootstrap_of, connect_to, send_and_receive
 from sparkcohort.runtime.shell.process.threads import Supervised
 
 log = logging.getLogger("sparkcohort.epoch_ends")
@@ -176,7 +176,9 @@ def _ask(node: Node, settings: Settings, share: Share) -> dict[TopicPartition, E
     transport = connect_to(node, settings, CONNECT_S, NEEDED)
     try:
         request = framed(EPOCH_ENDS, EPOCH_ENDS_VERSION, 1, settings.client_id, epoch_ends_request(share))
-        found = exchange(transport, request, "OffsetForLeaderEpoch", lambda of: epoch_ends_answer(of, len(of), 1))
+        found = send_and_receive(
+            transport, request, "OffsetForLeaderEpoch", lambda of: epoch_ends_answer(of, len(of), 1)
+        )
     finally:
         transport.close()
     return {TopicPartition(*at): end for at, end in found.items()}

@@ -58,17 +58,17 @@ class TopicIds:
         found: dict[str, str] = {}
         for topic, answer in asked.items():
             try:
-                found[topic] = shown(str(answer.result(timeout_s).topic_id))
+                found[topic] = display_id(str(answer.result(timeout_s).topic_id))
             except KafkaException as error:
                 if clients.code_of(error) < 0:  # the library's own: nobody has answered
                     raise
         return {topic: topic_id for topic, topic_id in found.items() if topic_id != NO_ID}
 
 
-def shown(topic_id: str) -> str:
+def display_id(topic_id: str) -> str:
     """An id as Kafka's tools show it.
 
-    >>> shown("lj7XrdGBSHu+2/Ybcic80w")
+    >>> display_id("lj7XrdGBSHu+2/Ybcic80w")
     'lj7XrdGBSHu-2_Ybcic80w'
     """
     return topic_id.replace("+", "-").replace("/", "_")

@@ -196,15 +196,15 @@ def _partitions(status: Status) -> dict[str, Samples]:
         rows = [((row["topic"], str(row["partition"])), row[name]) for row in status["partitions"]]
         return [(labels, value) for labels, value in rows if value is not None]
 
-    def told(name: str) -> Samples:
+    def is_set(name: str) -> Samples:
         return [((row["topic"], str(row["partition"])), float(row[name] is not None)) for row in status["partitions"]]
 
     return {
         "cohort_partition_current_offset": known("current_offset"),
         "cohort_partition_log_end_offset": known("log_end_offset"),
         "cohort_partition_lag_records": known("lag"),
-        "cohort_partition_unreachable": told("unreachable"),
-        "cohort_partition_late": told("late"),
+        "cohort_partition_unreachable": is_set("unreachable"),
+        "cohort_partition_late": is_set("late"),
     }
 
 

@@ -76,7 +76,7 @@ def build(
 def _members(coordinator: Coordinator, described: DescribeGroupReply) -> list[dict[str, Any]]:
     infos, group = coordinator.members(), coordinator.group
     owned = {member_id: groups.owned(group, member_id) for member_id in infos}
-    loads = coordinator.balancing.seen(owned) if coordinator.balancing else {}
+    loads = coordinator.balancing.loads_by_member(owned) if coordinator.balancing else {}
     rows = [
         _member(item, info, _standing(group, item.member_id), loads.get(item.member_id))
         for item in described.members

@@ -120,7 +120,7 @@ class Ender:
         with contextlib.suppress(OSError):
             os.write(self._writer, bytes([signum]))
         if not self._thread.is_alive() and not self._ending.begun:
-            _hurry()
+            _set_kill_timer()
             sys.exit(0)  # the runner calls stop() then
 
     def _leave(self) -> None:
@@ -142,7 +142,7 @@ class Ender:
                 return True
 
     def _end(self) -> None:
-        _hurry()
+        _set_kill_timer()
         self._ending.run()
         os._exit(0)
 
@@ -151,6 +151,6 @@ class Ender:
         os._exit(1)
 
 
-def _hurry() -> None:
+def _set_kill_timer() -> None:
     """However the interpreter stands: the kernel ends the process in time."""
     signal.setitimer(signal.ITIMER_REAL, CLOSE_S)

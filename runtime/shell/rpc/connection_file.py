@@ -130,12 +130,12 @@ def find(group_id: str) -> list[Connection]:
     others = [connection for connection in elsewhere() if connection.group_id == group_id]
     raise CohortError(
         f"no live coordinator of group {group_id} on this host (live groups here: {groups}); run this on the "
-        f"driver's host, as the driver's user, while the query runs{told(others)}",
+        f"driver's host, as the driver's user, while the query runs{name_others(others)}",
         "GROUP_ID_NOT_FOUND",
     )
 
 
-def told(others: list[Connection]) -> str:
+def name_others(others: list[Connection]) -> str:
     """What to add to a message about runs elsewhere; nothing when there are none."""
     return f"; on other hosts or containers with this home: {', '.join(map(str, others))}" if others else ""
 

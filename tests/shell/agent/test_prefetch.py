@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import prefetch
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.kafka.reading.record_source import PartitionError
+from sparkcohort.runtime.shell.kafka.consumer.record_source import PartitionError
 from tests.kit.broker import Broker
-from tests.kit.drains import DRAINS, drained_by
 from tests.kit.mock import MockCluster
 from tests.kit.produce import abort, produce, producer
 from tests.kit.ranges import Missed, Rows, batches_to_rows, direct, offsets, one_by
+from tests.kit.record_sources import SOURCES, read_by
 from tests.kit.waiting import hold_for, wait_until
 
 RECORDS = 4_000
@@ -108,12 +108,16 @@ PLANS = st.lists(
 
 
 @settings(max_examples=25, deadline=None)
-@given(plans=PLANS, buffer_kb=st.sampled_from([150, 1_000, 64_000]), drain=st.sampled_from(DRAINS))
+@given(plans=PLANS, buffer_kb=st.sampled_from([150, 1_000, 64_000]), source=st.sampled_from(SOURCES))
 def test_what_is_served_is_what_kafka_has(
-    filled: MockCluster, expected: Known, plans: list[list[tuple[TopicPartition, int, str]]], buffer_kb: int, drain: str
+    filled: MockCluster,
+    expected: Known,
+    plans: list[list[tuple[TopicPartition, int, str]]],
+    buffer_kb: int,
+    source: str,
 ) -> None:
     """Whatever the plans, splits, second readings, revocations and buffer sizes: byte for byte the direct read (I9)."""
-    with drained_by(drain):
+    with read_by(source):
         prefetcher = Prefetcher(conf(filled), buffer_bytes=buffer_kb << 10, patience_s=1)
     prefetcher.assign(dict.fromkeys(ALL, 0))
     stands = dict.fromkeys(ALL, 0)
@@ -215,7 +219,7 @@ def test_what_is_not_owned_is_a_miss(prefetcher: Prefetcher) -> None:
     assert len(batches_to_rows(one_by(prefetcher.serve, whole(ALL[1]), 0, 0))) == RECORDS
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_waiting_for_records_to_come(mock_broker: MockCluster) -> None:
     """A reader at the log's end gets what is written meanwhile, and a miss when nothing is."""
     produce(mock_broker.bootstrap, "t", 10)
@@ -233,7 +237,7 @@ def test_waiting_for_records_to_come(mock_broker: MockCluster) -> None:
     prefetcher.close()
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_those_who_wait_let_each_other_sleep(mock_broker: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tasks that wait for records don't wake each other to say so: as they did, at half a core."""
     mock_broker.create_topic("t", 2)
@@ -291,7 +295,7 @@ def test_a_lost_broker_is_a_pause(mock_broker: MockCluster) -> None:
     prefetcher.close()
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_one_partitions_error_is_its_own(mock_broker: MockCluster) -> None:
     """A partition that can't be fetched misses and says why; the others flow, and it recovers when the plan moves on."""
     mock_broker.create_topic("t", 3)

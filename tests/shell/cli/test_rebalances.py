@@ -28,7 +28,7 @@ from sparkcohort.runtime.protocol.messages import (
     LeavingMember,
     Protocol,
 )
-from sparkcohort.runtime.shell.cli import main, rebalances, views
+from sparkcohort.runtime.shell.cli import main, rebalance_views, views
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.rpc import connection_file
@@ -140,7 +140,7 @@ def test_rebalances_are_listed_newest_last(life: tuple[World, str]) -> None:
     assert failed["result"].startswith("failed: assignor cooperative-sticky raised ValueError: member executor-c")
     assert failed["moved"] == 0
     text = cohort("rebalances", "--last", "2").stdout.splitlines()
-    assert (text[0].split(), len(text)) == (list(rebalances.REBALANCES), 3)
+    assert (text[0].split(), len(text)) == (list(rebalance_views.REBALANCES), 3)
 
 
 def test_one_rebalance_is_shown_member_by_member(life: tuple[World, str]) -> None:

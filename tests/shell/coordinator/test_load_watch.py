@@ -127,7 +127,7 @@ def test_an_agent_reports_what_came_of_its_partitions(mock_broker: MockCluster) 
         def seen() -> dict[str, float]:
             assert world.coordinator.balancing is not None
             owned = {member.member_id: world.owned(member.member_id)}
-            return world.coordinator.balancing.seen(owned).get(member.member_id, {})
+            return world.coordinator.balancing.loads_by_member(owned).get(member.member_id, {})
 
         idle = wait_until(seen, 10, "the agent to report")
         wanted = Range(agents.TOPIC, 1, 10, 90)

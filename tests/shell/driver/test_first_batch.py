@@ -71,8 +71,8 @@ def test_one_that_this_group_knows_in_part_is_refused(broker: Broker, topic: str
         end = call("latestOffset", call("initialOffset"), ALL)
         session = call.reader._session
         assert session is not None
-        member = session._mirror._membership
-        member.commit({TopicPartition(topic, 1): (5, member.reservation.metadata())})
+        member = session._commits._membership
+        member.commit({TopicPartition(topic, 1): (5, member.run_epoch.metadata())})
     with called(broker, topic) as call:
         start = call("initialOffset")
         assert bare(start) == {topic: {"0": 0, "1": 0}}, "a pin of some speaks for none"
@@ -94,8 +94,8 @@ def leave(broker: Broker, topic: str, what: str) -> None:
         if what == "an older version":  # which pinned the start, and no plan
             session = call.reader._session
             assert session is not None
-            member, pin = session._mirror._membership, call.reader._options.initial_hash()
-            member.commit({TopicPartition(topic, 0): (70, member.reservation.metadata(pin))})
+            member, pin = session._commits._membership, call.reader._options.initial_hash()
+            member.commit({TopicPartition(topic, 0): (70, member.run_epoch.metadata(pin))})
 
 
 def test_the_plan_counts_not_the_options_of_the_day(broker: Broker, topic: str) -> None:
@@ -198,8 +198,8 @@ def test_a_start_behind_the_log(broker: Broker, topic: str, caplog: pytest.LogCa
         call("latestOffset", call("initialOffset"), ALL)
         session = call.reader._session
         assert session is not None
-        member, pin = session._mirror._membership, call.reader._options.initial_hash()
-        text = member.reservation.metadata(pin)
+        member, pin = session._commits._membership, call.reader._options.initial_hash()
+        text = member.run_epoch.metadata(pin)
         member.commit({TopicPartition(topic, 0): (0, text), TopicPartition(topic, 1): (100, text)}, reset=True)
     produce(broker.bootstrap, topic, 40, partitions=2)
     with called(broker, topic, startingOffsets="latest") as call:

@@ -1,4 +1,4 @@
-"""The mirror where topics go and come: what is gone needs no commit, and a group that reads nothing goes on."""
+"""Commits where topics go and come: what is gone needs no commit, and a group that reads nothing goes on."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ SOON = {"metadata.max.age.ms": "300"}
 
 
 @contextmanager
-def mirrored(
+def committing(
     broker: Broker, group: str, subscription: dict[str, str], **more: str
 ) -> Iterator[tuple[GroupCommits, LogEnds]]:
-    """A mirror that has joined and begun at the beginning of what there is."""
+    """A query that has joined and begun at the beginning of what there is."""
     options = parse({"kafka.bootstrap.servers": broker.bootstrap, "group.id": group, **SOON, **subscription, **more})
     ends = LogEnds(options)
-    mirror = GroupCommits(options, ends)
+    commits = GroupCommits(options, ends)
     try:
         ends.start()
-        mirror.open()
-        mirror.begin(dict.fromkeys(ends.snapshot().partitions, 0))
-        yield mirror, ends
+        commits.open()
+        commits.begin(dict.fromkeys(ends.snapshot().partitions, 0))
+        yield commits, ends
     finally:
-        mirror.close()
+        commits.close()
         ends.close()
 
 
-def state(mirror: GroupCommits) -> MembershipState:
+def state(commits: GroupCommits) -> MembershipState:
     """Where the membership stands."""
-    return mirror._membership.state
+    return commits._membership.state
 
 
-def commit(mirror: GroupCommits, offsets: dict[TopicPartition, int]) -> None:
+def commit(commits: GroupCommits, offsets: dict[TopicPartition, int]) -> None:
     """The last commit of a bounded query, which raises when it does not get through."""
-    mirror.commit(offsets, generation=0, final=True)
+    commits.commit(offsets, generation=0, final=True)
 
 
 @pytest.mark.timeout(240)
@@ -58,42 +58,42 @@ def test_the_only_topic_is_deleted_on_the_way(broker: Broker, topic: str, how: s
     produce(broker.bootstrap, topic, 20, partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     named = json.dumps({topic: [0, 1]}) if how == "assign" else topic
-    with mirrored(broker, f"{topic}-{how}", {how: named}) as (mirror, ends):
-        commit(mirror, {first: 5, second: 5})
+    with committing(broker, f"{topic}-{how}", {how: named}) as (commits, ends):
+        commit(commits, {first: 5, second: 5})
         broker.admin.delete_topic(topic)
         wait_until(lambda: not ends.refresh(0.5).partitions, 60, "the topic to be gone")
-        commit(mirror, {first: 10, second: 10})
-        commit(mirror, {})
-        wait_until(lambda: state(mirror) is MembershipState.MEMBER, 20, "a member of nothing")
-        assert mirror.failure() is None
+        commit(commits, {first: 10, second: 10})
+        commit(commits, {})
+        wait_until(lambda: state(commits) is MembershipState.MEMBER, 20, "a member of nothing")
+        assert commits.failure() is None
         broker.admin.create_topic(topic, 2)
         wait_until(lambda: len(ends.refresh(0.5).ends) == 2, 60, "the topic to be back")
-        wait_until(lambda: len(mirror._membership.assigned()) == 2, 60, "its partitions to be assigned")
-        commit(mirror, {first: 1, second: 0})
-        assert mirror.committed()[first] == 1
+        wait_until(lambda: len(commits._membership.assigned()) == 2, 60, "its partitions to be assigned")
+        commit(commits, {first: 1, second: 0})
+        assert commits.committed()[first] == 1
 
 
 @pytest.mark.timeout(240)
 def test_a_topic_that_is_deleted_before_anybody_has_looked(broker: Broker, topic: str) -> None:
     """The group coordinator's word that it is unknown has the metadata looked at, however old they may get."""
     broker.admin.create_topic(topic)
-    with mirrored(broker, topic, {"subscribe": topic}, **{"metadata.max.age.ms": "300000"}) as (mirror, ends):
+    with committing(broker, topic, {"subscribe": topic}, **{"metadata.max.age.ms": "300000"}) as (commits, ends):
         broker.admin.delete_topic(topic)
-        commit(mirror, {TopicPartition(topic, 0): 5})
+        commit(commits, {TopicPartition(topic, 0): 5})
         assert not ends.snapshot().partitions
 
 
 @pytest.mark.timeout(240)
 def test_a_pattern_that_matches_nothing_yet(broker: Broker, topic: str) -> None:
     """It joins, reserves and commits nothing; the topic that comes is joined for."""
-    with mirrored(broker, topic, {"subscribePattern": f"{topic}-.*"}) as (mirror, ends):
-        assert state(mirror) is MembershipState.MEMBER
-        commit(mirror, {})
+    with committing(broker, topic, {"subscribePattern": f"{topic}-.*"}) as (commits, ends):
+        assert state(commits) is MembershipState.MEMBER
+        commit(commits, {})
         late = f"{topic}-late"
         broker.admin.create_topic(late)
         wait_until(lambda: ends.refresh(0.5).ends, 60, "the topic to be found")
-        wait_until(mirror._membership.assigned, 60, "it to be assigned")
-        commit(mirror, {TopicPartition(late, 0): 3})
+        wait_until(commits._membership.assigned, 60, "it to be assigned")
+        commit(commits, {TopicPartition(late, 0): 3})
         assert broker.admin.committed(topic) == {(late, 0): 3}
 
 

@@ -75,15 +75,15 @@ def test_reservations_over_restarts(broker: Broker, topic: str) -> None:
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic) as membership:
         membership.start(20)
-        reservation = membership.reserve(everything(topic, offset=3), pin="abcd")
-        assert (reservation.first_generation, reservation.last_generation) == (0, 1000)
-        membership.commit({TopicPartition(topic, 1): (9, reservation.metadata())})
+        run_epoch = membership.reserve(everything(topic, offset=3), pin="abcd")
+        assert (run_epoch.first_generation, run_epoch.last_generation) == (0, 1000)
+        membership.commit({TopicPartition(topic, 1): (9, run_epoch.metadata())})
         membership.reserve(everything(topic))
     with member(broker.bootstrap, topic) as membership:
         membership.start(20)
-        reservation = membership.reserve(everything(topic))
-        assert reservation.own is not None
-        assert (reservation.own.run, reservation.first_generation) == (2, 2000)
+        run_epoch = membership.reserve(everything(topic))
+        assert run_epoch.own is not None
+        assert (run_epoch.own.run, run_epoch.first_generation) == (2, 2000)
     assert broker.admin.committed(topic) == {(topic, 0): 3, (topic, 1): 9, (topic, 2): 3, (topic, 3): 3}
 
 
@@ -94,7 +94,7 @@ def test_the_pin_is_in_the_group(broker: Broker, topic: str) -> None:
         membership.start(20)
         membership.reserve(everything(topic, offset=3), pin="abcd")
         assert {decode(text).pin for text in broker.admin.committed_metadata(topic).values()} == {"abcd"}
-        text = membership.reservation.metadata()
+        text = membership.run_epoch.metadata()
         membership.commit(dict.fromkeys(everything(topic), (4, text)))
         assert {decode(text).pin for text in broker.admin.committed_metadata(topic).values()} == {""}
 
@@ -104,7 +104,7 @@ def test_it_never_fetches(broker: Broker, topic: str) -> None:
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic) as membership:
         membership.start(20)
-        assert membership._jobs.insist(membership._client().assignment, 5, "assignment") == []
+        assert membership._jobs.run(membership._client().assignment, 5, "assignment") == []
         assert len(membership.assigned()) == 4
 
 
@@ -272,12 +272,12 @@ def test_a_stranger_is_told_of_at_once(broker: Broker, topic: str, caplog: pytes
     conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": "somebody"}
     with member(broker.bootstrap, topic, session__timeout__ms="45000") as membership:
         membership.start(20)
-        assert membership.strangers() == 0
+        assert membership.foreign_members() == 0
         stranger = Consumer(conf | {"partition.assignment.strategy": "range,roundrobin"})
         stranger.subscribe([topic])
         wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), 30, "the stranger's assignment")
         began = time.monotonic()
-        wait_until(lambda: stranger.poll(0.1) is None and membership.strangers(), 10, "it to be told of")
+        wait_until(lambda: stranger.poll(0.1) is None and membership.foreign_members(), 10, "it to be told of")
         assert time.monotonic() - began < 5
         wait_until(lambda: "somebody" in caplog.text, 1, "the warning")
         hold_for(lambda: stranger.poll(0.1) is None and membership.failure() is None, 3.0, "no failure yet")

@@ -113,12 +113,12 @@ def test_a_thawed_driver_stops_and_the_newer_one_goes_on(broker: Broker, topic: 
         if frozen_s:
             hold_for(lambda: True, frozen_s, "the older driver's session to end")
         start(newer, topic)
-        newer.commit(offsets(topic, 50, newer.reservation.metadata()))
+        newer.commit(offsets(topic, 50, newer.run_epoch.metadata()))
         older.thaw()
         late = older._answer()
         assert late["failure"] == "FENCED_INSTANCE_ID"
         assert "FENCED_INSTANCE_ID" in late["raised"]
-        newer.commit(offsets(topic, 60, newer.reservation.metadata()), 30)
+        newer.commit(offsets(topic, 60, newer.run_epoch.metadata()), 30)
         assert newer.failure() is None
         wait_until(lambda: newer.state is MembershipState.MEMBER, 15, "the newer driver to be the member")
         assert broker.admin.committed(topic)[(topic, 0)] == 60
@@ -136,8 +136,8 @@ def test_a_killed_driver_is_replaced_at_once(broker: Broker, topic: str) -> None
         began = time.monotonic()
         start(newer, topic)
         assert time.monotonic() - began < 5
-        assert newer.reservation.own is not None
-        assert newer.reservation.own.run == 2
+        assert newer.run_epoch.own is not None
+        assert newer.run_epoch.own.run == 2
 
 
 def test_a_broker_stopped_for_longer_than_a_session(topic: str) -> None:

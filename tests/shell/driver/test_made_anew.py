@@ -11,8 +11,8 @@ from sparkcohort.runtime.batches import suspected_loss
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.driver import async_progress
-from sparkcohort.runtime.shell.kafka.reading import range_reader
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer import range_reader
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.streaming.source_offsets import ids_in
 from tests.kit.broker import Broker
@@ -50,7 +50,7 @@ def make(broker: Broker, topic: str, records: int) -> str:
 # --- a task that reads directly ----------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_a_range_of_the_old_topic_is_a_loss(broker: Broker, topic: str) -> None:
     """Nothing of the new one comes, whatever fetches; the error names both ids, and what to do."""
     old, new = make(broker, topic, 100), make(broker, topic, 160)
@@ -63,7 +63,7 @@ def test_a_range_of_the_old_topic_is_a_loss(broker: Broker, topic: str) -> None:
         )
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_a_range_of_the_old_topic_is_passed_over(broker: Broker, topic: str) -> None:
     """With failOnDataLoss=false nothing of it comes, and the driver is to hear of it; other topics are read."""
     other = f"{topic}-other"
@@ -79,7 +79,7 @@ def test_a_range_of_the_old_topic_is_passed_over(broker: Broker, topic: str) -> 
     assert len(losses) == 1
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_made_anew_while_it_is_read(broker: Broker, topic: str) -> None:
     """Half of the range had come: the rest does not come from the new topic, the task fails."""
     old = make(broker, topic, 30_000)
@@ -103,7 +103,7 @@ def missed(prefetcher: Prefetcher, wanted: Range, plan: int, topic_id: str) -> t
     return rows, reasons
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_an_agent_serves_no_other_topic(broker: Broker, topic: str) -> None:
     """What it fetched of the new topic is none of a plan of the old one's; a plan of the new one has it, and only it."""
     old = make(broker, topic, 100)
@@ -122,7 +122,7 @@ def test_an_agent_serves_no_other_topic(broker: Broker, topic: str) -> None:
         wait_until(served, 20, "the new topic to be fetched")
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_what_an_agent_has_of_the_old_topic_is_none_of_the_new_one(broker: Broker, topic: str) -> None:
     """Fetched ahead and never asked for, or read already: at the same offsets the new topic has other records."""
     old, tp = make(broker, topic, 100), TopicPartition(topic, 0)
@@ -254,7 +254,7 @@ def test_asynchronous_progress_commits_nothing_of_the_old_topic_to_the_new_one(
         call("commit", end)
         session = call.reader._session
         assert session is not None
-        assert session._mirror.settle(10)
+        assert session._commits.flush(10)
         assert broker.admin.committed(topic).get((topic, 0), 0) == 0
         call("commit", last)
         wait_until(lambda: broker.admin.committed(topic) == {(topic, 0): 160}, 10, "the commit")

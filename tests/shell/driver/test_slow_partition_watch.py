@@ -32,7 +32,7 @@ def test_an_owner_tells_of_what_it_owns(caplog: pytest.LogCaptureFixture) -> Non
     """Its late partition is planned as far as it is fetched, and named once in the log; nobody else's word counts."""
     isolation = SlowPartitionWatch()
     assert isolation.limited(ENDS) == ENDS
-    with caplog.at_level(logging.INFO, "sparkcohort.isolation"):
+    with caplog.at_level(logging.INFO, "sparkcohort.slow_partitions"):
         assert isolation.tell(said("m-2", ["t", 0, 120, 3_000]), OWNERS) == []
         assert isolation.limited(ENDS) == ENDS
         for _ in range(2):

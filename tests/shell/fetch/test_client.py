@@ -14,11 +14,11 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
+from sparkcohort.runtime.shell.kafka.consumer.record_source import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch import source
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
-from sparkcohort.runtime.shell.kafka.fetch.client import FetchClient
+from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading.record_source import EndOfLog, Event, PartitionError, Records
 from tests.kit.broker import Cluster
 from tests.kit.cluster_requests import set_byte_rate, set_replicas
 from tests.kit.produce import FLUSH_TIMEOUT_S, Steady, abort, produce, producer, transact, value_of
@@ -42,12 +42,12 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Reader:
-    """A drain whose records are checked as they come: gapless, in order, as ``produce`` wrote them."""
+    """A source whose records are checked as they come: gapless, in order, as ``produce`` wrote them."""
 
     def __init__(self, cluster: Cluster, **conf: Any) -> None:
         """Nothing is assigned yet; ``conf`` with ``_`` for ``.``."""
         settings = {key.replace("_", "."): value for key, value in conf.items()}
-        self.drain = FetchSource({"bootstrap.servers": cluster.bootstrap, **settings}, include_headers=True)
+        self.source = FetchSource({"bootstrap.servers": cluster.bootstrap, **settings}, include_headers=True)
         self.stands: dict[TopicPartition, int] = {}
         self.errors: list[PartitionError] = []
         self.ends: list[EndOfLog] = []
@@ -56,17 +56,17 @@ class Reader:
     @property
     def fetcher(self) -> FetchClient:
         """The fetching client itself."""
-        assert self.drain._fetcher is not None, "librdkafka fetches"
-        return self.drain._fetcher
+        assert self.source._fetcher is not None, "librdkafka fetches"
+        return self.source._fetcher
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
         """Read on from here, without an end."""
         self.stands.update(starts)
-        self.drain.assign({tp: (start, NO_END) for tp, start in starts.items()})
+        self.source.assign({tp: (start, NO_END) for tp, start in starts.items()})
 
     def poll(self, timeout_s: float = 0.1, records: int = 10_000) -> list[Event]:
         """Poll once, and check."""
-        events = self.drain.poll(timeout_s, records)
+        events = self.source.poll(timeout_s, records)
         for event in events:
             if isinstance(event, PartitionError):
                 self.errors.append(event)
@@ -109,9 +109,9 @@ def reading(cluster: Cluster, **conf: Any) -> Iterator[Reader]:
     reader = Reader(cluster, **conf)
     try:
         yield reader
-        assert reader.drain._fetcher is not None, "librdkafka took over"
+        assert reader.source._fetcher is not None, "librdkafka took over"
     finally:
-        reader.drain.close()
+        reader.source.close()
 
 
 @pytest.mark.parametrize("by", ["producer", "broker"])
@@ -194,7 +194,7 @@ def test_a_session_that_the_broker_forgot(cluster: Cluster, topic: str) -> None:
         produce(cluster.bootstrap, topic, 200, partitions=2, first=100)
         reader.read_to(dict.fromkeys(both, 200))
         assert session.session_id not in (0, known)
-        assert not reader.drain.complaints
+        assert not reader.source.complaints
 
 
 def test_a_topic_that_is_made_anew(cluster: Cluster, topic: str) -> None:
@@ -274,7 +274,7 @@ def test_connections_that_end_in_the_middle(cluster: Cluster, topic: str) -> Non
         finally:
             relay.rate(None)
         reader.read_to({tp: 3_000})
-        assert KafkaError._TRANSPORT in reader.drain.complaints
+        assert KafkaError._TRANSPORT in reader.source.complaints
 
 
 def test_a_broker_that_says_nothing(cluster: Cluster, topic: str) -> None:
@@ -287,7 +287,7 @@ def test_a_broker_that_says_nothing(cluster: Cluster, topic: str) -> None:
         reader.read_to({tp: 100})
         cluster.node(2).pause()
         try:
-            reader.until(lambda: KafkaError._TRANSPORT in reader.drain.complaints, 10, "a complaint")
+            reader.until(lambda: KafkaError._TRANSPORT in reader.source.complaints, 10, "a complaint")
             wait_until(lambda: cluster.admin.leaders(topic) == {0: 1}, 30, "another leader")
             produce(cluster.bootstrap, topic, 100, first=100)
             reader.read_to({tp: 200}, 10)
@@ -308,7 +308,7 @@ def test_a_pause_between_polls_is_no_silence(cluster: Cluster, topic: str) -> No
         pause_ends = time.monotonic() + 1.3
         wait_until(lambda: time.monotonic() > pause_ends, 5, "the end of a pause")
         reader.read_to({tp: 20})
-        assert not reader.drain.complaints
+        assert not reader.source.complaints
 
 
 def test_many_partitions_with_a_trickle(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,15 +384,15 @@ def test_handing_over_in_the_middle(cluster: Cluster, topic: str) -> None:
     wait_until(lambda: reader.poll(0.1, 70) and sum(reader.stands.values()) > 500, 20, "records", every_s=0)
     reader.fetcher._give_up("a test wants it")
     reader.read_to(dict.fromkeys(parts, 3_000))
-    assert reader.drain._fetcher is None
-    reader.drain._return_at = 0  # as it is after minutes
+    assert reader.source._fetcher is None
+    reader.source._return_at = 0  # as it is after minutes
     produce(cluster.bootstrap, topic, 900, partitions=3, first=3_000)
     reader.read_to(dict.fromkeys(parts, 3_300))
-    assert (reader.drain._fetcher is not None, reader.drain._librdkafka) == (True, None)
-    assert reader.drain._return_s > source.RETURN_S
-    reader.drain.close()
+    assert (reader.source._fetcher is not None, reader.source._librdkafka) == (True, None)
+    assert reader.source._return_s > source.RETURN_S
+    reader.source.close()
     with pytest.raises(RuntimeError, match="closed"):
-        reader.drain.poll(0)
+        reader.source.poll(0)
 
 
 def test_what_is_written_while_it_is_read(cluster: Cluster, topic: str) -> None:
@@ -404,7 +404,7 @@ def test_what_is_written_while_it_is_read(cluster: Cluster, topic: str) -> None:
         reader.until(
             lambda: all(reader.stands[tp] > 100 for tp in parts) and sum(reader.stands.values()) > 20_000, 20, "records"
         )
-        assert all(0 < (reader.drain.log_end(tp) or 0) >= reader.stands[tp] for tp in parts)
+        assert all(0 < (reader.source.log_end(tp) or 0) >= reader.stands[tp] for tp in parts)
     with reading(cluster) as again:
         again.assign(dict.fromkeys(parts, 0))
         again.read_to({tp: steady.counts[tp.partition] for tp in parts})

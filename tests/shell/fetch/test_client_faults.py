@@ -20,9 +20,9 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.kafka.fetch_messages import FETCH, METADATA
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.consumer.record_source import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading.record_source import EndOfLog, Event, PartitionError, Records
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 from tests.kit.record_batches import Batch, Record, encode
@@ -42,25 +42,25 @@ def slow(number: int) -> bytes:
 
 
 @contextmanager
-def draining(bootstrap: str, **conf: Any) -> Iterator[FetchSource]:
-    """A drain of the partition, from its beginning."""
-    drain = FetchSource(
+def fetching_from(bootstrap: str, **conf: Any) -> Iterator[FetchSource]:
+    """A source of the partition, from its beginning."""
+    source = FetchSource(
         {"bootstrap.servers": bootstrap, **{key.replace("_", "."): value for key, value in conf.items()}},
         include_headers=True,
     )
-    drain.assign({TP: (0, NO_END)})
+    source.assign({TP: (0, NO_END)})
     try:
-        yield drain
+        yield source
     finally:
-        drain.close()
+        source.close()
 
 
-def polled_for(drain: FetchSource, seconds: float) -> list[Event]:
+def polled_for(source: FetchSource, seconds: float) -> list[Event]:
     """All that comes in this time."""
     events: list[Event] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        events += drain.poll(0.05)
+        events += source.poll(0.05)
     return events
 
 
@@ -84,9 +84,9 @@ def polled_for(drain: FetchSource, seconds: float) -> list[Event]:
 )
 def test_no_answer_makes_a_storm(script: Script, nodes: int) -> None:
     """Whatever is of no use is asked for at the pace of a broker that waits, not as fast as the network allows."""
-    with ScriptedBroker(script, nodes=nodes) as broker, draining(broker.bootstrap) as drain:
+    with ScriptedBroker(script, nodes=nodes) as broker, fetching_from(broker.bootstrap) as source:
         before = time.process_time()
-        events = polled_for(drain, 0.6)
+        events = polled_for(source, 0.6)
         used = time.process_time() - before
         counts = dict(broker.counts)
     assert [event for event in events if not isinstance(event, EndOfLog)] == []
@@ -110,20 +110,20 @@ def test_no_answer_makes_a_storm(script: Script, nodes: int) -> None:
 def test_a_broker_whose_address_is_none(host: bytes, port: int | None, words: str) -> None:
     """It is left out and named; nothing is raised, and the cluster isn't asked without a pace."""
     script: Script = lambda number: fetched(number, partition())  # noqa: E731
-    with ScriptedBroker(script, host=host, port=port) as broker, draining(broker.bootstrap) as drain:
-        assert polled_for(drain, 0.6) == []
-        assert drain.complaints == {KafkaError._RESOLVE}
-        assert words in drain.last_error
-        assert drain.last_error.isprintable()
-        assert len(drain.last_error) < 300
+    with ScriptedBroker(script, host=host, port=port) as broker, fetching_from(broker.bootstrap) as source:
+        assert polled_for(source, 0.6) == []
+        assert source.complaints == {KafkaError._RESOLVE}
+        assert words in source.last_error
+        assert source.last_error.isprintable()
+        assert len(source.last_error) < 300
         assert 1 <= broker.counts[METADATA] <= 10
         assert broker.counts["connections"] == 1
 
 
 def test_a_broker_that_hangs_up_is_left_ever_longer() -> None:
     """It accepts, knows its versions, and ends with the first request: a second between two attempts in the end."""
-    with ScriptedBroker(lambda _: None) as broker, draining(broker.bootstrap) as drain:
-        polled_for(drain, 2.5)
+    with ScriptedBroker(lambda _: None) as broker, fetching_from(broker.bootstrap) as source:
+        polled_for(source, 2.5)
         assert 3 <= broker.counts[FETCH] <= 7
 
 
@@ -131,19 +131,19 @@ def test_nobody_leads() -> None:
     """A partition without a leader is asked about once a second in the end, whoever else is fetched."""
     with (
         ScriptedBroker(lambda number: fetched(number, partition()), leader=-1) as broker,
-        draining(broker.bootstrap) as drain,
+        fetching_from(broker.bootstrap) as source,
     ):
-        polled_for(drain, 2.5)
+        polled_for(source, 2.5)
         assert 3 <= broker.counts[METADATA] <= 8
-        assert drain.complaints == {KafkaError.LEADER_NOT_AVAILABLE}
+        assert source.complaints == {KafkaError.LEADER_NOT_AVAILABLE}
 
 
 @pytest.mark.parametrize("age", [-1, 300_000])
 def test_nothing_is_asked_without_need(age: int) -> None:
     """One question about the cluster, also where the refreshing of its answer is turned off."""
     more = {"topic_metadata_refresh_interval_ms": age}
-    with ScriptedBroker(slow) as broker, draining(broker.bootstrap, **more) as drain:
-        events = polled_for(drain, 0.6)
+    with ScriptedBroker(slow) as broker, fetching_from(broker.bootstrap, **more) as source:
+        events = polled_for(source, 0.6)
         assert [event.offset for event in events if isinstance(event, EndOfLog)] == [0]
         assert broker.counts[METADATA] == 1
 
@@ -161,19 +161,19 @@ def test_any_bytes_for_an_answer() -> None:
         return bytes(answer)
 
     rows = 0
-    with ScriptedBroker(script) as broker, draining(broker.bootstrap) as drain:
+    with ScriptedBroker(script) as broker, fetching_from(broker.bootstrap) as source:
 
         def all_there() -> bool:
             nonlocal rows
-            for link in drain._fetcher._links.values() if drain._fetcher else ():
+            for link in source._fetcher._links.values() if source._fetcher else ():
                 link.not_before = link.failures = 0  # not to wait out what other tests are about
-            for event in drain.poll(0.01):
+            for event in source.poll(0.01):
                 if isinstance(event, Records) and event.batch is not None:
                     rows += event.batch.num_rows
                 if isinstance(event, PartitionError):
-                    drain.unassign([TP])
-                    drain.assign({TP: (rows, NO_END)})
-            return rows >= 10 or drain._fetcher is None
+                    source.unassign([TP])
+                    source.assign({TP: (rows, NO_END)})
+            return rows >= 10 or source._fetcher is None
 
         wait_until(all_there, 30, "ten records", every_s=0)
         assert rows <= 10
@@ -184,32 +184,32 @@ def test_a_deleted_topics_partitions_fail_together(mock_broker: MockCluster) -> 
     mock_broker.create_topic("gone", 60)
     produce(mock_broker.bootstrap, "gone", 60, partitions=60)
     asked: list[float] = []
-    drain = FetchSource({"bootstrap.servers": mock_broker.bootstrap}, include_headers=False)
-    assert drain._fetcher is not None
-    ask = drain._fetcher._cluster._asker.ask
+    source = FetchSource({"bootstrap.servers": mock_broker.bootstrap}, include_headers=False)
+    assert source._fetcher is not None
+    ask = source._fetcher._cluster._asker.ask
 
     def noted(*arguments: Any) -> Any:
         asked.append(time.monotonic())
         return ask(*arguments)
 
-    drain._fetcher._cluster._asker.ask = noted  # type: ignore[method-assign, assignment]
-    drain.assign({TopicPartition("gone", number): (0, NO_END) for number in range(60)})
+    source._fetcher._cluster._asker.ask = noted  # type: ignore[method-assign, assignment]
+    source.assign({TopicPartition("gone", number): (0, NO_END) for number in range(60)})
     seen: list[Event] = []
 
     def count(kind: type[Event], wanted: int) -> bool:
-        seen.extend(drain.poll(0.1))
+        seen.extend(source.poll(0.1))
         return sum(isinstance(event, kind) for event in seen) >= wanted
 
     wait_until(lambda: count(EndOfLog, 60), 20, "all ends", every_s=0)
     mock_broker.delete_topic("gone")
     asked.clear()
     wait_until(lambda: count(PartitionError, 60), 20, "all errors", every_s=0)
-    drain.close()
+    source.close()
     assert len(asked) <= 6
 
 
 def test_nothing_stays_open(mock_broker: MockCluster) -> None:
-    """However far connecting had come when a drain was closed: its sockets, pipes and threads go."""
+    """However far connecting had come when a source was closed: its sockets, pipes and threads go."""
     produce(mock_broker.bootstrap, "t", 10)
 
     def held() -> tuple[int, int]:
@@ -218,9 +218,9 @@ def test_nothing_stays_open(mock_broker: MockCluster) -> None:
 
     before = held()[0]
     for number in range(30):
-        with draining(mock_broker.bootstrap) as drain:
+        with fetching_from(mock_broker.bootstrap) as source:
             for _ in range(number % 6):
-                drain.poll(0.001)
+                source.poll(0.001)
     wait_until(lambda: held()[0] <= before and held()[1] == 0, 20, "what was open to be closed")
 
 
@@ -256,16 +256,16 @@ def test_jobs_that_nobody_waits_for() -> None:
 SHORT = """
 import ctypes, sys
 from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.record_source import Records
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 bootstrap, topic, failures = sys.argv[1:]
-drain = FetchSource({"bootstrap.servers": bootstrap}, include_headers=False)
-drain.assign({TopicPartition(topic, partition): (0, 2**63 - 1) for partition in range(2)})
+source = FetchSource({"bootstrap.servers": bootstrap}, include_headers=False)
+source.assign({TopicPartition(topic, partition): (0, 2**63 - 1) for partition in range(2)})
 process, short, offsets = ctypes.CDLL(None), 0, {0: [], 1: []}
 while min(map(len, offsets.values())) < 200:
     process.fail_large(int(failures) if short < 5 else 0)
     try:
-        events = drain.poll(0.1, 30)
+        events = source.poll(0.1, 30)
     except MemoryError:
         short += 1
         continue
@@ -276,7 +276,7 @@ while min(map(len, offsets.values())) < 200:
             event.batch.validate(full=True)
             offsets[event.tp.partition] += event.batch.column("offset").to_pylist()
 assert offsets == {0: list(range(200)), 1: list(range(200))}
-drain.close()
+source.close()
 print("short of memory", short)
 """
 
@@ -286,8 +286,8 @@ def test_memory_that_runs_out(mock_broker: MockCluster, topic: str, tmp_path: Pa
     mock_broker.create_topic(topic, 2)
     produce(mock_broker.bootstrap, topic, 400, partitions=2, value_bytes=4_200)
     shim = tmp_path / "short_of_memory.so"
-    source = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source], check=True)
+    code = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True)
     command = [sys.executable, "-P", "-c", SHORT, mock_broker.bootstrap, topic, "3"]
     preloaded = {**os.environ, "LD_PRELOAD": str(shim)}
     done = subprocess.run(command, env=preloaded, capture_output=True, text=True, timeout=60, check=False)
@@ -307,18 +307,18 @@ def test_an_answer_of_an_earlier_position_is_nobodys() -> None:
         return fetched(number, partition(end=10, records=records))
 
     def polled() -> bool:
-        seen.extend(drain.poll(0.05))
+        seen.extend(source.poll(0.05))
         return True
 
-    with ScriptedBroker(script, nodes=2) as broker, draining(broker.bootstrap, **YOUNG) as drain:
+    with ScriptedBroker(script, nodes=2) as broker, fetching_from(broker.bootstrap, **YOUNG) as source:
         seen = list[Event]()
-        wait_until(lambda: drain.poll(0.05) or asked, 10, "the first request", every_s=0)
+        wait_until(lambda: source.poll(0.05) or asked, 10, "the first request", every_s=0)
         broker.leader = 2
         wait_until(lambda: polled() and seen, 10, "the new leader's records", every_s=0)
         assert len(asked) > 1
         before = broker.counts[FETCH]
-        assert drain._fetcher is not None
-        old = drain._fetcher._links[1]
+        assert source._fetcher is not None
+        old = source._fetcher._links[1]
         assert old.asked is not None
         may_answer.set()
         wait_until(lambda: polled() and old.asked is None, 10, "the old leader's answer", every_s=0)
@@ -331,35 +331,35 @@ def test_an_answer_of_an_earlier_position_is_nobodys() -> None:
 def test_an_answer_of_an_impossible_size(size: int) -> None:
     """Too large, no size at all, or less than what follows: a complaint, and the connection is made anew."""
     script = ScriptedBroker(lambda _: b"xy", said=struct.pack(">i", size))
-    with script as broker, draining(broker.bootstrap) as drain:
-        wait_until(lambda: drain.poll(0.05) or drain.complaints, 10, "a complaint", every_s=0)
-        assert drain.complaints == {KafkaError._TRANSPORT}
-        assert ("receive.message.max.bytes" if size != 1 else "nobody asked for") in drain.last_error
+    with script as broker, fetching_from(broker.bootstrap) as source:
+        wait_until(lambda: source.poll(0.05) or source.complaints, 10, "a complaint", every_s=0)
+        assert source.complaints == {KafkaError._TRANSPORT}
+        assert ("receive.message.max.bytes" if size != 1 else "nobody asked for") in source.last_error
 
 
 def test_a_logs_end_is_asked_for_at_the_callers_pace() -> None:
     """After an answer with all there is the broker is left alone, until the caller is in a hurry; no wait outlasts that."""
     script: Script = lambda number: fetched(number, partition(end=10, records=DATA))  # noqa: E731
-    with ScriptedBroker(script) as broker, draining(broker.bootstrap) as drain:
-        drain.pace(600)
-        wait_until(lambda: any(isinstance(event, Records) for event in drain.poll(1)), 10, "records")
-        assert polled_for(drain, 0.3) == []
+    with ScriptedBroker(script) as broker, fetching_from(broker.bootstrap) as source:
+        source.pace(600)
+        wait_until(lambda: any(isinstance(event, Records) for event in source.poll(1)), 10, "records")
+        assert polled_for(source, 0.3) == []
         assert broker.counts[FETCH] == 1
-        waker = threading.Timer(0.1, drain.wake)
+        waker = threading.Timer(0.1, source.wake)
         waker.start()
         began = time.monotonic()
-        while time.monotonic() - began < 20 and drain.poll(30) == [] and waker.is_alive():
+        while time.monotonic() - began < 20 and source.poll(30) == [] and waker.is_alive():
             pass
         assert time.monotonic() - began < 20
         assert broker.counts[FETCH] == 1
-        drain.pace(0)
-        drain.poll(1)
-        wait_until(lambda: broker.counts[FETCH] > 1 or drain.poll(0.1) is None, 10, "another fetch")
+        source.pace(0)
+        source.poll(1)
+        wait_until(lambda: broker.counts[FETCH] > 1 or source.poll(0.1) is None, 10, "another fetch")
 
 
 def test_what_is_there_is_fetched_without_a_pause() -> None:
     """An answer that leaves something behind, however little it brought, is followed by the next request at once."""
     script: Script = lambda number: fetched(number, partition(end=100, records=DATA))  # noqa: E731
-    with ScriptedBroker(script) as broker, draining(broker.bootstrap) as drain:
-        drain.pace(600)
-        wait_until(lambda: drain.poll(0.1) is not None and broker.counts[FETCH] > 1, 10, "another fetch")
+    with ScriptedBroker(script) as broker, fetching_from(broker.bootstrap) as source:
+        source.pace(600)
+        wait_until(lambda: source.poll(0.1) is not None and broker.counts[FETCH] > 1, 10, "another fetch")

@@ -14,10 +14,10 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.reading.range_reader import FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.reading.record_source import Event, PartitionError, Records
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
@@ -47,22 +47,22 @@ def conf(bootstrap: str, mechanism: str, **more: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def draining(settings: dict[str, Any]) -> Iterator[FetchSource]:
-    """A drain of the partition, from its beginning."""
-    drain = FetchSource(settings, include_headers=False)
-    drain.assign({TP: (0, NO_END)})
+def fetching_from(settings: dict[str, Any]) -> Iterator[FetchSource]:
+    """A source of the partition, from its beginning."""
+    source = FetchSource(settings, include_headers=False)
+    source.assign({TP: (0, NO_END)})
     try:
-        yield drain
+        yield source
     finally:
-        drain.close()
+        source.close()
 
 
-def until(drain: FetchSource, kind: type[Event]) -> Any:
+def until(source: FetchSource, kind: type[Event]) -> Any:
     """The first event of this kind."""
     found: list[Event] = []
 
     def seen() -> bool:
-        found.extend(event for event in drain.poll(0.1) if isinstance(event, kind))
+        found.extend(event for event in source.poll(0.1) if isinstance(event, kind))
         return bool(found)
 
     wait_until(seen, 30, kind.__name__, every_s=0)
@@ -81,16 +81,16 @@ def test_a_refusal_by_the_broker_is_tried_again(mechanism: str) -> None:
     """Ever more slowly, by the client that fetches; when the broker knows the password all goes on there."""
     logins = Logins(USERS)
     logins.refuses = "not\nyet\x1b[2J"
-    with ScriptedBroker(script, logins=logins) as broker, draining(conf(broker.bootstrap, mechanism)) as drain:
-        polled_for(lambda: drain.poll(0.1), 2)
+    with ScriptedBroker(script, logins=logins) as broker, fetching_from(conf(broker.bootstrap, mechanism)) as source:
+        polled_for(lambda: source.poll(0.1), 2)
         assert 3 <= broker.counts["connections"] <= 7
-        assert drain.complaints == {KafkaError._AUTHENTICATION}
-        assert r"refused the login of bob" in drain.last_error
-        assert r"not\nyet\x1b[2J" in drain.last_error
+        assert source.complaints == {KafkaError._AUTHENTICATION}
+        assert r"refused the login of bob" in source.last_error
+        assert r"not\nyet\x1b[2J" in source.last_error
         logins.refuses = ""
-        assert until(drain, Records).next_offset == 10
-        assert drain._fetcher is not None
-        assert drain._librdkafka is None
+        assert until(source, Records).next_offset == 10
+        assert source._fetcher is not None
+        assert source._librdkafka is None
 
 
 @pytest.mark.parametrize(
@@ -106,21 +106,21 @@ def test_a_broker_that_we_refuse_is_left_to_no_other_client(
     """Not for records, and not for a question about the log; whoever asks again is told the same at once."""
     with ScriptedBroker(script, logins=logins) as broker:
         settings = conf(broker.bootstrap, "SCRAM-SHA-256")
-        with draining(settings) as drain:
-            failed = until(drain, PartitionError)
+        with fetching_from(settings) as source:
+            failed = until(source, PartitionError)
             assert failed.code == KafkaError._AUTHENTICATION
             assert words in failed.error.str()
             with pytest.raises(KafkaException, match=words):
-                drain.log_range(TP, 1)
+                source.log_range(TP, 1)
             before = broker.counts["connections"]
-            assert drain._fetcher is not None
-            drain._fetcher._cluster._ask_at = NO_END  # the time until another attempt
+            assert source._fetcher is not None
+            source._fetcher._cluster._ask_at = NO_END  # the time until another attempt
             for _ in range(20):
-                drain.unassign([TP])
-                drain.assign({TP: (0, NO_END)})
-                assert words in until(drain, PartitionError).error.str()
+                source.unassign([TP])
+                source.assign({TP: (0, NO_END)})
+                assert words in until(source, PartitionError).error.str()
             assert broker.counts["connections"] == before
-            assert drain._librdkafka is None
+            assert source._librdkafka is None
         reader = RangeReader(settings)
         with pytest.raises(FetchError, match=words):
             list(reader.read([Range("t", 0, 0, 5)]))
@@ -134,11 +134,11 @@ def test_a_login_that_holds_for_a_moment() -> None:
     """It is made anew once a second at most, however soon it ends."""
     with (
         ScriptedBroker(script, logins=Logins(USERS, holds_ms=1)) as broker,
-        draining(conf(broker.bootstrap, "PLAIN")) as drain,
+        fetching_from(conf(broker.bootstrap, "PLAIN")) as source,
     ):
-        until(drain, Records)
+        until(source, Records)
         before = broker.counts["connections"]
-        polled_for(lambda: drain.poll(0.1), 1.5)
+        polled_for(lambda: source.poll(0.1), 1.5)
         assert broker.counts["connections"] - before <= 3
 
 
@@ -186,10 +186,10 @@ def test_a_wrong_password_is_no_storm(
         polled_for(lambda: polled.poll(0.1), 3)
         polled.close()
     else:
-        drain = (FetchSource if kind == "ours" else NativeSource)(settings, include_headers=False)
-        drain.assign({TP: (0, NO_END)})
-        polled_for(lambda: drain.poll(0.1), 3)
-        drain.close()
+        source = (FetchSource if kind == "ours" else NativeSource)(settings, include_headers=False)
+        source.assign({TP: (0, NO_END)})
+        polled_for(lambda: source.poll(0.1), 3)
+        source.close()
     assert 2 <= door.connections <= 2 * (time.monotonic() - began) + 3
     assert len(caplog.messages) <= 5
 
@@ -197,12 +197,12 @@ def test_a_wrong_password_is_no_storm(
 def test_a_password_that_reaches_the_broker_later(secure: Broker) -> None:
     """While it is changed the client that fetches waits; it needs no other, and no restart."""
     secure.admin.add_users("SCRAM-SHA-512", {"bob": "an older one"})
-    with draining(conf(secure.sasl_bootstrap, "SCRAM-SHA-512")) as drain:
-        wait_until(lambda: drain.poll(0.1) or drain.complaints, 20, "a refusal", every_s=0)
-        assert drain.complaints == {KafkaError._AUTHENTICATION}
+    with fetching_from(conf(secure.sasl_bootstrap, "SCRAM-SHA-512")) as source:
+        wait_until(lambda: source.poll(0.1) or source.complaints, 20, "a refusal", every_s=0)
+        assert source.complaints == {KafkaError._AUTHENTICATION}
         secure.admin.add_users("SCRAM-SHA-512", USERS)
-        assert until(drain, Records).next_offset == 10
-        assert drain._librdkafka is None
+        assert until(source, Records).next_offset == 10
+        assert source._librdkafka is None
 
 
 def test_a_driver_outlasts_a_password_that_is_changed(secure: Broker, caplog: pytest.LogCaptureFixture) -> None:

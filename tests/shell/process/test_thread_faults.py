@@ -11,7 +11,7 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent_config import to_json
-from sparkcohort.runtime.shell.driver import group_commits as mirrors
+from sparkcohort.runtime.shell.driver import group_commits
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
@@ -76,33 +76,35 @@ def test_suspects_are_asked_on(topic: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize("thread", ["cohort-mirror", "cohort-kafka-group"])
+@pytest.mark.parametrize("thread", ["cohort-group-commits", "cohort-kafka-group"])
 def test_commits_go_on(thread: str, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The membership is one again, with another client, and what was committed last is in the group."""
-    monkeypatch.setattr(mirrors, "COMMIT_S", 1.0)
-    monkeypatch.setattr(mirrors, "RETRY_S", 0.05)
-    monkeypatch.setattr(mirrors, "START_S", 150.0)  # each call of the machine is one more fault, and one more client
+    monkeypatch.setattr(group_commits, "COMMIT_S", 1.0)
+    monkeypatch.setattr(group_commits, "RETRY_S", 0.05)
+    monkeypatch.setattr(
+        group_commits, "START_S", 150.0
+    )  # each call of the machine is one more fault, and one more client
     broker.admin.create_topic(topic)
     options, tp, offsets = options_of(broker.bootstrap, topic), TopicPartition(topic, 0), itertools.count(1)
     with log_ends(options) as ends:
-        mirror = GroupCommits(options, ends)
+        commits = GroupCommits(options, ends)
         faults = ThreadFaults(monkeypatch, thread)
         try:
-            mirror.open()
-            mirror.begin({tp: 0})
+            commits.open()
+            commits.begin({tp: 0})
 
             def committing() -> bool:
-                mirror.commit({tp: next(offsets)}, generation=0, final=False)
+                commits.commit({tp: next(offsets)}, generation=0, final=False)
                 return faults.quiet()
 
             wait_until(committing, LIMIT_S, "each call to have failed once")
             faults.armed = False
             last = next(offsets)
-            mirror.commit({tp: last}, generation=0, final=True)
+            commits.commit({tp: last}, generation=0, final=True)
             assert broker.admin.committed(topic)[topic, 0] == last
-            assert mirror.failure() is None
+            assert commits.failure() is None
         finally:
-            mirror.close()
+            commits.close()
     assert len(faults.struck) > 8, faults.struck
 
 

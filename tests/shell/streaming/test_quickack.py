@@ -46,7 +46,7 @@ def test_everything_else_is_left_as_it_is(connection: socket.socket) -> None:
     """All sockets of the process stay open, whatever their kind."""
     ours, theirs = socket.socketpair()
     with ours, theirs, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-        quickack.hurry()
+        quickack.set_quickack()
         ours.sendall(b"!")
         assert theirs.recv(1) == b"!"
         assert datagrams.getsockname()
@@ -56,5 +56,5 @@ def test_everything_else_is_left_as_it_is(connection: socket.socket) -> None:
 def test_a_kernel_without_it_is_let_be(connection: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no such option nothing is done."""
     monkeypatch.delattr(socket, "TCP_QUICKACK")
-    quickack.hurry()
+    quickack.set_quickack()
     assert connection.getsockopt(*NODELAY) == 0

@@ -15,7 +15,7 @@ from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
-from sparkcohort.runtime.shell.kafka.reading import arrow_rows
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.tls import Credentials

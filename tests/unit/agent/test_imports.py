@@ -27,7 +27,7 @@ def imported() -> frozenset[str]:
 SIZED = """
 import sys, pyarrow as pa
 from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.arrow_rows import schema
+from sparkcohort.runtime.shell.kafka.consumer.arrow_rows import schema
 from sparkcohort.streaming.batch_bytes import bytes_by_partition
 numbers = pa.Array.from_buffers(pa.int32(), 3, [None, pa.py_buffer(b"\\0\\0\\0\\0" * 2 + b"\\1\\0\\0\\0")])
 columns = [numbers if field.name == "partition" else pa.nulls(3, field.type) for field in schema(False)]

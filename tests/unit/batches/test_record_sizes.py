@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.batches import record_sizes as module
 from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, ObservedSize, Sizes, after
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.arrow_rows import schema
+from sparkcohort.runtime.shell.kafka.consumer.arrow_rows import schema
 from sparkcohort.streaming.batch_bytes import bytes_by_partition
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

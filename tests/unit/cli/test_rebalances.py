@@ -6,8 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from sparkcohort.runtime.shell.cli import rebalances as history
-from sparkcohort.runtime.shell.cli import views
+from sparkcohort.runtime.shell.cli import rebalance_views, views
 from tests.unit.cli.test_views import printed
 
 AT = 1_700_000_000.25
@@ -34,7 +33,7 @@ def of(*numbers: int) -> list[dict[str, Any]]:
 
 def test_the_list_has_the_local_time_and_the_age() -> None:
     """The time of day is the clock's on the wall here; JSON has its offset and numbers as numbers."""
-    view = history.rebalances("billing", [a_rebalance()], AT + 200)
+    view = rebalance_views.rebalances("billing", [a_rebalance()], AT + 200)
     (row,) = view.rows
     assert row[2:] == ("3m20s", 1042, 14, 4, 75, 0, "executor-4 joined", "ok")
     assert datetime.fromisoformat(str(row[1])).astimezone().timestamp() == int(AT)
@@ -49,7 +48,7 @@ def test_the_list_has_the_local_time_and_the_age() -> None:
 def test_in_a_narrow_terminal_the_words_go_under_their_row() -> None:
     """Numbers and times keep their line; nothing is cut, however long the reason of a failure."""
     why = "failed: assignor range: ValueError: " + "so it was " * 20
-    view = history.rebalances("billing", [a_rebalance(result=why.strip()), a_rebalance()], AT)
+    view = rebalance_views.rebalances("billing", [a_rebalance(result=why.strip()), a_rebalance()], AT)
     assert not views.fits(view, 100)
     lines = printed(view, 100).splitlines()
     assert [line.split()[0] for line in lines] == ["GROUP", "billing", "executor-4", "billing", "executor-4"]
@@ -59,13 +58,13 @@ def test_in_a_narrow_terminal_the_words_go_under_their_row() -> None:
 
 def test_a_list_without_rebalances_is_its_header() -> None:
     """A run that has had none yet."""
-    assert views.as_text(history.rebalances("billing", [], AT)).split() == list(history.REBALANCES)
+    assert views.as_text(rebalance_views.rebalances("billing", [], AT)).split() == list(rebalance_views.REBALANCES)
 
 
 def test_one_rebalance_marks_what_moved() -> None:
     """Kept, gained from whom, lost to whom; what is kept for now only; who is gone."""
     item = a_rebalance(assignments=[an_assignment(), an_assignment(member_id="m-2", present=False)], removed=[])
-    view = history.rebalance("billing", item, AT)
+    view = rebalance_views.rebalance("billing", item, AT)
     assert view.rows[0] == (
         *("executor-1", "h", "m-1", 3, 3, "t:0,2"),
         *("t:9 from nobody", "t:1 to executor-4", "t:2"),
@@ -78,7 +77,7 @@ def test_one_rebalance_marks_what_moved() -> None:
 def test_the_title_of_one_rebalance_names_who_is_gone() -> None:
     """Result, time, reason, counts, and who was left behind on the way."""
     gone = {"member_id": "m-3", "client_id": None, "reason": "it did not rejoin within the rebalance timeout"}
-    lines = history.title("billing", a_rebalance(removed=[gone]), AT + 61)
+    lines = rebalance_views.title("billing", a_rebalance(removed=[gone]), AT + 61)
     assert lines[0] == "group billing, rebalance to generation 1042: ok"
     assert ", 1m1s ago, after 14 ms; range" in lines[1]
     assert lines[-1] == "gone: m-3, it did not rejoin within the rebalance timeout"

@@ -151,7 +151,7 @@ def test_one_rebalance_is_shown_member_by_member() -> None:
     """Kept, gained from whom, lost to whom; a member that is gone has its row too."""
     history = named(History())
     history.rebalanced(done(7, {"m1": [0, 1], "m3": [2]}, {"m1": [0], "m2": [1, 2]}, "m3 expired"), {})
-    shown = reports.shown(history, 7)
+    shown = reports.rebalance_details(history, 7)
     assert (shown["reason"], shown["moved"], shown["revoked"], shown["members"]) == ("executor-3 expired", 2, 0, 2)
     rows = {row["client_id"]: row for row in shown["assignments"]}
     assert list(rows) == ["executor-1", "executor-2", "executor-3"]
@@ -162,9 +162,9 @@ def test_one_rebalance_is_shown_member_by_member() -> None:
         (2, "executor-3"),
     ]
     assert (rows["executor-3"]["present"], rows["executor-3"]["after"]) == (False, [])
-    assert reports.shown(history, -1) == shown
+    assert reports.rebalance_details(history, -1) == shown
     for unknown in (6, -2, 0):
-        assert reports.shown(history, unknown) == {"known": [7]}
+        assert reports.rebalance_details(history, unknown) == {"known": [7]}
 
 
 def test_a_story_is_found_by_either_name() -> None:
@@ -173,7 +173,7 @@ def test_a_story_is_found_by_either_name() -> None:
     member_id = desk.join("a")
     desk.history.named(member_id, "4", "h")
     for who in (member_id, "executor-4"):
-        told = reports.story(desk.history, who)
+        told = reports.member_timeline(desk.history, who)
         assert told["member_id"] == member_id
         assert [line["what"] for line in told["lines"]][:3] == [
             "was told its id",
@@ -181,7 +181,7 @@ def test_a_story_is_found_by_either_name() -> None:
             "joined",
         ]
         assert told["lines"][0]["at"] == 1_000.0
-    assert reports.story(desk.history, "executor-5") == {"known": [[member_id, "executor-4"]]}
+    assert reports.member_timeline(desk.history, "executor-5") == {"known": [[member_id, "executor-4"]]}
 
 
 def test_a_status_tells_who_had_what_of_the_last_few_only() -> None:
@@ -205,7 +205,7 @@ def test_a_partition_moves_when_its_new_owner_gets_it() -> None:
     history.rebalanced(done(3, {"m1": [0]}, {"m1": [0, 1], "m2": [2]}), {})
     assert [[tp.partition for tp in entry.moved] for entry in history.entries()] == [[], [], [2]]
     assert [row["moved"] for row in reports.rebalances(history, 3)] == [0, 0, 1]
-    rows = {row["client_id"]: row for row in reports.shown(history, 3)["assignments"]}
+    rows = {row["client_id"]: row for row in reports.rebalance_details(history, 3)["assignments"]}
     assert rows["executor-2"]["gained"] == [{"topic": "t", "partition": 2, "from": "executor-1"}]
 
 

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, KafkaException
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
+from sparkcohort.runtime.shell.kafka.consumer.record_source import settings_of
 from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings, TransportError, unsupported
-from sparkcohort.runtime.shell.kafka.reading.record_source import settings_of
 from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS, OurClient
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.certificates import Authority
@@ -71,7 +71,7 @@ def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_what_the_options_come_to(protocol: str, options: dict[str, str], left_over: str, pems: Path) -> None:
-    """Options as users write them, translated and with a drain's own settings: honoured, or left to librdkafka by name."""
+    """Options as users write them, translated and with a source's own settings: honoured, or left to librdkafka by name."""
     given = {name: value.replace("{}", str(pems)) for name, value in options.items()}
     conf = settings_of(parse(LEAST | {"kafka.security.protocol": protocol} | given).kafka)
     assert unsupported(conf) == left_over

@@ -20,10 +20,10 @@ from typing import Any
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import PartitionError, Records, RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource
-from sparkcohort.runtime.shell.kafka.reading.record_source import PartitionError, Records, RecordSource
 
 POLL_S = 0.1
 NO_END = 2**63 - 1

@@ -64,7 +64,9 @@ class Partition:
     anew: bool = True  # its state is to be told, whatever the broker told before
     record_bytes: int = 1024
     lost_at: float = 0.0  # since when there is no connection to who is to be asked
-    turn: float = 0.0  # when it last had something: a broker without sessions begins with the first that is named
+    last_fetched_at: float = (
+        0.0  # when it last had something: a broker without sessions begins with the first that is named
+    )
 
     @property
     def topic_name(self) -> str:
@@ -105,7 +107,7 @@ class Partition:
         """Whether a request that names these was for this very assignment."""
         return not self.anew and asked.get(self.key, (None, 0))[0] is self
 
-    def wanted(self, most: int) -> FetchPartition:
+    def next_fetch(self, most: int) -> FetchPartition:
         """What to ask for, ``most`` bytes at most: a small range of a large log need not cost a large answer."""
         rest = max((self.end - self.position) * self.record_bytes, LEAST_BYTES)
         return FetchPartition(self.leader_epoch, self.position, self.fetched_epoch, min(rest, most))
@@ -133,9 +135,9 @@ def owed(
     return found
 
 
-def turn(of: Partition) -> float:
+def last_fetched(of: Partition) -> float:
     """When it last had something, to sort by."""
-    return of.turn
+    return of.last_fetched_at
 
 
 def by_topic(keyed: Mapping[tuple[bytes, int], T]) -> list[tuple[bytes, dict[int, T]]]:

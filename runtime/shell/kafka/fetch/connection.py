@@ -315,7 +315,7 @@ class _Setup:
             offered = ", ".join(answer.string() for _ in range(answer.take(">i")[0]))
             raise ConnectionRefused(f"{self._where} refused {mechanism}: {_login_words(error, offered)}")
         version = min(1, versions[SASL_AUTHENTICATE][1])
-        login = sasl.exchange(mechanism, self._settings.username, self._settings.password)
+        login = sasl.new_exchange(mechanism, self._settings.username, self._settings.password)
         try:
             message, lifetime = next(login), 0
             while True:

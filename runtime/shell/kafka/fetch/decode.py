@@ -7,17 +7,17 @@ from functools import partial
 
 from sparkcohort.native import _drain
 from sparkcohort.runtime.kafka.fetch_messages import FetchedPartition
-from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
-from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
-from sparkcohort.runtime.shell.kafka.reading import arrow_rows
-from sparkcohort.runtime.shell.kafka.reading.native_source import event_of, record_batch
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+from sparkcohort.runtime.shell.kafka.consumer.native_source import event_of, record_batch
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     Event,
     Largest,
     MalformedRecordError,
     PartitionError,
     Records,
 )
+from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
+from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
 
 WINDOW = 1 << 20  # most batches are there with the first piece; one that is damaged has no record then
 

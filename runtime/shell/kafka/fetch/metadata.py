@@ -64,7 +64,7 @@ def _weight(error: TransportError) -> int:
     return _TELLING.index(type(error))
 
 
-def exchange(transport: Transport, request: bytes, what: str, read: Callable[[memoryview], T]) -> T:
+def send_and_receive(transport: Transport, request: bytes, what: str, read: Callable[[memoryview], T]) -> T:
     """Send one request and wait for its answer, ``ANSWER_S`` at most; raises TransportError."""
     transport.send(request)
     frames, deadline = FrameReader(LARGEST, 0), time.monotonic() + ANSWER_S
@@ -104,7 +104,7 @@ class MetadataClient:
             self.close()
         if self._transport is not None:
             try:
-                return self._exchange(self._transport, topics)
+                return self._request_metadata(self._transport, topics)
             except TransportError:
                 self.close()
         others = list({*known, *self._bootstrap})
@@ -114,7 +114,7 @@ class MetadataClient:
         for node in others:
             try:
                 self._transport, self._node = connect_to(node, self._settings, self._timeout_s), node
-                return self._exchange(self._transport, topics)
+                return self._request_metadata(self._transport, topics)
             except TransportError as error:
                 self.close()
                 failures.append(error)
@@ -128,9 +128,9 @@ class MetadataClient:
             self._transport.close()
         self._transport = None
 
-    def _exchange(self, transport: Transport, topics: Collection[str]) -> Metadata:
+    def _request_metadata(self, transport: Transport, topics: Collection[str]) -> Metadata:
         self._last_id += 1
         request = framed(METADATA, METADATA_VERSION, self._last_id, self._client_id, metadata_request(sorted(topics)))
-        return exchange(
+        return send_and_receive(
             transport, request, "a Metadata request", lambda of: metadata_answer(of, len(of), self._last_id)
         )

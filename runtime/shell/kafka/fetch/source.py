@@ -1,4 +1,4 @@
-"""The fetching drain: our own ``FetchClient`` where it can do what is asked for, librdkafka's drain while it can't.
+"""The fetching source: our own ``FetchClient`` where it can do what is asked for, librdkafka's source while it can't.
 
 librdkafka makes an object of every record, at three quarters of what a member costs.  But it has every login and every
 format: settings, brokers and records that the fetcher doesn't know are its business, and all partitions go on there, from
@@ -19,11 +19,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.kafka.addresses import servers
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.client import FetchClient
-from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError, unsupported
-from sparkcohort.runtime.shell.kafka.fetch.metadata import bootstrap_of
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     BATCH_BYTES,
     BATCH_RECORDS,
     UNHURRIED,
@@ -34,12 +31,15 @@ from sparkcohort.runtime.shell.kafka.reading.record_source import (
     RecordSource,
     settings_of,
 )
+from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError, unsupported
+from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
+from sparkcohort.runtime.shell.kafka.fetch.metadata import bootstrap_of
 
 RETURN_S, MOST_RETURN_S = 300.0, 3600.0  # after so long the fetcher is tried again; doubled each time that was in vain
 
 T = TypeVar("T")
 
-_log = logging.getLogger("sparkcohort.drain")
+_log = logging.getLogger("sparkcohort.record_source")
 
 
 def possible(conf: Mapping[str, Any]) -> str:
@@ -116,9 +116,9 @@ class FetchSource(RecordSource):
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
         """What is there; see ``RecordSource``."""
         if self._closed:
-            raise RuntimeError("the drain is closed")
+            raise RuntimeError("the source is closed")
         if os.getpid() != self._process:  # two would read from one connection
-            raise RuntimeError("the drain is that of the process which forked this one")
+            raise RuntimeError("the source is that of the process which forked this one")
         if self._fetcher is None and time.monotonic() >= self._return_at:
             self._return()
         if self._fetcher is not None:

@@ -30,14 +30,14 @@ def main() -> None:
         try:
             if words[0] == "commit":
                 tp = TopicPartition(topic, int(words[1]))
-                membership.commit({tp: (int(words[2]), membership.reservation.metadata())}, 15)
+                membership.commit({tp: (int(words[2]), membership.run_epoch.metadata())}, 15)
             _say(membership)
         except CohortError as error:
             _say(membership, raised=str(error))
 
 
 def _say(membership: GroupMembership, **more: Any) -> None:
-    run = membership.reservation.own.run if membership.reservation.own else 0
+    run = membership.run_epoch.own.run if membership.run_epoch.own else 0
     failure = membership.failure()
     answer = {"state": membership.state.value, "run": run, "failure": failure.error if failure else "", **more}
     sys.stdout.write(json.dumps(answer) + "\n")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from tests.kit.admin import COMPACTED, LOG_APPEND_TIME
 from tests.kit.broker import Broker
 from tests.kit.produce import abort, produce, producer, transact, value_of
@@ -26,7 +26,7 @@ def committed(broker: Broker) -> dict[str, Any]:
     return conf(broker, isolation_level="read_committed")
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_nulls_headers_and_the_brokers_clock(broker: Broker, topic: str) -> None:
     """LogAppendTime is timestampType 1 with the broker's time; nulls, empties and header lists arrive as written."""
     broker.admin.create_topic(topic, configs=LOG_APPEND_TIME)
@@ -42,7 +42,7 @@ def test_nulls_headers_and_the_brokers_clock(broker: Broker, topic: str) -> None
     assert min(row["timestamp"].timestamp() for row in rows) > 1_000_000_000
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_compressed_batches(broker: Broker, topic: str, compression: str) -> None:
     """A range that starts and ends in the middle of compressed batches has exactly its rows."""
@@ -52,7 +52,7 @@ def test_compressed_batches(broker: Broker, topic: str, compression: str) -> Non
     assert [row["value"] for row in rows] == [value_of(0, at) for at in range(1_234, 4_321)]
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_values_of_a_megabyte(broker: Broker, topic: str) -> None:
     """Values as large as a fetch come whole, in batches that stay near eight megabytes."""
     broker.admin.create_topic(topic, configs={"max.message.bytes": str(8 << 20)})
@@ -89,7 +89,7 @@ def test_gaps_of_compaction(broker: Broker, topic: str) -> None:
     assert direct(conf(broker), [Range(topic, 0, hole, hole + 1)]) == {}
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_aborted_transactions(broker: Broker, topic: str) -> None:
     """read_committed passes over aborted records and control records, read_uncommitted over the latter only."""
     broker.admin.create_topic(topic)
@@ -107,7 +107,7 @@ def test_aborted_transactions(broker: Broker, topic: str) -> None:
         assert offsets(rows.get(tp, [])) == [at for at in seen if start <= at < end]
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_an_aborted_tail_ends_quickly(broker: Broker, topic: str) -> None:
     """A range that ends in aborted records ends at the log's end by position, with no row to say so."""
     broker.admin.create_topic(topic)
@@ -135,7 +135,7 @@ def test_an_open_transaction_is_no_loss(broker: Broker, topic: str) -> None:
     assert offsets(rows[TopicPartition(topic, 0)]) == list(range(5))
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_retention_passes_the_range(broker: Broker, topic: str) -> None:
     """Records deleted under a range fail it by Spark's condition, or are skipped to the next available offset."""
     broker.admin.create_topic(topic)

@@ -17,16 +17,16 @@ import pytest
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.reading.range_reader import FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.reading.record_source import BATCH_BYTES, MalformedRecordError, Records
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, MalformedRecordError, Records
 from sparkcohort.runtime.shell.process.executor import Executor
 from tests.kit.agents import TOPIC, World, pulled
 from tests.kit.broker import Broker
-from tests.kit.drains import drained_by
 from tests.kit.mock import MockCluster
 from tests.kit.produce import FLUSH_TIMEOUT_S, produce, producer, value_of
 from tests.kit.ranges import direct
+from tests.kit.record_sources import read_by
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a producer of so many bytes slow
@@ -162,17 +162,17 @@ def test_the_ends_of_heavy_batches(mock_broker: MockCluster, topic: str) -> None
     }
 
 
-@pytest.mark.parametrize("drain", ["librdkafka", "python"])
-def test_librdkafka_stops_at_its_own_bound(mock_broker: MockCluster, topic: str, drain: str) -> None:
+@pytest.mark.parametrize("source", ["librdkafka", "python"])
+def test_librdkafka_stops_at_its_own_bound(mock_broker: MockCluster, topic: str, source: str) -> None:
     """A batch of zstd that it won't unpack is for it a damaged one: the error says that it needn't be, and the option."""
     write(mock_broker.bootstrap, topic, [MIB] * 40)
     conf = {"bootstrap.servers": mock_broker.bootstrap, "receive.message.max.bytes": 20 * MIB}
     with (
-        drained_by(drain),
+        read_by(source),
         pytest.raises(FetchError, match=rf"offset 0: .*kafka\.receive\.message\.max\.bytes, {20 * MIB}: set"),
     ):
         direct(conf, [Range(topic, 0, 0, 40)])
-    with drained_by(drain):
+    with read_by(source):
         rows = direct({**conf, "receive.message.max.bytes": 400 * MIB}, [Range(topic, 0, 0, 40)])
     assert sum(map(len, rows.values())) == 40
 
@@ -198,7 +198,7 @@ def test_a_record_that_can_not_be_had_is_not_asked_for_without_end(mock_broker: 
 SHORT = """
 import ctypes, sys
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.kafka.reading.range_reader import FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
 bootstrap, topic, failures = sys.argv[1:]
 reader = RangeReader({"bootstrap.servers": bootstrap, "log_level": 0})
 process, rows = ctypes.CDLL(None), 0
@@ -215,7 +215,7 @@ reader.close()
 """
 
 
-@pytest.mark.parametrize("drain", ["fetching", "librdkafka"])
+@pytest.mark.parametrize("source", ["fetching", "librdkafka"])
 @pytest.mark.parametrize(
     ("failures", "said"),
     [
@@ -227,14 +227,14 @@ reader.close()
     ],
 )
 def test_memory_that_has_run_out(
-    mock_broker: MockCluster, topic: str, tmp_path: Path, failures: int, said: str, drain: str
+    mock_broker: MockCluster, topic: str, tmp_path: Path, failures: int, said: str, source: str
 ) -> None:
     """A moment of it is got over; what lasts is an error that says where and what to do, no MemoryError without a word."""
     produce(mock_broker.bootstrap, topic, 200, value_bytes=4_200)
-    shim, source = tmp_path / "short_of_memory.so", Path(__file__).parents[2] / "kit" / "short_of_memory.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source], check=True)
+    shim, code = tmp_path / "short_of_memory.so", Path(__file__).parents[2] / "kit" / "short_of_memory.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True)
     command = [sys.executable, "-P", "-c", SHORT, mock_broker.bootstrap, topic, str(failures)]
-    with drained_by(drain):
+    with read_by(source):
         environment = {**os.environ, "LD_PRELOAD": str(shim)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
@@ -246,14 +246,14 @@ def test_what_librdkafka_has_is_copied_some_at_a_time(mock_broker: MockCluster, 
     mock_broker.create_topic(topic, 2)
     write(mock_broker.bootstrap, topic, [10] * 2_000 + [MIB] * 40, 0)
     write(mock_broker.bootstrap, topic, [10] * 2_000 + [MIB] * 40, 1)
-    drain = NativeSource({"bootstrap.servers": mock_broker.bootstrap, "log_level": 0}, include_headers=False)
+    source = NativeSource({"bootstrap.servers": mock_broker.bootstrap, "log_level": 0}, include_headers=False)
     stands = dict.fromkeys((TopicPartition(topic, 0), TopicPartition(topic, 1)), 0)
-    drain.assign(dict.fromkeys(stands, (0, 2040)))
+    source.assign(dict.fromkeys(stands, (0, 2040)))
     begun_anew = 0
 
     def polled() -> bool:
         nonlocal begun_anew
-        events = [event for event in drain.poll(0.1) if isinstance(event, Records)]
+        events = [event for event in source.poll(0.1) if isinstance(event, Records)]
         assert sum(event.nbytes for event in events) < BATCH_BYTES + MIB + 200_000
         for event in events:
             assert event.batch is not None
@@ -261,10 +261,10 @@ def test_what_librdkafka_has_is_copied_some_at_a_time(mock_broker: MockCluster, 
             stands[event.tp] = event.next_offset
         if begun_anew < 3 and stands[TopicPartition(topic, 0)] > 2_005:
             begun_anew += 1
-            drain.unassign([TopicPartition(topic, 0)])
-            drain.assign({TopicPartition(topic, 0): (0, 2_040)})
+            source.unassign([TopicPartition(topic, 0)])
+            source.assign({TopicPartition(topic, 0): (0, 2_040)})
             stands[TopicPartition(topic, 0)] = 0
         return begun_anew == 3 and set(stands.values()) == {2_040}
 
     wait_until(polled, 60, "all records", every_s=0)
-    drain.close()
+    source.close()

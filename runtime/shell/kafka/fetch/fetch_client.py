@@ -34,13 +34,21 @@ from sparkcohort.runtime.kafka.fetch_messages import (
 from sparkcohort.runtime.kafka.fetch_session import Key, Request
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
+    BATCH_RECORDS,
+    EndOfLog,
+    Event,
+    Largest,
+    PartitionError,
+    Records,
+)
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import (
     LEAST_BYTES,
     MOVED,
     SESSION_LOST,
     Partition,
+    last_fetched,
     owed,
-    turn,
 )
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import BACKOFF_S
@@ -56,14 +64,6 @@ from sparkcohort.runtime.shell.kafka.fetch.connection import (
 from sparkcohort.runtime.shell.kafka.fetch.decode import Later, PartDecoder
 from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient, bootstrap_of, connect_to
 from sparkcohort.runtime.shell.kafka.fetch.settings import FetchSettings
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
-    BATCH_RECORDS,
-    EndOfLog,
-    Event,
-    Largest,
-    PartitionError,
-    Records,
-)
 from sparkcohort.runtime.shell.options.kafka_settings.rows import value_of
 
 WAKE_S = 0.05  # how long a wait takes at most: what is due by the clock no socket tells
@@ -284,10 +284,10 @@ class FetchClient:
         if link.transport is None:
             self._connect(link)
             return False
-        due = sorted((of for of in partitions if of.not_before <= now), key=turn)
+        due = sorted((of for of in partitions if of.not_before <= now), key=last_fetched)
         if not due:
             return False
-        wanted = {of.key: of.wanted(self._partition_bytes) for of in due}
+        wanted = {of.key: of.next_fetch(self._partition_bytes) for of in due}
         request = link.session.request(wanted, frozenset(of.key for of in due if of.anew))
         for of in due:
             of.anew = False
@@ -300,7 +300,9 @@ class FetchClient:
             return
         request = None
         if link.transport is not None:
-            request = link.session.more({key: of.wanted(self._partition_bytes) for key, (of, _) in link.moved.items()})
+            request = link.session.more(
+                {key: of.next_fetch(self._partition_bytes) for key, (of, _) in link.moved.items()}
+            )
         if request is None:
             self._changed = True
             return
@@ -479,7 +481,7 @@ class FetchClient:
             if of.position == before:  # a batch that never ends, or one of another format
                 of.not_before = now + BACKOFF_S
             self._changed = self._changed or of.position == before or of.position >= of.end
-            of.turn = now
+            of.last_fetched_at = now
             of.fetched_epoch = max(of.fetched_epoch, epoch)
             self._ready.append((of, part))
         if of.log_end is not None:  # it may have grown while the broker read it

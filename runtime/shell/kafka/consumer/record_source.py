@@ -1,7 +1,7 @@
 """The seam to Kafka's bytes: partitions and positions in, Arrow record batches out.
 
 One ``RecordSource`` is one Kafka client that is assigned, never joins a group and never stores an offset.  Everything
-above it (``range_reader``, ``prefetch``) knows batches and positions only, so another decoder can take a drain's place; which
+above it (``range_reader``, ``prefetch``) knows batches and positions only, so another decoder can take a source's place; which
 one it is, ``new_source`` decides.
 """
 
@@ -133,7 +133,7 @@ class RecordSource(ABC):
 
     @abstractmethod
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
-        """Return what is there, at most ``records`` or about the drain's bytes a batch; wait only when nothing is."""
+        """Return what is there, at most ``records`` or about the source's bytes a batch; wait only when nothing is."""
 
     @abstractmethod
     def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
@@ -189,7 +189,7 @@ def partition_error(tp: TopicPartition, error: KafkaError, offset: int, conf: Ma
 
 
 def settings_of(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a drain's client: the user's, between our defaults and what is forced."""
+    """The settings of a source's client: the user's, between our defaults and what is forced."""
     # A name that nobody else uses: the consumer never joins, so no permission on a group is needed either.
     group = {"group.id": f"cohort-fetch-{uuid.uuid4().hex}"}
     return {**paced({**_DEFAULTS, **_without_aliases(conf)}), **_FORCED, **group}

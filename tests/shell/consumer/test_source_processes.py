@@ -1,4 +1,4 @@
-"""A drain and its process: forks, memory, what is missing, and which drain a client gets."""
+"""A source and its process: forks, memory, what is missing, and which source a client gets."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import pytest
 from confluent_kafka import cimpl
 
 from sparkcohort.native import _drain
+from sparkcohort.runtime.shell.kafka.consumer import new_source
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading import new_source
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource
-from tests.kit.drains import DRAINS, drained_by
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
+from tests.kit.record_sources import SOURCES, read_by
 
 FORK = """
 import os, sys
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-drain, gone = (NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=False) for _ in range(2))
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+source, gone = (NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=False) for _ in range(2))
 child = os.fork()
 if not child:
     del gone
     try:
-        drain.poll(0)
+        source.poll(0)
     except RuntimeError as error:
         print(error, flush=True)
-    drain.close()
+    source.close()
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-drain.poll(0)
-drain.close()
+source.poll(0)
+source.close()
 """
 
 
@@ -42,24 +42,24 @@ def test_a_forked_process_leaves_it_alone(mock_broker: MockCluster) -> None:
     """There, the client has no threads: it is refused, and neither its close nor its end waits for them."""
     command = [sys.executable, "-P", "-W", "ignore", "-c", FORK, mock_broker.bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    assert done.stdout == "the drain is that of the process which forked this one\n"
+    assert done.stdout == "the source is that of the process which forked this one\n"
 
 
 UNENDING = """
 import socket, sys, time
-from sparkcohort.runtime.shell.kafka.reading import native_source as drain_native
-drain_native.CLOSE_S = 0.5
+from sparkcohort.runtime.shell.kafka.consumer import native_source
+native_source.CLOSE_S = 0.5
 login = socket.create_server(("127.0.0.1", 0))
-drain = drain_native.NativeSource({
+source = native_source.NativeSource({
     "bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "OAUTHBEARER",
     "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "mine",
     "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:%d/token" % login.getsockname()[1], "log_level": 0,
 }, include_headers=False)
 waiting, _ = login.accept()  # librdkafka's thread now waits for an answer, and does nothing else
 begun = time.monotonic()
-drain.close()
+source.close()
 assert 0.5 <= time.monotonic() - begun < 5
-drain.close()
+source.close()
 """
 
 
@@ -74,16 +74,16 @@ TRICKLE = """
 import sys
 import psutil
 from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.record_source import Records
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.agent.buffers import CHUNK_OVERHEAD
-drain = NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=True)
-drain.assign({TopicPartition(sys.argv[2], 0): (0, 2**63 - 1)})
+source = NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=True)
+source.assign({TopicPartition(sys.argv[2], 0): (0, 2**63 - 1)})
 kept = []
 while len(kept) < 6_000:
     if len(kept) == 1_000:
         before = psutil.Process().memory_info().rss
-    kept += [event for event in drain.poll(0.1, 1) if isinstance(event, Records)]
+    kept += [event for event in source.poll(0.1, 1) if isinstance(event, Records)]
 print(psutil.Process().memory_info().rss - before, sum(event.nbytes + CHUNK_OVERHEAD for event in kept[1_000:]))
 """
 
@@ -100,33 +100,33 @@ def test_what_a_chunk_costs(mock_broker: MockCluster, topic: str) -> None:
 SHORT = """
 import ctypes, sys
 from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.record_source import Records
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 bootstrap, topic, failures = sys.argv[1:]
 tp = TopicPartition(topic, 0)
-drain = NativeSource({"bootstrap.servers": bootstrap, "log_level": 0}, include_headers=False)
-drain.assign({tp: (0, 2**63 - 1)})
-while drain.log_end(tp) != 200:
+source = NativeSource({"bootstrap.servers": bootstrap, "log_level": 0}, include_headers=False)
+source.assign({tp: (0, 2**63 - 1)})
+while source.log_end(tp) != 200:
     pass
 for _ in range(9):  # what the connection has brought before its answer is in the queue: all can be taken at once
-    assert drain.exists(tp, 10)
+    assert source.exists(tp, 10)
 process = ctypes.CDLL(None)
 process.fail_large(int(failures))
 try:
-    drain.poll(1)
+    source.poll(1)
 except MemoryError:
     print("short of memory")
 process.fail_large(0)
-drain.unassign([tp])
-drain.assign({tp: (0, 2**63 - 1)})
+source.unassign([tp])
+source.assign({tp: (0, 2**63 - 1)})
 offsets = []
 while len(offsets) < 200:
-    for event in drain.poll(0.1):
+    for event in source.poll(0.1):
         if isinstance(event, Records):
             event.batch.validate(full=True)
             offsets += event.batch.column("offset").to_pylist()
 assert offsets == list(range(200))
-drain.close()
+source.close()
 """
 
 
@@ -135,8 +135,8 @@ def test_memory_that_runs_out(mock_broker: MockCluster, topic: str, tmp_path: Pa
     """It is a MemoryError of one poll, however often it runs out in it; what is assigned anew comes whole."""
     produce(mock_broker.bootstrap, topic, 200, value_bytes=4_200)
     shim = tmp_path / "short_of_memory.so"
-    source = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source], check=True)
+    code = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True)
     command = [sys.executable, "-P", "-c", SHORT, mock_broker.bootstrap, topic, str(failures)]
     preloaded = {**os.environ, "LD_PRELOAD": str(shim)}
     done = subprocess.run(command, env=preloaded, capture_output=True, text=True, timeout=60, check=True)
@@ -146,34 +146,34 @@ def test_memory_that_runs_out(mock_broker: MockCluster, topic: str, tmp_path: Pa
 def test_the_switch_and_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """COHORT_NATIVE decides, then the settings: those that only librdkafka has are left to it, callbacks mean Python."""
     made, nowhere = {}, {"bootstrap.servers": "127.0.0.1:1"}
-    for name in DRAINS:
-        with drained_by(name):
-            made[name] = new_source.new_drain({**nowhere, "log_level": 0}, include_headers=False)
-    with drained_by("fetching"):
-        made["unknown"] = new_source.new_drain(
+    for name in SOURCES:
+        with read_by(name):
+            made[name] = new_source.new_record_source({**nowhere, "log_level": 0}, include_headers=False)
+    with read_by("fetching"):
+        made["unknown"] = new_source.new_record_source(
             {**nowhere, "log_level": 0, "ssl.crl.location": ""}, include_headers=False
         )
-        made["callback"] = new_source.new_drain({"log_level": 0, "stats_cb": print}, include_headers=False)
-    assert [type(drain) for drain in made.values()] == [
+        made["callback"] = new_source.new_record_source({"log_level": 0, "stats_cb": print}, include_headers=False)
+    assert [type(source) for source in made.values()] == [
         FetchSource,
         NativeSource,
         PythonSource,
         NativeSource,
         PythonSource,
     ]
-    for drain in made.values():
-        drain.close()
+    for source in made.values():
+        source.close()
 
 
 MISSING = """
 import logging, sys
 logging.basicConfig(format="%(levelname)s %(name)s %(message)s")
 sys.modules["sparkcohort.native._drain"] = None
-from sparkcohort.runtime.shell.kafka.reading.new_source import new_drain
+from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
 for _ in range(2):
-    drain = new_drain({"log_level": 0}, include_headers=False)
-    print(type(drain).__name__)
-    drain.close()
+    source = new_record_source({"log_level": 0}, include_headers=False)
+    print(type(source).__name__)
+    source.close()
 """
 
 
@@ -183,7 +183,7 @@ def test_without_the_native_part() -> None:
     assert done.stdout.split() == ["PythonSource", "PythonSource"]
     lines = done.stderr.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("WARNING sparkcohort.drain the native drain can't be loaded")
+    assert lines[0].startswith("WARNING sparkcohort.record_source the native source can't be loaded")
 
 
 def test_a_library_that_is_none() -> None:

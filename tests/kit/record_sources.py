@@ -1,4 +1,4 @@
-"""All drains under the same tests: which one a client made here gets."""
+"""All sources under the same tests: which one a client made here gets."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from sparkcohort.runtime.shell.kafka.reading.new_source import BY_LIBRDKAFKA, IN_PYTHON, SWITCH, native
+from sparkcohort.runtime.shell.kafka.consumer.new_source import BY_LIBRDKAFKA, IN_PYTHON, SWITCH, native
 
-DRAINS = ("fetching", "librdkafka", "python")
+SOURCES = ("fetching", "librdkafka", "python")
 _SWITCHES = {"fetching": "1", "librdkafka": BY_LIBRDKAFKA, "python": IN_PYTHON}
 
 
 @contextmanager
-def drained_by(name: str) -> Iterator[None]:
+def read_by(name: str) -> Iterator[None]:
     """Clients made in this block fetch by themselves, by ``librdkafka`` natively, or by it in ``python``.
 
     Fails where there is no choice.
     """
-    assert native() is not None, "the native drain isn't there: it needs a C compiler and Python's headers to be built"
+    assert native() is not None, "the native source isn't there: it needs a C compiler and Python's headers to be built"
     with patch.dict(os.environ, {SWITCH: _SWITCHES[name]}):
         yield

@@ -22,13 +22,13 @@ from pyspark.sql.types import (
 )
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.reading import arrow_rows
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.reading.record_source import MalformedRecordError
-from tests.kit.drains import DRAINS, drained_by
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.record_source import MalformedRecordError
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce, producer, value_of
 from tests.kit.ranges import direct, offsets, rows_of
+from tests.kit.record_sources import SOURCES, read_by
 
 KAFKA_ROW = (
     ("key", BinaryType()),
@@ -57,7 +57,7 @@ def test_schema_is_sparks(include_headers: bool) -> None:
     assert arrow_rows.schema(include_headers).equals(to_arrow_schema(row, timezone="UTC"))
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_nulls_empties_and_headers(mock_broker: MockCluster, topic: str) -> None:
     """Null and empty keys and values differ; headers keep order, duplicates and nulls, and are null where there are none."""
     client = producer(mock_broker.bootstrap)
@@ -73,7 +73,7 @@ def test_nulls_empties_and_headers(mock_broker: MockCluster, topic: str) -> None
     assert {(row["topic"], row["partition"], row["timestampType"]) for row in rows} == {(topic, 0, 0)}
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_batches_have_the_exact_schema(mock_broker: MockCluster, topic: str) -> None:
     """Every batch carries the declared schema, headers only when asked for."""
     produce(mock_broker.bootstrap, topic, 10)
@@ -95,7 +95,7 @@ def test_empty_ranges_need_no_broker() -> None:
     reader.close()
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_an_abandoned_read_leaves_nothing_behind(mock_broker: MockCluster, topic: str) -> None:
     """A reader whose last read stopped early reads the next ranges from their start."""
     produce(mock_broker.bootstrap, topic, 20_000)
@@ -128,18 +128,18 @@ def filled() -> Any:
 
 @settings(max_examples=24, deadline=None)
 @given(
-    drain=st.sampled_from(DRAINS),
+    source=st.sampled_from(SOURCES),
     cuts=st.dictionaries(
         st.tuples(st.sampled_from(["one", "two"]), st.integers(0, PARTITIONS - 1)), POINTS, min_size=1
     ),
 )
 def test_any_ranges_give_exactly_their_rows(
-    filled: MockCluster, drain: str, cuts: dict[tuple[str, int], list[int]]
+    filled: MockCluster, source: str, cuts: dict[tuple[str, int], list[int]]
 ) -> None:
     """Ranges cut anywhere, several per partition, with holes between them, give their records once each and in order."""
     spans = {TopicPartition(*tp): list(zip(at[::2], at[1::2], strict=False)) for tp, at in cuts.items()}
     ranges = [Range(*tp, start, end) for tp, pairs in spans.items() for start, end in pairs]
-    with drained_by(drain):
+    with read_by(source):
         rows = direct(conf(filled), ranges)
     for tp, pairs in spans.items():
         expected = [offset for start, end in pairs for offset in range(start, end)]
@@ -147,7 +147,7 @@ def test_any_ranges_give_exactly_their_rows(
         assert [row["value"] for row in rows[tp]] == [value_of(tp.partition, offset) for offset in expected]
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_timestamp_that_spark_cannot_hold(mock_broker: MockCluster, topic: str) -> None:
     """A timestamp beyond microseconds in 64 bits is Spark's own error, naming topic, partition and offset."""
     client = producer(mock_broker.bootstrap)
@@ -180,7 +180,7 @@ def test_range_that_starts_beyond_the_log_end(mock_broker: MockCluster, topic: s
     assert rows == {}
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_records_aged_out_in_the_middle_of_a_range(mock_broker: MockCluster, topic: str) -> None:
     """Where the log starts behind the position, reading fails or goes on at the first record there is."""
     produce(mock_broker.bootstrap, topic, 10)
@@ -204,7 +204,7 @@ def test_missing_topic_is_named(mock_broker: MockCluster, topic: str) -> None:
     assert caught.value.error == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_no_broker_within_the_poll_timeout(mock_broker: MockCluster, topic: str) -> None:
     """Without progress for kafkaConsumer.pollTimeoutMs the error names partition, offsets and that option."""
     produce(mock_broker.bootstrap, topic, 10)
@@ -230,7 +230,7 @@ def test_a_broker_that_comes_back_in_time(mock_broker: MockCluster, topic: str) 
     assert rest[0] == at
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 @pytest.mark.parametrize(
     "error",
     [
@@ -248,7 +248,7 @@ def test_errors_that_pass(mock_broker: MockCluster, topic: str, error: int) -> N
     assert offsets(rows[TopicPartition(topic, 0)]) == list(range(10))
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_two_leaders(topic: str) -> None:
     """Partitions of two brokers are read side by side, and a leader that moves is followed."""
     with MockCluster(2) as mock:
@@ -264,7 +264,7 @@ def test_two_leaders(topic: str) -> None:
         reader.close()
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_a_topic_deleted_under_way(mock_broker: MockCluster, topic: str) -> None:
     """Without failOnDataLoss a missing partition is passed over and reported; the others give their rows."""
     produce(mock_broker.bootstrap, topic, 10)

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.reading import arrow_rows
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 
 Piece: TypeAlias = tuple[TopicPartition, int, pa.RecordBatch | None]
 """The partition, the next offset, and the rows that came before it, if any."""

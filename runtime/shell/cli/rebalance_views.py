@@ -95,7 +95,7 @@ def _pair(item: Mapping[str, Any]) -> tuple[str, int]:
     return item["topic"], item["partition"]
 
 
-def story(told: Mapping[str, Any]) -> View:
+def member_timeline(told: Mapping[str, Any]) -> View:
     """One row a line of the story, oldest first."""
     about = {key: told[key] for key in ("member_id", "client_id", "host")}
     objects = tuple({**about, "time": iso(line["at"]), "what": line["what"]} for line in told["lines"])

@@ -11,13 +11,13 @@ import pytest
 
 from sparkcohort.runtime.batches import suspected_loss
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.kafka.reading import range_reader
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer import range_reader
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, RangeReader
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.usefixtures("each_drain")
+pytestmark = pytest.mark.usefixtures("each_source")
 
 
 @pytest.fixture(autouse=True)

@@ -24,9 +24,9 @@ from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka.clients import new_admin
-from sparkcohort.runtime.shell.kafka.reading.new_source import new_drain
-from sparkcohort.runtime.shell.kafka.reading.pieces import Elsewhere, Piece
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
+from sparkcohort.runtime.shell.kafka.consumer.pieces import Elsewhere, Piece
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     EndOfLog,
     Event,
     MalformedRecordError,
@@ -109,7 +109,7 @@ class RangeReader:
     ) -> None:
         """Create the client; nothing is awaited.  ``elsewhere`` reads what doesn't come from here."""
         self._conf = dict(conf)
-        self._drain = new_drain(conf, include_headers=include_headers)
+        self._source = new_record_source(conf, include_headers=include_headers)
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
         self._on_data_loss = on_data_loss
@@ -134,7 +134,7 @@ class RangeReader:
         progress = _ReadProgress(_queues(ranges))
         self._ids, self._untold = ids or {}, set()
         try:
-            self._anew = self._made_anew() if self._ids and not self._drain.tells_ids else set()
+            self._anew = self._made_anew() if self._ids and not self._source.tells_ids else set()
             for tp in list(progress.waiting):
                 self._next_range(progress, tp)
             while progress.active:
@@ -145,11 +145,11 @@ class RangeReader:
                     "UNKNOWN_TOPIC_ID",
                 )
         finally:
-            self._drain.unassign(progress.active)
+            self._source.unassign(progress.active)
 
     def close(self) -> None:
         """Close the connections; the reader can't be used again."""
-        self._drain.close()
+        self._source.close()
         self._topics.release()
 
     def _next_range(self, progress: _ReadProgress, tp: TopicPartition) -> None:
@@ -166,8 +166,8 @@ class RangeReader:
 
     def _assign(self, wanted: Range, position: int) -> None:
         """Fetch from ``position``; what this round's poll brought of the partition belongs to its past."""
-        self._drain.unassign([wanted.tp])
-        self._drain.assign({wanted.tp: (position, wanted.end)})
+        self._source.unassign([wanted.tp])
+        self._source.assign({wanted.tp: (position, wanted.end)})
         self._past.add(wanted.tp)
 
     def _round(self, progress: _ReadProgress) -> Iterator[Piece]:
@@ -198,7 +198,7 @@ class RangeReader:
         """What is there; where memory runs out, all that is on its way is thrown away, to begin with anew."""
         try:
             vain = self._elsewhere is not None and self._elsewhere.is_all(progress.active)
-            return self._drain.poll(0.0 if vain else POLL_S, progress.missing)
+            return self._source.poll(0.0 if vain else POLL_S, progress.missing)
         except MemoryError as error:
             self._short += 1
             if self._short >= CHECKS:
@@ -215,7 +215,7 @@ class RangeReader:
 
     def _read_elsewhere(self, progress: _ReadProgress, elsewhere: Elsewhere) -> Iterator[Piece]:
         """Ask somebody else for what doesn't come."""
-        silence, before = self._drain.silence(), time.monotonic()
+        silence, before = self._source.silence(), time.monotonic()
         stuck = [
             reading.wanted._replace(start=reading.position)
             for tp, reading in progress.active.items()
@@ -233,22 +233,22 @@ class RangeReader:
 
     def _suspect(self, progress: _ReadProgress) -> None:
         """The client tells of partitions that don't exist without saying which: ask about those that haven't begun."""
-        if not self._drain.complaints.isdisjoint(_NO_SUCH_PARTITION):
+        if not self._source.complaints.isdisjoint(_NO_SUCH_PARTITION):
             for reading in progress.active.values():
                 if reading.position == reading.wanted.start and not reading.check_at:
                     reading.gone, reading.check_at = True, time.monotonic()
-        if KafkaError._AUTHENTICATION in self._drain.complaints:
+        if KafkaError._AUTHENTICATION in self._source.complaints:
             self._patience_ms = min(self._patience_ms, REFUSED_MS)
-        self._drain.complaints.clear()
+        self._source.complaints.clear()
 
     def _take(self, progress: _ReadProgress, reading: _RangeProgress, event: Event) -> Iterator[Piece]:
         wanted_id = self._ids.get(event.tp.topic, "")
         if wanted_id and not isinstance(event, PartitionError):
-            topic_id = self._drain.topic_id(event.tp)
+            topic_id = self._source.topic_id(event.tp)
             if not topic_id:
                 self._untold.add(event.tp.topic)
             elif topic_id != wanted_id:
-                self._drain.unassign([event.tp])
+                self._source.unassign([event.tp])
                 self._past.add(event.tp)
                 self._doubt(reading)
                 return
@@ -276,7 +276,7 @@ class RangeReader:
         reading.idle_mark, reading.failures, reading.corrupt, self._short = self._idle_s, 0, "", 0
         self._calm(reading)
         if reading.position == reading.wanted.end:
-            self._drain.unassign([tp])
+            self._source.unassign([tp])
             del progress.active[tp]
             self._next_range(progress, tp)
         if batch is not None or reading.position == reading.wanted.end:
@@ -329,7 +329,7 @@ class RangeReader:
 
     def _check_end(self, progress: _ReadProgress, reading: _RangeProgress) -> Iterator[Piece]:
         """The broker said that its log ends before the range does: ask again a few times, then believe it."""
-        found = self._ask(reading, self._drain.log_range)
+        found = self._ask(reading, self._source.log_range)
         reading.check_at = time.monotonic() + RECHECK_S
         if found is None:
             self._check_time(reading)
@@ -345,7 +345,7 @@ class RangeReader:
 
     def _relocate(self, progress: _ReadProgress, reading: _RangeProgress) -> Iterator[Piece]:
         """The position is not in the log: go to the first record of the range that is still there."""
-        found = self._ask(reading, self._drain.log_range)
+        found = self._ask(reading, self._source.log_range)
         if found is not None and reading.position < found[0]:
             to = min(found[0], reading.wanted.end)
             yield from self._lose(progress, reading, to, f"the log starts at {found[0]}")
@@ -357,7 +357,7 @@ class RangeReader:
     def _check_gone(self, progress: _ReadProgress, reading: _RangeProgress) -> Iterator[Piece]:
         """The client knows no such partition: metadata can be stale for a moment, so ask the cluster."""
         reading.check_at = time.monotonic() + RECHECK_S
-        exists, wanted_id = self._ask(reading, self._drain.exists), self._ids.get(reading.wanted.topic, "")
+        exists, wanted_id = self._ask(reading, self._source.exists), self._ids.get(reading.wanted.topic, "")
         topic_id = self._ask(reading, self._topic_id) if exists and wanted_id else ""
         if exists is None or topic_id is None:
             self._check_time(reading)
@@ -400,7 +400,7 @@ class RangeReader:
         try:
             return question(reading.wanted.tp, min(ASK_S, self._poll_timeout_ms / 1000))
         except KafkaException as failed:
-            reading.error = _said(failed)
+            reading.error = _error_text(failed)
             self._idle_s += time.monotonic() - before
             return None
 
@@ -451,7 +451,7 @@ class RangeReader:
     def _check_time(self, reading: _RangeProgress) -> None:
         """Raise FetchError when the partition has made no progress within the poll timeout."""
         if (self._idle_s - reading.idle_mark) * 1000 >= self._patience_ms:
-            why = reading.error or self._drain.last_error or self._silence(reading)
+            why = reading.error or self._source.last_error or self._silence(reading)
             if self._elsewhere is not None and self._elsewhere.why:
                 why += f"; through the driver: {self._elsewhere.why}"
             raise FetchError(
@@ -462,7 +462,7 @@ class RangeReader:
 
     def _silence(self, reading: _RangeProgress) -> str:
         """What to say when no error came either."""
-        found = self._ask(reading, self._drain.log_range)
+        found = self._ask(reading, self._source.log_range)
         if found is None:
             return "no broker answered"
         return (
@@ -493,6 +493,6 @@ def _where(reading: _RangeProgress) -> str:
     return f"topic {wanted.topic} partition {wanted.partition} offsets [{wanted.start}, {wanted.end})"
 
 
-def _said(failed: KafkaException) -> str:
+def _error_text(failed: KafkaException) -> str:
     error = failed.args[0]
     return f"{error.name()}: {error.str()}" if isinstance(error, KafkaError) else str(failed)

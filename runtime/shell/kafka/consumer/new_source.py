@@ -1,4 +1,4 @@
-"""Which drain: our own fetching wherever it can do what the settings ask for, else librdkafka's, both natively.
+"""Which source: our own fetching wherever it can do what the settings ask for, else librdkafka's, both natively.
 
 Where the native code can't be loaded there is one in Python, with one warning.  ``COHORT_NATIVE`` in the environment of the
 executors (and their agents, which inherit it) chooses for diagnosis, and for the tests that all have to pass:
@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from sparkcohort.runtime.shell.kafka.reading.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
 from sparkcohort.runtime.shell.process.resources import check_room
 
 SWITCH = "COHORT_NATIVE"
 IN_PYTHON, BY_LIBRDKAFKA = "0", "librdkafka"
 
-_log = logging.getLogger("sparkcohort.drain")
+_log = logging.getLogger("sparkcohort.record_source")
 
 
-def new_drain(
+def new_record_source(
     conf: Mapping[str, Any],
     *,
     include_headers: bool,
@@ -30,7 +30,7 @@ def new_drain(
     unhurried: bool = False,
     largest: Largest | None = None,
 ) -> RecordSource:
-    """A drain for these librdkafka settings; raises KafkaException for those that librdkafka refuses.
+    """A source for these librdkafka settings; raises KafkaException for those that librdkafka refuses.
 
     ``unhurried``: nobody waits for the next record, as a rule; those that can be paced call for ``RecordSource.pace``.
     ``largest``: larger records are an error; librdkafka has them unpacked before it can be asked.
@@ -51,7 +51,7 @@ def new_drain(
 def _fetching(
     conf: Mapping[str, Any], include_headers: bool, batch_bytes: int, *, unhurried: bool, largest: Largest | None
 ) -> RecordSource | None:
-    """The drain that does without librdkafka; None where the settings are beyond it, of which one line tells."""
+    """The source that does without librdkafka; None where the settings are beyond it, of which one line tells."""
     from sparkcohort.runtime.shell.kafka.fetch import connection, source  # noqa: PLC0415  they rest on the native code
 
     try:
@@ -67,19 +67,19 @@ def _fetching(
 
 
 def _in_python() -> Callable[..., RecordSource]:
-    from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource  # noqa: PLC0415  pyarrow.compute is slow to come
+    from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource  # noqa: PLC0415  pyarrow.compute is slow to come
 
     return PythonSource
 
 
 @cache
 def native() -> Callable[..., RecordSource] | None:
-    """The native drain; None where it can't be loaded, of which one line of warning tells."""
+    """The native source; None where it can't be loaded, of which one line of warning tells."""
     try:
-        from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource  # noqa: PLC0415  it may not be there
+        from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource  # noqa: PLC0415  it may not be there
     except ImportError as error:
         _log.warning(
-            "the native drain can't be loaded (%s): records are read in Python, at several times the CPU; a wheel "
+            "the native source can't be loaded (%s): records are read in Python, at several times the CPU; a wheel "
             "built where there are a C compiler and Python's headers has it",
             error,
         )

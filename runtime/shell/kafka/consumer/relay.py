@@ -20,8 +20,8 @@ import pyarrow as pa
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.pieces import Piece
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.pieces import Piece
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 
 PIECE_BYTES: Final = 8 << 20
 """About so much is read a call: the driver holds it in memory, once a reader."""

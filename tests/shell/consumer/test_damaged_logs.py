@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError
 from tests.kit import segments
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer, value_of
@@ -73,7 +73,7 @@ def conf(broker: Broker) -> dict[str, Any]:
     return {"bootstrap.servers": broker.bootstrap}
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 @pytest.mark.parametrize("way", ["directly", "by the agent"])
 @pytest.mark.parametrize("name", DAMAGES)
 def test_corrupt_data_is_an_error_that_says_where(damaged: Broker, name: str, way: str) -> None:
@@ -90,7 +90,7 @@ def test_corrupt_data_is_an_error_that_says_where(damaged: Broker, name: str, wa
     assert [row["value"] for row in rows] == [value_of(number, at) for at in range(BATCH)]
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 @pytest.mark.parametrize("way", ["directly", "by the agent"])
 def test_what_is_not_damaged_comes(damaged: Broker, way: str) -> None:
     """Ranges before and behind the damage, and other partitions, are read as if nothing was; a lenient query fails as well."""
@@ -108,7 +108,7 @@ def test_what_is_not_damaged_comes(damaged: Broker, way: str) -> None:
         tasks_read(conf(damaged), [Range(TOPIC, number, BATCH + 50, 2 * BATCH)], way, fail_on_data_loss=False)
 
 
-@pytest.mark.usefixtures("each_drain")
+@pytest.mark.usefixtures("each_source")
 def test_a_batch_without_an_end(damaged: Broker) -> None:
     """A damaged length leaves the client waiting for more: the read ends in its time, and doesn't blame the broker."""
     found: Rows = {}

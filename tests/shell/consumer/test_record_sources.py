@@ -1,4 +1,4 @@
-"""All drains at their seam: the same events for the same records, whatever these are; nothing kept, nothing mixed up."""
+"""All sources at their seam: the same events for the same records, whatever these are; nothing kept, nothing mixed up."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.shell.kafka.reading import arrow_rows
-from sparkcohort.runtime.shell.kafka.reading.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.reading.python_source import PythonSource
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     EndOfLog,
     MalformedRecordError,
     PartitionError,
     Records,
     RecordSource,
 )
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from tests.kit.mock import MockCluster
 from tests.kit.odd_headers import write_header_key
 from tests.kit.produce import produce, producer
@@ -42,26 +42,26 @@ Kind = type[FetchSource] | type[NativeSource] | type[PythonSource]
 
 
 def conf(mock: MockCluster, **more: Any) -> dict[str, Any]:
-    """The settings of a drain."""
+    """The settings of a source."""
     return {"bootstrap.servers": mock.bootstrap, "log_level": 0, **more}
 
 
 def table(
-    drain: RecordSource, ends: Mapping[TopicPartition, int], limit: int = 10_000
+    source: RecordSource, ends: Mapping[TopicPartition, int], limit: int = 10_000
 ) -> dict[TopicPartition, pa.Table]:
-    """Drain until every partition's log is at its end; checks positions, schemas and sizes on the way."""
+    """Read until every partition's log is at its end; checks positions, schemas and sizes on the way."""
     batches: dict[TopicPartition, list[pa.RecordBatch]] = {tp: [] for tp in ends}
     stands = dict.fromkeys(ends, 0)
 
     def all_there() -> bool:
-        for event in chain.from_iterable(iter(lambda: drain.poll(0.1, limit), [])):
+        for event in chain.from_iterable(iter(lambda: source.poll(0.1, limit), [])):
             assert isinstance(event, Records | EndOfLog), event
             if isinstance(event, Records):
                 assert event.next_offset > stands[event.tp]
                 stands[event.tp] = event.next_offset
                 if event.batch is not None:
                     event.batch.validate(full=True)
-                    assert event.batch.schema.equals(drain_schema(event.batch), check_metadata=True)
+                    assert event.batch.schema.equals(schema_of_batch(event.batch), check_metadata=True)
                     own = event.batch.nbytes - event.batch.column("topic").nbytes
                     assert own <= event.nbytes + 64 * event.batch.num_columns
                     assert event.nbytes <= own + 64 * event.batch.num_columns
@@ -74,19 +74,19 @@ def table(
     return {tp: pa.Table.from_batches(found) for tp, found in batches.items() if found}
 
 
-def until(drain: RecordSource, enough: Callable[[list[Any]], bool], what: str, limit: int = 10_000) -> list[Any]:
+def until(source: RecordSource, enough: Callable[[list[Any]], bool], what: str, limit: int = 10_000) -> list[Any]:
     """Poll until there are enough events; returns them all."""
     events: list[Any] = []
 
     def polled() -> bool:
-        events.extend(drain.poll(0.1, limit))
+        events.extend(source.poll(0.1, limit))
         return enough(events)
 
     wait_until(polled, 20, what)
     return events
 
 
-def drain_schema(batch: pa.RecordBatch) -> pa.Schema:
+def schema_of_batch(batch: pa.RecordBatch) -> pa.Schema:
     """The declared schema."""
     return arrow_rows.schema("headers" in batch.schema.names)
 
@@ -113,7 +113,7 @@ def cluster() -> Iterator[MockCluster]:
 def test_any_records_come_as_they_were_written(
     cluster: MockCluster, records: list[Any], limit: int, batch_bytes: int
 ) -> None:
-    """Nulls, empty and large values, doubled and null headers: both drains give what was produced, in the schema."""
+    """Nulls, empty and large values, doubled and null headers: both sources give what was produced, in the schema."""
     topic = f"any-{uuid.uuid4()}"
     cluster.create_topic(topic, 2)
     client = producer(cluster.bootstrap)
@@ -126,10 +126,10 @@ def test_any_records_come_as_they_were_written(
     assert client.flush(10) == 0
     ends = {TopicPartition(topic, partition): len(rows) for partition, rows in written.items() if rows}
     for kind in KINDS:
-        drain = kind(conf(cluster), include_headers=True, batch_bytes=batch_bytes)
-        drain.assign(dict.fromkeys(ends, (0, NO_END)))
-        found = table(drain, ends, limit)
-        drain.close()
+        source = kind(conf(cluster), include_headers=True, batch_bytes=batch_bytes)
+        source.assign(dict.fromkeys(ends, (0, NO_END)))
+        found = table(source, ends, limit)
+        source.close()
         for tp, rows in found.items():
             times = rows.column("timestamp").cast(pa.int64())
             shown = [rows.column("key"), rows.column("value"), times, rows.column("headers")]
@@ -144,14 +144,14 @@ def test_any_records_come_as_they_were_written(
 def test_what_lies_behind_the_end_only_moves_the_position(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
     """Records at and behind a span's end are no rows; the position comes to the end at least, the log's end is told."""
     produce(mock_broker.bootstrap, topic, 500)
-    drain, tp = kind(conf(mock_broker), include_headers=False), TopicPartition(topic, 0)
-    drain.assign({tp: (7, 30)})
+    source, tp = kind(conf(mock_broker), include_headers=False), TopicPartition(topic, 0)
+    source.assign({tp: (7, 30)})
     rows: list[int] = []
     positions: list[int] = []
     ends: list[int] = []
 
     def at_the_end() -> bool:
-        for event in drain.poll(0.1):
+        for event in source.poll(0.1):
             if isinstance(event, Records):
                 rows.extend(event.batch.column("offset").to_pylist() if event.batch else [])
                 positions.append(event.next_offset)
@@ -160,7 +160,7 @@ def test_what_lies_behind_the_end_only_moves_the_position(mock_broker: MockClust
         return bool(ends)
 
     wait_until(at_the_end, 20, "the log's end")
-    drain.close()
+    source.close()
     assert (rows, ends) == (list(range(7, 30)), [500])
     assert 30 <= positions[-1] <= 500
 
@@ -169,21 +169,21 @@ def test_what_lies_behind_the_end_only_moves_the_position(mock_broker: MockClust
 def test_what_was_assigned_anew_starts_there(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
     """What was queued of an earlier assignment never shows in the next one, also of a partition given up meanwhile."""
     produce(mock_broker.bootstrap, topic, 4_000, partitions=2)
-    drain, tp, other = (
+    source, tp, other = (
         kind(conf(mock_broker), include_headers=False),
         TopicPartition(topic, 0),
         TopicPartition(topic, 1),
     )
     for start in (0, 1_500, 3, 1_999):
-        drain.assign({tp: (start, NO_END), other: (0, NO_END)})
-        events = until(drain, lambda seen: any(event.tp == tp for event in seen), "a record", 900)
+        source.assign({tp: (start, NO_END), other: (0, NO_END)})
+        events = until(source, lambda seen: any(event.tp == tp for event in seen), "a record", 900)
         first = next(event for event in events if event.tp == tp)
         assert isinstance(first, Records)
         assert first.batch is not None
         assert first.batch.column("offset")[0].as_py() == start
-        drain.unassign([tp, other, TopicPartition("never", 1)])
-        assert drain.poll(0) == []
-    drain.close()
+        source.unassign([tp, other, TopicPartition("never", 1)])
+        assert source.poll(0) == []
+    source.close()
 
 
 @ALL
@@ -195,11 +195,11 @@ def test_a_record_that_no_row_can_hold(mock_broker: MockCluster, topic: str, kin
         client.produce(topic, b"v", None, 0, timestamp=2**62 if at == 3 else 1)
         client.produce(topic, b"v", None, 1, timestamp=1)
     client.flush(10)
-    drain = kind(conf(mock_broker), include_headers=False)
+    source = kind(conf(mock_broker), include_headers=False)
     bad, good = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    drain.assign({bad: (0, NO_END), good: (0, NO_END)})
-    events = until(drain, lambda seen: sum(not isinstance(event, Records) for event in seen) >= 2, "the error")
-    drain.close()
+    source.assign({bad: (0, NO_END), good: (0, NO_END)})
+    events = until(source, lambda seen: sum(not isinstance(event, Records) for event in seen) >= 2, "the error")
+    source.close()
     errors = [event for event in events if isinstance(event, PartitionError)]
     assert [event.tp for event in errors] == [bad]
     assert isinstance(errors[0].error, MalformedRecordError)
@@ -210,17 +210,17 @@ def test_a_record_that_no_row_can_hold(mock_broker: MockCluster, topic: str, kin
 
 @pytest.mark.parametrize("key", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
 def test_header_keys_that_are_no_text(mock_broker: MockCluster, topic: str, key: bytes) -> None:
-    """What Python doesn't decode as UTF-8, the native drain doesn't either; without headers the rows come."""
+    """What Python doesn't decode as UTF-8, the native source doesn't either; without headers the rows come."""
     with pytest.raises(UnicodeDecodeError):
         key.decode()
     write_header_key(mock_broker.bootstrap, topic, key)
     produce(mock_broker.bootstrap, topic, 1)
     tp = TopicPartition(topic, 0)
     for kind in KINDS:
-        drain = kind(conf(mock_broker), include_headers=True)
-        drain.assign({tp: (0, NO_END)})
-        events = until(drain, bool, "an event")
-        drain.close()
+        source = kind(conf(mock_broker), include_headers=True)
+        source.assign({tp: (0, NO_END)})
+        events = until(source, bool, "an event")
+        source.close()
         found = next(event for event in events if isinstance(event, PartitionError))
         assert f"{topic} partition 0 offset 0 is not valid UTF-8" in str(found.error)
     plain = NativeSource(conf(mock_broker), include_headers=False)
@@ -249,12 +249,12 @@ def test_a_refusal_that_is_cut_in_a_letter() -> None:
 def test_headers_count_as_bytes(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
     """Records that are nearly all headers: a poll takes about a batch's bytes of them, too."""
     produce(mock_broker.bootstrap, topic, 150, headers=[("h", b"v" * 20_000)])
-    drain = kind(conf(mock_broker), include_headers=True, batch_bytes=200_000)
-    drain.assign({TopicPartition(topic, 0): (0, NO_END)})
-    taken = [until(drain, bool, "a record", 1)]
+    source = kind(conf(mock_broker), include_headers=True, batch_bytes=200_000)
+    source.assign({TopicPartition(topic, 0): (0, NO_END)})
+    taken = [until(source, bool, "a record", 1)]
     while not isinstance(taken[-1][-1], EndOfLog):
-        taken.append(until(drain, bool, "records"))
-    drain.close()
+        taken.append(until(source, bool, "records"))
+    source.close()
     sizes = [sum(event.nbytes for event in events if isinstance(event, Records)) for events in taken]
     assert sum(sizes) > 150 * 20_000
     assert max(sizes) < 2 * 200_000
@@ -266,17 +266,17 @@ def test_errors_and_log_lines_are_told(kind: Kind, caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.DEBUG, "sparkcohort.kafka"):
         # Three names: the filter of the driver's log lets no line pass twice that differs in numbers only.
         nowhere = {FetchSource: "127.0.0.2:1", NativeSource: "127.0.0.1:1", PythonSource: "localhost:1"}[kind]
-        drain = kind({"bootstrap.servers": nowhere}, include_headers=False)
-        drain.assign({TopicPartition("t", 0): (0, NO_END)})
+        source = kind({"bootstrap.servers": nowhere}, include_headers=False)
+        source.assign({TopicPartition("t", 0): (0, NO_END)})
 
         def told() -> bool:
-            assert drain.poll(0.1) == []
-            return bool(drain.complaints and caplog.records)
+            assert source.poll(0.1) == []
+            return bool(source.complaints and caplog.records)
 
         wait_until(told, 20, "a complaint and a line")
-        drain.close()
-    assert drain.complaints & {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
-    assert drain.last_error.startswith(("_TRANSPORT", "_ALL_BROKERS_DOWN"))
+        source.close()
+    assert source.complaints & {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+    assert source.last_error.startswith(("_TRANSPORT", "_ALL_BROKERS_DOWN"))
     if kind is not FetchSource:
         assert any("[rdkafka#consumer-" in record.getMessage() for record in caplog.records)
     assert {record.levelno for record in caplog.records} <= {logging.DEBUG, logging.INFO}
@@ -288,12 +288,12 @@ def test_no_complaint_quotes_a_secret(kind: Kind) -> None:
     oauth = {"sasl.mechanism": "OAUTHBEARER", "enable.sasl.oauthbearer.unsecure.jwt": True}
     secret = {"sasl.oauthbearer.config": "passphrase=hunter2"}
     where = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "log_level": 0}
-    drain = kind({**where, **oauth, **secret}, include_headers=False)
-    wait_until(lambda: drain.poll(0.1) or drain.complaints, 20, "a complaint")
-    drain.close()
-    assert KafkaError._AUTHENTICATION in drain.complaints
-    assert "sasl.oauthbearer.config" in drain.last_error
-    assert "hunter2" not in drain.last_error
+    source = kind({**where, **oauth, **secret}, include_headers=False)
+    wait_until(lambda: source.poll(0.1) or source.complaints, 20, "a complaint")
+    source.close()
+    assert KafkaError._AUTHENTICATION in source.complaints
+    assert "sasl.oauthbearer.config" in source.last_error
+    assert "hunter2" not in source.last_error
 
 
 @ALL
@@ -301,47 +301,47 @@ def test_questions_about_the_log(mock_broker: MockCluster, topic: str, kind: Kin
     """The log's range, whether a partition exists, and an error where nobody answers."""
     produce(mock_broker.bootstrap, topic, 12)
     mock_broker.delete_records(topic, 0, 5)
-    drain, tp = kind(conf(mock_broker), include_headers=False), TopicPartition(topic, 0)
-    assert drain.log_range(tp, 10) == (5, 12)
-    assert drain.exists(tp, 10)
-    assert not drain.exists(TopicPartition(topic, 900), 10)
-    assert drain.log_end(tp) is None
-    drain.assign({tp: (5, NO_END)})
-    until(drain, lambda seen: any(isinstance(event, EndOfLog) for event in seen), "the log's end")
-    assert drain.log_end(tp) == 12
+    source, tp = kind(conf(mock_broker), include_headers=False), TopicPartition(topic, 0)
+    assert source.log_range(tp, 10) == (5, 12)
+    assert source.exists(tp, 10)
+    assert not source.exists(TopicPartition(topic, 900), 10)
+    assert source.log_end(tp) is None
+    source.assign({tp: (5, NO_END)})
+    until(source, lambda seen: any(isinstance(event, EndOfLog) for event in seen), "the log's end")
+    assert source.log_end(tp) == 12
     mock_broker.broker_down()
     with pytest.raises(KafkaException):
-        drain.log_range(tp, 0.2)
+        source.log_range(tp, 0.2)
     with pytest.raises(KafkaException):
-        drain.exists(tp, 0.2)
-    drain.close()
+        source.exists(tp, 0.2)
+    source.close()
 
 
 def test_it_is_for_one_thread_and_for_the_living(mock_broker: MockCluster) -> None:
     """A second thread is refused while the first one waits, and so is everybody after the end; ending twice is one end."""
-    drain = NativeSource(conf(mock_broker), include_headers=False)
-    polling = threading.Thread(target=drain.poll, args=(0.3,))
+    source = NativeSource(conf(mock_broker), include_headers=False)
+    polling = threading.Thread(target=source.poll, args=(0.3,))
     polling.start()
     with pytest.raises(RuntimeError, match="one thread at a time"):
-        wait_until(lambda: drain.poll(0) is None, 10, "the other thread")
+        wait_until(lambda: source.poll(0) is None, 10, "the other thread")
     polling.join()
-    drain.close()
-    drain.close()
+    source.close()
+    source.close()
     with pytest.raises(RuntimeError, match="closed"):
-        drain.poll(0)
+        source.poll(0)
 
 
 @NATIVES
-def test_batches_outlive_their_drain(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
+def test_batches_outlive_their_source(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
     """A batch, a slice or a column of it holds what it shows, whatever has gone; all are given back in the end."""
     produce(mock_broker.bootstrap, topic, 1_000)
     before = pa.total_allocated_bytes()
-    drain, tp = kind(conf(mock_broker), include_headers=True), TopicPartition(topic, 0)
-    drain.assign({tp: (0, NO_END)})
-    rows = table(drain, {tp: 1_000})[tp]
-    drain.close()
+    source, tp = kind(conf(mock_broker), include_headers=True), TopicPartition(topic, 0)
+    source.assign({tp: (0, NO_END)})
+    rows = table(source, {tp: 1_000})[tp]
+    source.close()
     part, column = rows.slice(500, 2), rows.column("key")
-    del rows, drain
+    del rows, source
     assert part.column("offset").to_pylist() == [500, 501]
     assert part.column("headers").to_pylist() == [None, None]
     assert column.to_pylist() == [b"%d" % sequence for sequence in range(1_000)]
@@ -356,10 +356,10 @@ def test_nothing_is_kept(mock_broker: MockCluster, topic: str, kind: Kind) -> No
 
     def read(times: int) -> int:
         for _ in range(times):
-            drain = kind(conf(mock_broker), include_headers=True)
-            drain.assign({tp: (0, NO_END)})
-            table(drain, {tp: 4_000})
-            drain.close()
+            source = kind(conf(mock_broker), include_headers=True)
+            source.assign({tp: (0, NO_END)})
+            table(source, {tp: 4_000})
+            source.close()
         return int(psutil.Process().memory_info().rss)
 
     settled = read(12)

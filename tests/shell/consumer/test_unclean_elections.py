@@ -17,7 +17,7 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     framed,
 )
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
-from sparkcohort.runtime.shell.kafka.fetch.metadata import connect_to, exchange
+from sparkcohort.runtime.shell.kafka.fetch.metadata import connect_to, send_and_receive
 from tests.kit.broker import Broker, Cluster
 from tests.kit.calls import ALL, Calls, bare, called
 from tests.kit.produce import produce
@@ -115,7 +115,7 @@ def test_a_broker_tells_where_an_epoch_ends(broker: Broker, topic: str) -> None:
     transport = connect_to(Node(host, int(port)), Settings.of({}), 5.0, {EPOCH_ENDS: EPOCH_ENDS_VERSION})
     request = epoch_ends_request({topic: {0: (0, 0), 1: (0, 3)}, f"{topic}-none": {0: (0, 0)}})
     try:
-        found = exchange(
+        found = send_and_receive(
             transport,
             framed(EPOCH_ENDS, EPOCH_ENDS_VERSION, 5, "test", request),
             "the question",

@@ -9,8 +9,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.reading.new_source import new_drain
-from sparkcohort.runtime.shell.kafka.reading.record_source import Event, PartitionError
+from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError
 from sparkcohort.runtime.shell.options.kafka_settings.rows import column
 
 _POLL_S: Final = 0.1
@@ -22,17 +22,17 @@ _SIZES: Final = column(lambda row: row.probing)
 def reached(conf: Mapping[str, Any], at: Mapping[TopicPartition, int], limit_s: float) -> frozenset[TopicPartition]:
     """The partitions whose leaders answered a fetch from these offsets within the limit, whatever the answer."""
     found: set[TopicPartition] = set()
-    drain = new_drain({**conf, **_SIZES}, include_headers=False)
+    source = new_record_source({**conf, **_SIZES}, include_headers=False)
     try:
-        drain.assign({tp: (offset, _NO_END) for tp, offset in at.items()})
+        source.assign({tp: (offset, _NO_END) for tp, offset in at.items()})
         deadline = time.monotonic() + limit_s
         while len(found) < len(at) and time.monotonic() < deadline:
-            events = drain.poll(_POLL_S, 1_000)
+            events = source.poll(_POLL_S, 1_000)
             answered = {event.tp for event in events if _is_an_answer(event)}
-            drain.unassign(answered)
+            source.unassign(answered)
             found |= answered & at.keys()
     finally:
-        drain.close()
+        source.close()
     return frozenset(found)
 
 

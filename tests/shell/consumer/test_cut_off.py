@@ -22,11 +22,11 @@ from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, Group
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import CONFIRM_MS, LOOK_S, ReachabilityWatch, Stuck
 from sparkcohort.runtime.shell.coordinator.service import Service
+from sparkcohort.runtime.shell.kafka.consumer import relay as relaying
+from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.relay import Relay, Through
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import SLOW_S
-from sparkcohort.runtime.shell.kafka.reading import relay as relaying
-from sparkcohort.runtime.shell.kafka.reading.leader_probe import reached
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.reading.relay import Relay, Through
 from tests.kit.broker import Broker, Port
 from tests.kit.produce import produce
 from tests.kit.ranges import batches_to_rows, offsets
@@ -206,7 +206,7 @@ def test_a_member_is_barred_from_what_the_driver_reaches(
     tps = {TopicPartition(topic, 0): Stuck(10, "no answer"), TopicPartition(topic, 1): Stuck(10, "no answer")}
     reasons: list[str] = []
     watch = ReachabilityWatch(partial(reached, ways.everybody), lambda: MEMBERS, reasons.append)
-    with caplog.at_level(logging.INFO, "sparkcohort.ability"):
+    with caplog.at_level(logging.INFO, "sparkcohort.reachability"):
         wait_until(lambda: watch.tell("m-1", tps) == sorted(tps), 30, "the member to be barred")
         assert watch.tell("m-1", tps) == sorted(tps)
     assert reasons == [f"m-1 can't fetch {topic}-0, {topic}-1"]

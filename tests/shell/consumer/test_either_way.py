@@ -1,7 +1,7 @@
 """Everything that can happen to a range, read directly and by the agent: the same rows, or the same error.
 
 What the agent has fetched ahead may be older than what happens then; whatever it misses the task reads directly.  Each
-case with both drains, on real brokers.
+case with both sources, on real brokers.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.kafka.reading.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from tests.kit.admin import COMPACTED
 from tests.kit.broker import Broker, Cluster
-from tests.kit.drains import DRAINS, drained_by
 from tests.kit.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact, value_of
 from tests.kit.ranges import Rows, offsets, pull, tasks_read
+from tests.kit.record_sources import SOURCES, read_by
 from tests.kit.waiting import wait_until
 
 BOTH_WAYS = pytest.mark.parametrize("way", ["directly", "by the agent"])
-BOTH_DRAINS = pytest.mark.usefixtures("each_drain")
+BOTH_SOURCES = pytest.mark.usefixtures("each_source")
 
 
 def conf(broker: Cluster, **more: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def after(
     return found.get(wanted.tp, []) + rest.get(wanted.tp, []), missed
 
 
-@BOTH_DRAINS
+@BOTH_SOURCES
 @BOTH_WAYS
 def test_gaps_of_compaction(broker: Broker, topic: str, way: str) -> None:
     """Compacted offsets are passed by position, wherever the range begins and ends in the gaps."""
@@ -92,7 +92,7 @@ def transactions(broker: Broker) -> str:
     return topic
 
 
-@BOTH_DRAINS
+@BOTH_SOURCES
 @BOTH_WAYS
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 def test_transactions(broker: Broker, transactions: str, level: str, way: str) -> None:
@@ -104,7 +104,7 @@ def test_transactions(broker: Broker, transactions: str, level: str, way: str) -
         assert offsets(rows.get(tp, [])) == [at for at in seen if start <= at < end]
 
 
-@BOTH_DRAINS
+@BOTH_SOURCES
 @BOTH_WAYS
 def test_an_open_transaction_is_waited_for(broker: Broker, topic: str, way: str) -> None:
     """Behind the last stable offset nothing is read and nothing is lost; the end of the transaction brings the rows."""
@@ -126,7 +126,7 @@ def test_an_open_transaction_is_waited_for(broker: Broker, topic: str, way: str)
     assert [row["value"] for row in rows] == [value_of(0, at) for at in range(10)]
 
 
-@BOTH_DRAINS
+@BOTH_SOURCES
 @BOTH_WAYS
 def test_retention_has_passed_the_range(broker: Broker, topic: str, way: str) -> None:
     """Records that were deleted before anybody fetched them are a loss, or passed over where that is allowed."""
@@ -143,7 +143,7 @@ def test_retention_has_passed_the_range(broker: Broker, topic: str, way: str) ->
     assert len(losses) == 2
 
 
-@BOTH_DRAINS
+@BOTH_SOURCES
 def test_retention_passes_what_is_fetched_already(broker: Broker, topic: str) -> None:
     """What the agent has is what Kafka had: it comes, although Kafka has it no more."""
     broker.admin.create_topic(topic)
@@ -155,7 +155,7 @@ def test_retention_passes_what_is_fetched_already(broker: Broker, topic: str) ->
     assert [row["value"] for row in rows] == [value_of(0, at) for at in range(10, 95)]
 
 
-@BOTH_DRAINS
+@BOTH_SOURCES
 @BOTH_WAYS
 def test_the_log_is_shorter_than_the_range(broker: Broker, topic: str, way: str) -> None:
     """What there is comes, then the loss by Spark's name; a range wholly behind the end is a loss, too."""
@@ -172,7 +172,7 @@ def test_the_log_is_shorter_than_the_range(broker: Broker, topic: str, way: str)
     assert len(losses) == 1
 
 
-@BOTH_DRAINS
+@BOTH_SOURCES
 def test_a_batch_that_runs_again(broker: Broker, topic: str) -> None:
     """After a restart the agent stands behind the batch: the rows are those of the first time, whoever reads them."""
     broker.admin.create_topic(topic)
@@ -197,18 +197,18 @@ def led_by(cluster: Cluster, topic: str, node: int) -> None:
 
 @contextmanager
 def begun(cluster: Cluster, topic: str) -> Iterator[dict[tuple[str, str], Iterator[pa.RecordBatch | None]]]:
-    """A read of all of a topic for each way and drain, its first batch already taken."""
+    """A read of all of a topic for each way and source, its first batch already taken."""
     settings, whole = conf(cluster, **SMALL), Range(topic, 0, 0, MANY)
     with ExitStack() as running:
         found: dict[tuple[str, str], Iterator[pa.RecordBatch | None]] = {}
-        for drain in DRAINS:
-            with drained_by(drain):
+        for source in SOURCES:
+            with read_by(source):
                 reader, prefetcher = RangeReader(settings), Prefetcher(settings, buffer_bytes=1 << 20, patience_s=60)
             running.callback(reader.close)
             running.callback(prefetcher.close)
             prefetcher.assign({whole.tp: 0})
-            found["directly", drain] = (batch for _, _, batch in reader.read([whole]))
-            found["by the agent", drain] = (step.batch for step in prefetcher.serve([whole], [0], 1))
+            found["directly", source] = (batch for _, _, batch in reader.read([whole]))
+            found["by the agent", source] = (step.batch for step in prefetcher.serve([whole], [0], 1))
         yield {how: chain([next(batches)], batches) for how, batches in found.items()}
 
 
@@ -233,12 +233,12 @@ def test_leaders_that_go_away() -> None:
         produce(cluster.bootstrap, "losing", 100, first=100)
         with ExitStack() as ahead:
             prefetchers = {}
-            for drain in DRAINS:
-                with drained_by(drain):
-                    prefetchers[drain] = ahead.enter_context(fetched_ahead(conf(cluster), LOSING, 200))
+            for source in SOURCES:
+                with read_by(source):
+                    prefetchers[source] = ahead.enter_context(fetched_ahead(conf(cluster), LOSING, 200))
             truncate(cluster)
-            for drain, prefetcher in prefetchers.items():
-                with drained_by(drain):
+            for source, prefetcher in prefetchers.items():
+                with read_by(source):
                     check_truncated(cluster, prefetcher)
 
 
@@ -255,9 +255,9 @@ def truncate(cluster: Cluster) -> None:
     led_by(cluster, "losing", 2)
     assert cluster.admin.ends("losing") == {0: 100}
     lost = Range("losing", 0, 50, 150)
-    for drain in DRAINS:
+    for source in SOURCES:
         found: Rows = {}
-        with drained_by(drain), pytest.raises(DataLossError, match=r"OFFSET_RANGE.*\[100, 150\).*ends at 100"):
+        with read_by(source), pytest.raises(DataLossError, match=r"OFFSET_RANGE.*\[100, 150\).*ends at 100"):
             tasks_read(conf(cluster), [lost], "directly", into=found)
         assert offsets(found[LOSING]) == list(range(50, 100))
     produce(cluster.bootstrap, "losing", 150, first=1_000)

@@ -1,8 +1,8 @@
-"""The native drain: librdkafka's queue straight into Arrow's buffers, with no Python object per record.
+"""The native source: librdkafka's queue straight into Arrow's buffers, with no Python object per record.
 
 The consumer is of our own making, through librdkafka's public C API: confluent-kafka keeps the handle of its own to
 itself.  It is confluent-kafka's librdkafka all the same, found in the process, so that there is one Kafka client with one
-set of security features; all settings that a drain has are text, and no callback but those for errors and log lines
+set of security features; all settings that a source has are text, and no callback but those for errors and log lines
 is needed.  Both are noted in C and told here, in the thread that polls.
 """
 
@@ -19,8 +19,8 @@ from confluent_kafka import KafkaError, KafkaException, cimpl
 from sparkcohort.native import _drain
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
-from sparkcohort.runtime.shell.kafka.reading import arrow_rows
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     BATCH_BYTES,
     BATCH_RECORDS,
     EndOfLog,
@@ -38,7 +38,7 @@ LIBRDKAFKA = _drain.load(cimpl.__file__)  # its version; raises ImportError wher
 CLOSE_S = 10.0  # a task mustn't hang for a client that is of no more use to it
 Found: TypeAlias = tuple[int, str, int, int, int, Any]  # see _drain.pyi
 
-_log = logging.getLogger("sparkcohort.drain")
+_log = logging.getLogger("sparkcohort.record_source")
 _LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # of logging, by syslog's
 
 

@@ -1,4 +1,4 @@
-"""The drain in Python alone: where the native one can't be loaded, or is switched off.
+"""The source in Python alone: where the native one can't be loaded, or is switched off.
 
 Per record the only work in Python is what C-level ``map`` does over the messages of a whole batch; each is a Message
 object all the same, which is what it costs.
@@ -20,8 +20,8 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
-from sparkcohort.runtime.shell.kafka.reading import arrow_rows
-from sparkcohort.runtime.shell.kafka.reading.record_source import (
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
+from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     BATCH_BYTES,
     BATCH_RECORDS,
     EndOfLog,
