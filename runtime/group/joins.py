@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from sparkcohort.runtime.group import partition_ownership, rebalance
 from sparkcohort.runtime.group import records as r

@@ -6,8 +6,9 @@ Most functions here are the effect of an input from inside the group (see ``tabl
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from sparkcohort.runtime.group import partition_ownership
 from sparkcohort.runtime.group import records as r

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.persistent_map import with_value
 from sparkcohort.runtime.group.state import NOTHING, Group, GroupMember
 from sparkcohort.runtime.group.table import LEGAL_PREVIOUS, GroupState
-from sparkcohort.runtime.protocol.copy import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -5,10 +5,11 @@ Every mapping in here is replaced, never changed in place, so an old ``Group`` s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from typing import Protocol as Interface
+
+from msgspec import Struct
 
 from sparkcohort.runtime.group.table import GroupState
 
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from sparkcohort.runtime.protocol.reasons import Reason
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
-
-
-def _nothing() -> Mapping[Any, Any]:
-    return NOTHING
 
 
 class EmbeddedProtocol(Interface):
@@ -39,8 +36,7 @@ class EmbeddedProtocol(Interface):
         """What a member's metadata asks for, to be compared with what it asked for before; ValueError likewise."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(Struct, frozen=True):
     """What a group is set up with; times in ms (Kafka: ``group.*`` broker settings)."""
 
     group_id: str
@@ -55,8 +51,7 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(Struct, frozen=True):
     """One member as the group knows it; ``attempt`` is that of its last join."""
 
     member_id: str
@@ -73,8 +68,7 @@ class GroupMember:
         return next((p.metadata for p in self.protocols if p.name == protocol_name), b"")
 
 
-@dataclass(frozen=True, slots=True)
-class JoinPhase:
+class JoinPhase(Struct, frozen=True):
     """A rebalance in its join phase, or waiting for the leader's assignment.
 
     ``deadline_ms`` ends the join phase; ``remaining_ms`` is what the initial delay may still be extended by (None:
@@ -97,38 +91,37 @@ class Position(NamedTuple):
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """One consumer group (Kafka: ``ClassicGroup``); beside each field what always holds of it."""
 
     config: GroupConfig
-    embedded: EmbeddedProtocol = field(compare=False, repr=False)
+    embedded: EmbeddedProtocol
     state: GroupState = GroupState.EMPTY  # changes as ``LEGAL_PREVIOUS`` says, but for a new coordinator
     generation: int = 0  # never falls; rises by one when a join phase ends
     protocol_type: str = ""  # the first member's; all others have the same
     protocol_name: str = ""  # one that all members of this generation support; "" before the first, and when empty
     leader: str = ""  # a member, if there is any: the first in joining order unless another was elected
-    members: Mapping[str, GroupMember] = field(default_factory=_nothing)  # by id, in joining order
+    members: Mapping[str, GroupMember] = NOTHING  # by id, in joining order
     # Instance id to the one member that has it (KIP-345):
-    instances: Mapping[str, str] = field(default_factory=_nothing)
-    supporters: Mapping[str, int] = field(default_factory=_nothing)  # how many members offer a protocol; none has 0
-    pending: Mapping[str, int] = field(default_factory=_nothing)  # ids issued and not used: no members; their expiry
-    joins: Mapping[str, int] = field(default_factory=_nothing)  # of members: the correlation of each parked JoinGroup
-    syncs: Mapping[str, int] = field(default_factory=_nothing)  # likewise SyncGroup; only while Completing
+    instances: Mapping[str, str] = NOTHING
+    supporters: Mapping[str, int] = NOTHING  # how many members offer a protocol; none has 0
+    pending: Mapping[str, int] = NOTHING  # ids issued and not used: no members; their expiry
+    joins: Mapping[str, int] = NOTHING  # of members: the correlation of each parked JoinGroup
+    syncs: Mapping[str, int] = NOTHING  # likewise SyncGroup; only while Completing
     unsynced: frozenset[str] = frozenset()  # members that owe this generation a sync; empty without a deadline
     sync_deadline_ms: int | None = None  # None exactly if nobody owes a sync
     # Of each member that isn't parked; a newcomer has both:
-    sessions: Mapping[str, int] = field(default_factory=_nothing)
+    sessions: Mapping[str, int] = NOTHING
     sessions_due_ms: int | None = None  # no session ends before; None while there is none to look at
     rebalance: JoinPhase | None = None  # from the first join or loss until the leader's assignment is stored
-    assignments: Mapping[str, bytes] = field(default_factory=_nothing)  # the leader's; none if it gave none
+    assignments: Mapping[str, bytes] = NOTHING  # the leader's; none if it gave none
     # By member, since which generation:
-    owned: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=_nothing)
+    owned: Mapping[str, Mapping[TopicPartition, int]] = NOTHING
     # No partition has two owners.  What is assigned while another still owns it is pending, with its assignment generation:
-    pending_assignments: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=_nothing)
+    pending_assignments: Mapping[str, Mapping[TopicPartition, int]] = NOTHING
     # As a rebalance ended:
-    previous_assignment: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=_nothing)
+    previous_assignment: Mapping[str, tuple[TopicPartition, ...]] = NOTHING
     # Outlives members, and the group's end:
-    committed: Mapping[TopicPartition, Position] = field(default_factory=_nothing)
+    committed: Mapping[TopicPartition, Position] = NOTHING
     former_members: tuple[tuple[str, str], ...] = ()  # (id, what became of it) of the last few: told to a zombie
     serial: int = 0  # never falls: no two members have the same id

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
+
+from msgspec.structs import replace
 
 from sparkcohort.runtime.kafka import membership_state as s
 from sparkcohort.runtime.kafka.membership_state import (
@@ -21,7 +23,6 @@ from sparkcohort.runtime.kafka.membership_state import (
     Phase,
 )
 from sparkcohort.runtime.kafka.run_epoch import encode, of_topic
-from sparkcohort.runtime.protocol.copy import replace
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 
 _Offsets = Mapping[TopicPartition, Committed]
@@ -128,8 +129,8 @@ def _postponed(context: MembershipContext) -> bool:
 
 def _wait(context: MembershipContext, phase: Phase, **fields: Any) -> int:
     """The number of the call for which the request waits in this phase."""
-    number = context.call()
-    context.change(pending=replace(context.membership.pending, phase=phase, call=number, **fields))
+    number, pending = context.call(), cast("Pending", context.membership.pending)  # nothing is asked without one
+    context.change(pending=replace(pending, phase=phase, call=number, **fields))
     return number
 
 

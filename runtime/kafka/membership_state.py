@@ -7,9 +7,10 @@ carry out; each call of the client has a number, and a result under another numb
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, RunEpoch
@@ -55,8 +56,7 @@ class Phase(StrEnum):
     VERIFY = "what was committed of a commit that named an unknown partition"
 
 
-@dataclass(frozen=True, slots=True)
-class LoginRefusals:
+class LoginRefusals(Struct, frozen=True):
     """Whether logins that are refused in the middle of a run are to be believed.
 
     A password that is changed, or a broker whose store of users lags, is right again after a moment, and connections that
@@ -78,8 +78,7 @@ class LoginRefusals:
         return self.first_ms is not None and (self.last_ms or 0) - self.first_ms >= LOGIN_REFUSED_MS
 
 
-@dataclass(frozen=True, slots=True)
-class MembershipConfig:
+class MembershipConfig(Struct, frozen=True):
     """What a membership is set up with; ``subscription`` is how errors name what is read."""
 
     group_id: str
@@ -89,8 +88,7 @@ class MembershipConfig:
     """Joining takes no longer unless nobody answers, and then another client does no harm."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """The request that is being worked at."""
 
     request: MembershipRequest
@@ -103,8 +101,7 @@ class Pending:
     record: CommitMetadata | None = None  # that becomes this run's as soon as Kafka has it; of ReserveRequested only
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(Struct, frozen=True):
     """One static membership of the group (KIP-345)."""
 
     config: MembershipConfig
@@ -135,77 +132,65 @@ class Membership:
 # --- events -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TimePassed:
+class TimePassed(Struct, frozen=True):
     """Time has passed (``deadline`` says when one is due)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
+class TopicsChanged(Struct, frozen=True):
     """The metadata's topics, and which partitions the query reads of them."""
 
     topics: tuple[str, ...]
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCreated:
+class ClientCreated(Struct, frozen=True):
     """Another client is in use: subscribed to nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientFailed:
+class ClientFailed(Struct, frozen=True):
     """An error that nobody thought of: it is not known how the client stands, nor what became of its call."""
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentReceived:
+class AssignmentReceived(Struct, frozen=True):
     """``ConsumerRebalanceListener.onPartitionsAssigned``."""
 
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class RevocationReceived:
+class RevocationReceived(Struct, frozen=True):
     """``onPartitionsRevoked`` or ``onPartitionsLost``: a rebalance, or the membership is lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(Struct, frozen=True):
     """FENCED_INSTANCE_ID, or another error after which the client is of no use; ``error`` is its name."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoginFailed:
+class LoginFailed(Struct, frozen=True):
     """The brokers do not believe who we are, or we them."""
 
     error: CohortError
 
 
-@dataclass(frozen=True, slots=True)
-class StepFailed:
+class StepFailed(Struct, frozen=True):
     """What waiting does not cure: no permission, another protocol in the group, a thread that is given up."""
 
     error: CohortError
 
 
-@dataclass(frozen=True, slots=True)
-class Describing:
+class Describing(Struct, frozen=True):
     """After ``LookForForeignMembers``: the group is being described, so an answer comes soon."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsFetched:
+class OffsetsFetched(Struct, frozen=True):
     """The result of ``FetchOffsets``."""
 
     call: int
     offsets: Mapping[TopicPartition, Committed]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitAnswered:
+class CommitAnswered(Struct, frozen=True):
     """The result of ``CommitOffsets``: what Kafka took, what is no partition any more, and an error beside them, or ""."""
 
     call: int
@@ -214,39 +199,34 @@ class CommitAnswered:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownTopicOrPartition:
+class UnknownTopicOrPartition(Struct, frozen=True):
     """The whole commit was answered so; the client does not tell which partitions Kafka took all the same."""
 
     call: int
 
 
-@dataclass(frozen=True, slots=True)
-class CallFailed:
+class CallFailed(Struct, frozen=True):
     """A call that may succeed at another time."""
 
     call: int
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallRefused:
+class CallRefused(Struct, frozen=True):
     """A call that never will."""
 
     call: int
     error: CohortError
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequested:
+class FetchRequested(Struct, frozen=True):
     """Somebody wants to know committed offsets."""
 
     request: int
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRequested:
+class CommitRequested(Struct, frozen=True):
     """Somebody wants these offsets committed, each with its metadata text; lower ones than there are only by ``reset``."""
 
     request: int
@@ -256,8 +236,7 @@ class CommitRequested:
     epochs: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ReserveRequested:
+class ReserveRequested(Struct, frozen=True):
     """Somebody wants this run's epoch, and a (further) block of generations, committed with all of ``starts``."""
 
     request: int
@@ -269,8 +248,7 @@ class ReserveRequested:
     epochs: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """No more, without LeaveGroup: the static member is there for the next run until its session ends."""
 
 
@@ -298,67 +276,58 @@ MembershipEvent: TypeAlias = (
 # --- actions ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(Struct, frozen=True):
     """Have the client subscribe, to nothing where there are no topics; for this client only."""
 
     client: int
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOffsets:
+class FetchOffsets(Struct, frozen=True):
     """Ask the group coordinator; then say ``OffsetsFetched``, ``CallFailed`` or ``CallRefused``."""
 
     call: int
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(Struct, frozen=True):
     """Commit; then say ``CommitAnswered``, ``UnknownTopicOrPartition``, ``CallFailed`` or ``CallRefused``."""
 
     call: int
     offsets: tuple[OffsetToCommit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LookForForeignMembers:
+class LookForForeignMembers(Struct, frozen=True):
     """See whether others in the group hold these partitions, which are ours."""
 
     missing: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class DoubtMetadata:
+class DoubtMetadata(Struct, frozen=True):
     """The brokers say otherwise than the metadata: have those read anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Warn:
+class Warn(Struct, frozen=True):
     """Tell the operator."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerCaller:
+class AnswerCaller(Struct, frozen=True):
     """The request is done."""
 
     request: int
     result: object
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerLater:
+class AnswerLater(Struct, frozen=True):
     """The request can't be done now; it may be made again."""
 
     request: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerError:
+class AnswerError(Struct, frozen=True):
     """The request can't be done, now or later."""
 
     request: int

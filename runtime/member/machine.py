@@ -26,6 +26,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec.structs import replace
+
 from sparkcohort.runtime.group.state import NOTHING
 from sparkcohort.runtime.member.state import (
     Assigned,
@@ -52,7 +54,6 @@ from sparkcohort.runtime.member.state import (
 )
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
-from sparkcohort.runtime.protocol.copy import replace
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from sparkcohort.runtime.group.state import NOTHING
 from sparkcohort.runtime.protocol import messages as p
@@ -35,8 +36,7 @@ class MemberState(StrEnum):
     FAILED = "Failed"
 
 
-@dataclass(frozen=True, slots=True)
-class MemberConfig:
+class MemberConfig(Struct, frozen=True):
     """What a member is set up with; times in ms, with Kafka's meanings.
 
     ``leave_on_stop`` of None is Kafka's way: dynamic members leave, static ones stay until their session ends
@@ -59,8 +59,7 @@ class MemberConfig:
     eager: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A member; beside each field what always holds of it."""
 
     config: MemberConfig
@@ -70,7 +69,7 @@ class Member:
     protocol_name: str = ""
     leads: bool = False  # in this generation; without one it never does
     # What it may read, each with its assignment generation; empty as soon as the group doesn't know it.
-    owned: Mapping[TopicPartition, int] = field(default_factory=lambda: NOTHING)
+    owned: Mapping[TopicPartition, int] = NOTHING
     revoking: frozenset[TopicPartition] = frozenset()  # owned until it is done: their commits are still accepted
     outstanding: p.JoinGroup | p.SyncGroup | None = None  # one at a time: a reply to any other is void
     joins: int = 0  # sent so far; each has a higher number than the one before
@@ -86,56 +85,48 @@ class Member:
 # --- events -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """Join the group."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replied:
+class Replied(Struct, frozen=True):
     """The coordinator answered; with the ``request`` that it answers, a reply that comes too late is known as such."""
 
     reply: p.Reply
     request: p.Request | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unreachable:
+class Unreachable(Struct, frozen=True):
     """A request (its class name) got no answer."""
 
     request: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(Struct, frozen=True):
     """The coordinator pushed "rejoin"; ``generation`` is that of ``PushRejoin``, -1 if the shell doesn't know it."""
 
     reason: str
     generation: int = p.NO_GENERATION
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentComputed:
+class AssignmentComputed(Struct, frozen=True):
     """The leader's assignor is done; ``generation`` is that of ``ComputeAssignment``, or -1: not kept."""
 
     assignments: tuple[tuple[str, bytes], ...]
     generation: int = p.NO_GENERATION
 
 
-@dataclass(frozen=True, slots=True)
-class RevocationDone:
+class RevocationDone(Struct, frozen=True):
     """The shell has finished giving up what ``Revoke`` named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resubscribe:
+class Resubscribe(Struct, frozen=True):
     """The topics changed (a pattern matched more)."""
 
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """Give everything up and leave."""
 
     reason: str
@@ -148,15 +139,13 @@ MemberEvent: TypeAlias = (
 # --- actions ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send a request; its reply comes back as ``Replied``, its failure as ``Unreachable``."""
 
     request: p.Request
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeAssignment:
+class ComputeAssignment(Struct, frozen=True):
     """Run the assignor of this name over the members, then say ``AssignmentComputed``; for leaders only."""
 
     protocol_name: str
@@ -164,29 +153,25 @@ class ComputeAssignment:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Assigned:
+class Assigned(Struct, frozen=True):
     """These partitions are the member's from now on, under these assignment generations."""
 
     added: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Revoke:
+class Revoke(Struct, frozen=True):
     """Finish with these partitions (commits of them are still accepted), then say ``RevocationDone``."""
 
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """These partitions are not the member's any more; a commit of them would be refused."""
 
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The member has ended for good."""
 
     error: ErrorCode

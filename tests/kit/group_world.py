@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group import timeline
@@ -103,7 +105,7 @@ class World:
 
     def start(self, name: str, topics: tuple[str, ...], instance: str | None = None, *, eager: bool = False) -> Node:
         """Start a member process."""
-        node = Node(name, m.new_member(replace(member_config(name, topics, instance), eager=eager)))
+        node = Node(name, m.new_member(structs.replace(member_config(name, topics, instance), eager=eager)))
         self.nodes.append(node)
         node.inbox.append(m.Start())
         return node

@@ -6,7 +6,6 @@ records, nothing remembered that could be looked up.  Slow, and meant to be: the
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
@@ -455,7 +454,7 @@ class PlainGroup(PlainOwners):
 
     def resume(self, first_generation: int, salt: str) -> None:
         """A new coordinator: nobody waits any more, everybody is to rejoin."""
-        self.config = replace(self.config, first_generation=first_generation, member_id_salt=salt)
+        self.config = structs.replace(self.config, first_generation=first_generation, member_id_salt=salt)
         self.issued = {}
         self.state = "PreparingRebalance" if self.people else "Empty"
         self.deadline, self.left = self.now + self.patience(), None

@@ -33,16 +33,16 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from dataclasses import replace as changed
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.leader.assignment import assign
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
-from sparkcohort.runtime.protocol.copy import replace
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.group_laws import check_step
@@ -254,8 +254,8 @@ class Explorer:
             yield self.tick(world, ("sessions",), lambda x: expired(x, *x.sessions))
         for member_id in group.pending:
             yield self.tick(world, ("id", member_id), partial(_due_id, member_id))
-        if group.rebalance is not None and group.state == "PreparingRebalance":
-            yield self.tick(world, ("phase",), lambda x: replace(x, rebalance=replace(x.rebalance, deadline_ms=0)))
+        if (phase := group.rebalance) is not None and group.state == "PreparingRebalance":
+            yield self.tick(world, ("phase",), lambda x: replace(x, rebalance=replace(phase, deadline_ms=0)))
         if group.sync_deadline_ms is not None:
             yield self.tick(world, ("syncs",), lambda x: replace(x, sync_deadline_ms=0))
 
@@ -313,13 +313,13 @@ class Explorer:
                 reply = tuple(who.replies)[at]
                 event: Any = m.Replied(reply, who.member.outstanding)
                 if what[0] == "reply":
-                    who = changed(who, replies=who.replies - {reply})
+                    who = replace(who, replies=who.replies - {reply})
             case ("push",):
-                event, who = who.pushes[0], changed(who, pushes=who.pushes[1:])
+                event, who = who.pushes[0], replace(who, pushes=who.pushes[1:])
             case ("work",):
-                event, who = who.work[0], changed(who, work=who.work[1:])
+                event, who = who.work[0], replace(who, work=who.work[1:])
             case _:
-                event, who = m.Stop(""), changed(who, requests=())
+                event, who = m.Stop(""), replace(who, requests=())
         return Part(self._at_once(self._handled(who, event, group), group))
 
     def _handled(self, who: n.Process, event: m.MemberEvent, group: g.Group) -> n.Process:
@@ -327,17 +327,17 @@ class Explorer:
         if question is None:
             return after
         plan = m.AssignmentComputed(self.plan(question, group.owned), question.generation)
-        return changed(after, work=(*after.work, plan))
+        return replace(after, work=(*after.work, plan))
 
     def _at_once(self, who: n.Process, group: g.Group) -> n.Process:
         """All that the process has to do by itself, unless it takes its time."""
         while not self.slow and (who.replies or who.work):
             if who.replies:
                 reply = next(iter(who.replies))
-                rest = changed(who, replies=who.replies - {reply})
+                rest = replace(who, replies=who.replies - {reply})
                 who = self._handled(rest, m.Replied(reply, who.member.outstanding), group)
             else:
-                who = self._handled(changed(who, work=who.work[1:]), who.work[0], group)
+                who = self._handled(replace(who, work=who.work[1:]), who.work[0], group)
         return who
 
     def plan(self, asking: m.ComputeAssignment, since: Any) -> tuple[tuple[str, bytes], ...]:
@@ -367,14 +367,14 @@ class Explorer:
         told = reply.error is ErrorCode.REBALANCE_IN_PROGRESS and member.state is m.MemberState.SYNCING
         if reply.error is ErrorCode.NONE or (told and not self.slow):
             return NOTHING
-        heard, _ = handled(changed(who, member=member), m.Replied(reply, sent.request))
+        heard, _ = handled(replace(who, member=member), m.Replied(reply, sent.request))
         return NOTHING if heard == who else Part(self._at_once(heard, self.part(group)))
 
     def arrive(self, world: World, place: int) -> World:
         """The oldest request of a process reaches the group."""
         number = world.processes[place]
         who: n.Process = self.part(number)
-        rest = self._once(("sent", number), lambda: Part(changed(who, requests=who.requests[1:])))
+        rest = self._once(("sent", number), lambda: Part(replace(who, requests=who.requests[1:])))
         group, processes, strays = self._of(world)
         processes[place] = rest
         request = who.requests[0]
@@ -427,7 +427,7 @@ class Explorer:
     def _hears(self, part: Part, replies: list[p.Reply], pushes: list[m.Pushed], after: After) -> Kept:
         who: n.Process = part.value
         heard = who.replies | {n.message(x, n.Seen()) for x in replies}
-        told = tidy(changed(who, replies=heard, pushes=(*who.pushes, *pushes)))
+        told = tidy(replace(who, replies=heard, pushes=(*who.pushes, *pushes)))
         return Kept((part, after), Part(self._at_once(told, after.group.value)))
 
     # --- what has to hold ---

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import replace as changed
 from functools import cache
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group.state import NOTHING, JoinPhase
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import decode_subscription, encode_subscription
-from sparkcohort.runtime.protocol.copy import replace
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import NO_REASON
 
@@ -25,8 +25,7 @@ TRIGGER = p.Trigger(NO_REASON)
 _PHASE = JoinPhase(NO_REASON, 0, FAR)
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """One member's process: what waits to be handled by it, and what it has sent that has not arrived.
 
     ``replies`` are answers to its outstanding request, whose copies make several of them.
@@ -208,17 +207,17 @@ def message(said: Any, names: Seen) -> Any:
         case p.JoinGroup(member_id):
             attempt = names.attempt(said.client_id, said.attempt)
             protocols = _protocols(said.protocols, names)
-            return structs.replace(said, member_id=names.id(member_id), protocols=protocols, reason="", attempt=attempt)
+            return replace(said, member_id=names.id(member_id), protocols=protocols, reason="", attempt=attempt)
         case p.SyncGroup(member_id, _, generation):
             given = tuple((names.id(x), y) for x, y in said.assignments)
-            return structs.replace(
+            return replace(
                 said, member_id=names.id(member_id), generation=names.generation(generation), assignments=given
             )
         case p.LeaveGroup(members):
-            leaving = tuple(structs.replace(x, member_id=names.id(x.member_id), reason="") for x in members)
+            leaving = tuple(replace(x, member_id=names.id(x.member_id), reason="") for x in members)
             return p.LeaveGroup(leaving)
         case p.JoinGroupReply(_, generation):
-            return structs.replace(
+            return replace(
                 said,
                 generation=names.generation(generation),
                 leader=names.id(said.leader),
@@ -227,7 +226,7 @@ def message(said: Any, names: Seen) -> Any:
                 message="",
             )
         case p.SyncGroupReply():
-            return structs.replace(said, message="")
+            return replace(said, message="")
         case m.AssignmentComputed(assignments, generation):
             given = tuple((names.id(x), y) for x, y in assignments)
             return m.AssignmentComputed(given, names.generation(generation))
@@ -235,7 +234,7 @@ def message(said: Any, names: Seen) -> Any:
 
 
 def _joined(member: p.JoinedMember, names: Seen) -> p.JoinedMember:
-    return structs.replace(member, member_id=names.id(member.member_id), metadata=_metadata(member.metadata, names))
+    return replace(member, member_id=names.id(member.member_id), metadata=_metadata(member.metadata, names))
 
 
 def _protocols(protocols: tuple[p.Protocol, ...], names: Seen) -> tuple[p.Protocol, ...]:
@@ -245,7 +244,7 @@ def _protocols(protocols: tuple[p.Protocol, ...], names: Seen) -> tuple[p.Protoc
 def _metadata(data: bytes, names: Seen) -> bytes:
     said = _decoded(data)
     generation = names.generation(said.generation)
-    return data if generation == said.generation else _encoded(replace(said, generation=generation))
+    return data if generation == said.generation else _encoded(changed(said, generation=generation))
 
 
 _decoded = cache(decode_subscription)
@@ -271,4 +270,4 @@ def _kind(part: object) -> Any:
 
 @cache
 def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(x.name for x in fields(kind) if x.name not in {"config", "embedded"})
+    return tuple(x for x in kind.__struct_fields__ if x not in {"config", "embedded"})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace as changed
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
-from sparkcohort.runtime.protocol.copy import replace
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from tests.kit.group_laws import check_step
 from tests.model import names as n
@@ -86,18 +86,18 @@ def forgotten(who: Process) -> Part:
 def silent(who: Process) -> Process:
     """A process that gets no answer."""
     event = m.Unreachable(type(who.member.outstanding).__name__)
-    return handled(changed(who, replies=frozenset(), requests=()), event)[0]
+    return handled(replace(who, replies=frozenset(), requests=()), event)[0]
 
 
 def losses(who: Process) -> Iterator[tuple[Part | None, Part | None]]:
     """What becomes of a process, and which request is astray."""
     outstanding = who.member.outstanding
     if who.pushes:
-        yield Part(changed(who, pushes=who.pushes[1:])), None
+        yield Part(replace(who, pushes=who.pushes[1:])), None
     for request in who.requests:
         yield None, Part(request)  # a copy
         if outstanding is None:
-            yield Part(changed(who, requests=())), None
+            yield Part(replace(who, requests=())), None
     if outstanding is None:
         return
     quiet = silent(who)
@@ -156,7 +156,7 @@ def tidy(who: Process) -> Process:
     member = replace(member, heartbeat_sent=None, rejoin_after=after, leads=False)
     if joining:
         member = replace(member, protocol_name="")
-    return changed(who, member=member, pushes=pushes, work=work)
+    return replace(who, member=member, pushes=pushes, work=work)
 
 
 def decided(group: g.Group, event: p.Event, *, pushed: bool) -> After:

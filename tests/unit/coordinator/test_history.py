@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import records as r

@@ -8,10 +8,10 @@ To write down what follows now:
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.member.machine import Resubscribe, RevocationDone, Stop, new_member

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.member.machine import MemberState
