@@ -16,7 +16,7 @@ enum { LARGE = 64 << 10, KEPT_BYTES = 16 << 20, KEPT_BLOCKS = 128, PAGE = 4096 }
 /* In front of a block. */
 typedef struct {
   size_t pages; /* bytes of all its pages, this included; 0: it is malloc's */
-  size_t unused;
+  size_t unused; /* what follows is aligned as malloc aligns */
 } head;
 
 static struct {

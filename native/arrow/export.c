@@ -8,7 +8,7 @@
 #include "blocks.h"
 #include "columns.h"
 
-enum { FIELDS = 7, WITH_HEADERS = 8, INNER = 3, ARRAYS = WITH_HEADERS + INNER, BUFFERS = 3, LARGE = 4 };
+enum { FIELDS = 7, WITH_HEADERS = 8, INNER = 3, ARRAYS = WITH_HEADERS + INNER, BUFFERS = 3, LARGE_COLUMNS = 4 };
 enum { ALIGNED = 64 }; /* as Arrow's format recommends */
 
 typedef struct {
@@ -16,7 +16,7 @@ typedef struct {
   int64_t rows;
   char *block;
   size_t placed;
-  char *large[LARGE]; /* bytes of records that are not copied, NULL behind the last */
+  char *large[LARGE_COLUMNS]; /* bytes of records that are not copied, NULL behind the last */
   name_column *name;
   struct ArrowArray arrays[ARRAYS]; /* the fields, then the headers' struct, keys and values */
   struct ArrowArray *fields[WITH_HEADERS], *entries[1], *pair[2];
@@ -26,7 +26,7 @@ typedef struct {
 static void owner_drop(owner *all) {
   if (atomic_fetch_sub(&all->holders, 1) > 1) return;
   block_free(all->block);
-  for (int i = 0; i < LARGE; i++) free(all->large[i]);
+  for (int i = 0; i < LARGE_COLUMNS; i++) free(all->large[i]);
   name_column_drop(all->name);
   free(all);
 }
