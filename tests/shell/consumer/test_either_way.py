@@ -203,7 +203,7 @@ def begun(cluster: Cluster, topic: str) -> Iterator[dict[tuple[str, str], Iterat
         found: dict[tuple[str, str], Iterator[pa.RecordBatch | None]] = {}
         for source in SOURCES:
             with read_by(source):
-                reader, prefetcher = RangeReader(settings), Prefetcher(settings, buffer_bytes=1 << 20, patience_s=60)
+                reader, prefetcher = RangeReader(settings), Prefetcher(settings, buffer_bytes=1 << 20, patience_s=300)
             running.callback(reader.close)
             running.callback(prefetcher.close)
             prefetcher.assign({whole.tp: 0})
@@ -212,6 +212,7 @@ def begun(cluster: Cluster, topic: str) -> Iterator[dict[tuple[str, str], Iterat
         yield {how: chain([next(batches)], batches) for how, batches in found.items()}
 
 
+@pytest.mark.timeout(600)  # three brokers, six reads one after the other
 def test_leaders_that_go_away() -> None:
     """A new leader goes on in mid-range; one that knows less is a loss, and what comes in the place of that is read.
 

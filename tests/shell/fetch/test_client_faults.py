@@ -345,11 +345,17 @@ def test_a_logs_end_is_asked_for_at_the_callers_pace() -> None:
         wait_until(lambda: any(isinstance(event, Records) for event in source.poll(1)), 10, "records")
         assert polled_for(source, 0.3) == []
         assert broker.counts[FETCH] == 1
-        waker = threading.Timer(0.1, source.wake)
+        woken, began = threading.Event(), time.monotonic()
+
+        def wake() -> None:  # again and again: the first may come before the wait that it is to end
+            while not woken.wait(0.1):
+                source.wake()
+
+        waker = threading.Thread(target=wake)
         waker.start()
-        began = time.monotonic()
-        while time.monotonic() - began < 20 and source.poll(30) == [] and waker.is_alive():
-            pass
+        assert source.poll(30) == []
+        woken.set()
+        waker.join(20)
         assert time.monotonic() - began < 20
         assert broker.counts[FETCH] == 1
         source.pace(0)
