@@ -115,7 +115,7 @@ def make_slots(
     sizes: Sizes | None = None,
     min_partitions: int | None = None,
     max_records: int | None = None,
-    scout: bool = False,
+    probe: bool = False,
 ) -> tuple[Slot, ...]:
     """Cut the ranges of a batch (at most one per partition) into slots, the pieces that tasks read.
 
@@ -125,7 +125,7 @@ def make_slots(
     idle, goes to slots of no member.  As many slots as cores when there is much to read, few when little, alike in
     what they cost: bytes as ``sizes`` has them, and something for each record.
     ``min_partitions``: about so many slots at least, as far as there are records; ``max_records``: never more
-    records in one slot; both by splitting ranges, however small.  ``scout``: one empty slot more.
+    records in one slot; both by splitting ranges, however small.  ``probe``: one empty slot more.
     """
     whole = [r for r in sorted(ranges) if r.end > r.start]
     costs = (sizes or Sizes()).weights(r[:2] for r in whole)
@@ -150,7 +150,7 @@ def make_slots(
             costs=[costs[r[:2]] for r in group],
         )
         slots += [Slot(member, tuple(piece), _cost(piece, costs)) for piece in pieces]
-    return tuple(slots) + ((Slot(None),) if scout else ())
+    return tuple(slots) + ((Slot(None),) if probe else ())
 
 
 def _records(ranges: Sequence[Range]) -> int:

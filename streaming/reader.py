@@ -167,7 +167,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             sizes=session.sizes(),
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
-            scout=session.lag_remains(last),
+            probe=session.lag_remains(last),
         )
         slots += (Slot(None),) * (session.idle_cores() if slots else 0)
         run, plan_id, avoid = (

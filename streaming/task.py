@@ -92,21 +92,21 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
 
     Raises CohortError when the coordinator refuses the claim (FENCED_INSTANCE_ID, a plan of long ago) or cannot be reached.
     """
-    desk = _SlotClient(options.on_executor(os.environ), partition)
+    slot_client = _SlotClient(options.on_executor(os.environ), partition)
     try:
-        claimed = desk.claim()
+        claimed = slot_client.claim()
         ranges = list(claimed.ranges)
         tally = _Tally()
         left = ranges
         if claimed.agent and ranges:
-            left = yield from desk.from_agent(claimed, ranges, tally)
+            left = yield from slot_client.from_agent(claimed, ranges, tally)
         if left:
-            through = desk.through([ranges[at].tp for at in claimed.barred])
-            yield from _directly(desk.options, left, claimed.ids, tally, through)
+            through = slot_client.through([ranges[at].tp for at in claimed.barred])
+            yield from _directly(slot_client.options, left, claimed.ids, tally, through)
         if ranges:
-            desk.report(ranges, tally)
+            slot_client.report(ranges, tally)
     finally:
-        desk.close()
+        slot_client.close()
         _keep_imports()
 
 
@@ -147,7 +147,7 @@ class _SlotClient:
         """Yield what the agent has; returns what is left to be read directly."""
         stands = [item.start for item in ranges]
         try:
-            for step in self._agent.read(ranges, claimed.floors, claimed.sequence, claimed.ids):
+            for step in self._agent.read(ranges, claimed.planned_starts, claimed.sequence, claimed.ids):
                 if step.batch is not None and step.batch.num_rows:
                     tally.count(tally.agent, step.batch, [ranges[index].tp for index, _ in step.positions])
                     yield step.batch

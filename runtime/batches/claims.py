@@ -67,7 +67,7 @@ def claim(plan: Plan, index: int, member: str | None) -> tuple[Plan, Slot]:
     """Give the slot of an input partition; the same plan comes back when the index had been claimed before.
 
     ``member`` is the member of the executor on which the task runs, None when it has none.  The order of choice:
-    a slot of its own, then one of nobody (with ranges, then the empty scout), then one of the member with most
+    a slot of its own, then one of nobody (with ranges, then the empty probe), then one of the member with most
     left; the largest first, since what starts last ends last.  A slot that its executor can't read is the last choice,
     and the smallest first.  Raises UnknownSlot.
     """

@@ -62,12 +62,12 @@ class Claim(Call, frozen=True):
 class ClaimReply(Call, frozen=True):
     """The slot; or ``error``, one of Kafka's names, and ``message``.
 
-    ``floors`` are, for each range, where the plan begins to read its partition; ``barred`` are the places in ``ranges`` of
+    ``planned_starts`` are, for each range, where the plan begins to read its partition; ``barred`` are the places in ``ranges`` of
     what this executor can't fetch; ``agent`` says that its agent has the ranges.
     """
 
     ranges: tuple[Range, ...] = ()
-    floors: tuple[Offset, ...] = ()
+    planned_starts: tuple[Offset, ...] = ()
     sequence: Int64 = 0
     ids: TopicIds = {}
     barred: tuple[Int64, ...] = ()
@@ -118,7 +118,7 @@ class AgentRequest(Call, frozen=True, omit_defaults=True):
     """What a task asks its agent: ranges to serve, or something to say to the coordinator, or neither: its description."""
 
     ranges: tuple[Range, ...] = ()
-    floors: tuple[Offset, ...] = ()
+    planned_starts: tuple[Offset, ...] = ()
     plan_seq: Offset = 0
     ids: TopicIds | None = None
     patience_s: Annotated[float, Meta(ge=0)] | None = None

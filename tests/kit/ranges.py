@@ -105,14 +105,14 @@ class Missed(Exception):
 
 
 def one_by(
-    serve: Callable[..., Iterator[Served]], wanted: Range, floor: int, plan_seq: int
+    serve: Callable[..., Iterator[Served]], wanted: Range, planned_start: int, plan_seq: int
 ) -> Iterator[tuple[int, pa.RecordBatch | None]]:
     """A request for one range, to a Prefetcher's ``serve`` or a TaskClient's ``read``: (next offset, batch or None).
 
     Raises Missed; checks that the range came to its end otherwise.
     """
     at = wanted.start
-    with closing(serve([wanted], [floor], plan_seq)) as steps:  # type: ignore[type-var]
+    with closing(serve([wanted], [planned_start], plan_seq)) as steps:  # type: ignore[type-var]
         for step in steps:
             for index, at in step.positions:
                 assert index == 0

@@ -188,6 +188,6 @@ class Coordinator:
         before = self.group
         self.group = timeline.replay(self.journal)
         self.world.resumed(before)
-        floor = (self.run - 1) * GENERATIONS
-        self.step(p.Resume(floor, f"run{self.run}"))
+        planned_start = (self.run - 1) * GENERATIONS
+        self.step(p.Resume(planned_start, f"run{self.run}"))
         self.world.say(f"the coordinator is back, run {self.run}", self.group.state)

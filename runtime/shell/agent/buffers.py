@@ -59,7 +59,7 @@ class Buffer:
     tp: TopicPartition
     base: int
     position: int
-    floor: int
+    planned_start: int
     plan_seq: int = -1
     topic_id: str = ""  # of the topic that the records are of, as far as the client, or else the plan, tells
     sure: int = -1  # below this offset they certainly are; see ``unidentified_records``

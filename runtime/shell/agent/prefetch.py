@@ -166,7 +166,9 @@ class Prefetcher:
         """How far the query has come in every owned partition, what was fetched, and the log's end as of the last call."""
         with self._lock:
             self._ends_asked, ends, all_ = True, self._ends, self._buffers.items()
-            return {tp: Progress(max(b.served, b.floor), b.records_in, b.bytes_in, ends.get(tp)) for tp, b in all_}
+            return {
+                tp: Progress(max(b.served, b.planned_start), b.records_in, b.bytes_in, ends.get(tp)) for tp, b in all_
+            }
 
     def waits(self, followed: Collection[TopicPartition] = ()) -> dict[TopicPartition, FetchProgress]:
         """For how long tasks have waited for partitions since the last call, and where fetching stands.
@@ -215,19 +217,19 @@ class Prefetcher:
     def serve(
         self,
         ranges: Sequence[Range],
-        floors: Sequence[int],
+        planned_starts: Sequence[int],
         plan_seq: int,
         patience_s: float | None = None,
         ids: Mapping[str, str] | None = None,
     ) -> Iterator[Served]:
         """Yield steps until every range is at its end or missed, waiting for Kafka only when nothing is buffered.
 
-        ``floors`` are the offsets of the ranges' partitions below which plan ``plan_seq`` (growing) reads nothing, ``ids``
+        ``planned_starts`` are the offsets of the ranges' partitions below which plan ``plan_seq`` (growing) reads nothing, ``ids``
         those of the topics that it reads; ``patience_s`` shortens the prefetcher's own.
         """
         patience_s = min(self._patience_s, self._patience_s if patience_s is None else patience_s)
         with self._lock:
-            readers, missed = self._begin(ranges, floors, plan_seq, ids or {})
+            readers, missed = self._begin(ranges, planned_starts, plan_seq, ids or {})
         try:
             if missed:
                 yield Served([], None, missed)
@@ -245,17 +247,17 @@ class Prefetcher:
                 self._asked.notify()
 
     def _begin(
-        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, ids: Mapping[str, str]
+        self, ranges: Sequence[Range], planned_starts: Sequence[int], plan_seq: int, ids: Mapping[str, str]
     ) -> tuple[list[Reader], list[tuple[int, str]]]:
         """Bring the buffers in line with the plan; one reader for each range whose start can be served, and the rest."""
         readers: list[Reader] = []
         missed: list[tuple[int, str]] = []
-        for index, (wanted, floor) in enumerate(zip(ranges, floors, strict=True)):
+        for index, (wanted, planned_start) in enumerate(zip(ranges, planned_starts, strict=True)):
             buffer = self._buffers.get(wanted.tp)
             if buffer is None:
                 missed.append((index, "not owned"))
                 continue
-            self._follow(buffer, floor, plan_seq, ids.get(wanted.topic, ""))
+            self._follow(buffer, planned_start, plan_seq, ids.get(wanted.topic, ""))
             if wanted.start < buffer.base:
                 missed.append((index, "no longer buffered"))
             elif wanted.start < wanted.end:
@@ -266,7 +268,7 @@ class Prefetcher:
         self._asked.notify()
         return readers, missed
 
-    def _follow(self, buffer: Buffer, floor: int, plan_seq: int, topic_id: str) -> None:
+    def _follow(self, buffer: Buffer, planned_start: int, plan_seq: int, topic_id: str) -> None:
         """Give up what no plan will ask for again."""
         if plan_seq <= buffer.plan_seq:
             return
@@ -274,11 +276,11 @@ class Prefetcher:
         # From a client that doesn't tell, what was fetched before this plan may be another topic's than the plan's.
         untold = topic_id and not self._source.tells_ids
         anew = topic_id not in ("", buffer.topic_id) and bool(buffer.topic_id or untold)
-        if anew or floor > buffer.position or floor < buffer.floor:
-            buffer.move(floor)
-        buffer.plan_seq, buffer.floor = plan_seq, floor
+        if anew or planned_start > buffer.position or planned_start < buffer.planned_start:
+            buffer.move(planned_start)
+        buffer.plan_seq, buffer.planned_start = plan_seq, planned_start
         buffer.topic_id = topic_id if untold else buffer.topic_id
-        while buffer.chunks and buffer.chunks[0].next_offset <= floor:
+        while buffer.chunks and buffer.chunks[0].next_offset <= planned_start:
             buffer.drop_head()
 
     def _next(self, readers: list[Reader], missed: Sequence[tuple[int, str]]) -> Served:
@@ -433,7 +435,7 @@ class Prefetcher:
             return  # of a past assignment
         topic_id = self._source.topic_id(event.tp)
         if "" not in (topic_id, buffer.topic_id) and topic_id != buffer.topic_id:
-            buffer.move(buffer.floor)  # assigned again after the topic was made anew
+            buffer.move(buffer.planned_start)  # assigned again after the topic was made anew
             return
         buffer.topic_id = topic_id or buffer.topic_id
         told = bool(topic_id)
@@ -450,7 +452,7 @@ class Prefetcher:
                 if said != buffer.error:
                     _log.info("prefetch of %s-%d stopped at %d: %s", *event.tp, buffer.position, said)
                 if of_another_log(error):
-                    buffer.move(buffer.floor)  # what is buffered may not be what Kafka has at these offsets
+                    buffer.move(buffer.planned_start)  # what is buffered may not be what Kafka has at these offsets
                 buffer.error, buffer.live = said, False
                 buffer.retry_at = time.monotonic() + min(RETRY_S * 2**buffer.failures, MOST_RETRY_S)
                 # It stays what it is: the tasks get past it, or nobody does.

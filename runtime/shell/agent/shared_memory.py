@@ -1,9 +1,9 @@
 """Shared memory between an agent and one of its tasks: a batch is copied once, into it, and read where it lies.
 
-The agent's side of a connection is a ``BufferProducer``: it writes a batch into a slab, a file in memory, and sends the slab's
-descriptor along the first time.  The task's side is a ``BufferConsumer``: it maps the slab, and the batch that it makes of it
-refers to that memory; when the last reference is gone the slab goes back, to be written anew.  Small batches, very
-large ones, and those that find no slab free go through the socket.
+The agent's side of a connection is a ``BufferProducer``: it writes a batch into a buffer, a file in memory, and sends the buffer's
+descriptor along the first time.  The task's side is a ``BufferConsumer``: it maps the buffer, and the batch that it makes of it
+refers to that memory; when the last reference is gone the buffer goes back, to be written anew.  Small batches, very
+large ones, and those that find no buffer free go through the socket.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-SLABS = 4
-"""Most slabs of one connection: one being read, one that the reader still refers to, and one written meanwhile.
+BUFFERS = 4
+"""Most buffers of one connection: one being read, one that the reader still refers to, and one written meanwhile.
 
 And one more: PySpark keeps the first batch of a task until the task ends (``records_to_arrow_batches``)."""
 
 POOLED, POOLED_BYTES = 8, 48 << 20
-"""Most slabs kept between connections: of two tasks that have just ended; and their bytes, if these are large."""
+"""Most buffers kept between connections: of two tasks that have just ended; and their bytes, if these are large."""
 
 LEAST_BYTES = 64 << 10
 MOST_BYTES = 8 << 20  # twice a batch's: of what single records make larger each task would hold four
@@ -31,15 +31,15 @@ _GRAIN = 1 << 20
 
 
 class Lent(NamedTuple):
-    """A batch in shared memory: the slab's number and size, the bytes used, and a descriptor if the slab is new."""
+    """A batch in shared memory: the buffer's number and size, the bytes used, and a descriptor if the buffer is new."""
 
-    slab: int
+    buffer: int
     size: int
     used: int
     descriptor: int | None
 
 
-class _Slab:
+class _SharedBuffer:
     """A file in memory, mapped for writing."""
 
     def __init__(self, size: int) -> None:
@@ -58,106 +58,106 @@ class _Slab:
 
 
 class SlabPool:
-    """Slabs that nobody reads any more, for the next connection: the kernel clears every page of a new one."""
+    """Buffers that nobody reads any more, for the next connection: the kernel clears every page of a new one."""
 
     def __init__(self) -> None:
         """None yet."""
-        self._slabs: list[_Slab] = []
+        self._buffers: list[_SharedBuffer] = []
         self._most = POOLED
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> _Slab | None:
+    def take(self, size: int) -> _SharedBuffer | None:
         """One with room for so many bytes, if there is one."""
         with self._lock:
-            for at, slab in enumerate(self._slabs):
-                if slab.size >= size:
-                    return self._slabs.pop(at)
+            for at, buffer in enumerate(self._buffers):
+                if buffer.size >= size:
+                    return self._buffers.pop(at)
         return None
 
-    def give(self, slab: _Slab) -> None:
+    def give(self, buffer: _SharedBuffer) -> None:
         """Keep it, instead of the oldest one if there are enough."""
         with self._lock:
-            self._slabs.append(slab)
-            while len(self._slabs) > self._most or sum(each.size for each in self._slabs) > POOLED_BYTES:
-                self._slabs.pop(0).close()
+            self._buffers.append(buffer)
+            while len(self._buffers) > self._most or sum(each.size for each in self._buffers) > POOLED_BYTES:
+                self._buffers.pop(0).close()
 
     def close(self) -> None:
         """Give all memory back, also what is given from now on."""
         with self._lock:
             self._most = 0
-            while self._slabs:
-                self._slabs.pop().close()
+            while self._buffers:
+                self._buffers.pop().close()
 
 
 class BufferProducer:
-    """The slabs of one connection, on the agent's side; for one thread."""
+    """The buffers of one connection, on the agent's side; for one thread."""
 
     def __init__(self, pool: SlabPool) -> None:
-        """No slab yet; ``pool`` gives some, and gets those that have come back in the end."""
+        """No buffer yet; ``pool`` gives some, and gets those that have come back in the end."""
         self._pool = pool
-        self._slabs: dict[int, _Slab] = {}
+        self._buffers: dict[int, _SharedBuffer] = {}
         self._free: list[int] = []
         self._unable = False
 
     def lend(self, batch: pa.RecordBatch) -> Lent | None:
-        """Copy a batch into a slab; None where it is to go through the socket."""
+        """Copy a batch into a buffer; None where it is to go through the socket."""
         size = pa.ipc.get_record_batch_size(batch)
         if not LEAST_BYTES <= size <= MOST_BYTES:
             return None
-        number, new = self._slab(size + _STREAM_BYTES)
+        number, new = self._free_buffer(size + _STREAM_BYTES)
         if number is None:
             return None
-        slab = self._slabs[number]
-        sink = pa.FixedSizeBufferWriter(slab.memory)
+        buffer = self._buffers[number]
+        sink = pa.FixedSizeBufferWriter(buffer.memory)
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
-        return Lent(number, slab.size, sink.tell(), slab.descriptor if new else None)
+        return Lent(number, buffer.size, sink.tell(), buffer.descriptor if new else None)
 
     def take_back(self, numbers: bytes) -> None:
         """These are free again.  Raises KeyError for one that isn't lent."""
         for number in numbers:
-            if number not in self._slabs or number in self._free:
+            if number not in self._buffers or number in self._free:
                 raise KeyError(number)
             self._free.append(number)
 
     def close(self) -> None:
         """Give everything back; what may still be read is nobody's to write any more."""
-        for number, slab in self._slabs.items():
+        for number, buffer in self._buffers.items():
             if number in self._free:
-                self._pool.give(slab)
+                self._pool.give(buffer)
             else:
-                slab.close()
-        self._slabs.clear()
+                buffer.close()
+        self._buffers.clear()
         self._free.clear()
 
-    def _slab(self, size: int) -> tuple[int | None, bool]:
-        """The number of a free slab with room, and whether it is new."""
+    def _free_buffer(self, size: int) -> tuple[int | None, bool]:
+        """The number of a free buffer with room, and whether it is new."""
         for number in self._free:
-            if self._slabs[number].size >= size:
+            if self._buffers[number].size >= size:
                 self._free.remove(number)
                 return number, False
-        if len(self._slabs) >= SLABS:
+        if len(self._buffers) >= BUFFERS:
             if not self._free:
                 return None, False
-            self._slabs.pop(self._free.pop()).close()
+            self._buffers.pop(self._free.pop()).close()
         return self._new(size), True
 
     def _new(self, size: int) -> int | None:
         if self._unable:
             return None
         try:
-            slab = self._pool.take(size) or _Slab(-(-size // _GRAIN) * _GRAIN)
+            buffer = self._pool.take(size) or _SharedBuffer(-(-size // _GRAIN) * _GRAIN)
         except OSError:  # no memory of this kind, or no descriptors: the socket carries everything
             self._unable = True
             return None
         # One that has been given up was free, so nobody reads what had its number.
-        number = next(each for each in range(SLABS) if each not in self._slabs)
-        self._slabs[number] = slab
+        number = next(each for each in range(BUFFERS) if each not in self._buffers)
+        self._buffers[number] = buffer
         return number
 
 
 class _Lease:
-    """What a batch refers to; the slab goes back when it is gone."""
+    """What a batch refers to; the buffer goes back when it is gone."""
 
     __slots__ = ("_ended", "_memory", "_number")
 
@@ -169,10 +169,10 @@ class _Lease:
 
 
 class BufferConsumer:
-    """The slabs of one connection, on the task's side."""
+    """The buffers of one connection, on the task's side."""
 
     def __init__(self) -> None:
-        """No slab yet."""
+        """No buffer yet."""
         self._memory: dict[int, pa.Buffer] = {}
         self._ended: deque[int] = deque()
 
@@ -183,13 +183,13 @@ class BufferConsumer:
                 mapped = mmap.mmap(lent.descriptor, lent.size, prot=mmap.PROT_READ)
             finally:
                 os.close(lent.descriptor)
-            self._memory[lent.slab] = pa.py_buffer(mapped)
-        memory = self._memory[lent.slab]
-        lease = _Lease(lent.slab, memory, self._ended)
+            self._memory[lent.buffer] = pa.py_buffer(mapped)
+        memory = self._memory[lent.buffer]
+        lease = _Lease(lent.buffer, memory, self._ended)
         return pa.ipc.open_stream(pa.foreign_buffer(memory.address, lent.used, lease)).read_next_batch()
 
     def ended(self) -> bytes:
-        """The numbers of the slabs that go back."""
+        """The numbers of the buffers that go back."""
         numbers = bytearray()
         while self._ended:
             numbers.append(self._ended.popleft())

@@ -19,10 +19,10 @@ from sparkcohort.runtime.protocol.calls import AgentRequest
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent.shared_memory import BufferConsumer, Lent
 from sparkcohort.runtime.shell.agent.task_frames import (
+    BUFFER,
     DELIVERED,
     END,
     LENT,
-    SLAB,
     Served,
     address,
     is_ours,
@@ -76,16 +76,20 @@ class TaskClient:
             raise self._silent(error) from error
 
     def read(
-        self, ranges: Sequence[Range], floors: Sequence[int], plan_seq: int, ids: Mapping[str, str] | None = None
+        self,
+        ranges: Sequence[Range],
+        planned_starts: Sequence[int],
+        plan_seq: int,
+        ids: Mapping[str, str] | None = None,
     ) -> Iterator[Served]:
         """Yield steps until every range is at its end or missed, then acknowledge; raises AgentTimeout.
 
-        ``floors``: for each range, where the plan begins to read its partition; ``ids``: of the topics planned.
+        ``planned_starts``: for each range, where the plan begins to read its partition; ``ids``: of the topics planned.
         """
         finished, following, self._following = False, self._following, False
         request = AgentRequest(
             ranges=tuple(ranges),
-            floors=tuple(floors),
+            planned_starts=tuple(planned_starts),
             plan_seq=plan_seq,
             ids=None if ids is None else dict(ids),
             patience_s=self._timeout_s / 2,
@@ -102,7 +106,7 @@ class TaskClient:
                 step = self._lent(connection, body) if kind == LENT else self._framed(connection, body)
                 rows = step.batch is not None
                 yield step
-                del step  # so that its slab goes back with the answer to the next one
+                del step  # so that its buffer goes back with the answer to the next one
                 if rows:
                     ended = self._consumer.ended()
                     connection.sendall(bytes((len(ended),)) + ended)
@@ -138,8 +142,8 @@ class TaskClient:
 
     def _lent(self, connection: socket.socket, body: bytearray) -> Served:
         """The step of one frame, its rows where they lie."""
-        number, size, used, new = SLAB.unpack_from(body)
-        step = calls.decode(bytes(body[SLAB.size :]), calls.Step)
+        number, size, used, new = BUFFER.unpack_from(body)
+        step = calls.decode(bytes(body[BUFFER.size :]), calls.Step)
         descriptor = _receive_descriptor(connection) if new else None
         return Served(step.positions, self._consumer.read(Lent(number, size, used, descriptor)), step.missed)
 

@@ -8,7 +8,7 @@ One request at a time per connection: JSON (``task_requests``), answered by fram
 all ranges that a task wants of this agent: a round trip for each of 300 partitions would cost more than their rows.  The
 answer goes in steps: where which ranges stand, then the rows that brought them there, if any: in shared memory
 (``shared_memory``), or, small ones, in the frame.  The client answers a step that has rows when it asks for the next one,
-with the slabs that it has done with; the server is at most ``AHEAD`` such steps ahead.
+with the buffers that it has done with; the server is at most ``AHEAD`` such steps ahead.
 
 Reports of a task to the coordinator go by its agent, too, which has a connection open: one of the task's own costs more
 than reading a small slot does.  Behind the answer to a claim come the rows of what was claimed, without another request,
@@ -29,7 +29,7 @@ from sparkcohort.runtime.protocol import calls
 
 FRAME: Final = struct.Struct("!BQ")  # kind, length of the body
 STEP, BATCH, LENT, END, INFO = range(1, 6)
-SLAB: Final = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along; the step follows
+BUFFER: Final = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along; the step follows
 DELIVERED: Final = b"\x01"
 AHEAD: Final = 2
 SILENT: Final = "its leader does not answer here"

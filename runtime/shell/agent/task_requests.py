@@ -91,8 +91,8 @@ def parse(body: bytes) -> AgentRequest:
         request = calls.decode(body, AgentRequest)
     except calls.CallError as error:
         raise Nonsense(printable(str(error), MOST_WORDS)) from None
-    if len(request.ranges) != len(request.floors):
-        raise Nonsense("ranges and floors of different number")
+    if len(request.ranges) != len(request.planned_starts):
+        raise Nonsense("ranges and planned starts of different number")
     for each in request.ranges:
         if not 0 <= each.partition <= _MOST_PARTITION:
             raise Nonsense(f"a partition is no number from 0 to {_MOST_PARTITION}")

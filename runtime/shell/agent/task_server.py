@@ -21,12 +21,12 @@ from sparkcohort.runtime.shell.agent.shared_memory import BufferProducer, Lent, 
 from sparkcohort.runtime.shell.agent.task_frames import (
     AHEAD,
     BATCH,
+    BUFFER,
     DELIVERED,
     END,
     FRAME,
     INFO,
     LENT,
-    SLAB,
     STEP,
     Served,
     address,
@@ -54,7 +54,7 @@ class Source(Protocol):
     def serve(
         self,
         ranges: Sequence[Range],
-        floors: Sequence[int],
+        planned_starts: Sequence[int],
         plan_seq: int,
         patience_s: float | None = None,
         ids: Mapping[str, str] | None = None,
@@ -166,7 +166,11 @@ class TaskServer:
             if request.action != "Claim" or not rows_follow(claimed := calls.decode(answer, calls.ClaimReply)):
                 return
             request = structs.replace(
-                request, ranges=claimed.ranges, floors=claimed.floors, plan_seq=claimed.sequence, ids=claimed.ids
+                request,
+                ranges=claimed.ranges,
+                planned_starts=claimed.planned_starts,
+                plan_seq=claimed.sequence,
+                ids=claimed.ids,
             )
         if not request.ranges:
             _send(connection, INFO, json.dumps(dict(self._info())).encode())
@@ -182,7 +186,7 @@ class TaskServer:
         """Send the steps; returns the ranges that came to their ends."""
         stands = [wanted.start for wanted in request.ranges]
         sender = _FrameSender(connection, producer)
-        asked = request.ranges, request.floors, request.plan_seq, request.patience_s, request.ids
+        asked = request.ranges, request.planned_starts, request.plan_seq, request.patience_s, request.ids
         for step in self._prefetcher.serve(*asked):
             sender.send(step)
             for index, at in step.positions:
@@ -230,7 +234,7 @@ class _FrameSender:
         try:
             self._producer.take_back(bytes(receive_exactly(self._connection, count)))
         except KeyError as error:
-            raise Nonsense("a slab that isn't lent") from error
+            raise Nonsense("a buffer that isn't lent") from error
 
 
 def _send(connection: socket.socket, kind: int, body: bytes | pa.Buffer = b"") -> None:
@@ -245,7 +249,7 @@ def _send(connection: socket.socket, kind: int, body: bytes | pa.Buffer = b"") -
 
 def _send_lent(connection: socket.socket, lent: Lent, step: bytes) -> None:
     new = lent.descriptor is not None
-    _send(connection, LENT, SLAB.pack(lent.slab, lent.size, lent.used, new) + step)
+    _send(connection, LENT, BUFFER.pack(lent.buffer, lent.size, lent.used, new) + step)
     if lent.descriptor is not None:
         # With a byte of its own, so that no other read takes it.
         socket.send_fds(connection, [DELIVERED], [lent.descriptor])

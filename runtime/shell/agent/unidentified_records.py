@@ -62,7 +62,7 @@ def check_topic_ids(
         if topic_id and topic_id == buffer.topic_id:
             buffer.sure = max(buffer.sure, last.next_offset)
         elif topic_id:  # fetched again, to be of the topic with this id
-            buffer.move(buffer.floor)
+            buffer.move(buffer.planned_start)
             buffer.topic_id = topic_id
         if topic_id != reader.topic_id:
             missed.append((reader.index, ANOTHER if topic_id else UNKNOWN))

@@ -64,7 +64,7 @@ class Entry:
 
     @cached_property
     def revoked(self) -> tuple[TopicPartition, ...]:
-        """The partitions that a member is to give up, or lost without an heir, in order."""
+        """The partitions that a member is to give up, or lost for good, in order."""
         lost = self._difference(self.done.before, self.done.after)
         return tuple(sorted(self.giving_up.keys() | (lost - self._held(self.done.after) if lost else frozenset())))
 

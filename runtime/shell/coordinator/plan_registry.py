@@ -31,7 +31,7 @@ class ClaimedSlot:
 
     slot: Slot
     sequence: int
-    floors: Mapping[TopicPartition, int]
+    planned_starts: Mapping[TopicPartition, int]
     ids: Mapping[str, str]
 
 
@@ -39,7 +39,7 @@ class ClaimedSlot:
 class _Registered:
     plan: Plan
     sequence: int
-    floors: dict[TopicPartition, int]
+    planned_starts: dict[TopicPartition, int]
     ids: Mapping[str, str]
     undelivered: set[Range]
 
@@ -71,16 +71,18 @@ class PlanRegistry:
 
     def register(self, plan_id: str, slots: Sequence[Slot], ids: Mapping[str, str] | None = None) -> None:
         """Make the slots claimable under ``plan_id``, offsets in topics of these ids; the oldest plans are forgotten."""
-        floors: dict[TopicPartition, int] = {}
+        planned_starts: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
         every = {item for slot in slots for item in slot.ranges}
         for item in (item for slot in slots for item in slot.ranges):
-            floors[item.tp] = min(item.start, floors.get(item.tp, item.start))
+            planned_starts[item.tp] = min(item.start, planned_starts.get(item.tp, item.start))
             ends[item.tp] = max(item.end, ends.get(item.tp, item.end))
         with self._lock:
             self.audit.plans += 1
             self.audit.slots += len(slots)
-            self._plans[plan_id] = _Registered(new_plan(plan_id, slots), self.audit.plans, floors, ids or {}, every)
+            self._plans[plan_id] = _Registered(
+                new_plan(plan_id, slots), self.audit.plans, planned_starts, ids or {}, every
+            )
             self._planned.update(ends)
             while len(self._plans) > KEPT_PLANS:
                 self._plans.popitem(last=False)
@@ -96,9 +98,11 @@ class PlanRegistry:
                     "write or cache it inside foreachBatch"
                 )
             registered.plan, slot = claim(registered.plan, index, member)
-            floors = {item.tp: registered.floors[item.tp] for item in slot.ranges}
-            ids = {topic: registered.ids[topic] for topic in {tp.topic for tp in floors} if topic in registered.ids}
-            return ClaimedSlot(slot, registered.sequence, floors, ids)
+            planned_starts = {item.tp: registered.planned_starts[item.tp] for item in slot.ranges}
+            ids = {
+                topic: registered.ids[topic] for topic in {tp.topic for tp in planned_starts} if topic in registered.ids
+            }
+            return ClaimedSlot(slot, registered.sequence, planned_starts, ids)
 
     def report(
         self,

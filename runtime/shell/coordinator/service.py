@@ -146,7 +146,7 @@ class Service:
         barred = self._barred(member)
         reply = calls.ClaimReply(
             ranges=claimed.slot.ranges,
-            floors=tuple(claimed.floors[item.tp] for item in claimed.slot.ranges),
+            planned_starts=tuple(claimed.planned_starts[item.tp] for item in claimed.slot.ranges),
             sequence=claimed.sequence,
             ids=dict(claimed.ids),
             barred=tuple(index for index, item in enumerate(claimed.slot.ranges) if item.tp in barred),

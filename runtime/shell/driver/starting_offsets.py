@@ -152,10 +152,10 @@ def _at_times(
 
 
 def _check_exist(option: str, start: Start, partitions: Iterable[TopicPartition]) -> None:
-    strangers = sorted(set(start) - set(partitions)) if isinstance(start, Mapping) else []
-    if strangers:
+    unread = sorted(set(start) - set(partitions)) if isinstance(start, Mapping) else []
+    if unread:
         raise CohortError(
-            f"option {option} names {names_of(strangers)}, which does not exist or is not read: "
+            f"option {option} names {names_of(unread)}, which does not exist or is not read: "
             "name existing partitions of what is subscribed",
             "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
         )

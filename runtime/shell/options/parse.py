@@ -297,9 +297,9 @@ def _check_named(name: str, start: Start | None, subscription: SourceSubscriptio
     """Partitions named in a start must be among what is read (a pattern cannot be told here)."""
     if not isinstance(start, Mapping) or subscription.kind == "subscribePattern":
         return
-    strangers = [tp for tp in start if tp not in subscription.partitions and tp.topic not in subscription.topics]
-    if strangers:
-        tp = min(strangers)
+    unread = [tp for tp in start if tp not in subscription.partitions and tp.topic not in subscription.topics]
+    if unread:
+        tp = min(unread)
         raise OptionError(
             f"option {name} names {tp.topic}-{tp.partition}, which option {subscription.kind} does not read: "
             "name it in both or in none"

@@ -27,7 +27,7 @@ class Nothing:
     def serve(
         self,
         ranges: Sequence[Range],
-        floors: Sequence[int],
+        planned_starts: Sequence[int],
         plan_seq: int,
         patience_s: float | None = None,
         ids: Mapping[str, str] | None = None,
@@ -76,7 +76,7 @@ MALFORMED = {
     "no token at all": b"\x00\x00\x00\x02{}",
     "a token that is a number": b'\x00\x00\x00\x0b{"token":1}',
     "unknown words": request(1),
-    "wrong types": framed(b', "ranges": [[1, "a", null, {}]], "floors": [5]}'),
+    "wrong types": framed(b', "ranges": [[1, "a", null, {}]], "planned_starts": [5]}'),
     "a patience that is none": framed(b', "patience_s": "long"}'),
     "deep nesting": framed(b', "x": ' + b"[" * 100_000),
 }

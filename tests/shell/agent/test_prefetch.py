@@ -77,12 +77,14 @@ def prefetcher(filled: MockCluster) -> Iterator[Prefetcher]:
     running.close()
 
 
-def read(mock: MockCluster, prefetcher: Prefetcher, wanted: Range, floor: int, sequence: int) -> list[dict[str, Any]]:
+def read(
+    mock: MockCluster, prefetcher: Prefetcher, wanted: Range, planned_start: int, sequence: int
+) -> list[dict[str, Any]]:
     """One range as a task reads it: from the buffer, after a miss directly."""
     rows: list[dict[str, Any]] = []
     at = wanted.start
     try:
-        for next_offset, batch in one_by(prefetcher.serve, wanted, floor, sequence):
+        for next_offset, batch in one_by(prefetcher.serve, wanted, planned_start, sequence):
             rows += [] if batch is None else batch.to_pylist()
             at = next_offset
     except Missed as miss:

@@ -14,9 +14,9 @@ import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent.shared_memory import (
+    BUFFERS,
     MOST_BYTES,
     POOLED_BYTES,
-    SLABS,
     BufferConsumer,
     BufferProducer,
     Lent,
@@ -53,7 +53,7 @@ def pool() -> Iterator[SlabPool]:
 
 
 def test_a_batch_is_read_where_it_was_written(pool: SlabPool) -> None:
-    """What is read is what was written, at an address in the slab; its memory is written anew when nobody reads it."""
+    """What is read is what was written, at an address in the buffer; its memory is written anew when nobody reads it."""
     lender, borrower = BufferProducer(pool), BufferConsumer()
     addresses = set()
     for number in range(10):
@@ -92,22 +92,22 @@ def test_large_slabs_are_not_kept_by_their_number(pool: SlabPool) -> None:
     for lender in lenders:
         lent = lender.lend(batch)
         assert lent is not None
-        lender.take_back(bytes([lent.slab]))
+        lender.take_back(bytes([lent.buffer]))
     for lender in lenders:
         lender.close()
-    sizes = [slab.size for slab in pool._slabs]
+    sizes = [buffer.size for buffer in pool._buffers]
     assert sum(sizes) <= POOLED_BYTES
     assert len(sizes) >= 4
 
 
 def test_what_is_kept_stays_as_it_was(pool: SlabPool) -> None:
-    """A reader that keeps its batches, or a part of one, finds them unchanged; what has no slab goes another way."""
+    """A reader that keeps its batches, or a part of one, finds them unchanged; what has no buffer goes another way."""
     lender, borrower = BufferProducer(pool), BufferConsumer()
-    kept = [borrower.read(lend(lender, batch_of(number))).slice(100, 7).column(1) for number in range(SLABS)]
+    kept = [borrower.read(lend(lender, batch_of(number))).slice(100, 7).column(1) for number in range(BUFFERS)]
     lender.take_back(borrower.ended())
     assert lender.lend(batch_of(99)) is None
     last = kept.pop()
-    assert last.to_pylist() == batch_of(SLABS - 1).slice(100, 7).column(1).to_pylist()
+    assert last.to_pylist() == batch_of(BUFFERS - 1).slice(100, 7).column(1).to_pylist()
     del last
     lender.take_back(borrower.ended())
     assert borrower.read(lend(lender, batch_of(7, 2 * ROWS))).equals(batch_of(7, 2 * ROWS)), (
@@ -149,7 +149,7 @@ class Large:
     def serve(
         self,
         ranges: Sequence[Range],
-        floors: Sequence[int],
+        planned_starts: Sequence[int],
         plan_seq: int,
         patience_s: float | None = None,
         ids: Mapping[str, str] | None = None,
@@ -208,10 +208,10 @@ def test_what_comes_back_late_is_used_again(client: TaskClient) -> None:
         assert step.batch is not None
         if step.batch.num_rows == ROWS:
             places.append(in_a_slab(step.batch))
-        kept = [] if len(kept) == 3 * SLABS else [*kept, step.batch]
-    assert not all(places[: 2 * SLABS])
+        kept = [] if len(kept) == 3 * BUFFERS else [*kept, step.batch]
+    assert not all(places[: 2 * BUFFERS])
     assert places.count(True) > len(places) // 3
-    assert any(places[-3 * SLABS :])
+    assert any(places[-3 * BUFFERS :])
 
 
 def in_a_slab(batch: pa.RecordBatch) -> bool:
@@ -238,7 +238,7 @@ def test_nothing_is_left(client: TaskClient) -> None:
 
 
 def mine() -> tuple[int, int]:
-    """This process's descriptors and mappings of slabs."""
+    """This process's descriptors and mappings of buffers."""
     opened = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):

@@ -42,14 +42,14 @@ class Numbers:
     def serve(
         self,
         ranges: Sequence[Range],
-        floors: Sequence[int],
+        planned_starts: Sequence[int],
         plan_seq: int,
         patience_s: float | None = None,
         ids: Mapping[str, str] | None = None,
     ) -> Iterator[Served]:
         """The steps of a request, its ranges one after the other."""
-        for index, (wanted, floor) in enumerate(zip(ranges, floors, strict=True)):
-            assert floor <= wanted.start
+        for index, (wanted, planned_start) in enumerate(zip(ranges, planned_starts, strict=True)):
+            assert planned_start <= wanted.start
             for start in range(wanted.start, wanted.end, 10):
                 if wanted.partition == 9 and start >= 25:
                     yield Served([], None, [(index, "evicted")])
@@ -253,7 +253,7 @@ def test_the_rows_of_a_claim_come_without_being_asked_for(
 ) -> None:
     """One request for the slot and its rows; what is not read is nobody's, and what the agent doesn't have isn't sent."""
     wanted = Range("t", 0, 1, 40)
-    coordinator.slot = {"agent": True, "ranges": [wanted], "floors": [0], "sequence": 1, "ids": {}}
+    coordinator.slot = {"agent": True, "ranges": [wanted], "planned_starts": [0], "sequence": 1, "ids": {}}
     client, requests = connect(), list[Any]()
     ask = client._ask
 

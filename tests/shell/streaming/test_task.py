@@ -75,7 +75,7 @@ def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
     desk, tally, rows = _SlotClient(options, SlotPartition(run, "plan", 0)), _Tally(), list[tuple[int, int]]()
     desk._agent = TaskClient(name, TOKEN, 30)
     try:
-        with closing(desk.from_agent(ClaimReply(floors=(100, 5, 0), sequence=1), RANGES, tally)) as pieces:
+        with closing(desk.from_agent(ClaimReply(planned_starts=(100, 5, 0), sequence=1), RANGES, tally)) as pieces:
             for _ in range(min(steps, 2)):
                 batch = next(pieces)
                 rows += zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)

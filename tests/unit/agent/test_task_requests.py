@@ -40,18 +40,18 @@ def test_a_request_is_read_as_it_was_written() -> None:
     "said",
     [
         {"ranges": [RANGE]},
-        {"ranges": [RANGE], "floors": [None]},
-        {"ranges": [RANGE], "floors": [True]},
-        {"ranges": [RANGE], "floors": [1.5]},
-        {"ranges": [["orders", 0, 5]], "floors": [5]},
-        {"ranges": ["orders"], "floors": [5]},
-        {"ranges": [[7, 0, 5, 9]], "floors": [5]},
-        {"ranges": [["\ud800", 0, 5, 9]], "floors": [5]},
-        {"ranges": [["orders", -1, 5, 9]], "floors": [5]},
-        {"ranges": [["orders", 1 << 31, 5, 9]], "floors": [5]},
-        {"ranges": [["orders", 0, 9, 5]], "floors": [5]},
-        {"ranges": [["orders", 0, 5, 1 << 63]], "floors": [5]},
-        {"ranges": {"orders": 0}, "floors": [5]},
+        {"ranges": [RANGE], "planned_starts": [None]},
+        {"ranges": [RANGE], "planned_starts": [True]},
+        {"ranges": [RANGE], "planned_starts": [1.5]},
+        {"ranges": [["orders", 0, 5]], "planned_starts": [5]},
+        {"ranges": ["orders"], "planned_starts": [5]},
+        {"ranges": [[7, 0, 5, 9]], "planned_starts": [5]},
+        {"ranges": [["\ud800", 0, 5, 9]], "planned_starts": [5]},
+        {"ranges": [["orders", -1, 5, 9]], "planned_starts": [5]},
+        {"ranges": [["orders", 1 << 31, 5, 9]], "planned_starts": [5]},
+        {"ranges": [["orders", 0, 9, 5]], "planned_starts": [5]},
+        {"ranges": [["orders", 0, 5, 1 << 63]], "planned_starts": [5]},
+        {"ranges": {"orders": 0}, "planned_starts": [5]},
         {"ranges": None},
         {"plan_seq": "1"},
         {"ids": ["orders"]},
@@ -93,7 +93,7 @@ def test_anything_is_a_request_or_nonsense(said: object) -> None:
         request = parse(json.dumps(said).encode())
     except Nonsense:
         return
-    assert len(request.ranges) == len(request.floors)
+    assert len(request.ranges) == len(request.planned_starts)
 
 
 @given(st.binary())

@@ -63,7 +63,7 @@ def test_a_stranger_takes_from_who_has_most_left() -> None:
 
 
 def test_the_empty_scout_goes_to_a_newcomer_but_after_unowned_records() -> None:
-    """A scout keeps a newcomer off the others' slots; what nobody owns comes before it."""
+    """A probe keeps a newcomer off the others' slots; what nobody owns comes before it."""
     plan = new_plan("p", (slot("a", 10), slot(None), slot(None, 5)))
     plan, first = claim(plan, 2, "new")
     plan, second = claim(plan, 1, "new")

@@ -52,7 +52,7 @@ def test_the_floor_is_where_the_plan_starts_also_for_the_second_half_of_a_split_
     plans.register("p", [Slot("a", (Range("t", 0, 0, 5),)), Slot("a", (Range("t", 0, 5, 10),))])
     claims = [plans.claim("p", index, "a") for index in (0, 1)]
 
-    assert [claim.floors[TopicPartition("t", 0)] for claim in claims] == [0, 0]
+    assert [claim.planned_starts[TopicPartition("t", 0)] for claim in claims] == [0, 0]
     assert plans.planned_end(TopicPartition("t", 0)) == 10
 
 

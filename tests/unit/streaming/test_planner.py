@@ -210,28 +210,28 @@ def slots_of(
     *,
     min_partitions: int | None = None,
     max_records: int | None = None,
-    scout: bool = False,
+    probe: bool = False,
 ) -> tuple[list[Range], dict[TopicPartition, str], tuple[Slot, ...]]:
     """Ranges and owners of one example, and the slots made of them."""
     ranges = [Range("t", p, 3 * p, 3 * p + size) for p, (size, _) in enumerate(sizes)]
     owners = {tp(p): owner for p, (_, owner) in enumerate(sizes) if owner}
-    made = make_slots(ranges, owners, cores, min_partitions=min_partitions, max_records=max_records, scout=scout)
+    made = make_slots(ranges, owners, cores, min_partitions=min_partitions, max_records=max_records, probe=probe)
     return [r for r in ranges if r.end > r.start], owners, made
 
 
 @given(RANGES, CORES, OPTION, st.none() | st.integers(10_000, 10**7), st.booleans())
 def test_slots_have_every_offset_once_and_members_only_their_own(
-    sizes: list[tuple[int, str | None]], cores: dict[str, int], least: int | None, most: int | None, scout: bool
+    sizes: list[tuple[int, str | None]], cores: dict[str, int], least: int | None, most: int | None, probe: bool
 ) -> None:
-    """Law I8 for plans: disjoint, gapless, ascending inside a slot, none empty but the scout."""
-    ranges, owners, slots = slots_of(sizes, cores, min_partitions=least, max_records=most, scout=scout)
+    """Law I8 for plans: disjoint, gapless, ascending inside a slot, none empty but the probe."""
+    ranges, owners, slots = slots_of(sizes, cores, min_partitions=least, max_records=most, probe=probe)
     assert _glue(sorted(r for slot in slots for r in slot.ranges)) == ranges
     for slot in slots:
         assert list(slot.ranges) == sorted(slot.ranges)
         assert slot.member is None or {owners[r.tp] for r in slot.ranges} == {slot.member}
         assert most is None or slot.records <= most
-    assert sum(1 for slot in slots if not slot.ranges) == scout
-    assert not scout or slots[-1] == Slot(None)
+    assert sum(1 for slot in slots if not slot.ranges) == probe
+    assert not probe or slots[-1] == Slot(None)
 
 
 @given(st.lists(st.tuples(SMALL, st.sampled_from([None, "a", "b"])), max_size=10), CORES, OPTION, MAX_RECORDS)
