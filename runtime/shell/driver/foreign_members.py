@@ -72,7 +72,7 @@ class ForeignMembers:
                 self._admin = clients.new_admin(self._conf)
             asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=DESCRIBE_TIMEOUT_S)
         except KafkaException as error:
-            clients.log.warning("group %s cannot be described: %s", self._group_id, error)
+            clients.log.warning("group %s cannot be described: %s", self._group_id, clients.text_of(error))
             return None
         found: Future[Any] = asked[self._group_id]
         return found
@@ -105,7 +105,7 @@ class ForeignMembers:
         try:
             members = asked.result(DESCRIBE_TIMEOUT_S).members
         except (KafkaException, TimeoutError) as error:
-            clients.log.warning("group %s cannot be described: %s", self._group_id, error)
+            clients.log.warning("group %s cannot be described: %s", self._group_id, clients.text_of(error))
             return []
         others = [member for member in members if member.group_instance_id != self._instance_id]
         return sorted(_name(member) for member in others if partitions == EVERYBODY or _held(member) & partitions)

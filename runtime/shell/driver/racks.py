@@ -10,7 +10,6 @@ from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.racks")
 
@@ -56,5 +55,5 @@ class NodeRacks:
                 self._told = True
                 log.warning(
                     "the brokers' racks are not known: %s; racks count for nothing until they are",
-                    printable(str(error)),
+                    clients.text_of(error),
                 )

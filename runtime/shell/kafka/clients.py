@@ -69,8 +69,10 @@ def code_of(error: KafkaException) -> int:
     return inner.code() if inner is not None else KafkaError.UNKNOWN
 
 
-def text_of(error: KafkaException | KafkaError) -> str:
-    """The error in librdkafka's words."""
+def text_of(error: KafkaException | KafkaError | TimeoutError) -> str:
+    """The error in librdkafka's words; a future's TimeoutError has none of its own."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
     inner = error_of(error) if isinstance(error, KafkaException) else error
     # Not cut here: whoever takes secrets out of it has to find them whole.
     return printable(f"{inner.name()}: {inner.str()}" if inner is not None else str(error), 1 << 20)

@@ -38,7 +38,7 @@ class TopicIds:
                 self._told = True
                 log.warning(
                     "the topics' ids are not known: %s; until they are, a topic created anew can't be told from the old one",
-                    error,
+                    clients.text_of(error),
                 )
         known = {**self._known, **found}
         self._known = {topic: known[topic] for topic in wanted if topic in known}

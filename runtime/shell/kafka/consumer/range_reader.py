@@ -23,6 +23,7 @@ from confluent_kafka.admin import OffsetSpec
 from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.clients import new_admin
 from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
 from sparkcohort.runtime.shell.kafka.consumer.pieces import Elsewhere, Piece
@@ -414,7 +415,7 @@ class RangeReader:
             now = self._topics.ask(sorted(self._ids), ASK_S)
         except (KafkaException, TimeoutError) as failed:
             raise FetchError(
-                f"no broker tells the ids of the topics {', '.join(sorted(self._ids))}: {failed}"
+                f"no broker tells the ids of the topics {', '.join(sorted(self._ids))}: {clients.text_of(failed)}"
             ) from None
         return {topic for topic, known in self._ids.items() if now.get(topic, known) != known}
 

@@ -1,6 +1,7 @@
 """Log ends in a process that is told to be short of threads and descriptors, and to have enough again; for test_exhausted.
 
-Reads one command a line and answers each with one line: what is unreachable and why.
+Reads one command a line and answers each with one line: what is unreachable and why, and the ends of the others.
+"late" instead, where a broker is watched already: its thread and its client need nothing any more.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+import threading
 from pathlib import Path
 
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
@@ -43,6 +45,10 @@ def main() -> None:
     ends = LogEnds(parse(json.loads(sys.argv[1])))
     ends.start()
     for line in sys.stdin:
+        if line.startswith("no ") and any(thread.name == "cohort-suspects" for thread in threading.enumerate()):
+            sys.stdout.write(json.dumps("late") + "\n")
+            sys.stdout.flush()
+            continue
         COMMANDS.get(line.strip(), lambda: None)()
         snapshot = ends.refresh(0.5)
         said = {f"{tp.topic}-{tp.partition}": why for tp, why in snapshot.unreachable.items()}
