@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All tests, in five runs beside each other: what those with Spark or a broker wait for is mostly time-outs and JVMs.
+# All tests, in five runs: first those with Spark, then those with a broker, two beside each other; the pure ones beside all.
+# What they wait for is mostly time-outs and JVMs, but more of them at a time make each other late.
 # The first part of those with Spark is seen as it runs; what the others print follows when it has ended.
 #
 #   tools/run_tests.sh [pytest options]      exit status 0: all passed
@@ -29,15 +30,16 @@ halves() { # halves FILE... : into the arrays first and second
   done
 }
 
-halves tests/shell/*/test_*.py
-beside shell 5 "${first[@]}" "$@"
-beside shell-2 5 "${second[@]}" "$@"
 beside unit 10 tests/unit "$@"
 halves tests/e2e/test_*.py
 beside spark-2 0 "${second[@]}" "$@"
 status=0
 "${pytest[@]}" "${first[@]}" "$@" || status=$?
 statuses=("$status")
+wait "${pids[1]}" || true # its status is asked for again below
+halves tests/shell/*/test_*.py
+beside shell 0 "${first[@]}" "$@"
+beside shell-2 0 "${second[@]}" "$@"
 for number in "${!names[@]}"; do
   status=0
   wait "${pids[$number]}" || status=$?
