@@ -101,7 +101,7 @@ def produce(
     when not all of them were acknowledged.  As few batches as they fit into (a MiB each, of 10,000 records at most),
     however busy the machine is.
     """
-    client = producer(bootstrap, compression_type=compression, linger_ms=1_000)  # which a flush cuts short
+    client = producer(bootstrap, compression_type=compression, linger_ms=60_000)  # which a flush cuts short
     seen = Acknowledged()
     extra: dict[str, Any] = {} if headers is None else {"headers": headers}
     at = timestamp_ms or 0  # 0: the client's clock

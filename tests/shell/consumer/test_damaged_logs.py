@@ -60,7 +60,7 @@ def damaged() -> Iterator[Broker]:
 
 def write(broker: Broker, codec: str, first: int) -> None:
     """One batch into each partition that is written with this codec."""
-    client = producer(broker.bootstrap, compression_type=codec, linger_ms=200)
+    client = producer(broker.bootstrap, compression_type=codec, linger_ms=60_000)
     for number in range(WHOLE + 1):
         if codec == (list(DAMAGES.values())[number].codec if number < len(DAMAGES) else "none"):
             for sequence in range(first, first + BATCH):

@@ -40,7 +40,7 @@ MORE = 140 * MIB  # resident beside the buffer: Python, Arrow, librdkafka, and a
 def write(bootstrap: str, topic: str, sizes: list[int], partition: int = 0) -> None:
     """One batch of zeros."""
     client = producer(
-        bootstrap, compression_type="zstd", message_max_bytes=10**9, batch_size=2**31 - 1, linger_ms=2_000
+        bootstrap, compression_type="zstd", message_max_bytes=10**9, batch_size=2**31 - 1, linger_ms=60_000
     )
     for size in sizes:
         client.produce(topic, bytes(size), None, partition)
