@@ -134,6 +134,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin == self._told:
             session.plan(begin, end, self._known.ids(value))
         session.announce(end)
+        session.join(bounded=self._trigger(limit).bounded)
         if idle:
             session.flush_commits()  # nobody is in a hurry, and whoever stops an idle query finds all of it committed
             return start

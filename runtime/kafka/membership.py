@@ -5,9 +5,14 @@ The shell owns the client, carries out the actions one after the other and says 
 
 What the table at the end can't say:
 
-* **A commit goes out under a verified membership only.**  After each join the group's commit metadata is read: no run epoch
-  above ours, and JOINING becomes MEMBER.  A revocation, a fencing or another client ends that at once.  librdkafka cannot
-  rejoin behind our back, since a rejoin waits for our revocation callback.
+* **A batch is committed under a verified membership only.**  After each join the group's commit metadata is read: no run
+  epoch above ours, and JOINING becomes MEMBER.  A revocation, a fencing or another client ends that at once.  librdkafka
+  cannot rejoin behind our back, since a rejoin waits for our revocation callback.
+* **A query does not wait for its group.**  With Kafka's defaults a group's first join takes three seconds
+  (group.initial.rebalance.delay.ms).  So this begins STANDALONE: run epoch and pinned start are committed as by a consumer
+  that is no member, which the coordinator takes while the group is EMPTY (ClassicGroup.validateOffsetCommit).  Where it is
+  not, an older driver or a foreign member is there: then this joins at once, and commits as the member.  Whoever is
+  STANDALONE reads before each commit what is committed, and ends where a later run has been.
 * **Newest joiner is not newest driver.**  The broker gives an instance id to whoever joined last, and tells the one before
   FENCED_INSTANCE_ID.  One that was frozen past its session rejoins when it thaws.  So a fenced member first *watches* the
   commit metadata: a later run's epoch there ends it for good; when none appears, it joins again with a new client.  The
@@ -22,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import membership_requests as requests
 from sparkcohort.runtime.kafka import membership_state as s
 from sparkcohort.runtime.kafka.membership_requests import MembershipContext
@@ -34,7 +38,7 @@ from sparkcohort.runtime.kafka.membership_state import (
     MembershipEvent,
     MembershipState,
 )
-from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, RunEpoch
+from sparkcohort.runtime.kafka.run_epoch import RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 WATCH_MS = 3_000  # a newer run reserves its epoch within milliseconds of its join; doubled at each further fencing
@@ -42,11 +46,12 @@ MOST_DOUBLINGS = 4
 WATCH_GAP_MS = 250
 LOOK_GAP_MS = 1_000
 DESCRIBING_GAP_MS = 100
+COMMITTING = requests.COMMITTING
 _SUBSCRIBING = frozenset({MembershipState.JOINING, MembershipState.MEMBER})  # whoever watches must not join
 
 
 def new_membership(config: MembershipConfig, run_id: str, now_ms: int) -> Membership:
-    """A membership that begins to join; ``run_id`` tells two runs of one epoch apart."""
+    """A membership that has not joined; ``run_id`` tells two runs of one epoch apart."""
     return Membership(config, RunEpoch(run_id), now_ms)
 
 
@@ -70,9 +75,11 @@ def deadline(membership: Membership) -> int | None:
     match membership.state:
         case MembershipState.MEMBER:
             return look
+        case MembershipState.STANDALONE if membership.known:
+            return None
         case MembershipState.JOINING if membership.known:
             return min(look, watch)
-        case MembershipState.JOINING | MembershipState.WATCHING:
+        case MembershipState.STANDALONE | MembershipState.JOINING | MembershipState.WATCHING:
             return watch
     return None
 
@@ -85,7 +92,7 @@ def is_void(membership: Membership, action: MembershipAction) -> bool:
         case s.FetchOffsets(call):
             return call not in _awaited(membership)
         case s.CommitOffsets(call):
-            return call not in _awaited(membership) or membership.state is not MembershipState.MEMBER
+            return call not in _awaited(membership) or membership.state not in COMMITTING
     return False
 
 
@@ -94,6 +101,20 @@ def _awaited(membership: Membership) -> tuple[int | None, int | None]:
 
 
 # --- joining ------------------------------------------------------------------------------------
+
+
+def _tick_standalone(context: MembershipContext, _event: s.TimePassed) -> None:
+    membership = context.membership
+    if not membership.known and membership.reading is None and context.now_ms >= membership.next_watch_ms:
+        context.change(next_watch_ms=context.now_ms + WATCH_GAP_MS)
+        _read_metadata(context)
+
+
+def _join(context: MembershipContext, _event: s.Join) -> None:
+    """By another client: a static member's carries the instance id, with which nothing is committed STANDALONE (KIP-345)."""
+    context.lose()
+    context.enter(MembershipState.JOINING)
+    context.change(client=context.membership.client + 1, next_watch_ms=context.now_ms, next_look_ms=context.now_ms)
 
 
 def _tick_joining(context: MembershipContext, _event: s.TimePassed) -> None:
@@ -222,30 +243,20 @@ def _metadata_read(context: MembershipContext, offsets: Mapping[TopicPartition, 
     if not membership.known:
         # Before the first join: what earlier runs have left.
         context.change(known=True, reservation=membership.reservation.observe(texts))
-        if not watching:
+        if membership.state is MembershipState.JOINING:
             _subscribe(context)
-    elif not membership.joined_once and not watching:
+    elif not membership.joined_once and not watching and membership.reservation.own is None:
         # Whoever reserved before our first join is older than we are; before any later join, it may be newer.
         context.change(joined_once=True, reservation=membership.reservation.observe(texts))
         _read_metadata(context)  # once more: from here on, what is new is newer than we are
     elif (later := membership.reservation.superseded(texts)) is not None:
-        _end(context, _superseded(membership, later))
-    elif not watching:
+        requests.end(context, requests.superseded_by(membership, later))
+    elif membership.state is MembershipState.JOINING:
+        context.change(joined_once=True)
         context.enter(MembershipState.MEMBER)
-    elif context.now_ms >= membership.watch_until_ms:
+    elif watching and context.now_ms >= membership.watch_until_ms:
         context.enter(MembershipState.JOINING)
         _subscribe(context)
-
-
-def _superseded(membership: Membership, later: CommitMetadata) -> CohortError:
-    config, own = membership.config, membership.reservation.own
-    mine = f"run {own.run}" if own else "not numbered yet"
-    return CohortError(
-        f"FENCED_INSTANCE_ID: a newer driver (run {later.run}, this one is {mine}) reads {config.subscription} in group "
-        f"{config.group_id} as {config.group_instance_id}, so this query has stopped for good. If both should run, give "
-        "each its own group.id",
-        "FENCED_INSTANCE_ID",
-    )
 
 
 # --- ends -----------------------------------------------------------------------------------------
@@ -254,26 +265,18 @@ def _superseded(membership: Membership, later: CommitMetadata) -> CohortError:
 def _login_refused(context: MembershipContext, event: s.LoginFailed) -> None:
     """At the start it is the user's mistake; in the middle of a run it has to go on for a minute."""
     refusals = context.membership.login_refusals.another(context.now_ms)
-    if not context.membership.joined_once:
-        _end(context, event.error)
+    if not context.membership.known:
+        requests.end(context, event.error)
         return
     context.change(login_refusals=refusals)
     if refusals.believed:
-        _end(context, event.error)
+        requests.end(context, event.error)
     else:
         context.warn(f"{context.group()}: login refused, tried again for a minute: {event.error}")
 
 
 def _failed(context: MembershipContext, event: s.StepFailed) -> None:
-    _end(context, event.error)
-
-
-def _end(context: MembershipContext, error: CohortError) -> None:
-    context.lose()
-    context.enter(MembershipState.ENDED)
-    context.change(failure=error)
-    if context.membership.pending is not None:
-        requests.refuse(context, context.membership.pending.request)
+    requests.end(context, event.error)
 
 
 def _close(context: MembershipContext, _event: s.Close) -> None:
@@ -298,7 +301,23 @@ def _call_failed(context: MembershipContext, event: s.CallFailed) -> None:
         context.change(reading=None)
         _replace_if_stuck(context)
     elif context.waits(event.call):
-        context.answer_later(event.error)
+        _postpone(context, event.error)
+
+
+def _commit_answered(context: MembershipContext, event: s.CommitAnswered) -> None:
+    if context.waits(event.call) and event.error:
+        requests.note_committed(context, event)
+        _postpone(context, event.error)
+    else:
+        requests.offsets_committed(context, event)
+
+
+def _postpone(context: MembershipContext, why: str) -> None:
+    """The request is made again; by a member, where a commit has not gone through without: the group is not EMPTY."""
+    pending, standalone = context.membership.pending, context.membership.state is MembershipState.STANDALONE
+    context.answer_later(why)
+    if standalone and pending is not None and pending.phase is s.Phase.COMMIT:
+        _join(context, s.Join())
 
 
 def _call_refused(context: MembershipContext, event: s.CallRefused) -> None:
@@ -322,13 +341,14 @@ _ALIVE: Mapping[type, _Effect] = {
     s.CommitRequested: requests.commit_requested,
     s.ReserveRequested: requests.reserve_requested,
     s.OffsetsFetched: _offsets_fetched,
-    s.CommitAnswered: requests.offsets_committed,
+    s.CommitAnswered: _commit_answered,
     s.UnknownTopicOrPartition: requests.unknown_partition,
     s.CallFailed: _call_failed,
     s.CallRefused: _call_refused,
     s.Close: _close,
 }
 TABLE: Mapping[MembershipState, Mapping[type, _Effect]] = {  # what is not in here is ignored
+    MembershipState.STANDALONE: {**_ALIVE, s.TimePassed: _tick_standalone, s.Join: _join},
     MembershipState.JOINING: {
         **_ALIVE,
         s.TimePassed: _tick_joining,

@@ -1,7 +1,7 @@
 """What is asked of the membership: committed offsets, commits, run epochs.
 
 One request at a time goes from call to call of the client (``Phase``), and is answered once.  Whatever is committed goes
-through ``_send_commit``, and that only as a member.
+through ``_send_commit``, and that only as a member, or while none is needed (STANDALONE).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import membership_state as s
 from sparkcohort.runtime.kafka.membership_state import (
     Committed,
@@ -22,9 +23,10 @@ from sparkcohort.runtime.kafka.membership_state import (
     Pending,
     Phase,
 )
-from sparkcohort.runtime.kafka.run_epoch import encode, of_topic
+from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, encode, of_topic
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 
+COMMITTING = frozenset({MembershipState.STANDALONE, MembershipState.MEMBER})
 _Offsets = Mapping[TopicPartition, Committed]
 
 
@@ -92,7 +94,7 @@ def fetch_requested(context: MembershipContext, event: s.FetchRequested) -> None
 
 
 def commit_requested(context: MembershipContext, event: s.CommitRequested) -> None:
-    """Commit as a member, else later."""
+    """Commit now, or later."""
     _begin(context, event)
     _commit(context, event.offsets)
 
@@ -120,11 +122,32 @@ def _begin(context: MembershipContext, event: MembershipRequest) -> None:
 
 
 def _postponed(context: MembershipContext) -> bool:
-    """Whether the request has to wait: only a member commits, a fenced or rebalancing one never."""
+    """Whether the request has to wait: one that is fenced or rebalancing never commits."""
     state = context.membership.state
-    if state is not MembershipState.MEMBER:
+    if state not in COMMITTING:
         context.answer_later(f"the membership is {state.value}")
-    return state is not MembershipState.MEMBER
+    return state not in COMMITTING
+
+
+def end(context: MembershipContext, error: CohortError) -> None:
+    """End the membership for good."""
+    context.lose()
+    context.enter(MembershipState.ENDED)
+    context.change(failure=error)
+    if context.membership.pending is not None:
+        refuse(context, context.membership.pending.request)
+
+
+def superseded_by(membership: Membership, later: CommitMetadata) -> CohortError:
+    """Another run has come after this one."""
+    config, own = membership.config, membership.reservation.own
+    mine = f"run {own.run}" if own else "not numbered yet"
+    return CohortError(
+        f"FENCED_INSTANCE_ID: a newer driver (run {later.run}, this one is {mine}) reads {config.subscription} in group "
+        f"{config.group_id} as {config.group_instance_id}, so this query has stopped for good. If both should run, give "
+        "each its own group.id",
+        "FENCED_INSTANCE_ID",
+    )
 
 
 def _wait(context: MembershipContext, phase: Phase, **fields: Any) -> int:
@@ -152,7 +175,9 @@ def _commit(context: MembershipContext, offsets: Mapping[TopicPartition, tuple[i
     if not offsets:
         _committed(context, {})
     elif not _postponed(context):
-        unknown = tuple(tp for tp in offsets if tp not in membership.committed)
+        # Nobody keeps others from committing while this run is no member.
+        known = membership.committed if membership.state is MembershipState.MEMBER else {}
+        unknown = tuple(tp for tp in offsets if tp not in known)
         _fetch(context, Phase.PREPARE, unknown, offsets=offsets)
 
 
@@ -167,7 +192,7 @@ def _committed(context: MembershipContext, taken: Mapping[TopicPartition, int]) 
 
 def _note(context: MembershipContext, offsets: Mapping[TopicPartition, int]) -> None:
     """What Kafka has; nothing that was committed before a rebalance is taken for known after it."""
-    if context.membership.state is MembershipState.MEMBER:
+    if context.membership.state in COMMITTING:
         context.change(committed={**context.membership.committed, **offsets})
 
 
@@ -208,7 +233,7 @@ def _send_commit(context: MembershipContext, pending: Pending, offsets: _Offsets
     """An offset below the committed one is replaced by that one, unless it is a reset; its leader epoch is then unknown."""
     _note(context, {tp: -1 if known.offset is None else known.offset for tp, known in offsets.items()})
     request = pending.request
-    if _postponed(context) or isinstance(request, s.FetchRequested):
+    if _postponed(context) or isinstance(request, s.FetchRequested) or _is_superseded(context, offsets):
         return
     known = context.membership.committed
     targets = {
@@ -227,16 +252,28 @@ def _send_commit(context: MembershipContext, pending: Pending, offsets: _Offsets
     context.actions.append(s.CommitOffsets(number, sent))
 
 
-def offsets_committed(context: MembershipContext, event: s.CommitAnswered) -> None:
+def _is_superseded(context: MembershipContext, offsets: _Offsets) -> bool:
+    """Whether a later run has committed meanwhile: no group coordinator keeps two apart that are STANDALONE."""
+    membership = context.membership
+    if membership.state is not MembershipState.STANDALONE or membership.reservation.own is None:
+        return False
+    later = membership.reservation.superseded(committed.metadata for committed in offsets.values())
+    if later is not None:
+        end(context, superseded_by(membership, later))
+    return later is not None
+
+
+def note_committed(context: MembershipContext, event: s.CommitAnswered) -> None:
     """Kafka answers each partition by itself: what it took is known, even beside an error."""
-    if not context.waits(event.call):
-        return
     _note(context, event.offsets)
     for tp in event.deleted:
         context.warn(f"{tp.topic}-{tp.partition} is gone: nothing is committed for it")
-    if event.error:
-        context.answer_later(event.error)
-    else:
+
+
+def offsets_committed(context: MembershipContext, event: s.CommitAnswered) -> None:
+    """The commit is done."""
+    if context.waits(event.call):
+        note_committed(context, event)
         _committed(context, dict(event.offsets))
 
 

@@ -40,6 +40,9 @@ class OffsetToCommit(NamedTuple):
 class MembershipState(StrEnum):
     """Where the membership stands."""
 
+    STANDALONE = (
+        "standalone"  # not asked to join yet: reads, and commits as whoever is no member, while the group is EMPTY
+    )
     JOINING = "joining"
     MEMBER = "member"  # assigned, and verified after its own join that no newer run is there
     WATCHING = "watching"  # fenced (KIP-345); is the other one newer?
@@ -107,7 +110,7 @@ class Membership(Struct, frozen=True):
     config: MembershipConfig
     reservation: RunEpoch  # its ``own`` is what Kafka has of this run: set once its first record is committed
     joining_since_ms: int  # when this state was entered, or another client began to join in it
-    state: MembershipState = MembershipState.JOINING
+    state: MembershipState = MembershipState.STANDALONE
     failure: CohortError | None = None  # only in ENDED; the first one stays
     client: int = 1  # the client in use; one more wherever another has to be made.  Never goes down
     known: bool = False  # what earlier runs have left has been read; nothing is subscribed to before
@@ -118,12 +121,12 @@ class Membership(Struct, frozen=True):
     assigned: frozenset[TopicPartition] | None = None  # None from a revocation to the assignment after it
     committed: Mapping[TopicPartition, int] = field(
         default_factory=dict
-    )  # known of this membership; empty unless MEMBER
+    )  # known of this membership; empty unless STANDALONE or MEMBER
     calls: int = 0  # calls made so far, which number them
     reading: int | None = None  # the call that reads the group's metadata for this membership; begun after its join
     pending: Pending | None = None  # answered exactly once, when it goes; none in ENDED
     watch_until_ms: int = 0  # in WATCHING: until when a newer run may show
-    next_watch_ms: int = 0  # when metadata are read again; unless MEMBER
+    next_watch_ms: int = 0  # when metadata are read again; unless MEMBER, and in STANDALONE until they are known
     next_look_ms: int = 0  # when topics and foreign members are looked at again; in JOINING and MEMBER
     fencings: int = 0  # each doubles the time of watching, four times at most
     login_refusals: LoginRefusals = LoginRefusals()
@@ -248,6 +251,10 @@ class ReserveRequested(Struct, frozen=True):
     epochs: Mapping[TopicPartition, int]
 
 
+class Join(Struct, frozen=True):
+    """The first batch is planned: become the group's static member, as which alone its batches are committed."""
+
+
 class Close(Struct, frozen=True):
     """No more, without LeaveGroup: the static member is there for the next run until its session ends."""
 
@@ -270,6 +277,7 @@ MembershipEvent: TypeAlias = (
     | UnknownTopicOrPartition
     | CallFailed
     | CallRefused
+    | Join
     | Close
 )
 

@@ -28,18 +28,21 @@ def names(partitions: object) -> str:
 class MembershipWorld:
     """Carries actions out at once; ``away`` is a coordinator that does not answer, ``holding`` one that answers later."""
 
-    def __init__(self, run_id: str = "ours") -> None:
-        """A driver that has just started; earlier runs have left nothing."""
+    def __init__(self, run_id: str = "ours", *, standalone: bool = False) -> None:
+        """A driver that has just started, and joins unless it may commit ``standalone``; earlier runs have left nothing."""
         self.now_ms = 1_000_000
         self.membership = new_membership(CONFIG, run_id, self.now_ms)
         self.store: dict[TopicPartition, Committed] = {}
         self.topics: dict[str, int] = {}
         self.away = self.holding = False
+        self.others = False  # somebody else is in the group
         self.deleted: frozenset[TopicPartition] = frozenset()
         self.held: list[s.MembershipAction] = []
         self.log: list[str] = []
-        self._made = 1
         self._numbers = itertools.count(1)
+        if not standalone:
+            self.membership, _ = step(self.membership, s.Join(), self.now_ms)
+        self._made = self.membership.client
 
     # --- what happens -----------------------------------------------------------------------------------
 
@@ -131,6 +134,8 @@ class MembershipWorld:
             return s.OffsetsFetched(
                 action.call, {tp: self.store.get(tp, Committed(None, "")) for tp in action.partitions}
             )
+        if self.others and self.membership.state is MembershipState.STANDALONE:
+            return s.CallFailed(action.call, "UNKNOWN_MEMBER_ID")
         taken = [each for each in action.offsets if each.partition not in self.deleted]
         self.store |= {each.partition: Committed(each.offset, each.metadata, each.epoch) for each in taken}
         if len(taken) < len(action.offsets):

@@ -131,6 +131,7 @@ class Discovery:
 
     def _reach(self, deadline: float) -> None:
         """Wait until any broker answers; an authentication error ends the wait at once."""
+        clients.connect(self.consumer, self._probe())
         while True:
             try:
                 self.consumer.list_topics(topic=self._probe(), timeout=max(min(deadline - time.monotonic(), 1.0), 0.05))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import CohortError
@@ -19,6 +19,7 @@ DESCRIBE_TIMEOUT_S = 3.0
 ASK_GAP_S, MOST_GAP_S = 1.0, 30.0  # partitions may also be missing because they are new
 MOST_NAME = 200  # characters; a client id is as long as its owner likes
 PART_OF_SESSION = 0.9  # so that the query has ended when one session timeout is over
+_MEMBERLESS = frozenset({ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD})
 EVERYBODY: frozenset[TopicPartition] = frozenset()
 
 
@@ -56,6 +57,16 @@ class ForeignMembers:
             owners = self.owners_of(missing)
             return self._failure(owners, missing) if owners else None
         return None
+
+    def nobody(self) -> bool:
+        """Whether the group is known to have no member at all: then an OffsetCommit needs none either."""
+        asked = self._describe()
+        try:
+            return asked is not None and asked.result(DESCRIBE_TIMEOUT_S).state in _MEMBERLESS
+        except KafkaException as error:
+            return clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND
+        except TimeoutError:
+            return False
 
     def release(self) -> None:
         """Let go of the client; for the thread that looks."""

@@ -59,9 +59,13 @@ class GroupCommits:
         self._committing = Supervised("cohort-group-commits", self._wait, self._work, self._fail)
 
     def open(self) -> None:
-        """Join the real group.  Raises CohortError: no permission, group coordinator unreachable."""
+        """Find out what the real group has.  Raises CohortError: no permission, group coordinator unreachable."""
         self._membership.start(self._options.api_timeout_ms / 1000)
         self._committing.start()
+
+    def join(self) -> None:
+        """Become its member, as which alone batches are committed: nobody waits for that before."""
+        self._membership.join()
 
     def close(self) -> None:
         """Stop committing; the static member stays, so that a restarted driver takes over at once."""

@@ -85,22 +85,38 @@ class GroupMembership:
     # --- for everybody -------------------------------------------------------------------------------
 
     def start(self, timeout_s: float) -> None:
-        """Join, and find out what earlier runs have left.
+        """Find out what earlier runs have left; where anybody is in the group, join first.
 
-        Raises ``CohortError``: no permission on group or topic, another protocol in the way, no answer in time.
+        An older driver is fenced before its last offsets are read.  Raises ``CohortError``: no permission on group or topic,
+        another protocol in the way, no answer in time.
         """
+        if self._foreign_members.nobody():
+            self._foreign_members.release()
+        else:
+            self.join()
         self._consumer, self._made = self._new_client(), self._membership.client
         self._thread.start()
-        deadline, joined = time.monotonic() + timeout_s, False
-        while not joined and time.monotonic() < deadline:
+        if not self._await(self._is_ready, timeout_s):
+            raise errors.not_joined(self._options, timeout_s, self._foreign_members.everybody())
+
+    def join(self) -> None:
+        """Become the group's static member, in the background; nothing happens where that has begun."""
+        self._feed(s.Join())
+
+    def _is_ready(self) -> bool:
+        membership = self._membership
+        standalone = membership.state is MembershipState.STANDALONE and membership.known
+        return standalone or membership.state is MembershipState.MEMBER
+
+    def _await(self, reached: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until it is so; whether it is.  Raises what ended the membership."""
+        deadline, done = time.monotonic() + timeout_s, False
+        while not done and time.monotonic() < deadline:
             look()
             with self._changed:
-                joined = self._changed.wait_for(
-                    lambda: self.state in (MembershipState.MEMBER, MembershipState.ENDED), WAIT_S
-                )
+                done = self._changed.wait_for(lambda: reached() or self.state is MembershipState.ENDED, WAIT_S)
         self._check()
-        if not joined:
-            raise errors.not_joined(self._options, timeout_s, self._foreign_members.everybody())
+        return done
 
     def failure(self) -> CohortError | None:
         """What ended the membership for good, or None."""
@@ -264,7 +280,8 @@ class GroupMembership:
             before = self._membership
             after, actions = machine.step(before, event, _now_ms())
             self._membership, self._actions, self._failure = after, self._actions + actions, after.failure
-            if after.state is not before.state:  # nothing else makes it worth while to ask again
+            # Nothing else makes it worth while to ask again.
+            if (after.state, after.known) != (before.state, before.known):
                 self._changed.notify_all()
         if after.state is not before.state:
             log.debug("group %s: membership %s -> %s", self._options.group_id, before.state.value, after.state.value)
@@ -389,7 +406,10 @@ class GroupMembership:
         return self._consumer
 
     def _new_client(self) -> Consumer:
-        return clients.new_consumer(self._conf, self._on_error, **_settings(self._options))
+        standalone = self.state is MembershipState.STANDALONE
+        consumer = clients.new_consumer(self._conf, self._on_error, **({} if standalone else _settings(self._options)))
+        clients.connect(consumer, next(iter(self._topics()), None))
+        return consumer
 
     def _drop_client(self) -> None:
         """Without ``close``, which would send nothing for a static member, and at times never ends.

@@ -56,6 +56,8 @@ RELAY_PATIENCE_MS = 2_000
 STATUS_REFRESH_S = 0.2
 REFRESH_S = 1.0
 COMPARE_GAP_S = 0.02
+BOUNDED_S = 10.0
+"""A query under AvailableNow or Once that has run for so long becomes a member."""
 
 
 class Session:
@@ -81,11 +83,12 @@ class Session:
         self._snapshot: Snapshot | None = None
         self._accepted = Losses()
         self._pause = threading.Event()
+        self._opened = time.monotonic()
 
     # --- life ----------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the lock of this instance id, find the topics, join the real group.
+        """Take the lock of this instance id, find the topics and what the real group has.
 
         Raises CohortError: lock taken, topic missing, brokers unreachable, no permission.
         """
@@ -120,6 +123,15 @@ class Session:
         """Have the real group remember, before Spark does, from where to where the first batch goes."""
         new = end.keys() - start.keys()
         self._commits.plan(start, end, ids, self.beginnings_of_new(new) if new else {})
+
+    def join(self, *, bounded: bool) -> None:
+        """Have the driver join the real group, in the background: the first batch is planned, and runs meanwhile.
+
+        A query that ends by itself joins only where it takes longer: its last commit would wait for Kafka's
+        group.initial.rebalance.delay.ms, and while the group has no member none is needed to commit.
+        """
+        if not bounded or time.monotonic() > self._opened + BOUNDED_S:
+            self._commits.join()
 
     def stands_in(self, ids: Mapping[str, str]) -> None:
         """Of which topics the offsets are that Spark speaks of now, as far as it says."""

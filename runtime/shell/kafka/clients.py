@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -10,6 +11,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.shell.kafka.client_log import log
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column
@@ -17,13 +19,15 @@ from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.resources import check_room
 from sparkcohort.runtime.text import printable
 
-__all__ = ["code_of", "error_of", "log", "new_admin", "new_consumer", "text_of"]
+__all__ = ["code_of", "connect", "error_of", "log", "new_admin", "new_consumer", "text_of"]
 
 # The driver moves no records: the smallest queues, and quick reconnects so that a broker that comes back is seen.
 _DEFAULTS = column(lambda row: row.driver)
 _CONSUMERS = _DEFAULTS | column(lambda row: row.driver_consumer)
 _FORCED = column(lambda row: row.driver_forced)
 
+CONNECT_S = 0.3
+"""Patience of ``connect``: a broker that is farther away is waited for by the request that comes after it."""
 Errors = Callable[[KafkaError], None]
 
 
@@ -55,6 +59,18 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},
     }
     return AdminClient(paced(settings), logger=log)
+
+
+def connect(consumer: Consumer, topic: str | None) -> None:
+    """Have a new consumer connect to a broker now: the leader of this topic's first partition; errors come with the first request.
+
+    librdkafka (2.16) leaves the bootstrap connection as soon as it knows the brokers, and lets half of reconnect.backoff.ms
+    pass before it connects to *any* of them: whoever asks for metadata or for the group coordinator waits half a second.
+    What is asked of one broker connects at once.
+    """
+    if topic is not None:
+        with suppress(KafkaException):
+            consumer.offsets_for_times([Position(topic, 0, LATEST)], timeout=CONNECT_S)
 
 
 def error_of(error: KafkaException) -> KafkaError | None:

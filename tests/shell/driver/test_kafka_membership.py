@@ -19,6 +19,7 @@ from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
+from tests.kit.join import join
 from tests.kit.waiting import hold_for, wait_until
 
 SESSION = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "500"}
@@ -46,7 +47,7 @@ def test_it_owns_what_it_subscribes_to_and_commits_with_metadata(broker: Broker,
     broker.admin.create_topic(topic, 4)
     first = TopicPartition(topic, 0)
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         assert membership.assigned() == frozenset(everything(topic))
         assert membership.committed([first]) == {first: Committed(None, "")}
         assert membership.commit({first: (7, "text")}) == {first: 7}
@@ -61,11 +62,11 @@ def test_a_committed_offset_goes_down_by_reset_only(broker: Broker, topic: str) 
     broker.admin.create_topic(topic, 4)
     first = TopicPartition(topic, 0)
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         membership.commit({first: (7, "")})
         assert membership.commit({first: (5, "")}) == {first: 7}
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         assert membership.commit({first: (5, "")}) == {first: 7}
         assert membership.commit({first: (5, "")}, reset=True) == {first: 5}
 
@@ -74,13 +75,13 @@ def test_reservations_over_restarts(broker: Broker, topic: str) -> None:
     """Run numbers count up, generations go on where the last run's block ended, committed offsets stay as they are."""
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         run_epoch = membership.reserve(everything(topic, offset=3), pin="abcd")
         assert (run_epoch.first_generation, run_epoch.last_generation) == (0, 1000)
         membership.commit({TopicPartition(topic, 1): (9, run_epoch.metadata())})
         membership.reserve(everything(topic))
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         run_epoch = membership.reserve(everything(topic))
         assert run_epoch.own is not None
         assert (run_epoch.own.run, run_epoch.first_generation) == (2, 2000)
@@ -91,7 +92,7 @@ def test_the_pin_is_in_the_group(broker: Broker, topic: str) -> None:
     """What ``initialOffset`` answered can be found again, until a commit replaces it."""
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         membership.reserve(everything(topic, offset=3), pin="abcd")
         assert {decode(text).pin for text in broker.admin.committed_metadata(topic).values()} == {"abcd"}
         text = membership.run_epoch.metadata()
@@ -103,7 +104,7 @@ def test_it_never_fetches(broker: Broker, topic: str) -> None:
     """The membership has no assignment as far as the client is concerned: nothing can be fetched."""
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         assert membership._jobs.run(membership._client().assignment, 5, "assignment") == []
         assert len(membership.assigned()) == 4
 
@@ -128,9 +129,9 @@ def test_a_closed_membership_has_no_client(broker: Broker, topic: str, monkeypat
     gc.disable()
     try:
         with member(broker.bootstrap, topic) as membership:
-            membership.start(20)
-            assert made == ["new"]
-        assert made == ["new", "gone"]
+            join(membership, 20)
+            assert made == ["new", "gone", "new"]  # the one that joined nothing, then the member's
+        assert made == ["new", "gone", "new", "gone"]
     finally:
         gc.enable()
 
@@ -139,11 +140,11 @@ def test_a_newer_driver_takes_over_at_once(broker: Broker, topic: str) -> None:
     """The newer run joins in well under a session timeout; the older one fails for good and says why."""
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic, session__timeout__ms="30000") as older:
-        older.start(20)
+        join(older, 20)
         older.reserve(everything(topic))
         with member(broker.bootstrap, topic, session__timeout__ms="30000") as newer:
             began = time.monotonic()
-            newer.start(20)
+            join(newer, 20)
             newer.reserve(everything(topic))
             assert time.monotonic() - began < 5
             failure = wait_until(older.failure, 10, "the older driver's failure")
@@ -160,10 +161,10 @@ def test_a_newer_driver_that_never_reserves_gives_way(broker: Broker, topic: str
     """One that joins and dies before it has a run number leaves the older one in place."""
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic) as older:
-        older.start(20)
+        join(older, 20)
         older.reserve(everything(topic))
         with member(broker.bootstrap, topic) as newer:
-            newer.start(20)
+            join(newer, 20)
         wait_until(lambda: older.state is MembershipState.WATCHING, 10, "the older one to be fenced")
         assert older.commit({TopicPartition(topic, 0): (5, "")}, 30) == {TopicPartition(topic, 0): 5}
         assert older.failure() is None
@@ -175,8 +176,8 @@ def test_two_sources_share_a_group(broker: Broker, topic: str) -> None:
     broker.admin.create_topic(topic, 4)
     broker.admin.create_topic(other, 2)
     with member(broker.bootstrap, topic) as one, member(broker.bootstrap, other, 2, group__id=topic) as two:
-        one.start(20)
-        two.start(20)
+        join(one, 20)
+        join(two, 20)
         wait_until(lambda: (len(one.assigned()), len(two.assigned())) == (4, 2), 10, "both assigned")
         assert one.commit({TopicPartition(topic, 0): (1, "")})
         assert two.commit({TopicPartition(other, 0): (1, "")})
@@ -187,7 +188,7 @@ def test_a_stranger_is_named(broker: Broker, topic: str) -> None:
     broker.admin.create_topic(topic, 4)
     conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": "somebody"}
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         membership.reserve(everything(topic))
         stranger = Consumer(conf | {"session.timeout.ms": 3000, "partition.assignment.strategy": "range,roundrobin"})
         stranger.subscribe([topic])
@@ -206,7 +207,7 @@ def test_commits_are_retried_over_a_rebalance(broker: Broker, topic: str) -> Non
     broker.admin.create_topic(other, 1)
     first = TopicPartition(topic, 0)
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         for round_ in range(3):
             guest = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": f"guest-{round_}"})
             guest.subscribe([other])
@@ -227,7 +228,7 @@ def test_topics_that_come_later_are_subscribed(broker: Broker, topic: str) -> No
     options = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribePattern": topic, **SESSION}
     membership = GroupMembership(parse(options), lambda: dict(topics))
     try:
-        membership.start(20)
+        join(membership, 20)
         assert membership.assigned() == frozenset()
         topics[topic] = 4
         wait_until(lambda: len(membership.assigned()) == 4, 20, "the first topic")
@@ -245,7 +246,7 @@ def test_a_deleted_topic_does_not_stop_the_others_commits(broker: Broker, topic:
     gone = TopicPartition(f"{topic}-never", 0)
     first = TopicPartition(topic, 0)
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         assert membership.commit({first: (1, ""), gone: (1, "")}, 20) == {first: 1}
 
 
@@ -253,7 +254,7 @@ def test_closing_keeps_the_static_member(broker: Broker, topic: str) -> None:
     """No LeaveGroup: a restarted driver finds its place and nothing is rebalanced meanwhile."""
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic, session__timeout__ms="30000") as membership:
-        membership.start(20)
+        join(membership, 20)
     assert [shown.group_instance_id for shown in broker.admin.members(topic)] == [membership._options.group_instance_id]
 
 
@@ -261,7 +262,7 @@ def test_metadata_too_large_is_an_error_at_once(broker: Broker, topic: str) -> N
     """It would never get better: no retries."""
     broker.admin.create_topic(topic, 4)
     with member(broker.bootstrap, topic) as membership:
-        membership.start(20)
+        join(membership, 20)
         with pytest.raises(CohortError, match=r"offset\.metadata\.max\.bytes"):
             membership.commit({TopicPartition(topic, 0): (1, "x" * 5000)}, 20)
 
@@ -271,7 +272,7 @@ def test_a_stranger_is_told_of_at_once(broker: Broker, topic: str, caplog: pytes
     broker.admin.create_topic(topic, 4)
     conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": "somebody"}
     with member(broker.bootstrap, topic, session__timeout__ms="45000") as membership:
-        membership.start(20)
+        join(membership, 20)
         assert membership.foreign_members() == 0
         stranger = Consumer(conf | {"partition.assignment.strategy": "range,roundrobin"})
         stranger.subscribe([topic])

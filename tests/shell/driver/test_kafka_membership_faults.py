@@ -23,6 +23,7 @@ from sparkcohort.runtime.shell.driver.client_thread import CommitDelayed
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
+from tests.kit.join import join
 from tests.kit.mock import MockCluster
 from tests.kit.processes import freeze
 from tests.kit.waiting import hold_for, wait_until
@@ -97,7 +98,7 @@ def offsets(topic: str, offset: int, text: str) -> dict[TopicPartition, tuple[in
 
 def start(membership: GroupMembership, topic: str) -> None:
     """Join and reserve."""
-    membership.start(20)
+    join(membership, 20)
     membership.reserve({TopicPartition(topic, number): 0 for number in range(4)})
 
 
@@ -213,7 +214,7 @@ def test_missing_permissions_are_named(topic: str) -> None:
 
 def _refusal(options: dict[str, str], name: str) -> str:
     with member(options) as membership, pytest.raises(CohortError) as caught:
-        membership.start(20)
+        join(membership, 20)
         membership.commit(offsets(options["subscribe"], 1, ""), 5)
     assert caught.value.error == name
     return str(caught.value)

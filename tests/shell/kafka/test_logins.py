@@ -20,6 +20,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, Partit
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
+from tests.kit.join import join
 from tests.kit.produce import produce
 from tests.kit.record_batches import Batch, Record, encode
 from tests.kit.relay import Relay
@@ -220,7 +221,7 @@ def test_a_driver_outlasts_a_password_that_is_changed(secure: Broker, caplog: py
     }
     membership = GroupMembership(parse(options), lambda: {"t": 1})
     try:
-        membership.start(30)
+        join(membership, 30)
         secure.admin.add_users("SCRAM-SHA-256", {"bob": "another"})
         secure.stop()
         secure.start()

@@ -24,7 +24,8 @@ from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.membership_world import CONFIG, DENIED, REFUSED, MembershipWorld, joined, parts
 
-JOINING, MEMBER, WATCHING, ENDED = MembershipState
+STANDALONE, JOINING, MEMBER, WATCHING, ENDED = MembershipState
+COMMITTING = (STANDALONE, MEMBER)
 TP = TopicPartition("orders", 0)
 REQUESTS = (s.FetchRequested, s.CommitRequested, s.ReserveRequested)
 EVENTS: tuple[type, ...] = (*REQUESTS, *(each for each in get_args(s.MembershipEvent) if each not in REQUESTS))
@@ -48,6 +49,7 @@ def events(call: int, request: int) -> dict[type, s.MembershipEvent]:
         s.UnknownTopicOrPartition(call),
         s.CallFailed(call, "no answer"),
         s.CallRefused(call, DENIED),
+        s.Join(),
         s.Close(),
         s.FetchRequested(request, (TP,)),
         s.CommitRequested(request, {TP: (5, "x")}, False, {}, {}),
@@ -57,6 +59,26 @@ def events(call: int, request: int) -> dict[type, s.MembershipEvent]:
 
 
 # --- memberships in every state, with every phase of a request -----------------------------------------
+
+
+def standalone() -> MembershipWorld:
+    """Not asked to join yet; what earlier runs have left is known."""
+    world = MembershipWorld(standalone=True)
+    world.set_topics(orders=2)
+    world.after(100)
+    return world
+
+
+def reserved() -> MembershipWorld:
+    """The same, with a run of its own; a commit is on its way."""
+    world = standalone()
+    world.reserve()
+    world.holding = True
+    world.commit({TP: 5})
+    world.let_go()
+    world.holding = True
+    world.commit({TP: 6})
+    return world
 
 
 def known() -> MembershipWorld:
@@ -136,7 +158,10 @@ def closed() -> MembershipWorld:
 
 
 WORLDS: dict[str, Callable[[], MembershipWorld]] = {
-    "new": MembershipWorld,
+    "new": lambda: MembershipWorld(standalone=True),
+    "standalone": standalone,
+    "reserved": reserved,
+    "joining": MembershipWorld,
     "known": known,
     "reading": reading,
     "member": joined,
@@ -157,9 +182,10 @@ def check(before: Membership, event: s.MembershipEvent, after: Membership, actio
     assert (after.failure is None) or after.state is ENDED
     if before.state is ENDED:
         assert after is before or (after.state, after.failure) == (ENDED, before.failure)
-    assert not after.committed or after.state is MEMBER
+    assert not after.committed or after.state in COMMITTING
     assert after.pending is None or after.state is not ENDED
-    assert after.reading is None or after.state in (JOINING, WATCHING)
+    assert after.reading is None or after.state in (STANDALONE, JOINING, WATCHING)
+    assert after.state is not STANDALONE or (before.state is STANDALONE and not after.subscribed)
     assert after.assigned is None or after.state in (JOINING, MEMBER)
     assert after.client >= before.client
     assert after.calls >= before.calls
@@ -167,7 +193,7 @@ def check(before: Membership, event: s.MembershipEvent, after: Membership, actio
     for action in actions:
         assert not is_void(after, action)
         if isinstance(action, s.CommitOffsets):
-            assert after.state is MEMBER
+            assert after.state in COMMITTING
             assert after.pending is not None and after.pending.phase is Phase.COMMIT
     if (
         after.state is MEMBER and before.state is not MEMBER

@@ -55,6 +55,10 @@ def run(world: MembershipWorld, command: str) -> None:
             world.feed(s.LoginFailed(REFUSED))
         case "client-fails", []:
             world.feed(s.ClientFailed())
+        case "join", []:
+            world.feed(s.Join())
+        case "others", []:
+            world.others = True
         case "close", []:
             world.feed(s.Close())
         case "state", []:
@@ -65,7 +69,7 @@ def run(world: MembershipWorld, command: str) -> None:
 
 def play(script: str) -> str:
     """The script again, with what follows now below each command; what is repeated stands there once, with a number."""
-    world = MembershipWorld()
+    world = MembershipWorld(standalone=script.startswith("# Standalone"))
     written: list[str] = []
     for line in script.splitlines():
         if not line.startswith(">"):

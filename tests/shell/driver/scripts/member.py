@@ -23,6 +23,7 @@ def main() -> None:
     (topic,) = options.subscription.topics
     membership = GroupMembership(options, lambda: {topic: int(sys.argv[2])})
     membership.start(20)
+    membership.join()
     membership.reserve({TopicPartition(topic, number): 0 for number in range(int(sys.argv[2]))})
     _say(membership)
     for line in sys.stdin:
