@@ -58,9 +58,12 @@ class ForeignMembers:
             return self._failure(owners, missing) if owners else None
         return None
 
-    def nobody(self) -> bool:
-        """Whether the group is known to have no member at all: then an OffsetCommit needs none either."""
-        asked = self._describe()
+    def nobody(self, topic: str | None) -> bool:
+        """Whether the group is known to have no member at all: then an OffsetCommit needs none either.
+
+        ``topic``: one that there is, of which a leader can be asked first.
+        """
+        asked = self._describe(topic)
         try:
             return asked is not None and asked.result(DESCRIBE_TIMEOUT_S).state in _MEMBERLESS
         except KafkaException as error:
@@ -77,10 +80,11 @@ class ForeignMembers:
         """Whether an answer is on its way."""
         return self._asked is not None
 
-    def _describe(self) -> Future[Any] | None:
+    def _describe(self, topic: str | None = None) -> Future[Any] | None:
         try:
             if self._admin is None:
                 self._admin = clients.new_admin(self._conf)
+                clients.connect(self._admin, topic)
             asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=DESCRIBE_TIMEOUT_S)
         except KafkaException as error:
             clients.log.warning("group %s cannot be described: %s", self._group_id, clients.text_of(error))

@@ -90,7 +90,7 @@ class GroupMembership:
         An older driver is fenced before its last offsets are read.  Raises ``CohortError``: no permission on group or topic,
         another protocol in the way, no answer in time.
         """
-        if self._foreign_members.nobody():
+        if self._foreign_members.nobody(self._a_topic()):
             self._foreign_members.release()
         else:
             self.join()
@@ -408,8 +408,11 @@ class GroupMembership:
     def _new_client(self) -> Consumer:
         standalone = self.state is MembershipState.STANDALONE
         consumer = clients.new_consumer(self._conf, self._on_error, **({} if standalone else _settings(self._options)))
-        clients.connect(consumer, next(iter(self._topics()), None))
+        clients.connect(consumer, self._a_topic())
         return consumer
+
+    def _a_topic(self) -> str | None:
+        return next(iter(self._topics()), None)
 
     def _drop_client(self) -> None:
         """Without ``close``, which would send nothing for a static member, and at times never ends.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import LATEST
@@ -61,16 +62,21 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
     return AdminClient(paced(settings), logger=log)
 
 
-def connect(consumer: Consumer, topic: str | None) -> None:
-    """Have a new consumer connect to a broker now: the leader of this topic's first partition; errors come with the first request.
+def connect(client: Consumer | AdminClient, topic: str | None) -> None:
+    """Have a new client connect to a broker now: the leader of this topic's first partition; errors come with the first request.
 
     librdkafka (2.16) leaves the bootstrap connection as soon as it knows the brokers, and lets half of reconnect.backoff.ms
     pass before it connects to *any* of them: whoever asks for metadata or for the group coordinator waits half a second.
     What is asked of one broker connects at once.
     """
-    if topic is not None:
-        with suppress(KafkaException):
-            consumer.offsets_for_times([Position(topic, 0, LATEST)], timeout=CONNECT_S)
+    if topic is None:
+        return
+    with suppress(KafkaException, TimeoutError):
+        if isinstance(client, AdminClient):
+            asked = client.list_offsets({Position(topic, 0): OffsetSpec.latest()}, request_timeout=CONNECT_S)
+            wait(asked.values(), CONNECT_S)
+        else:
+            client.offsets_for_times([Position(topic, 0, LATEST)], timeout=CONNECT_S)
 
 
 def error_of(error: KafkaException) -> KafkaError | None:
