@@ -77,7 +77,12 @@ def looked_up(wrong: str, directory: Path, *, starts: bool = False) -> tuple[lis
     """
     (directory / "pyspark_zother.py").write_text(OTHER)
     (directory / "pyspark_another.py").write_text(OTHER.replace('"other"', '"another"'))
-    command = [sys.executable, "-P", "-c", LOOK_UP.format(wrong=wrong, starts=starts, options=OPTIONS if starts else {})]
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        LOOK_UP.format(wrong=wrong, starts=starts, options=OPTIONS if starts else {}),
+    ]
     env = os.environ | {"PYTHONPATH": str(directory)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
