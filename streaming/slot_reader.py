@@ -5,7 +5,7 @@ The process in which Spark plans a read imports this and sends it on, so nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,12 +44,12 @@ class SlotReader:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    def read(self, partition: SlotPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: SlotPartition) -> Generator[pa.RecordBatch, None, None]:
         """The rows of one slot, on an executor."""
-        from sparkcohort.streaming.task import packed, read_slot  # noqa: PLC0415  only tasks come here
+        from sparkcohort.streaming.task import read_slot  # noqa: PLC0415  only tasks come here
 
         try:
-            yield from packed(read_slot(self._options, partition))
+            yield from read_slot(self._options, partition)
         except CohortError as error:
             raise error_for_spark(error)  # noqa: B904  its cause is set
 

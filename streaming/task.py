@@ -67,7 +67,7 @@ class _Tally:
 
 
 def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of one slot as Arrow batches.
+    """The rows of one slot as Arrow batches, small ones joined.
 
     Raises CohortError when the coordinator refuses the claim (FENCED_INSTANCE_ID, a plan of long ago) or cannot be reached.
     """
