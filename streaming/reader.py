@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -20,19 +19,20 @@ from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.limits import UNLIMITED, Limits
 from sparkcohort.streaming.pyfiles import pyfile_paths
-from sparkcohort.streaming.quickack import set_quickack
+from sparkcohort.streaming.slot_reader import SlotPartition, SlotReader, reader_on_executor
 from sparkcohort.streaming.source_offsets import Ids, KnownOffsets, Offsets, to_json_value
-from sparkcohort.streaming.spark_errors import error_for_spark, message_first
-from sparkcohort.streaming.task import SlotPartition, packed, read_slot
+from sparkcohort.streaming.spark_errors import message_first
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sparkcohort.runtime.batches.snapshot import Snapshot
     from sparkcohort.runtime.shell.driver.data_loss import Losses
     from sparkcohort.runtime.shell.driver.session import Session
+    from sparkcohort.runtime.shell.options.source_options import SourceOptions
 
 log = logging.getLogger("sparkcohort.reader")
 
@@ -53,7 +53,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asked_end = self._replayed = False
         self._late: bool | None = None  # whether Spark's logs may be behind, once it is known
         self._ran = False
-        self._available_now = False
+        self._available_now = self._once = False
         self._stops: Offsets | None = None  # where AvailableNow ends, once all ends are known
         self._last_progress: float | None = None
         self._reported: dict[str, Any] | None = None
@@ -63,23 +63,23 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first_ids: Ids = {}
         self._ids: Ids = {}  # of the topics that the offsets are of from which Spark goes on
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Executors get the options and nothing else: the reader is pickled with every read function."""
-        return {"_options": self._options}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """On an executor, at the start of each task, while Spark waits to send what the task is to read."""
-        self.__dict__.update(state)
-        set_quickack()
+    def __reduce__(self) -> tuple[Callable[[SourceOptions], SlotReader], tuple[SourceOptions]]:
+        """Executors get what reads a slot, and the options: it is pickled with every read function."""
+        return reader_on_executor, (self._options,)
 
     @property
     def _driver(self) -> Session:
         if self._session is None:
-            # Here, since every new Python worker imports this module, and reads only.
-            from sparkcohort.assignors import ASSIGNORS  # noqa: PLC0415
-            from sparkcohort.runtime.shell.agent.listener_runner import check  # noqa: PLC0415
-            from sparkcohort.runtime.shell.coordinator import custom_assignors  # noqa: PLC0415
-            from sparkcohort.runtime.shell.driver.session import Session  # noqa: PLC0415
+            # Here, since the process that plans a read imports this module, too.
+            try:
+                from sparkcohort.assignors import ASSIGNORS  # noqa: PLC0415
+                from sparkcohort.runtime.shell.agent.listener_runner import check  # noqa: PLC0415
+                from sparkcohort.runtime.shell.coordinator import custom_assignors  # noqa: PLC0415
+                from sparkcohort.runtime.shell.driver.session import Session  # noqa: PLC0415
+            except Exception as failed:
+                from pyspark_cohort import what_is_wrong  # noqa: PLC0415
+
+                raise CohortError(what_is_wrong(failed)) from failed
 
             options = self._options
             if options.rebalance_listener or not ASSIGNORS.keys() >= set(options.assignors):
@@ -120,13 +120,15 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session.stands_in(ids)
         self._ids = ids
         self._asked_end = True
+        trigger = self._trigger(limit)
+        self._once = trigger is hold.QueryTrigger.ONCE
         if self._replayed:
             self._told = None
         session.begin(begin)
         session.check()
         limits = self._limits(limit)
         try:
-            end, ids_now = self._next_end(session, begin, ids, limits, self._trigger(limit))
+            end, ids_now = self._next_end(session, begin, ids, limits, trigger)
         finally:  # while Spark writes the end into its own log, Python has nothing else to do
             self._commit(session, begin, final=self._available_now)
         idle = end == begin and all(ids_now.get(topic) == known for topic, known in ids.items())
@@ -173,10 +175,15 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         slots += (Slot(None),) * (session.idle_cores() if slots else 0)
         run, plan_id, avoid = (
             session.run(),
-            session.register(slots, {**session.topic_ids(), **ids}),
+            session.register(slots, {**session.topic_ids(), **ids}, last=self._ends_with(last)),
             session.silent_agents(),
         )
         return [SlotPartition(run, plan_id, index, avoid) for index in range(len(slots))]
+
+    def _ends_with(self, end: Offsets) -> bool:
+        """Whether a bounded query has no batch after the one that ends at ``end``."""
+        stops = self._stops or {}
+        return self._once or (bool(stops) and all(end.get(tp, -1) >= at for tp, at in stops.items()))
 
     def _ranges(self, session: Session, start: Offsets, end: Offsets, ids: Ids, ids_now: Ids) -> tuple[Range, ...]:
         new = planner.new_partitions(start, end)
@@ -192,10 +199,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: SlotPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """The rows of one slot, on an executor."""
-        try:
-            yield from packed(read_slot(self._options, partition))
-        except CohortError as error:
-            raise error_for_spark(error)  # noqa: B904  its cause is set
+        return SlotReader(self._options).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark's logs have the batch that ended at ``end``: told late, with a batch after it, but true under every mode."""

@@ -1,8 +1,12 @@
-"""The data source ``cohort``: options in, schema and stream reader out."""
+"""The data source ``cohort``: options in, schema and stream reader out.
+
+Four kinds of processes import this before anything else can happen: the one that looks for sources, the one that makes
+this one, the stream runner and the one that plans a read.  So each imports the rest when it is asked for it.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
@@ -16,9 +20,11 @@ from pyspark.sql.types import (
 )
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options import parse as source_options
-from sparkcohort.streaming.reader import CohortStreamReader
 from sparkcohort.streaming.spark_errors import message_first
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.options.source_options import SourceOptions
+    from sparkcohort.streaming.reader import CohortStreamReader
 
 # Built by hand: PySpark parses DDL text in the JVM, and the processes that make readers have none.
 _ROW = (
@@ -41,6 +47,16 @@ class CohortSource(DataSource):
     Options and schema are those of Spark's own Kafka source (``KafkaSourceProvider``), with ``group.id`` required.
     """
 
+    _parsed: SourceOptions | None = None  # pickled with the source: later processes needn't parse them again
+
+    def _source_options(self) -> SourceOptions:
+        """The options, parsed.  Raises OptionError."""
+        if self._parsed is None:
+            from sparkcohort.runtime.shell.options import parse as source_options  # noqa: PLC0415  not to be found
+
+            self._parsed = source_options.parse(self.options)
+        return self._parsed
+
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
@@ -49,18 +65,18 @@ class CohortSource(DataSource):
     @message_first
     def schema(self) -> StructType:
         """Spark's Kafka row, with ``headers`` when ``includeHeaders`` is true.  Raises OptionError for bad options."""
-        parsed = source_options.parse(self.options)
-        return _ROW_WITH_HEADERS if parsed.include_headers else _ROW
+        return _ROW_WITH_HEADERS if self._source_options().include_headers else _ROW
 
     @message_first
     def streamReader(self, schema: StructType) -> CohortStreamReader:  # noqa: N802  PySpark's name
         """The reader of one query.  Raises OptionError for bad options or a schema of the user's own."""
-        parsed = source_options.parse(self.options)
         if schema != self.schema():
             raise OptionError(
                 "the schema of format('cohort') is fixed: remove .schema(...) and decode the columns key and value"
             )
-        return CohortStreamReader(parsed)
+        from sparkcohort.streaming.reader import CohortStreamReader  # noqa: PLC0415  not to be found, nor to be made
+
+        return CohortStreamReader(self._source_options())
 
     @message_first
     def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002  PySpark's signature

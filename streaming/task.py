@@ -1,8 +1,11 @@
-"""What a Spark task does: see that the agent lives, claim a slot, pull its ranges, report.
+"""What a Spark task does: claim a slot, pull its ranges, report, and see that there will be an agent.
 
 The ranges are fixed by the plan.  From whom a range is read (the executor's agent, or Kafka directly) is a
 matter of speed: whenever the agent doesn't have it or doesn't answer, the task goes on by itself from the next
 offset that it has not yielded yet.
+
+A new Python worker imports this before its first row, so what only some tasks need (a connection to the driver, the Kafka
+client, starting an agent) is imported by those.
 """
 
 from __future__ import annotations
@@ -11,62 +14,38 @@ import gc
 import logging
 import os
 import socket
-import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import structs
 from pyspark import TaskContext
-from pyspark.sql.datasource import InputPartition
 
-from sparkcohort.assignors.load_balanced import LoadBalancedAssignor
+from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, to_json
-from sparkcohort.runtime.shell.agent.buffers import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import SILENT
-from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
-from sparkcohort.runtime.shell.kafka.consumer.relay import CALL_S as READ_TIMEOUT_S
-from sparkcohort.runtime.shell.kafka.consumer.relay import Through
-from sparkcohort.runtime.shell.options.parse import SourceOptions
-from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, agent_answers, find_executor, start_agent
-from sparkcohort.runtime.shell.rpc.endpoint import Run
-from sparkcohort.runtime.shell.rpc.flight import CoordinatorUnreachable, Link
+from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
 from sparkcohort.runtime.text import printable
 from sparkcohort.streaming.batch_bytes import bytes_by_partition
-from sparkcohort.streaming.pyfiles import pyfile_paths
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.kafka.consumer.relay import Through
+    from sparkcohort.runtime.shell.options.source_options import SourceOptions
+    from sparkcohort.runtime.shell.rpc.flight import Link
+    from sparkcohort.streaming.slot_reader import SlotPartition
 
 log = logging.getLogger("sparkcohort.task")
 
 CALL_TIMEOUT_S = 10.0
 CALL_ATTEMPTS = 3
-DOOMED = 3
-"""An agent that was started so often, and never answered, is told of."""
-MOST_BETWEEN_S = 60.0
-"""Starts of an agent that ends each time come 1 s, 2 s, 4 s and so on apart, and so long at most: each costs a second of CPU."""
 
-_starts: dict[str, tuple[int, float]] = {}
-"""By address: how often this worker has started the agent since one answered, and when it may the next time."""
-
-
-@dataclass(frozen=True)
-class SlotPartition(InputPartition):
-    """One input partition: the right to claim one slot of a plan.
-
-    ``avoid`` are the addresses of agents that have lately left a task without an answer.
-    """
-
-    run: Run
-    plan_id: str
-    index: int
-    avoid: frozenset[str] = frozenset()
-
-    def __repr__(self) -> str:
-        return f"SlotPartition(plan={self.plan_id}, index={self.index})"
+_alone: dict[str, str] = {}
+"""By address: why this executor can have no agent, as its last start has shown; the next claim tells the driver."""
 
 
 @dataclass(slots=True)
@@ -88,26 +67,31 @@ class _Tally:
 
 
 def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of one slot as Arrow batches.
+    """The rows of one slot as Arrow batches, small ones joined.
 
     Raises CohortError when the coordinator refuses the claim (FENCED_INSTANCE_ID, a plan of long ago) or cannot be reached.
     """
     slot_client = _SlotClient(options.on_executor(os.environ), partition)
     try:
-        claimed = slot_client.claim()
-        ranges = list(claimed.ranges)
-        tally = _Tally()
-        left = ranges
-        if claimed.agent and ranges:
-            left = yield from slot_client.from_agent(claimed, ranges, tally)
-        if left:
-            through = slot_client.through([ranges[at].tp for at in claimed.barred])
-            yield from _directly(slot_client.options, left, claimed.ids, tally, through)
-        if ranges:
-            slot_client.report(ranges, tally)
+        claimed, tally = slot_client.claim(), _Tally()
+        yield from packed(_rows(slot_client, claimed, tally))
+        if claimed.ranges:
+            slot_client.report(list(claimed.ranges), tally)
     finally:
         slot_client.close()
-        _keep_imports()
+        try:
+            slot_client.ensure_agent()
+        finally:
+            _keep_imports()
+
+
+def _rows(slot_client: _SlotClient, claimed: calls.ClaimReply, tally: _Tally) -> Iterator[pa.RecordBatch]:
+    """From the agent what it has, the rest directly."""
+    left = ranges = list(claimed.ranges)
+    if claimed.agent and ranges:
+        left = yield from slot_client.from_agent(claimed, ranges, tally)
+    if left:
+        yield from slot_client.directly(left, claimed.ids, tally, [ranges[at].tp for at in claimed.barred])
 
 
 class _SlotClient:
@@ -121,6 +105,7 @@ class _SlotClient:
         self._agent = TaskClient(self._address, self._run.credentials.token, options.agent_timeout_ms / 1000)
         self._relays = bool(self._address) and self._address not in partition.avoid
         self._link: Link | None = None
+        self._agent_missing = False
         self._silent: set[TopicPartition] = set()  # their leaders don't answer the agent either
 
     def claim(self) -> calls.ClaimReply:
@@ -132,14 +117,24 @@ class _SlotClient:
             except AgentTimeout:
                 self._relays = False
             else:
-                _starts.pop(self._address, None)
+                _agent_answered(self._address)
                 return claimed
-        if self._executor:
-            self._alone = _ensure_agent(self.options, self._run, self._host(), self._executor, self._address)
-        if self._alone:
-            why, host = printable(self._alone, calls.MAX_WORDS), printable(socket.gethostname(), calls.MAX_WORDS)
+        self._agent_missing = self._executor is not None
+        if alone := self._alone or _alone.get(self._address, ""):
+            why, host = printable(alone, calls.MAX_WORDS), printable(socket.gethostname(), calls.MAX_WORDS)
             claim = structs.replace(claim, alone=why, host=host)
-        return _accepted(calls.decode(self._call(claim), calls.ClaimReply))
+        claimed = calls.decode(self._call(claim), calls.ClaimReply)
+        self._agent_missing &= not (claimed.last or claimed.error)
+        return _accepted(claimed)
+
+    def ensure_agent(self) -> None:
+        """Start the executor's agent if none answered the claim, unless the query has no use for one."""
+        if self._executor is None or not self._agent_missing:
+            return
+        from sparkcohort.streaming import agent_start  # noqa: PLC0415  once an executor, and behind the rows
+
+        why = agent_start.ensure_agent(self.options, self._run, self._host(), self._executor, self._address)
+        _alone[self._address] = why
 
     def from_agent(
         self, claimed: calls.ClaimReply, ranges: list[Range], tally: _Tally
@@ -159,9 +154,14 @@ class _SlotClient:
             self._relays = False
         return [item._replace(start=at) for item, at in zip(ranges, stands, strict=True) if at < item.end]
 
-    def through(self, barred: Iterable[TopicPartition]) -> Through:
-        """The driver, to read what this executor can't: what it is ``barred`` from at once."""
-        return Through(lambda body: self._answer("Read", body, READ_TIMEOUT_S), {*barred, *self._silent})
+    def directly(
+        self, ranges: list[Range], ids: dict[str, str], tally: _Tally, barred: Iterable[TopicPartition]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read ranges from Kafka; what this executor can't, and at once what it is ``barred`` from, through the driver."""
+        from sparkcohort.runtime.shell.kafka.consumer import relay  # noqa: PLC0415  with the Kafka client
+
+        through = relay.Through(lambda body: self._answer("Read", body, relay.CALL_S), {*barred, *self._silent})
+        yield from _directly(self.options, ranges, ids, tally, through)
 
     def report(self, ranges: list[Range], tally: _Tally) -> None:
         """Say what was delivered.  The agent is not waited for: it says so while Spark ends the task."""
@@ -197,6 +197,8 @@ class _SlotClient:
 
     def _answer(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """One call over a connection of our own, tried again while nobody answers: whatever is asked is idempotent."""
+        from sparkcohort.runtime.shell.rpc.flight import CoordinatorUnreachable, Link  # noqa: PLC0415  agents save us it
+
         for attempt in range(CALL_ATTEMPTS):
             try:
                 self._link = self._link or Link(self._host(), self._run.port, self._run.credentials)
@@ -215,6 +217,15 @@ def _accepted(reply: calls.ClaimReply) -> calls.ClaimReply:
     if reply.error:
         raise CohortError(named(reply.error, reply.message), reply.error)
     return reply
+
+
+def _agent_answered(address: str) -> None:
+    """The agent is there: what an earlier one's ends have taught counts no more."""
+    if address in _alone:
+        from sparkcohort.streaming import agent_start  # noqa: PLC0415  it is imported where one was started
+
+        agent_start.answered(address)
+        del _alone[address]
 
 
 @cache
@@ -267,43 +278,11 @@ def _driver_host() -> str:
     return host or "127.0.0.1"
 
 
-def _ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor, address: str) -> str:
-    """Start this executor's agent unless it is there; the task doesn't wait for it.  Returns why there can be none, or ""."""
-    if agent_answers(address):
-        return ""
-    starts, since = _starts.get(address, (0, 0.0)), time.monotonic()
-    why = "its agent ends whenever it is started: see the executor's stderr" if starts[0] >= DOOMED else ""
-    if since < starts[1]:
-        return why
-    config = AgentConfig(
-        address=address,
-        executor=executor,
-        host=host,
-        port=run.port,
-        credentials=run.credentials,
-        kafka=options.kafka,
-        include_headers=options.include_headers,
-        buffer_bytes=options.buffer_bytes,
-        session_timeout_ms=options.session_timeout_ms,
-        heartbeat_interval_ms=options.heartbeat_interval_ms,
-        rebalance_timeout_ms=options.rebalance_timeout_ms,
-        assignors=run.assignors,
-        rack=options.client_rack,
-        listener=options.rebalance_listener,
-        load_window_ms=options.load_balance_after_ms if LoadBalancedAssignor.name in run.assignors else 0,
-    )
-    try:
-        if start_agent(address, to_json(config), pyfile_paths() if options.rebalance_listener else ()):
-            _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)
-    except OSError as error:
-        _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)
-        return f"its agent can't be started: {error}"
-    return why
-
-
 def _directly(
     options: SourceOptions, ranges: list[Range], ids: dict[str, str], tally: _Tally, through: Through
 ) -> Iterator[pa.RecordBatch]:
+    from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader  # noqa: PLC0415  with the Kafka client
+
     reader = RangeReader(
         options.kafka,
         include_headers=options.include_headers,

@@ -29,6 +29,10 @@ RECORD_BYTES: Final = 150
 TYPICAL_BYTES: Final = 160
 """What a record is taken for while nothing is known: a value of 100 bytes and the other columns."""
 
+WHOLE_ROWS: Final = 4096
+WHOLE_BYTES: Final = 1 << 20
+"""From here on a batch pays for itself, in the agent's steps and in what a task hands to Spark (``streaming.task.packed``)."""
+
 
 class ObservedSize(NamedTuple):
     """What was read of one partition: recent offsets and their bytes, earlier ones counting less, and all offsets."""

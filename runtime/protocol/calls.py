@@ -63,7 +63,8 @@ class ClaimReply(Call, frozen=True):
     """The slot; or ``error``, one of Kafka's names, and ``message``.
 
     ``planned_starts`` are, for each range, where the plan begins to read its partition; ``barred`` are the places in ``ranges`` of
-    what this executor can't fetch; ``agent`` says that its agent has the ranges.
+    what this executor can't fetch; ``agent`` says that its agent has the ranges; ``last`` that the query ends with this
+    batch, so that no agent is to be started for what comes next.
     """
 
     ranges: tuple[Range, ...] = ()
@@ -72,6 +73,7 @@ class ClaimReply(Call, frozen=True):
     ids: TopicIds = {}
     barred: tuple[Int64, ...] = ()
     agent: bool = False
+    last: bool = False
     error: String = ""
     message: str = ""
 

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from sparkcohort.streaming.reader import CohortStreamReader
+from sparkcohort.streaming.slot_reader import SlotPartition
 from sparkcohort.streaming.source import CohortSource
-from sparkcohort.streaming.task import SlotPartition
 
 DIES = "COHORT_TEST_DIES"
 _passed: Counter[str] = Counter()

@@ -10,15 +10,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer.pieces import trim
 from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_RECORDS
 
 CHUNK_OVERHEAD = 6 << 10  # what a chunk costs beside its columns' bytes, as measured: blocks, and Arrow's objects
-
-WHOLE_ROWS = 4096
-WHOLE_BYTES = 1 << 20
-"""From here on a batch pays for itself, here and in the task (``streaming.task.packed``)."""
 
 
 class Chunk(NamedTuple):

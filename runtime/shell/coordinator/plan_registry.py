@@ -27,12 +27,16 @@ class PlanGone(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSlot:
-    """What a task got: its slot, the plan's number (rising with every plan), each partition's planned start, topics' ids."""
+    """What a task got: its slot, the plan's number (rising with every plan), each partition's planned start, topics' ids.
+
+    ``last``: the query ends with this plan's batch.
+    """
 
     slot: Slot
     sequence: int
     planned_starts: Mapping[TopicPartition, int]
     ids: Mapping[str, str]
+    last: bool = False
 
 
 @dataclass(slots=True)
@@ -42,6 +46,7 @@ class _Registered:
     planned_starts: dict[TopicPartition, int]
     ids: Mapping[str, str]
     undelivered: set[Range]
+    last: bool
 
 
 @dataclass(slots=True)
@@ -69,8 +74,13 @@ class PlanRegistry:
         self._seen: dict[TopicPartition, ObservedSize] = {}
         self.audit = Audit()
 
-    def register(self, plan_id: str, slots: Sequence[Slot], ids: Mapping[str, str] | None = None) -> None:
-        """Make the slots claimable under ``plan_id``, offsets in topics of these ids; the oldest plans are forgotten."""
+    def register(
+        self, plan_id: str, slots: Sequence[Slot], ids: Mapping[str, str] | None = None, *, last: bool = False
+    ) -> None:
+        """Make the slots claimable under ``plan_id``, offsets in topics of these ids; the oldest plans are forgotten.
+
+        ``last``: the query ends with this batch, which tasks are told with their slots.
+        """
         planned_starts: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
         every = {item for slot in slots for item in slot.ranges}
@@ -81,7 +91,7 @@ class PlanRegistry:
             self.audit.plans += 1
             self.audit.slots += len(slots)
             self._plans[plan_id] = _Registered(
-                new_plan(plan_id, slots), self.audit.plans, planned_starts, ids or {}, every
+                new_plan(plan_id, slots), self.audit.plans, planned_starts, ids or {}, every, last
             )
             self._planned.update(ends)
             while len(self._plans) > KEPT_PLANS:
@@ -102,7 +112,7 @@ class PlanRegistry:
             ids = {
                 topic: registered.ids[topic] for topic in {tp.topic for tp in planned_starts} if topic in registered.ids
             }
-            return ClaimedSlot(slot, registered.sequence, planned_starts, ids)
+            return ClaimedSlot(slot, registered.sequence, planned_starts, ids, registered.last)
 
     def report(
         self,

@@ -151,6 +151,7 @@ class Service:
             ids=dict(claimed.ids),
             barred=tuple(index for index, item in enumerate(claimed.slot.ranges) if item.tp in barred),
             agent=own and member is not None and not self._suspected(member),
+            last=claimed.last,
         )
         return calls.encode(reply)
 

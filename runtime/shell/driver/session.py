@@ -38,7 +38,6 @@ from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.relay import Relay
 from sparkcohort.runtime.shell.observe import status
-from sparkcohort.runtime.shell.observe.metrics import MetricsEndpoint
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.shutdown import Ender, Ending, Order
 from sparkcohort.runtime.shell.process.threads import look
@@ -216,6 +215,8 @@ class Session:
         names = coordinator.settings.assignors
         self._run = Run(run_id, options.coordinator_host, server.port, authority.client, names)
         if options.metrics_port is not None:
+            from sparkcohort.runtime.shell.observe.metrics import MetricsEndpoint  # noqa: PLC0415  with Prometheus' client
+
             metrics = MetricsEndpoint(options.metrics_address, options.metrics_port, self._status)
             self._ending.add(Order.PORTS, metrics.close)
             metrics.start()
@@ -362,14 +363,17 @@ class Session:
         """How large records have been so far."""
         return self._plans.sizes()
 
-    def register(self, slots: Sequence[Slot], ids: Mapping[str, str]) -> str:
-        """Make the slots claimable, offsets in topics of these ids; returns the plan's id."""
+    def register(self, slots: Sequence[Slot], ids: Mapping[str, str], *, last: bool) -> str:
+        """Make the slots claimable, offsets in topics of these ids; returns the plan's id.
+
+        ``last``: the query ends with this batch, so no agent is started for it.
+        """
         plan_id = secrets.token_hex(8)
         if barred := self._barred():
             slots = [
                 replace(slot, avoid=reachability.avoiding(barred, (item.tp for item in slot.ranges))) for slot in slots
             ]
-        self._plans.register(plan_id, slots, ids)
+        self._plans.register(plan_id, slots, ids, last=last)
         return plan_id
 
     def silent_agents(self) -> frozenset[str]:

@@ -4,117 +4,22 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.options import security_settings
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
+from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
 
+__all__ = ["KAFKAS_PACKAGE", "SourceOptions", "SourceSubscription", "assignor_name", "parse"]
+
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSubscription:
-    """What is read: topic names, a pattern, or fixed partitions; the other two fields are empty."""
-
-    kind: Literal["subscribe", "subscribePattern", "assign"]
-    topics: tuple[str, ...] = ()
-    pattern: str = ""
-    partitions: tuple[TopicPartition, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.name()}"
-
-    def name(self) -> str:
-        """The topics, the pattern or the partitions, as text."""
-        parts = ",".join(f"{tp.topic}-{tp.partition}" for tp in self.partitions)
-        return self.pattern or ",".join(self.topics) or parts
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    """Every option of one source, typed and checked; times in milliseconds; ``kafka`` is librdkafka's configuration."""
-
-    bootstrap_servers: str
-    subscription: SourceSubscription
-    group_id: str
-    group_instance_id: str
-    starting_offsets: Start
-    starting_offsets_fallback: Start
-    starting_timestamp: int | None
-    starting_offsets_by_timestamp: Mapping[TopicPartition, int] | None
-    starting_offsets_by_timestamp_strategy: str
-    max_offsets_per_trigger: int | None
-    max_offsets_by_topic: Mapping[str, int]
-    max_bytes_per_trigger: int | None
-    min_offsets_per_trigger: int | None
-    max_trigger_delay_ms: int
-    min_partitions: int | None
-    max_records_per_partition: int | None
-    fail_on_data_loss: bool
-    include_headers: bool
-    unreachable: Policy
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    rebalance_timeout_ms: int
-    scheduled_rebalance_max_delay_ms: int
-    assignors: tuple[str, ...]
-    load_balance_threshold: float
-    load_balance_after_ms: int
-    load_balance_max_moves: int
-    rebalance_listener: str
-    agent_timeout_ms: int
-    poll_timeout_ms: int
-    fetch_retries: int
-    fetch_retry_interval_ms: int
-    api_timeout_ms: int
-    metadata_max_age_ms: int
-    coordinator_host: str | None
-    coordinator_port: int
-    metrics_port: int | None
-    metrics_address: str
-    buffer_bytes: int
-    client_rack: str
-    client_rack_env: str
-    kafka: Mapping[str, str] = field(repr=False)
-    warnings: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        shown = f"group_id={self.group_id!r}, subscription={str(self.subscription)!r}"
-        return f"SourceOptions({shown}, kafka={security_settings.redact(self.kafka)!r})"
-
-    def on_executor(self, environment: Mapping[str, str]) -> SourceOptions:
-        """The options with the rack of the executor that has this environment (see ``client.rack.env``)."""
-        rack = environment.get(self.client_rack_env, "").strip() if self.client_rack_env else ""
-        return replace(self, client_rack=rack, kafka={**self.kafka, "client.rack": rack}) if rack else self
-
-    def initial_hash(self) -> str:
-        """16 hex digits naming where this query would start and what it reads; another value pins the start anew."""
-        starts = (self.starting_offsets, self.starting_offsets_fallback, self.starting_offsets_by_timestamp)
-        value = [
-            str(self.subscription),
-            *map(_plain, starts),
-            self.starting_timestamp,
-            self.starting_offsets_by_timestamp_strategy,
-        ]
-        return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
-
-
-def _plain(start: Start | None) -> object:
-    """A start as JSON writes it, in one order."""
-    if isinstance(start, Mapping):
-        return [[*tp, offset] for tp, offset in sorted(start.items())]
-    return start
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
@@ -161,7 +66,7 @@ def _table_check(given: Mapping[str, str], written: Mapping[str, str]) -> list[s
 
 def _idle(given: Mapping[str, str]) -> list[str]:
     """Warnings of options of an assignor that isn't offered."""
-    if "load-balanced" in _assignors(given.get("partition.assignment.strategy", "range")):
+    if LOAD_BALANCED in _assignors(given.get("partition.assignment.strategy", "range")):
         return []
     set_ = [BY_KEY[key] for key in given if key.startswith("load.balance.")]
     idle = [option.name for option in set_ if given[option.name].strip() != option.default]

@@ -156,7 +156,8 @@ def start_agent(address: str, config: Mapping[str, object], paths: Sequence[str]
     try:
         held = fcntl.fcntl(lock.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # out of the way of what the shell does with 3
         # Arrow's own pool keeps twenty MiB for the four that an agent has there at most.
-        environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", **os.environ}
+        # numpy's linear algebra, which nobody there does, would start a thread for every core.
+        environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1", **os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*sys.path, *paths]))
         try:
             subprocess.run(

@@ -23,7 +23,7 @@ from sparkcohort.runtime.shell.process import executor
 from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.tls import new_authority
-from sparkcohort.streaming import task
+from sparkcohort.streaming import agent_start
 from tests.kit.jars import QUICK, java
 from tests.kit.sealed import NEED
 
@@ -144,13 +144,13 @@ def test_an_agent_that_always_ends_is_started_ever_more_rarely(monkeypatch: pyte
         started.append(address)
         return True
 
-    monkeypatch.setattr(task, "start_agent", start)
+    monkeypatch.setattr(agent_start, "start_agent", start)
     options = parse({"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "t", "group.id": "g"})
     here = Executor(1, 2, "3", "host", 4)
     run = Run("r", "host", 1, new_authority().client)
     for now, starts in ((0.0, 1), (0.9, 1), (1.1, 2), (3.0, 2), (3.2, 3), (7.0, 3), (7.3, 4), (15.2, 4), (15.5, 5)):
         monkeypatch.setattr(time, "monotonic", lambda now=now: now)
-        why = task._ensure_agent(options, run, "host", here, "nobody-listens-here")
+        why = agent_start.ensure_agent(options, run, "host", here, "nobody-listens-here")
         assert len(started) == starts
         assert bool(why) == (now >= 7)
-    task._starts.clear()
+    agent_start._starts.clear()

@@ -37,7 +37,10 @@ count = struct.unpack("!i", found.read(4))[0]
 sources = {{word().decode(): CloudPickleSerializer().loads(word()) for _ in range(count)}}
 print(*sorted(sources))
 try:
-    print(sources["cohort"]({{}}))
+    source = sources["cohort"]({options})
+    if {starts}:  # what finds no fault with the options opens the query: no broker is asked before all is loaded
+        source.streamReader(source.schema()).initialOffset()
+    print(source)
 except Exception as error:
     print(error)
 """
@@ -47,23 +50,39 @@ import pyspark.sql.streaming.datasource as streaming
 pyspark.__version__ = "4.1.0"
 del streaming.SupportsTriggerAvailableNow
 """
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"}
 BROKEN = {
     "PySpark 4.1": (OLD, "needs PySpark 4.2 or newer, found 4.1.0"),
     "no pyarrow": ("sys.modules['pyarrow'] = None", "No module named 'pyarrow'|import of pyarrow halted"),
-    "no Kafka client": ("sys.modules['confluent_kafka'] = None", "import of confluent_kafka halted"),
+    "no Kafka client": ("sys.modules['confluent_kafka'] = None", "No module named 'confluent_kafka'"),
+    "no certificates": ("sys.modules['cryptography'] = None", "No module named 'cryptography'"),
     "half installed": (
         "sys.modules['sparkcohort.runtime.errors'] = None",
         "import of sparkcohort.runtime.errors halted",
     ),
+}
+LATE = {
     "a library that can't be": ("import pyarrow; del pyarrow.RecordBatch", "RecordBatch"),
+    "a Kafka client that can't be": (
+        "import confluent_kafka; sys.modules['confluent_kafka.cimpl'] = None; del confluent_kafka.Consumer",
+        "confluent_kafka",
+    ),
 }
 
 
-def looked_up(wrong: str, directory: Path) -> tuple[list[str], str]:
-    """The names that PySpark's own look-up finds where ``wrong`` has been done, and what using ours says."""
+def looked_up(wrong: str, directory: Path, *, starts: bool = False) -> tuple[list[str], str]:
+    """The names that PySpark's own look-up finds where ``wrong`` has been done, and what using ours says.
+
+    ``starts``: used by a query that starts, not only by ``load()``.
+    """
     (directory / "pyspark_zother.py").write_text(OTHER)
     (directory / "pyspark_another.py").write_text(OTHER.replace('"other"', '"another"'))
-    command = [sys.executable, "-P", "-c", LOOK_UP.format(wrong=wrong)]
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        LOOK_UP.format(wrong=wrong, starts=starts, options=OPTIONS if starts else {}),
+    ]
     env = os.environ | {"PYTHONPATH": str(directory)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -88,3 +107,14 @@ def test_others_are_found_where_ours_cannot_be_used(what: str, tmp_path: Path) -
     assert sys.executable in said
     assert any(text in said for text in reason.split("|"))
     assert ("upgrade pyspark" in said) == (what == "PySpark 4.1")
+
+
+@pytest.mark.parametrize("what", LATE)
+def test_what_only_a_query_loads_is_told_of_when_it_starts(what: str, tmp_path: Path) -> None:
+    """What is there, and can't be imported, is found by the first process that imports it; it is the same line."""
+    wrong, reason = LATE[what]
+    names, said = looked_up(wrong, tmp_path, starts=True)
+    assert names == ["another", "cohort", "other"]
+    assert said.startswith(f"format('cohort') can't be loaded in {sys.executable} (")
+    assert reason in said
+    assert "install it again there" in said

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from sparkcohort.runtime.batches import hold, suspected_loss
 from sparkcohort.runtime.errors import CohortError
@@ -60,6 +61,28 @@ def test_a_batch_is_committed_though_the_next_one_fails(
         with pytest.raises(Exception, match="no end"):
             call("latestOffset", end, ALL)
         wait_until(lambda: committed(broker, topic) == 10, 10, "the commit")
+
+
+@pytest.mark.parametrize("trigger", ["available now", "once", "processing time"])
+def test_tasks_are_told_of_the_batch_with_which_a_query_ends(broker: Broker, topic: str, trigger: str) -> None:
+    """Of a bounded query's, and only when nothing is left before its end: behind any other there is use for agents."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 10)
+    with called(broker, topic) as call:
+        if trigger == "available now":
+            call("prepareForTriggerAvailableNow")
+        start, told = call("initialOffset"), []
+        for most in (4, 4, 4):
+            limit = ReadAllAvailable() if trigger == "once" else ReadMaxRows(most)
+            end = call("latestOffset", start, limit)
+            if end == start:
+                break
+            (slot, *_) = call("partitions", start, end)
+            session = call.reader._session
+            assert session is not None
+            told.append(session._plans.claim(slot.plan_id, 0, None).last)
+            start = end
+        assert told == {"available now": [False, False, True], "once": [True], "processing time": [False] * 3}[trigger]
 
 
 THREAD = """

@@ -19,7 +19,8 @@ from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.tls import Credentials
-from sparkcohort.streaming.task import SlotPartition, _SlotClient, _Tally
+from sparkcohort.streaming.slot_reader import SlotPartition
+from sparkcohort.streaming.task import _SlotClient, _Tally
 
 TOKEN = "token-of-this-run"
 RANGES = [Range("t", 0, 100, 200), Range("t", 1, 5, 15), Range("t", 2, 0, 50)]

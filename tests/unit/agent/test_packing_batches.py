@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.shell.agent.buffers import WHOLE_BYTES, WHOLE_ROWS
+from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.streaming.task import packed
 
 

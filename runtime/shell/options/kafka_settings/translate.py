@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options import security_settings
-from sparkcohort.runtime.shell.options.kafka_settings.check import check
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, SETTINGS, UNKNOWN, Fate
 
 
@@ -22,7 +21,13 @@ def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         for name in security_settings.shown_by_spark(java)
     ]
     conf.setdefault("isolation.level", str(ROWS["isolation.level"].reading))
-    return conf, warnings + check(conf, java)
+    return conf, warnings + (_checked(conf, java) if java else [])
+
+
+def _checked(conf: Mapping[str, str], java: Mapping[str, str]) -> list[str]:
+    from sparkcohort.runtime.shell.options.kafka_settings.check import check  # noqa: PLC0415  imports the Kafka client
+
+    return check(conf, java)
 
 
 def in_librdkafkas_words(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

@@ -1,0 +1,62 @@
+"""When a task starts the agent of its executor: behind its rows, ever more rarely where agents end at once.
+
+An agent's imports take half a second of a core.  Started before the first rows it would take them from these; started
+behind them it comes up while Spark writes its logs and plans the next batch.
+"""
+
+from __future__ import annotations
+
+import time
+
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, to_json
+from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions
+from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
+from sparkcohort.runtime.shell.rpc.endpoint import Run
+from sparkcohort.streaming.pyfiles import pyfile_paths
+
+DOOMED = 3
+"""An agent that was started so often, and never answered, is told of."""
+MOST_BETWEEN_S = 60.0
+"""Starts of an agent that ends each time come 1 s, 2 s, 4 s and so on apart, and so long at most: each costs a second of CPU."""
+
+_starts: dict[str, tuple[int, float]] = {}
+"""By address: how often this worker has started the agent since one answered, and when it may the next time."""
+
+
+def answered(address: str) -> None:
+    """An agent there has answered: the next one that is missing is started at once."""
+    _starts.pop(address, None)
+
+
+def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor, address: str) -> str:
+    """Start this executor's agent unless it is there; the task doesn't wait for it.  Returns why there can be none, or ""."""
+    if agent_answers(address):
+        return ""
+    starts, since = _starts.get(address, (0, 0.0)), time.monotonic()
+    why = "its agent ends whenever it is started: see the executor's stderr" if starts[0] >= DOOMED else ""
+    if since < starts[1]:
+        return why
+    config = AgentConfig(
+        address=address,
+        executor=executor,
+        host=host,
+        port=run.port,
+        credentials=run.credentials,
+        kafka=options.kafka,
+        include_headers=options.include_headers,
+        buffer_bytes=options.buffer_bytes,
+        session_timeout_ms=options.session_timeout_ms,
+        heartbeat_interval_ms=options.heartbeat_interval_ms,
+        rebalance_timeout_ms=options.rebalance_timeout_ms,
+        assignors=run.assignors,
+        rack=options.client_rack,
+        listener=options.rebalance_listener,
+        load_window_ms=options.load_balance_after_ms if LOAD_BALANCED in run.assignors else 0,
+    )
+    try:
+        if start_agent(address, to_json(config), pyfile_paths() if options.rebalance_listener else ()):
+            _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)
+    except OSError as error:
+        _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)
+        return f"its agent can't be started: {error}"
+    return why
