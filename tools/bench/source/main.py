@@ -14,7 +14,7 @@ from rich.table import Table
 from tests.kit.broker import Broker, Port
 from tools.bench import report
 from tools.bench.figures import Bound
-from tools.bench.source import drain, far, gap, isolation, latency, memory, partitions, sizes, source
+from tools.bench.source import drain, far, gap, isolation, latency, many, memory, partitions, sizes, source, start
 from tools.bench.source.peers import PEERS
 from tools.bench.source.runs import ERROR_CHARACTERS
 from tools.bench.source.world import Part, Plan, World, say
@@ -23,16 +23,19 @@ PARTS: dict[str, Part] = {
     "drain": drain,
     "source": source,
     "far": far,
+    "start": start,
     "sizes": sizes,
     "partitions": partitions,
     "latency": latency,
     "gap": gap,
     "isolation": isolation,
     "memory": memory,
+    "many": many,
 }
 # A source that fails, or delivers something else (a BenchError), a broker that doesn't answer, a producer that can't.
 FAILURES = (RuntimeError, OSError, AssertionError, KafkaException)
 HOST = "127.0.0.1"
+AS_USERS_HAVE_IT = {"group.initial.rebalance.delay.ms": "3000"}  # Kafka's default: a new group's first join takes 3 s
 MASTERS = ("local[2]", "local-cluster[2,1,1024]")
 
 
@@ -44,7 +47,7 @@ def measure(plan: Plan) -> tuple[dict[str, Any], list[Table], list[Bound]]:
     say("starting a broker")
     ports = {name: (Port(HOST), Port(HOST)) for name in far.DELAYS_MS}
     doors = {name: (listening.number, shown.number) for name, (listening, shown) in ports.items()}
-    with Broker(heap_mb=1024, host=HOST, doors=doors) as broker:
+    with Broker(heap_mb=1024, host=HOST, doors=doors, properties=AS_USERS_HAVE_IT) as broker:
         world = World(plan, broker, doors)
         for name in plan.parts:
             say(f"--- {name}")
