@@ -25,6 +25,7 @@ from tools.bench.results import BenchError
 
 MASTER = re.compile(r"standalone\[(\d+),(\d+),(\d+)\]")
 URL = re.compile(r"spark://[\d.]+:\d+")
+REGISTERED = re.compile("Successfully registered with master")
 READY_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 20.0
 DAEMON = {
@@ -53,7 +54,7 @@ class Cluster:
             raise ValueError(f"{master} is not standalone[workers,cores,MB]")
         self._workers, self._cores, self._mib = map(int, found.groups())
         self._directory = directory
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.url = ""
 
     @property
@@ -70,12 +71,15 @@ class Cluster:
         """Start it, and wait until all workers have registered; raises BenchError when they don't."""
         (self._directory / "log4j2-cluster.properties").write_text(LOGGING)
         try:
-            self.url = self._start("master", "master.Master", "127.0.0.1", URL)
-            for number in range(self._workers):
-                work = str(self._directory / f"work-{number}")
-                share = ["--cores", str(self._cores), "--memory", f"{self._mib}M", "--work-dir", work, self.url]
-                registered = re.compile("Successfully registered with master")
-                self._start(f"worker-{number}", "worker.Worker", f"127.0.0.{number + 2}", registered, *share)
+            self._launch("master", "master.Master", "127.0.0.1")
+            self.url = self._ready("master", URL)
+            names = [f"worker-{number}" for number in range(self._workers)]
+            for number, name in enumerate(names):
+                share = ["--cores", str(self._cores), "--memory", f"{self._mib}M"]
+                share += ["--work-dir", str(self._directory / name), self.url]
+                self._launch(name, "worker.Worker", f"127.0.0.{number + 2}", *share)
+            for name in names:
+                self._ready(name, REGISTERED)
         except BaseException:
             self._end()
             raise
@@ -85,23 +89,29 @@ class Cluster:
         """End the workers, then the master."""
         self._end()
 
-    def _start(self, name: str, what: str, host: str, ready: re.Pattern[str], *arguments: str) -> str:
+    def _launch(self, name: str, what: str, host: str, *arguments: str) -> None:
         home = Path(pyspark.__file__).parent
-        log = self._directory / f"{name}.log"
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}"]
         command += ["--host", host, "--port", "0", "--webui-port", "0", *arguments]
         logging = f" -Dlog4j2.configurationFile={self._directory / 'log4j2-cluster.properties'}"
         daemon = DAEMON | {"SPARK_DAEMON_JAVA_OPTS": DAEMON["SPARK_DAEMON_JAVA_OPTS"] + logging}
         environment = os.environ | daemon | {"SPARK_HOME": str(home)}
-        with log.open("wb") as file:
+        with self._log(name).open("wb") as file:
             ended_with_us = ["setpriv", "--pdeathsig", "TERM"]
             process = subprocess.Popen([*ended_with_us, *command], env=environment, stdout=file, stderr=file)
-        self._processes.append(process)
+        self._processes[name] = process
+
+    def _log(self, name: str) -> Path:
+        return self._directory / f"{name}.log"
+
+    def _ready(self, name: str, words: re.Pattern[str]) -> str:
+        """Wait until a process has logged ``words``, and return them."""
 
         def seen() -> str | None:
-            if process.poll() is not None:
-                raise BenchError(f"Spark's {name} ended:\n{log.read_text()[-2000:]}")
-            found = ready.search(log.read_text())
+            text = self._log(name).read_text(errors="replace")
+            if self._processes[name].poll() is not None:
+                raise BenchError(f"Spark's {name} ended:\n{text[-2000:]}")
+            found = words.search(text)
             return found.group() if found else None
 
         try:
@@ -110,9 +120,10 @@ class Cluster:
             raise BenchError(str(error)) from None
 
     def _end(self) -> None:
-        for process in reversed(self._processes):
+        ending = list(reversed(self._processes.values()))
+        for process in ending:
             process.terminate()
-        for process in reversed(self._processes):
+        for process in ending:
             try:
                 process.wait(END_TIMEOUT_S)
             except subprocess.TimeoutExpired:
