@@ -64,6 +64,16 @@ class Throughput:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """One whole query: seconds of load(), from there to the end of the first batch and of the query, and its CPU-seconds."""
+
+    load_s: float
+    first_batch_s: float
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True)
 class Trickle:
     """Trigger times in ms of the batches that a query got through; the first ones are not among them."""
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
-from tools.bench.results import Batch, BenchError, Throughput
-from tools.bench.source import far, gap, isolation, latency, load, memory, ready, sizes
+from tools.bench.results import Batch, BenchError, Throughput, Whole
+from tools.bench.source import far, gap, isolation, latency, load, many, memory, peers, ready, restart, sizes, start
+from tools.bench.source.clients import AGENT
+from tools.bench.source.cluster import Cluster
 from tools.bench.source.peers import COHORT, KAFKA
 from tools.bench.source.relay import Lane
 
@@ -65,17 +70,78 @@ def test_latencies_are_those_of_the_records() -> None:
     """From the timestamps in a batch to the moment at which all of it was in the sink, every record counted."""
     seen = Batch(9.0, 10.2, 40, {}, sunk=10.0, observed={latency.OBSERVED: {"at_ms": [9_000, 9_500, 9_900]}})
     assert latency.latencies(seen) == [(750.0, 20.0), (300.0, 20.0)]
-    run = latency.run_of("cohort", 50, [seen] * (latency.UNMEASURED + 5))
+    run = latency.run_of("cohort", "slow", [seen] * (latency.UNMEASURED + 5))
     assert (run.p50_ms, run.p99_ms, run.records) == (300.0, 750.0, 200)
     with pytest.raises(BenchError, match="only 4 measured batches"):
-        latency.run_of("cohort", 50, [seen] * (latency.UNMEASURED + 4))
+        latency.run_of("cohort", "slow", [seen] * (latency.UNMEASURED + 4))
 
 
 def test_the_slowest_hundredth_is_compared() -> None:
     """Round by round with Spark's own."""
-    runs = [latency.Run("cohort", 50, 100, 200, 9, 9), latency.Run("kafka", 50, 100, 400, 9, 9)]
-    (bound,) = latency.bounds({"50": latency.summary(runs)})
-    assert (bound.value, bound.holds) == (0.5, True)
+    usual, asynchronous = latency.Setting(1_000).name, latency.Setting(1_000, asynchronous=True).name
+    runs = [latency.Run("cohort", usual, 100, 200, 9, 9), latency.Run("kafka", usual, 100, 260, 9, 9)]
+    found = {usual: latency.summary(runs), asynchronous: latency.summary(runs)}
+    assert [(bound.value, bound.must, bound.holds) for bound in latency.bounds(found)] == [
+        (pytest.approx(10 / 13), 0.75, False),
+        (pytest.approx(10 / 13), 0.8, True),
+        (200, None, True),
+    ]
+
+
+def whole(seconds: float) -> Whole:
+    """A whole query in which everything took that long."""
+    return Whole(seconds, seconds, seconds, seconds)
+
+
+def test_starts_are_compared_with_those_of_the_peer() -> None:
+    """First batches and small queries with Spark's defaults, the large one with Spark tuned, CPU by its difference."""
+    cold, few, some, all_of = start.COLD, start.warm(100), start.warm(100_000), start.warm(6_000_000)
+    runs = [
+        start.Run("cohort", {cold: whole(13.0), few: whole(5.0), some: whole(3.0), all_of: whole(6.0)}),
+        start.Run("kafka", {cold: whole(10.0), few: whole(2.0), some: whole(3.0), all_of: whole(3.0)}),
+        start.Run("kafka tuned", {cold: whole(10.0), few: whole(9.0), some: whole(9.0), all_of: whole(5.0)}),
+        start.Run("cohort", restart_s=11.0),
+        start.Run("kafka", restart_s=10.0),
+    ]
+    held = start.bounds(start.summary(runs))
+    assert [(bound.value, bound.must, bound.holds) for bound in held] == [
+        (1.3, 1.2, False),
+        (2.5, 1.2, False),
+        (2.5, 1.0, False),
+        (1.0, 1.0, True),
+        (1.2, 1.0, False),
+        (3.0, 2.0, False),
+        (1.1, 1.1, True),
+    ]
+    with pytest.raises(BenchError, match="nothing was measured"):
+        start.summary([])
+
+
+def test_many_queries_are_compared_with_one_and_with_the_peer() -> None:
+    """Agents with the agent of one; everything else with Spark's own; what is idle by itself."""
+    runs = [
+        many.Run("cohort", 20.0, 50.0, {AGENT: 300.0, "jvm": 900.0}, 0.05, 100.0),
+        many.Run("kafka", 10.0, 20.0, {AGENT: 0.0, "jvm": 400.0}, 0.2, 0.0),
+    ]
+    assert [(bound.value, bound.holds) for bound in many.bounds(many.summary(runs))] == [
+        (3.0, False),
+        (0.05, True),
+        (3.0, True),
+        (2.0, False),
+    ]
+
+
+def test_the_commit_log_tells_when_batches_were_committed(tmp_path: Path) -> None:
+    """By the files of the checkpoint; Spark's checksums and unfinished files are none."""
+    assert restart.committed(tmp_path) == {}
+    log = tmp_path / "checkpoint" / "commits"
+    log.mkdir(parents=True)
+    for name in ("0", "11", ".11.crc", ".12.5b.tmp"):
+        (log / name).touch()
+    os.utime(log / "11", (50.5, 50.5))
+    found = restart.committed(tmp_path)
+    assert sorted(found) == [0, 11]
+    assert found[11] == pytest.approx(50.5)
 
 
 def test_what_producers_wrote_adds_up() -> None:
@@ -102,12 +168,37 @@ def test_gaps_are_those_of_partitions_that_stayed() -> None:
 
 
 def test_gaps_are_compared_with_usual_ones_and_with_the_peer() -> None:
-    """A join with the gaps of when nothing happens, a kill with those of Spark's own source."""
+    """Those of the recommended configuration, where it was measured: by themselves, with usual ones, with Spark's own."""
     usual: dict[str, int | None] = {"stayed_ms": 400, "all_ms": 500}
-    ours = gap.Run("cohort", dict.fromkeys(gap.EVENTS, usual) | {gap.JOIN: {"stayed_ms": 800, "all_ms": 900}})
-    theirs = gap.Run("kafka", {event: {"stayed_ms": 1_000, "all_ms": 1_000} for event in gap.EVENTS})
-    found = gap.summary([ours, theirs])
-    assert [(bound.value, bound.holds) for bound in gap.bounds(found)] == [(2.0, False), (1.0, True), (0.4, True)]
+    joined: dict[str, dict[str, int | None]] = {gap.JOIN: {"stayed_ms": 2_200, "all_ms": 2_300}}
+    plain = gap.Run(gap.PLAIN.name, dict.fromkeys(gap.EVENTS, usual) | joined)
+    ours = gap.Run(gap.RECOMMENDED.name, dict.fromkeys(gap.EVENTS, usual))
+    theirs = gap.Run(gap.OWN.name, {event: {"stayed_ms": 1_000, "all_ms": 1_000} for event in gap.EVENTS})
+    held = [(bound.value, bound.holds) for bound in gap.bounds(gap.summary([plain, theirs]))]
+    assert held[:3] == [(2.2, False), (5.5, True), (2.2, False)]
+    held = [(bound.value, bound.holds) for bound in gap.bounds(gap.summary([plain, ours, theirs]))]
+    assert held[:3] == [(0.4, True), (1.0, True), (0.4, False)]
+    assert gap.bounds(gap.summary([theirs])) == []
+
+
+def test_the_recommended_configuration_is_measured_beside_the_plain_one() -> None:
+    """Both unless one is chosen; Spark's own source is the same in both."""
+    assert gap.ways((COHORT, KAFKA), None) == [gap.PLAIN, gap.RECOMMENDED, gap.OWN]
+    assert gap.ways((COHORT, KAFKA), chosen=True) == [gap.RECOMMENDED, gap.OWN]
+    assert gap.ways((COHORT,), chosen=False) == [gap.PLAIN]
+    assert "spark.redaction.regex" in peers.recommended()
+    assert not [key for key in peers.recommended() if key.startswith("spark.pyspark.")]
+
+
+def test_a_cluster_is_told_by_its_master() -> None:
+    """Workers, cores, MB; an executor takes its worker, and the application all of them."""
+    with pytest.raises(ValueError, match="not standalone"):
+        Cluster("local[2]", Path())
+    assert Cluster("standalone[4,2,512]", Path()).settings == {
+        "spark.cores.max": "8",
+        "spark.executor.cores": "2",
+        "spark.executor.memory": "512m",
+    }
 
 
 def batches_of(*times: tuple[float, float]) -> list[Batch]:

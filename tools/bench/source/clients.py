@@ -78,6 +78,14 @@ class Clients:
         """The Python workers, and what they were forked from, that live now."""
         return [process for process in _below(self._jvm) if _kind(process) == WORKERS]
 
+    def processes(self) -> dict[str, list[psutil.Process]]:
+        """The processes that live now, by kind."""
+        found: dict[str, list[psutil.Process]] = defaultdict(list)
+        for process in (self._jvm, *_below(self._jvm)):
+            found[_kind(process)].append(process)
+        # An agent that is not re-parented yet is below the JVM too.
+        return dict(found) | {AGENT: self.members()}
+
     def _is_mine(self, process: psutil.Process) -> bool:
         try:
             key = process.pid, process.create_time()

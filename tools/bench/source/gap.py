@@ -1,6 +1,7 @@
 """The part ``gap``: how long a partition waits when an executor joins, leaves or is killed, and when nothing happens.
 
-Three executors, a steady load over 60 partitions, trigger 0.  A gap is the time between two deliveries of one
+Three executors on hosts of their own (see ``Cluster``), a steady load over 60 partitions, trigger 0; Cohort with and without
+the settings that ``conf/spark-defaults.conf`` recommends.  A gap is the time between two deliveries of one
 partition; what counts is the longest of a partition that does not move, in the time after an event.  Spark's own
 source has no owners: there, all partitions count.
 """
@@ -23,7 +24,7 @@ from sparkcohort.runtime.shell.rpc import connection_file
 from tools.bench.figures import Bound, middle, paired, shown, spread
 from tools.bench.results import BenchError, order
 from tools.bench.source.load import Load, merged
-from tools.bench.source.peers import COHORT, KAFKA, Peer
+from tools.bench.source.peers import COHORT, KAFKA, Peer, recommended
 from tools.bench.source.runs import Bench
 from tools.bench.source.world import Found, World, say
 from tools.demo.sink import Sink
@@ -31,7 +32,7 @@ from tools.demo.spark import executors, kill_executor
 from tools.demo.verdict import longest_gap
 
 EXECUTORS = 3
-MASTER = f"local-cluster[{EXECUTORS + 1},1,1024]"  # room for one who joins
+MASTER = f"standalone[{EXECUTORS + 1},1,1024]"  # room for one who joins
 PARTITIONS, RATE = 60, 3_000
 QUIET, JOIN, LEAVE, KILL = "nothing", "join", "leave", "kill"
 EVENTS = (QUIET, JOIN, LEAVE, KILL)
@@ -50,24 +51,47 @@ class Stretch:
     stayed: frozenset[int] | None
 
 
+@dataclass(frozen=True)
+class Way:
+    """A source with the recommended configuration, or without."""
+
+    peer: Peer
+    recommended: bool = False
+
+    @property
+    def name(self) -> str:
+        """As in reports."""
+        return f"{self.peer.name}, recommended" if self.recommended else self.peer.name
+
+
+PLAIN, RECOMMENDED, OWN = Way(COHORT), Way(COHORT, recommended=True), Way(KAFKA)
+
+
 @dataclass
 class Run:
-    """One source through all events: longest gaps in ms, of those that stayed and of all."""
+    """One way through all events: longest gaps in ms, of those that stayed and of all."""
 
-    peer: str
+    way: str
     gaps: dict[str, dict[str, int | None]] = field(default_factory=dict)
 
 
 def measure(world: World) -> Found:
     """Each source through all events in an application of its own, in turns."""
     runs: list[Run] = []
-    todo = order(world.chosen(COHORT, KAFKA), world.plan.rounds)
-    for number, peer in enumerate(todo, 1):
-        with world.application(MASTER) as bench:
-            runs.append(Scene(bench, peer, f"gap-{number}").run(world.plan.window_s))
-        told = ", ".join(f"{event} {gaps[STAYED]} (all {gaps[ALL]})" for event, gaps in runs[-1].gaps.items())
-        say(f"[{number}/{len(todo)}] {peer.name}: longest gaps in ms: {told}")
+    todo = order(ways(world.chosen(COHORT, KAFKA), world.plan.recommended), world.plan.rounds)
+    for number, way in enumerate(todo, 1):
+        with world.application(MASTER, recommended() if way.recommended else {}) as bench:
+            run = Run(way.name, Scene(bench, way.peer, f"gap-{number}").run(world.plan.window_s))
+        told = ", ".join(f"{event} {gaps[STAYED]} (all {gaps[ALL]})" for event, gaps in run.gaps.items())
+        say(f"[{number}/{len(todo)}] {way.name}: longest gaps in ms: {told}")
+        runs.append(run)
     return summary(runs)
+
+
+def ways(peers: Collection[Peer], chosen: bool | None) -> list[Way]:
+    """Cohort without and with the recommended configuration, or as chosen; Spark's own source without."""
+    ours = [way for way in (PLAIN, RECOMMENDED) if chosen is None or way.recommended is chosen]
+    return [way for way in (*ours, OWN) if way.peer in peers]
 
 
 class Scene:
@@ -79,8 +103,8 @@ class Scene:
         self._scheduler: Any = bench.spark.sparkContext._jsc.sc()
         bench.broker.admin.create_topic(topic, PARTITIONS)
 
-    def run(self, window_s: float) -> Run:
-        """All events; raises BenchError unless every record arrived once and unchanged."""
+    def run(self, window_s: float) -> dict[str, dict[str, int | None]]:
+        """The gaps of all events; raises BenchError unless every record arrived once and unchanged."""
         frame = self._bench.read(self._peer, self._topic, startingOffsets="earliest")
         with tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory:
             sink = Sink(Path(directory))
@@ -95,7 +119,7 @@ class Scene:
                 self._wait(query, lambda: sink.delivered >= total, "all records delivered")
             table = sink.read()
         check(self._peer.name, table, written)
-        return Run(self._peer.name, {stretch.event: gaps(table, stretch) for stretch in stretches})
+        return {stretch.event: gaps(table, stretch) for stretch in stretches}
 
     def _stretch(self, query: StreamingQuery, sink: Sink, event: str, window_s: float) -> Stretch:
         count = EXECUTORS + (event == LEAVE)
@@ -194,50 +218,65 @@ def check(who: str, table: pa.Table, written: Mapping[int, tuple[int, ...]]) -> 
 
 
 def summary(runs: Sequence[Run]) -> Found:
-    """Per source and event the spread of the longest gaps; Cohort's beside its own usual ones, and beside Spark's own."""
+    """Per way and event the spread of the longest gaps; beside its own usual ones, and Cohort's beside Spark's own."""
     values: dict[str, dict[str, dict[str, list[float]]]] = {}
     for run in runs:
         for event, found in run.gaps.items():
             for which, gap in found.items():
-                values.setdefault(run.peer, {}).setdefault(event, {}).setdefault(which, []).append(float(gap or 0))
-    ours, theirs = (values.get(peer.name, {}) for peer in (COHORT, KAFKA))
+                values.setdefault(run.way, {}).setdefault(event, {}).setdefault(which, []).append(float(gap or 0))
+    theirs = values.get(OWN.name, {})
     return {
-        "sources": {
-            peer: {event: {which: spread(each) for which, each in of.items()} for event, of in by_event.items()}
-            for peer, by_event in values.items()
+        "ways": {
+            way: {event: {which: spread(each) for which, each in of.items()} for event, of in by_event.items()}
+            for way, by_event in values.items()
         },
         "over_usual": {
-            peer: {event: paired(of[STAYED], by_event[QUIET][STAYED]) for event, of in by_event.items()}
-            for peer, by_event in values.items()
+            way: {event: paired(of[STAYED], by_event[QUIET][STAYED]) for event, of in by_event.items()}
+            for way, by_event in values.items()
         },
-        "cohort_over_kafka": {
-            event: paired(of[STAYED], theirs[event][STAYED]) for event, of in ours.items() if event in theirs
+        "over_kafka": {
+            way: {event: paired(of[STAYED], theirs[event][STAYED]) for event, of in by_event.items() if event in theirs}
+            for way, by_event in values.items()
+            if way != OWN.name
         },
     }
 
 
 def bounds(found: Found) -> list[Bound]:
-    """Who joins or leaves is hardly noticed; who is killed no more than with Spark's own."""
+    """Who joins, leaves or is killed is hardly noticed: with the recommended configuration, where it was measured."""
+    way = next((way.name for way in (RECOMMENDED, PLAIN) if way.name in found["ways"]), None)
+    if way is None:
+        return []
     held: list[Bound] = []
-    for event in (JOIN, LEAVE):
-        if COHORT.name in found["over_usual"]:
-            over = middle(found["over_usual"][COHORT.name][event])
-            held.append(Bound(f"gap, {event}: longest gap : without one", over, 1.1, at_least=False, aim=1.0))
-    if KILL in found["cohort_over_kafka"]:
-        over = middle(found["cohort_over_kafka"][KILL])
-        held.append(Bound(f"gap, {KILL}: longest gap : {KAFKA.name}'s", over, 1.0, at_least=False, aim=1.0))
+    for event, seconds, of_theirs in ((JOIN, 2.0, 0.3), (LEAVE, None, None), (KILL, 2.5, 0.5)):
+        longest = found["ways"][way][event][STAYED]["median"] / 1000
+        over = middle(found["over_usual"][way][event])
+        must = 1.1 if event == LEAVE else None
+        held.append(Bound(f"gap, {event}, {way}: longest gap, s", longest, seconds, at_least=False))
+        held.append(Bound(f"gap, {event}, {way}: longest gap : without one", over, must, at_least=False, aim=1.1))
+        if event in found["over_kafka"][way]:
+            beside = middle(found["over_kafka"][way][event])
+            held.append(Bound(f"gap, {event}, {way}: longest gap : {OWN.name}'s", beside, of_theirs, at_least=False))
     return held
 
 
 def tables(found: Found) -> list[Table]:
-    """One line a source and event."""
+    """One line a way and event."""
     table = Table(
         title="Longest time between two deliveries of a partition, ms (median of the runs, least to greatest)"
     )
-    for name in ("source", "event", "of those that stayed", "of all", "stayed : when nothing happens"):
+    for name in (
+        "source",
+        "event",
+        "of those that stayed",
+        "of all",
+        "stayed : when nothing happens",
+        "stayed : kafka's",
+    ):
         table.add_column(name, justify="left" if name in {"source", "event"} else "right")
-    for peer, by_event in found["sources"].items():
+    for way, by_event in found["ways"].items():
         for event, seen in by_event.items():
             times = [shown(seen[which], 1, 0) for which in (STAYED, ALL)]
-            table.add_row(peer, event, *times, shown(found["over_usual"][peer][event]))
+            beside = shown(found["over_kafka"].get(way, {}).get(event))
+            table.add_row(way, event, *times, shown(found["over_usual"][way][event]), beside)
     return [table]

@@ -14,7 +14,7 @@ from rich.table import Table
 from tests.kit.broker import Broker, Port
 from tools.bench import report
 from tools.bench.figures import Bound
-from tools.bench.source import drain, far, gap, isolation, latency, memory, partitions, sizes, source
+from tools.bench.source import drain, far, gap, isolation, latency, many, memory, partitions, sizes, source, start
 from tools.bench.source.peers import PEERS
 from tools.bench.source.runs import ERROR_CHARACTERS
 from tools.bench.source.world import Part, Plan, World, say
@@ -23,16 +23,19 @@ PARTS: dict[str, Part] = {
     "drain": drain,
     "source": source,
     "far": far,
+    "start": start,
     "sizes": sizes,
     "partitions": partitions,
     "latency": latency,
     "gap": gap,
     "isolation": isolation,
     "memory": memory,
+    "many": many,
 }
 # A source that fails, or delivers something else (a BenchError), a broker that doesn't answer, a producer that can't.
 FAILURES = (RuntimeError, OSError, AssertionError, KafkaException)
 HOST = "127.0.0.1"
+AS_USERS_HAVE_IT = {"group.initial.rebalance.delay.ms": "3000"}  # Kafka's default: a new group's first join takes 3 s
 MASTERS = ("local[2]", "local-cluster[2,1,1024]")
 
 
@@ -44,7 +47,7 @@ def measure(plan: Plan) -> tuple[dict[str, Any], list[Table], list[Bound]]:
     say("starting a broker")
     ports = {name: (Port(HOST), Port(HOST)) for name in far.DELAYS_MS}
     doors = {name: (listening.number, shown.number) for name, (listening, shown) in ports.items()}
-    with Broker(heap_mb=1024, host=HOST, doors=doors) as broker:
+    with Broker(heap_mb=1024, host=HOST, doors=doors, properties=AS_USERS_HAVE_IT) as broker:
         world = World(plan, broker, doors)
         for name in plan.parts:
             say(f"--- {name}")
@@ -67,7 +70,7 @@ Examples:
   make bench ARGS=--quick                                 a first impression, about half an hour
   python -P tools/bench source --part source --rounds 7   only rows per second and CPU
   python -P tools/bench source --part drain               only Kafka into Arrow, without Spark
-  python -P tools/bench source --part gap --rounds 2 --window 30
+  python -P tools/bench source --part gap --rounds 2 --window 30 --recommended
   python -P tools/bench source --part sizes --shape 10KB/zstd --shape 20B/none
   python -P tools/bench source --part source --master 'local[2]' --source cohort --source kafka
   python -P tools/bench source --output json >bench.json  only the JSON line on standard output
@@ -88,6 +91,11 @@ Examples:
 )
 @click.option("--master", multiple=True, help=f"Only this Spark master (repeatable).  [default: {', '.join(MASTERS)}]")
 @click.option("--shape", type=click.Choice(list(sizes.SHAPES)), multiple=True, help="Only these records (repeatable).")
+@click.option(
+    "--recommended/--plain",
+    default=None,
+    help="Only with, or only without, the settings of conf/spark-defaults.conf.  [default: both, where it matters]",
+)
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(
     records: int,
@@ -101,6 +109,7 @@ def main(
     source: tuple[str, ...],
     master: tuple[str, ...],
     shape: tuple[str, ...],
+    recommended: bool | None,
     output: str,
 ) -> None:
     """Compare format("cohort") with Spark's own format("kafka"), default and tuned, on a real broker.
@@ -115,7 +124,8 @@ def main(
         records, rounds, batches, cap, stretch, window = 2_400_000, 2, 15, 40.0, 8.0, 15.0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and everything that was started ends too
     peers = tuple(peer for peer in PEERS if not source or peer.name in source)
-    plan = Plan(records, rounds, batches, cap, stretch, window, part or tuple(PARTS), peers, master or MASTERS, shape)
+    parts, masters = part or tuple(PARTS), master or MASTERS
+    plan = Plan(records, rounds, batches, cap, stretch, window, parts, peers, masters, shape, recommended)
     try:
         found, tables, bounds = measure(plan)
     except (FileNotFoundError, RuntimeError) as error:  # no jars, no broker

@@ -113,7 +113,7 @@ def bounds(found: Found) -> list[Bound]:
     held: list[Bound] = []
     ours, theirs = found.get(COHORT.name, {}), found.get(KAFKA.name, {})
     few = _trigger(ours, FEW)
-    for size, must in ((SOME, None), (MANY, 1.3), (MOST, None)):
+    for size, must in ((SOME, None), (MANY, 1.3), (MOST, 1.5)):
         if str(size) in ours:
             over = ratio(_trigger(ours, size), few)
             held.append(Bound(f"partitions: trigger time at {size:,} : at {FEW}", over, must, at_least=False, aim=1.1))

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.kit.jars import jars
 from tools.bench.source import ready
+from tools.bench.source.cluster import Cluster
 
 JVM_END_S = 20
 LOG = "spark.log"  # of the JVM, Python workers, stream runner and agents
@@ -30,6 +31,7 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
+RECOMMENDED = Path(__file__).resolve().parents[3] / "conf" / "spark-defaults.conf"
 TUNED = {"kafka.max.poll.records": "10000", "kafka.receive.buffer.bytes": "1048576"}
 
 
@@ -76,20 +78,62 @@ def stderr_to(log: Path) -> Iterator[None]:
         os.close(ours)
 
 
+def recommended() -> dict[str, str]:
+    """What ``conf/spark-defaults.conf`` recommends, but for the interpreter, which is the bench's own."""
+    lines = (line.split(maxsplit=1) for line in RECOMMENDED.read_text().splitlines() if line.startswith("spark."))
+    return {key: value.strip() for key, value in lines if not key.startswith("spark.pyspark.")}
+
+
 @contextmanager
-def session(master: str, directory: Path) -> Iterator[SparkSession]:
+def session(master: str, directory: Path, extra: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A Spark application with the peer's jars, this interpreter everywhere, and its files and log in ``directory``.
 
-    Its JVM ends with it: the next one starts as cold as this one did.
+    ``master`` may be ``standalone[workers,cores,MB]``, see ``Cluster``; ``extra`` are settings besides.  Its JVM ends
+    with it: the next one starts as cold as this one did.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONSAFEPATH"] = "1"  # what is installed is measured, not the folder we are in
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")
     os.environ["COHORT_HOME"] = str(directory / "cohort")
+    with ExitStack() as stack:
+        settings = _settings(directory) | dict(extra or {})
+        if master.startswith("standalone"):
+            cluster = stack.enter_context(Cluster(master, directory))
+            master, settings = cluster.url, settings | cluster.settings
+        with stderr_to(directory / LOG):
+            builder = SparkSession.builder.master(master).appName("cohort-bench")
+            for key, value in settings.items():
+                builder = builder.config(key, value)
+            spark = builder.getOrCreate()
+        with _until_ended(spark):
+            yield spark
+
+
+@contextmanager
+def _until_ended(spark: SparkSession) -> Iterator[None]:
+    # Workers have what is installed, and the bench is not.
+    cloudpickle.register_pickle_by_value(ready)  # type: ignore[no-untyped-call]
+    spark.dataSource.register(ready.ReadyMade)
+    gateway: Any = spark.sparkContext._gateway
+    # Where executors of a local cluster write their logs, for want of an option.
+    work = Path(gateway.jvm.java.lang.System.getenv("SPARK_HOME") or "") / "work"
+    logs = work / spark.sparkContext.applicationId
+    try:
+        yield
+    finally:
+        with suppress(Py4JError):  # a JVM that is gone already
+            spark.stop()
+        _end_jvm(gateway)
+        shutil.rmtree(logs, ignore_errors=True)
+        with suppress(OSError):
+            work.rmdir()
+
+
+def _settings(directory: Path) -> dict[str, str]:
     logging = directory / "log4j2.properties"
     logging.write_text(LOGGING)
-    settings = {
+    return {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
         "spark.executor.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
         "spark.driver.memory": "2g",
@@ -100,27 +144,6 @@ def session(master: str, directory: Path) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    builder = SparkSession.builder.master(master).appName("cohort-bench")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    with stderr_to(directory / LOG):
-        spark = builder.getOrCreate()
-    # Workers have what is installed, and the bench is not.
-    cloudpickle.register_pickle_by_value(ready)  # type: ignore[no-untyped-call]
-    spark.dataSource.register(ready.ReadyMade)
-    gateway: Any = spark.sparkContext._gateway
-    # Where executors of a local cluster write their logs, for want of an option.
-    work = Path(gateway.jvm.java.lang.System.getenv("SPARK_HOME") or "") / "work"
-    logs = work / spark.sparkContext.applicationId
-    try:
-        yield spark
-    finally:
-        with suppress(Py4JError):  # a JVM that is gone already
-            spark.stop()
-        _end_jvm(gateway)
-        shutil.rmtree(logs, ignore_errors=True)
-        with suppress(OSError):
-            work.rmdir()
 
 
 def _end_jvm(gateway: Any) -> None:

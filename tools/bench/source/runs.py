@@ -6,8 +6,8 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import (
 
 from tests.kit.broker import Broker
 from tests.kit.waiting import wait_until
-from tools.bench.results import Batch, BenchError, Throughput
+from tools.bench.results import Batch, BenchError, Throughput, Whole
 from tools.bench.source import topics
 from tools.bench.source.clients import Clients, between
 from tools.bench.source.peers import READY, Peer, group_of
@@ -124,6 +124,21 @@ class Bench:
             first_batch_s=first.ended - epoch,
         )
 
+    def whole(self, peer: Peer, topic: str, records: int, batches: int) -> Whole:
+        """Read all of ``topic`` with AvailableNow; what it took from load() to the end of the query, its agents gone."""
+        before, began, epoch = sum(self.clients.cpu().values()), time.monotonic(), time.time()
+        frame = self._all_of(peer, topic, records, batches, None, headers=False)
+        loaded = time.monotonic() - began
+        with self._started(frame.writeStream.format("noop"), available_now=True) as query:
+            query.awaitTermination()
+            wall = time.monotonic() - began
+            seen = self.progress.batches(query)
+        self._settle(peer)
+        delivered = sum(batch.rows for batch in seen)
+        if delivered != records:
+            raise BenchError(f"{peer.name} delivered {delivered} of {records} records")
+        return Whole(loaded, seen[0].ended - epoch, wall, sum(self.clients.cpu().values()) - before)
+
     def check(
         self, peer: Peer, topic: str, written: topics.Sums, *, headers: bool = False, bootstrap: str | None = None
     ) -> None:
@@ -175,6 +190,16 @@ class Bench:
             query.stop()
         self._settle(peer)
 
+    @contextmanager
+    def together(
+        self, peer: Peer, writers: Iterable[DataStreamWriter], every: str
+    ) -> Iterator[tuple[StreamingQuery, ...]]:
+        """A query of each writer, with a trigger every so often, all of them stopped at the end, their agents gone."""
+        with ExitStack() as stack:
+            started = (self._started(writer, available_now=False, every=every) for writer in writers)
+            yield tuple(stack.enter_context(each) for each in started)
+        self._settle(peer)
+
     def _all_of(
         self, peer: Peer, topic: str, records: int, batches: int, bootstrap: str | None, *, headers: bool
     ) -> DataFrame:
@@ -185,13 +210,15 @@ class Bench:
         return self.read(peer, topic, bootstrap, maxOffsetsPerTrigger=limit, **extra)
 
     @contextmanager
-    def _started(self, writer: DataStreamWriter, *, available_now: bool) -> Iterator[StreamingQuery]:
+    def _started(
+        self, writer: DataStreamWriter, *, available_now: bool, every: str = "0 seconds"
+    ) -> Iterator[StreamingQuery]:
         with tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory:
             writer = writer.option("checkpointLocation", str(Path(directory) / "checkpoint"))
             if available_now:
                 query = writer.trigger(availableNow=True).start()
             else:
-                query = writer.trigger(processingTime="0 seconds").start()
+                query = writer.trigger(processingTime=every).start()
             try:
                 yield query
             finally:

@@ -41,6 +41,7 @@ class Plan:
     peers: tuple[Peer, ...]
     masters: tuple[str, ...]
     shapes: tuple[str, ...] = ()
+    recommended: bool | None = None  # None: with the recommended configuration and without it
 
 
 def say(text: str) -> None:
@@ -57,13 +58,13 @@ class World:
     doors: Mapping[str, tuple[int, int]]
 
     @contextmanager
-    def application(self, master: str) -> Iterator[Bench]:
-        """A Spark application of its own, with the watch over its processes."""
+    def application(self, master: str, settings: Mapping[str, str] | None = None) -> Iterator[Bench]:
+        """A Spark application of its own, with ``settings`` besides, and the watch over its processes."""
         mark = os.environ[MARK] = uuid.uuid4().hex
         say(f"starting Spark: {master}")
         with (
             tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory,
-            session(master, Path(directory)) as spark,
+            session(master, Path(directory), settings) as spark,
             Clients(mark, _jvm(spark)) as clients,
         ):
             try:
