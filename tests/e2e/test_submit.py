@@ -37,6 +37,7 @@ def pipeline() -> str:
     assert plain.count(LOAD) == 1
     more = '    .option("rebalance.listener", "audit.Listener")\n'
     more += '    .option("partition.assignment.strategy", "whole_topics.WholeTopics")\n'
+    more += '    .option("maxOffsetsPerTrigger", 50_000)\n'  # several batches: a single one has no members
     return plain.replace(LOAD, more + LOAD)
 
 
