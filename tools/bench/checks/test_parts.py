@@ -11,7 +11,6 @@ import pytest
 from tools.bench.results import Batch, BenchError, Throughput, Whole
 from tools.bench.source import far, gap, isolation, latency, load, many, memory, peers, ready, restart, sizes, start
 from tools.bench.source.clients import AGENT
-from tools.bench.source.cluster import Cluster
 from tools.bench.source.peers import COHORT, KAFKA
 from tools.bench.source.relay import Lane
 
@@ -190,15 +189,10 @@ def test_the_recommended_configuration_is_measured_beside_the_plain_one() -> Non
     assert not [key for key in peers.recommended() if key.startswith("spark.pyspark.")]
 
 
-def test_a_cluster_is_told_by_its_master() -> None:
-    """Workers, cores, MB; an executor takes its worker, and the application all of them."""
-    with pytest.raises(ValueError, match="not standalone"):
-        Cluster("local[2]", Path())
-    assert Cluster("standalone[4,2,512]", Path()).settings == {
-        "spark.cores.max": "8",
-        "spark.executor.cores": "2",
-        "spark.executor.memory": "512m",
-    }
+def test_a_cluster_has_a_host_for_each_worker() -> None:
+    """Two attempts of a task never run on one host."""
+    assert peers.hosts_of("standalone[3]") == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    assert peers.hosts_of("local[2]") == []
 
 
 def batches_of(*times: tuple[float, float]) -> list[Batch]:

@@ -1,6 +1,6 @@
 """The part ``gap``: how long a partition waits when an executor joins, leaves or is killed, and when nothing happens.
 
-Three executors on hosts of their own (see ``Cluster``), a steady load over 60 partitions, trigger 0; Cohort with and without
+Three executors on hosts of their own (see ``hosts_of``), a steady load over 60 partitions, trigger 0; Cohort with and without
 the settings that ``conf/spark-defaults.conf`` recommends.  A gap is the time between two deliveries of one
 partition; what counts is the longest of a partition that does not move, in the time after an event.  Spark's own
 source has no owners: there, all partitions count.
@@ -32,7 +32,7 @@ from tools.demo.spark import executors, kill_executor
 from tools.demo.verdict import longest_gap
 
 EXECUTORS = 3
-MASTER = f"standalone[{EXECUTORS + 1},1,1024]"  # room for one who joins
+MASTER = f"standalone[{EXECUTORS + 1}]"  # room for one who joins
 PARTITIONS, RATE = 60, 3_000
 QUIET, JOIN, LEAVE, KILL = "nothing", "join", "leave", "kill"
 EVENTS = (QUIET, JOIN, LEAVE, KILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,8 @@ from pyspark import SparkContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.kit.jars import jars
+from tests.kit.standalone import standalone
 from tools.bench.source import ready
-from tools.bench.source.cluster import Cluster
 
 JVM_END_S = 20
 LOG = "spark.log"  # of the JVM, Python workers, stream runner and agents
@@ -32,6 +33,7 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 RECOMMENDED = Path(__file__).resolve().parents[3] / "conf" / "spark-defaults.conf"
+STANDALONE = re.compile(r"standalone\[(\d+)\]")
 TUNED = {"kafka.max.poll.records": "10000", "kafka.receive.buffer.bytes": "1048576"}
 
 
@@ -78,6 +80,16 @@ def stderr_to(log: Path) -> Iterator[None]:
         os.close(ours)
 
 
+def hosts_of(master: str) -> list[str]:
+    """The hosts of ``standalone[workers]``, one for each worker of one core, none of another master.
+
+    Spark's local cluster has all executors on one host, and Spark puts no two attempts of a task on one host: what it
+    does with a task that is slow on one executor can't be seen there.
+    """
+    found = STANDALONE.fullmatch(master)
+    return [f"127.0.0.{number + 2}" for number in range(int(found[1]))] if found else []
+
+
 def recommended() -> dict[str, str]:
     """What ``conf/spark-defaults.conf`` recommends, but for the interpreter, which is the bench's own."""
     lines = (line.split(maxsplit=1) for line in RECOMMENDED.read_text().splitlines() if line.startswith("spark."))
@@ -88,8 +100,8 @@ def recommended() -> dict[str, str]:
 def session(master: str, directory: Path, extra: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A Spark application with the peer's jars, this interpreter everywhere, and its files and log in ``directory``.
 
-    ``master`` may be ``standalone[workers,cores,MB]``, see ``Cluster``; ``extra`` are settings besides.  Its JVM ends
-    with it: the next one starts as cold as this one did.
+    ``master`` may be ``standalone[workers]``, see ``hosts_of``; ``extra`` are settings besides.  Its JVM ends with it:
+    the next one starts as cold as this one did.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONSAFEPATH"] = "1"  # what is installed is measured, not the folder we are in
@@ -98,9 +110,9 @@ def session(master: str, directory: Path, extra: Mapping[str, str] | None = None
     os.environ["COHORT_HOME"] = str(directory / "cohort")
     with ExitStack() as stack:
         settings = _settings(directory) | dict(extra or {})
-        if master.startswith("standalone"):
-            cluster = stack.enter_context(Cluster(master, directory))
-            master, settings = cluster.url, settings | cluster.settings
+        if hosts := hosts_of(master):
+            master = stack.enter_context(standalone(directory, {**os.environ, "SPARK_DAEMON_MEMORY": "256m"}, hosts))
+            settings |= {"spark.cores.max": str(len(hosts)), "spark.executor.memory": "1g"}
         with stderr_to(directory / LOG):
             builder = SparkSession.builder.master(master).appName("cohort-bench")
             for key, value in settings.items():
