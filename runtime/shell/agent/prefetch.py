@@ -204,13 +204,19 @@ class Prefetcher:
             return self._total()
 
     def close(self) -> None:
-        """Stop fetching; readers miss what is left."""
+        """Stop fetching, and let go of everything; readers miss what is left.  Raises TimeoutError where that does not end."""
         with self._lock:
             self._closed = True
             self._arrived.notify_all()
             self._asked.notify()
         self._thread.close()
+        self._source.wake()
         self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            raise TimeoutError(f"fetching has not ended within {CLOSE_S:g} s")
+        self._untold.close()
+        with self._lock:
+            self._buffers.clear()
 
     # --- from the tasks -------------------------------------------------------------------------
 

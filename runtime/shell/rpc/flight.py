@@ -287,7 +287,7 @@ class Link:
                     yield b"" if event == _ALIVE else event
         except StopIteration:
             return
-        except (flight.FlightError, OSError) as error:
+        except (flight.FlightError, pa.ArrowInvalid, OSError) as error:  # invalid: it was closed before it began
             raise CoordinatorUnreachable(f"the event stream from {self.address} broke") from error
 
     def close(self) -> None:
