@@ -117,7 +117,14 @@ class QueryMember:
             buffer_bytes=config.buffer_bytes,
             give_up=self._resign,
         )
-        serving = config.address, config.credentials.token, self._prefetcher, self._info, self._on_served, self._link.call
+        serving = (
+            config.address,
+            config.credentials.token,
+            self._prefetcher,
+            self._info,
+            self._on_served,
+            self._link.call,
+        )
         try:
             self._server = TaskServer(*serving)
         except OSError:  # no descriptor to be had: nobody else would end the thread that fetches

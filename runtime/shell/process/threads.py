@@ -162,7 +162,9 @@ class Supervised:
 
     def _launch(self) -> None:
         try:
-            self._thread = threading.Thread(target=self._context.copy().run, args=(self._run,), name=self._name, daemon=True)
+            self._thread = threading.Thread(
+                target=self._context.copy().run, args=(self._run,), name=self._name, daemon=True
+            )
             self._thread.start()
         except (RuntimeError, MemoryError) as error:
             self._thread = None

@@ -241,7 +241,8 @@ def test_a_configuration_from_outside_is_looked_at(runs: Runs) -> None:
         with pytest.raises(MalformedConfig) as refused:
             from_json({**to_json(config), name: value})
         assert "secret" not in str(refused.value)
-    for nothing in (None, 1, "x", [], {}):
+    malformed: list[object] = [None, 1, "x", [], {}]
+    for nothing in malformed:
         with pytest.raises(MalformedConfig):
             from_json(nothing)
 
@@ -301,7 +302,15 @@ def test_a_member_whose_loop_fails_ends_alone(runs: Runs) -> None:
 
 def _threads() -> int:
     """How many threads of this process are members'."""
-    own = ("cohort-member", "cohort-call", "cohort-events", "cohort-prefetch", "cohort-local", "cohort-line", "cohort-ending")
+    own = (
+        "cohort-member",
+        "cohort-call",
+        "cohort-events",
+        "cohort-prefetch",
+        "cohort-local",
+        "cohort-line",
+        "cohort-ending",
+    )
     return sum(thread.name.startswith(own) for thread in threading.enumerate())
 
 
