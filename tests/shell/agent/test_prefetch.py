@@ -466,6 +466,6 @@ def test_who_waits_ends_the_pause_of_a_quiet_prefetcher(
     assert next(pieces)[0] == 10
     produce(broker.bootstrap, topic, 20, partitions=2, first=20)
     assert next(pieces)[0] > 10
-    pieces.close()
+    del pieces  # the reader goes
     wait_until(lambda: fetcher.pace_s == 60, 20, "nothing to come any more")
     prefetcher.close()
