@@ -29,7 +29,7 @@ def answered(address: str) -> None:
 
 
 def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor, address: str) -> str:
-    """Start this executor's agent unless it is there; the task doesn't wait for it.  Returns why there can be none, or ""."""
+    """Have this executor's agent take in a member of this run; the task doesn't wait for it.  Returns why it can't, or ""."""
     if agent_answers(address):
         return ""
     starts, since = _starts.get(address, (0, 0.0)), time.monotonic()
@@ -51,10 +51,13 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
         assignors=run.assignors,
         rack=options.client_rack,
         listener=options.rebalance_listener,
+        group_id=options.group_id,
         load_window_ms=options.load_balance_after_ms if LOAD_BALANCED in run.assignors else 0,
     )
+    # A listener is the user's code, and finds the user's modules: one query's are not to be another's.
+    name, paths = (address, pyfile_paths()) if options.rebalance_listener else (executor.agent(), ())
     try:
-        if start_agent(address, to_json(config), pyfile_paths() if options.rebalance_listener else ()):
+        if start_agent(name, to_json(config), paths):
             _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)
     except OSError as error:
         _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)

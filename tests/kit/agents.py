@@ -39,9 +39,13 @@ ASSIGNORS = ("cooperative-sticky", "range")
 class World:
     """A coordinator, a mock broker with records, and processes that stand for executors."""
 
-    def __init__(self, mock: MockCluster, assignors: tuple[str, ...] = ASSIGNORS, load_window_ms: int = 0) -> None:
-        mock.create_topic(TOPIC, PARTITIONS)
-        produce(mock.bootstrap, TOPIC, RECORDS, partitions=PARTITIONS)
+    def __init__(
+        self, mock: MockCluster, assignors: tuple[str, ...] = ASSIGNORS, load_window_ms: int = 0, run_id: str = "run"
+    ) -> None:
+        self.run_id = run_id
+        if run_id == "run":  # other runs have the first one's records
+            mock.create_topic(TOPIC, PARTITIONS)
+            produce(mock.bootstrap, TOPIC, RECORDS, partitions=PARTITIONS)
         self.bootstrap = mock.bootstrap
         self.session_timeout_ms, self.rebalance_timeout_ms = 2_000, 5_000
         self.listener, self.paths = "", list[str]()
@@ -72,7 +76,7 @@ class World:
     def config(self, executor: Executor, rack: str = "") -> AgentConfig:
         """What a task would tell the agent of this executor."""
         return AgentConfig(
-            address=executor.address("run"),
+            address=executor.address(self.run_id),
             executor=executor,
             host="127.0.0.1",
             port=self.server.port,
@@ -85,6 +89,7 @@ class World:
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             assignors=self.assignors,
             rack=rack,
+            group_id=f"group of {self.run_id}",
             load_window_ms=self.load_window_ms,
         )
 
@@ -93,11 +98,16 @@ class World:
         executor = self.executor(name)
         return executor, self.start_on(executor, rack=rack)
 
-    def start_on(self, executor: Executor, after: psutil.Process | None = None, rack: str = "") -> psutil.Process:
-        """Start an agent on this executor, where the one of before, if any, is dead; it is in the group."""
+    def start_on(
+        self, executor: Executor, after: psutil.Process | None = None, rack: str = "", agent: str = ""
+    ) -> psutil.Process:
+        """Start an agent on this executor, where the one of before, if any, is dead; it is in the group.
+
+        ``agent`` is the name of one that other runs have members in, too.
+        """
         config = replace(self.config(executor, rack), listener=self.listener)
         said = to_json(config)
-        wait_until(lambda: start_agent(config.address, said, self.paths), 5, "an agent to be allowed")
+        wait_until(lambda: start_agent(agent or config.address, said, self.paths), 5, "an agent to be allowed")
         info = wait_until(
             lambda: self.member(executor, after), 20, f"the agent of executor {executor.executor_id} to join"
         )
@@ -106,7 +116,7 @@ class World:
 
     def member(self, executor: Executor, after: psutil.Process | None = None) -> MemberInfo | None:
         """The member on this executor, that of a process other than ``after``."""
-        address, old = executor.address("run"), after.pid if after else 0
+        address, old = executor.address(self.run_id), after.pid if after else 0
         found = (info for info in self.coordinator.members().values() if info.address == address and info.pid != old)
         return next(found, None)
 
@@ -152,9 +162,9 @@ def gone(process: psutil.Process) -> bool:
         return True
 
 
-def sockets(executor: Executor) -> list[str]:
-    """Abstract sockets of this executor's agent; the system closes them after the process's first thread is gone."""
-    address = executor.address("run")
+def sockets(executor: Executor, run_id: str = "run") -> list[str]:
+    """Abstract sockets of a run's member on this executor; the system closes them after the process's first thread is gone."""
+    address = executor.address(run_id)
     return [line for line in Path("/proc/net/unix").read_text().splitlines() if address in line]
 
 
@@ -162,7 +172,7 @@ def pulled(
     world: World, executor: Executor, wanted: Range, plan_seq: int = 2
 ) -> list[tuple[int, pa.RecordBatch | None]]:
     """What the agent hands over of a range, nothing where it hasn't got it."""
-    client = TaskClient(executor.address("run"), world.authority.client.token, 10)
+    client = TaskClient(executor.address(world.run_id), world.authority.client.token, 10)
     try:
         return list(one_by(client.read, wanted, wanted.start, plan_seq))
     except Missed:

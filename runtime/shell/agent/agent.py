@@ -1,414 +1,243 @@
-"""The member agent: one process per executor and coordinator run.
+"""The agent of an executor: one process for all queries of the application, with a member of each one's group in it.
 
-It joins the group, owns partitions, prefetches them and hands them to the tasks of its own executor; it ends
-when its executor is gone, when the coordinator says so, or when the coordinator has been unreachable for a
-session timeout.  It is a static member (KIP-345), named after its executor: the agent that follows a crashed one has
-its place, with its partitions and without a rebalance.  One thread owns the member's machine; what blocks runs elsewhere.
+A task that finds no member of its query on its executor asks the agent to take one in, or starts the agent where there is
+none (``executor.start_agent``).  Whoever starts it binds its socket and leaves the request there, so nobody waits for it to
+be up, and its name is its lock: of many tasks one starts it.  It ends soon after its last member, and with its executor.
+
+Members share this process and its imports, and nothing else: each has its socket, its connection to its own coordinator,
+its buffers and its threads (``query_member``), and ends alone.  One that can't be ended takes the process with it, and so
+does one that finds out that no task can be served any more: the tasks go on by themselves, and start it anew.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import os
 import queue
 import signal
+import socket
+import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
+from contextvars import copy_context
 from functools import partial
-from typing import Any, NoReturn
+from typing import Final, NoReturn
+
+import pyarrow as pa
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.leader import load_report
-from sparkcohort.runtime.member import machine
-from sparkcohort.runtime.member.state import timeout_ms
-from sparkcohort.runtime.protocol import calls
-from sparkcohort.runtime.protocol.codec import decode, encode
-from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.protocol.messages import (
-    OffsetFetch,
-    OffsetFetchReply,
-    Request,
-    Tick,
-)
-from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, from_json
-from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, patience_ms
-from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
-from sparkcohort.runtime.shell.agent.task_server import TaskServer
-from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
-from sparkcohort.runtime.shell.process.blocking_calls import BlockingCalls
-from sparkcohort.runtime.shell.process.log_lines import OneLine
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, MalformedConfig, from_json
+from sparkcohort.runtime.shell.agent.query_member import QueryMember
+from sparkcohort.runtime.shell.agent.task_frames import is_ours
+from sparkcohort.runtime.shell.process.log_lines import GROUP, OneLine
 from sparkcohort.runtime.shell.process.process_exit import until_gone
 from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
 from sparkcohort.runtime.shell.rpc.doorkeeper import raise_limit
-from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
 
 log = logging.getLogger("sparkcohort.agent")
 
-POSITION_RETRY_MS = 1_000
-COMMIT_DELAY_MS = 20
-WAITS_MS = 250
-"""How often an agent looks at what tasks wait for: a late partition is to be known before the next batch is planned."""
-FETCHED_S = 5.0
-"""How long the coordinator may take to answer: it looks for itself whether a leader answers."""
-TRY_MS = 2_000
-"""How often an agent tries leaders that did not answer it."""
-RECONNECT_S = 0.5
-CALLERS = 4
-END_S = 10.0
+MOST_MEMBERS: Final = 200
+LARGEST: Final = 1 << 20
+REQUEST_S: Final = 10.0
+FIRST_MEMBER_S: Final = 30.0
+"""How long an agent that was started waits for the request that it was started for."""
+LINGER_S: Final = 2.0
+"""How long it stays without a member: a query that is started again has one within this time."""
+LOOK_S: Final = 5.0
+END_S: Final = 10.0
 """Whoever has begun to end is gone in this time."""
-LISTENER_END_S = 1.0
-"""How long an agent that ends waits for its listener: its partitions are to be free when its executor is gone."""
-FIRST_CONTACT_S = 5.0
-"""Patience of an agent that has never heard of its coordinator: a moment ago a task did, so the query has ended since."""
+MEMBER_END_S: Final = 20.0
+_LENGTH: Final = struct.Struct("!I")
 
 
 class Agent:
-    """One member of the group, as a process."""
+    """The process of the executor whose JVM is ``executor``; ``listener`` is bound to ``name`` and takes requests already."""
 
-    def __init__(self, config: AgentConfig) -> None:
-        self._config = config
-        self._link = Link(config.host, config.port, config.credentials)
+    def __init__(self, name: str, listener: socket.socket, executor: int) -> None:
+        """Nothing runs before ``run``."""
+        self._name, self._executor = name, executor
+        self._acceptor = Acceptor(listener, is_ours, self._converse)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._calls = BlockingCalls(CALLERS, self._resign)
         self._job: Callable[[], None] | None = None
-        self._member = machine.new_member(self._member_config(()))
-        self._started = False
-        self._unreachable_since: float | None = None
-        self._unpositioned: set[TopicPartition] = set()
-        self._next_positions_ms = 0
-        self._served: dict[TopicPartition, int] = {}  # handed over, not committed yet
-        self._commit_due_ms: int | None = None
-        self._meters: dict[TopicPartition, load_report.Meter] = {}
-        self._load_due_ms: int | None = 0 if config.load_window_ms else None
-        self._waits_due_ms = 0
-        self._followed: frozenset[TopicPartition] = frozenset()  # late ones, of which the coordinator wants to hear
-        self._barred: Mapping[TopicPartition, int] = {}  # whose leaders don't answer, and from where to try them
-        self._try_due_ms = 0
-        self._revocation = 0  # counts them: only the latest one's end is the member's concern
-        self._ending = threading.Lock()
-        self._pause, self._listened = threading.Event(), False
-        self._events = Supervised("cohort-events", self._wait_to_listen, self._listen, self._resign, stuck_s=None)
-        self._listening = (
-            ListenerRunner(config.listener, patience_ms(config.rebalance_timeout_ms), self._on_listened)
-            if config.listener
-            else None
-        )
-        self._prefetcher = Prefetcher(
-            config.kafka,
-            include_headers=config.include_headers,
-            buffer_bytes=config.buffer_bytes,
-            give_up=self._resign,
-        )
-        self._server = TaskServer(
-            config.address, config.credentials.token, self._prefetcher, self._info, self._on_served, self._link.call
-        )
+        self._lock = threading.Lock()
+        self._members: dict[str, QueryMember | None] = {}  # by address; None: is being made
+        self._ending: dict[str, float] = {}  # by when it has to have ended
+        self._idle_since = time.monotonic()
+        self._linger_s = FIRST_MEMBER_S
+        self._leaving = ""
 
-    def _member_config(self, topics: tuple[str, ...]) -> machine.MemberConfig:
-        config, executor = self._config, self._config.executor
-        said = {
-            "executor": executor.executor_id,
-            "host": executor.host,
-            "cores": executor.cores,
-            "pid": os.getpid(),
-            "address": config.address,
-        }
-        return machine.MemberConfig(
-            client_id=f"executor-{executor.executor_id}",
-            client_host=executor.host,
-            group_instance_id=executor.instance_id(),
-            session_timeout_ms=config.session_timeout_ms,
-            heartbeat_interval_ms=config.heartbeat_interval_ms,
-            rebalance_timeout_ms=config.rebalance_timeout_ms,
-            topics=topics,
-            assignors=config.assignors,
-            rack=config.rack,
-            user_data=json.dumps(said, separators=(",", ":")).encode(),
-            leave_on_stop=True,  # static, but its executor is gone: nobody comes back to the slot
-        )
-
-    def _info(self) -> dict[str, object]:
-        return {"member_id": self._member.member_id, "generation": self._member.generation, "pid": os.getpid()}
-
-    # --- the loop ---------------------------------------------------------------------------------
-
-    def run(self) -> NoReturn:
+    def run(self) -> None:
         """Serve until there is no reason left to."""
-        self._server.start()
-        self._calls.start()
-        self._events.start()
-        watch = Supervised("cohort-watch", self._watch_executor, self._executor_gone, self._resign, stuck_s=None)
-        watch.start()
-        Supervised("cohort-member", self._await_job, self._work, self._resign, amend=self._crash).run()
-        self._end("its own loop came to an end", leave=True)
+        self._acceptor.start()
+        Supervised("cohort-watch", self._watch_executor, self._executor_gone, self._resign, stuck_s=None).start()
+        Supervised("cohort-agent", self._await_job, self._work, self._resign).run()
+        self.fail("its own loop came to an end")
+
+    # --- for its members ------------------------------------------------------------------------------
+
+    def ending(self, member: QueryMember) -> None:
+        """A member has begun to end."""
+        with self._lock:
+            self._ending[member.address] = time.monotonic() + MEMBER_END_S
+        self._inbox.put(_nothing)
+
+    def ended(self, member: QueryMember) -> None:
+        """A member has let go of all that it had."""
+        self._forget(member.address)
+        self._inbox.put(_release_memory)
+
+    def fail(self, reason: str) -> None:
+        """End at once: whoever is started in this process' place starts with nothing open, and takes all members' places."""
+        log.error("this agent ends, with all its members: %s", reason)
+        os._exit(1)
+
+    # --- requests -------------------------------------------------------------------------------------
+
+    def _converse(self, connection: socket.socket) -> None:
+        """Take one request in; whoever sent it does not wait for an answer."""
+        try:
+            with connection:
+                config = from_json(json.loads(_received(connection)))
+            self._take_in(config)
+        except (OSError, ValueError, RecursionError) as error:
+            why = str(error) if isinstance(error, MalformedConfig) else type(error).__name__
+            log.warning("a request to this agent was not understood: %s", why)
+
+    def _take_in(self, config: AgentConfig) -> None:
+        if config.executor.pid != self._executor:
+            raise MalformedConfig("it is for another executor")
+        if config.listener and config.address != self._name:
+            raise MalformedConfig("its listener needs an agent of its own")
+        with self._lock:
+            if config.address in self._members or self._leaving:
+                return
+            if len(self._members) >= MOST_MEMBERS:
+                log.warning("no more than %d queries have members in an agent: %s", MOST_MEMBERS, config.group_id)
+                return
+            self._members[config.address] = None
+        # Its own context, so that all its threads' lines say of which group they are.
+        copy_context().run(self._make, config)
+
+    def _make(self, config: AgentConfig) -> None:
+        GROUP.set(config.group_id)
+        try:
+            member = QueryMember(config, self)
+            with self._lock:
+                self._members[config.address] = member
+                leaving = self._leaving
+            member.start()
+            if leaving:
+                member.leave(leaving)
+        except Exception:
+            log.exception("no member could be made")
+            member_made = self._members.get(config.address)
+            if member_made is None:
+                self._forget(config.address)
+            else:
+                member_made.leave("it could not be started")
+
+    def _forget(self, address: str) -> None:
+        with self._lock:
+            self._members.pop(address, None)
+            self._ending.pop(address, None)
+            self._idle_since = time.monotonic()
+            # One of its own has nobody else to wait for.
+            self._linger_s = 0.0 if self._leaving or address == self._name else LINGER_S
+        self._inbox.put(_nothing)
+
+    # --- the loop -------------------------------------------------------------------------------------
 
     def _await_job(self) -> bool:
-        now = _now_ms()
-        deadlines = (machine.deadline(self._member), self._positions_due(), self._commit_due_ms, self._load_due_ms)
-        due = [self._waits_due_ms, *(at for at in deadlines if at is not None)]
+        with self._lock:
+            due = [*self._ending.values(), *(() if self._members else (self._idle_since + self._linger_s,))]
+        wait_s = min([LOOK_S, *(at - time.monotonic() for at in due)])
         self._job = None
         with contextlib.suppress(queue.Empty):
-            self._job = self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)
+            self._job = self._inbox.get(timeout=max(wait_s, 0))
         return True
 
     def _work(self) -> None:
         if self._job is not None:
             self._job()
-        self._tick()
+        now = time.monotonic()
+        with self._lock:
+            late = [address for address, at in self._ending.items() if at <= now]
+            over = not self._members and now >= self._idle_since + self._linger_s
+        if late:
+            self.fail(f"{len(late)} of its members did not end within {MEMBER_END_S:g} s")
+        if deaf := self._acceptor.deaf():
+            self.fail(deaf)
+        if over:
+            self._end()
+
+    def _end(self) -> NoReturn:
+        log.info("ending: %s", self._leaving or "no query has a member here any more")
+        # Sockets, memory and threads go with the process; nothing here is on a disk.
+        os._exit(0)
 
     def _resign(self, error: CohortError) -> None:
-        """An agent that can't do its work ends: the next task on this executor starts another in its place."""
-        self._end(str(error), leave=True)
-
-    def _crash(self) -> None:
-        """After an error of the loop it is not known how the member stands: who takes its place starts from what the group knows."""
-        self._end("its own loop failed", leave=False)
-
-    def _tick(self) -> None:
-        now = _now_ms()
-        deadline = machine.deadline(self._member)
-        if deadline is not None and deadline <= now:
-            self._drive(Tick())
-        due = self._positions_due()
-        if due is not None and due <= now:
-            self._fetch_positions()
-        if self._commit_due_ms is not None and self._commit_due_ms <= now:
-            self._commit()
-        if self._load_due_ms is not None and self._load_due_ms <= now:
-            self._measure(now)
-        if self._waits_due_ms <= now:
-            self._tell_waits(now)
-        if self._barred and self._try_due_ms <= now:
-            self._try(now)
-        if deaf := self._server.deaf():  # whoever is started in its place takes its partitions over
-            self._end(deaf, leave=False)
-
-    def _drive(self, event: machine.MemberEvent) -> None:
-        self._member, actions = machine.step(self._member, event, _now_ms())
-        for action in actions:
-            match action:
-                case machine.Send(request):
-                    self._send(request)
-                case machine.Assigned(added):
-                    log.info("assigned %s", _names(added))
-                    self._unpositioned |= set(added)
-                    self._fetch_positions()
-                    if self._listening:
-                        self._listening.assigned(added)
-                case machine.Revoke(partitions):
-                    log.info("revoked %s", _names(partitions))
-                    self._revoke(partitions)
-                case machine.Lost(partitions):
-                    log.warning("lost %s", _names(partitions))
-                    self._give_up(partitions)
-                    if self._listening:
-                        self._listening.lost(partitions)
-                case machine.ComputeAssignment(generation=generation):
-                    # Only a group without its driver would ask an agent; nobody gets anything until the driver is back.
-                    self._drive(machine.AssignmentComputed((), generation))
-                case machine.Failed(error, message):
-                    self._end(f"the group refused this member for good: {error.name} {message}", leave=False)
-
-    def _revoke(self, partitions: Collection[TopicPartition]) -> None:
-        self._give_up(partitions)
-        self._revocation += 1
-        done = partial(self._inbox.put, partial(self._on_revoked, self._revocation))
-        if self._listening:
-            self._listening.revoked(partitions, done)
-        else:
-            done()
-
-    def _on_revoked(self, revocation: int) -> None:
-        if revocation == self._revocation:  # one that was overtaken by the loss of all partitions may end late
-            self._drive(machine.RevocationDone())
-
-    def _on_listened(self, event: str, outcome: str, took_ms: int) -> None:
-        """A figure for the metrics; without an answer it is not counted."""
-        self._tell("Listened", calls.encode(calls.Listened(event, outcome, took_ms)))
-
-    def _tell(self, what: str, said: bytes) -> None:
-        """Let the coordinator know something; it's nobody's loss if it doesn't hear."""
-
-        def report() -> None:
-            with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
-                self._link.call(what, said, 2.0)
-
-        self._calls.put(report)
-
-    def _measure(self, now_ms: int) -> None:
-        """Look at what came of each partition, and tell the coordinator; what isn't heard is told the next time."""
-        window_ms = self._config.load_window_ms
-        self._load_due_ms = now_ms + load_report.interval_ms(window_ms)
-        self._meters = load_report.observe(self._meters, self._prefetcher.progress(), now_ms, window_ms)
-        loads = load_report.loads(self._meters)
-        if loads and self._member.member_id:
-            self._tell("Loads", load_report.encode(self._member.member_id, loads))
-
-    def _tell_waits(self, now_ms: int) -> None:
-        """Tell what tasks have waited for, if they have, and of what is late; the answer says what is."""
-        self._waits_due_ms = now_ms + WAITS_MS
-        said, silent = self._prefetcher.waits(self._followed), self._prefetcher.silent()
-        if not (said or silent) or not self._member.member_id:
-            return
-        fetched = tuple(calls.WaitedFor(*tp, *each) for tp, each in sorted(said.items()))
-        unanswered = tuple(calls.Silent(*tp, *each) for tp, each in sorted(silent.items()))
-        self._calls.put(partial(self._tell_fetched, calls.Fetched(self._member.member_id, fetched, unanswered)))
-
-    def _tell_fetched(self, report: calls.Fetched) -> None:
-        """Tell where fetching stands; the answer says what is late, and which leaders are to be tried."""
-        with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
-            reply = calls.decode(self._link.call("Fetched", calls.encode(report), FETCHED_S), calls.FetchedReply)
-            barred = {TopicPartition(each.topic, each.partition): each.position for each in reply.barred}
-            self._inbox.put(partial(self._follow, reply.late, barred))
-
-    def _follow(self, late: Sequence[TopicPartition], barred: Mapping[TopicPartition, int]) -> None:
-        self._followed, self._barred = frozenset(late), barred
-
-    def _try(self, now_ms: int) -> None:
-        """Look whether the leaders that didn't answer do now, and tell."""
-        self._try_due_ms = now_ms + TRY_MS
-        barred = dict(self._barred)
-
-        def attempt() -> None:
-            found = reached(self._config.kafka, barred, TRY_MS / 2000)
-            self._tell_fetched(calls.Fetched(self._member.member_id, (), (), tuple(sorted(found))))
-
-        self._calls.put(attempt)
-
-    def _give_up(self, partitions: Any) -> None:
-        self._unpositioned -= set(partitions)
-        self._prefetcher.revoke(partitions)
-
-    # --- calls to the coordinator -------------------------------------------------------------------
-
-    def _send(self, request: Request) -> None:
-        kind = type(request).__name__
-        # Whatever has become of it: a member that is told so asks again, one that waits for an answer waits for ever.
-        self._calls.put(partial(self._call, request), lambda: self._inbox.put(lambda: self._on_unreachable(kind)))
-
-    def _call(self, request: Request) -> None:
-        kind = type(request).__name__
-        try:
-            reply: Any = decode(self._link.call(kind, encode(request), timeout_ms(self._member.config, request) / 1000))
-        except CoordinatorUnreachable:
-            self._inbox.put(lambda: self._on_unreachable(kind))
-        except CoordinatorRefused as error:
-            reason = str(error)
-            self._inbox.put(lambda: self._end(reason, leave=False, lost=True))
-        else:
-            self._inbox.put(lambda: self._on_reply(request, reply))
-
-    def _on_reply(self, request: Request, reply: Any) -> None:
-        self._unreachable_since = None
-        if isinstance(reply, OffsetFetchReply):
-            self._on_positions(reply)
-        else:
-            self._drive(machine.Replied(reply, request))
-
-    def _on_unreachable(self, kind: str) -> None:
-        # Counted from the first failed call, not from the last success: a process that was frozen and thaws
-        # has an old last success although the coordinator may be well.
-        now = time.monotonic()
-        self._unreachable_since = self._unreachable_since or now
-        session_s = self._config.session_timeout_ms / 1000
-        patience_s = session_s if self._started else min(FIRST_CONTACT_S, session_s)
-        if now - self._unreachable_since > patience_s:
-            self._end(f"the coordinator has been unreachable for {patience_s:g} s", leave=False, lost=True)
-        self._drive(machine.Unreachable(kind))
-
-    def _wait_to_listen(self) -> bool:
-        if self._listened:
-            self._pause.wait(RECONNECT_S)
-        self._listened = True
-        return True
-
-    def _listen(self) -> None:
-        try:
-            for event in self._link.events(self._config.address.encode()):
-                self._events.well()
-                if event:
-                    self._inbox.put(partial(self._on_event, calls.decode(event, calls.PushEvent)))
-        except CoordinatorUnreachable:
-            self._inbox.put(lambda: self._on_unreachable("Events"))
-
-    def _on_event(self, pushed: calls.PushEvent) -> None:
-        self._unreachable_since = None
-        if pushed.event == "stop":
-            self._end("the coordinator ended", leave=False)
-        if not self._started:
-            self._started = True
-            self._member = machine.new_member(self._member_config(pushed.topics))
-            self._drive(machine.Start())
-        elif pushed.topics != self._member.config.topics:
-            self._drive(machine.Resubscribe(pushed.topics))
-        elif pushed.event == "rejoin":
-            self._drive(machine.Pushed(pushed.reason, pushed.generation))
-
-    # --- positions ------------------------------------------------------------------------------------
-
-    def _positions_due(self) -> int | None:
-        return self._next_positions_ms if self._unpositioned else None
-
-    def _fetch_positions(self) -> None:
-        self._next_positions_ms = _now_ms() + POSITION_RETRY_MS
-        if self._unpositioned:
-            self._send(OffsetFetch(tuple(sorted(self._unpositioned))))
-
-    def _on_positions(self, reply: OffsetFetchReply) -> None:
-        known = {tp: offset for tp, offset in reply.offsets if offset >= 0 and tp in self._unpositioned}
-        if reply.error == ErrorCode.NONE and known:
-            self._unpositioned -= set(known)
-            self._prefetcher.assign(known)
-
-    def _on_served(self, ranges: Sequence[Range]) -> None:
-        self._inbox.put(partial(self._served_ranges, ranges))
-
-    def _served_ranges(self, ranges: Sequence[Range]) -> None:
-        # One commit for what is handed over within a moment, by whichever of the executor's tasks.
-        self._served.update((item.tp, item.end) for item in ranges)
-        if self._commit_due_ms is None:
-            self._commit_due_ms = _now_ms() + COMMIT_DELAY_MS
-
-    def _commit(self) -> None:
-        request = machine.commit(self._member, self._served)
-        self._served, self._commit_due_ms = {}, None
-        if request is not None:
-            self._send(request)
+        self.fail(str(error))
 
     # --- the end --------------------------------------------------------------------------------------
 
     def _watch_executor(self) -> bool:
-        until_gone(self._config.executor.pid)
+        until_gone(self._executor)
         return True
 
     def _executor_gone(self) -> None:
-        self._end("the executor is gone", leave=True)
+        self.leave("the executor is gone")
 
-    def leave(self) -> None:
-        """Ask the agent to leave the group and end (SIGTERM); needs no thread."""
+    def leave(self, reason: str) -> None:
+        """Have all members leave their groups, and end."""
         _set_kill_timer()
-        self._inbox.put(lambda: self._end("terminated", leave=True))
+        with self._lock:
+            self._leaving, self._linger_s = reason, 0.0
+            members = [member for member in self._members.values() if member is not None]
+        for member in members:
+            member.leave(reason)
+        self._inbox.put(_nothing)
 
-    def _end(self, reason: str, *, leave: bool, lost: bool = False) -> NoReturn:
-        self._ending.acquire()  # and never released: who comes second has nothing left to do
+    def on_signal(self) -> None:
+        """SIGTERM; needs no thread and no lock."""
         _set_kill_timer()
-        log.info("ending: %s", reason)
-        if self._listening:  # its last call is the revocation that the member asks for
-            self._listening.close(self._member.owned, LISTENER_END_S, lost=lost)
-        if leave:  # what the member sends is sent here: nothing else runs any more
-            member, actions = machine.step(self._member, machine.Stop(reason), _now_ms())
-            actions += machine.step(member, machine.RevocationDone(), _now_ms())[1]
-            for request in (action.request for action in actions if isinstance(action, machine.Send)):
-                try:
-                    self._link.call(type(request).__name__, encode(request), 2.0)
-                except (CoordinatorUnreachable, CoordinatorRefused):
-                    log.info("could not say good-bye: the session will expire")
-        # Sockets, memory and threads go with the process; nothing here is on a disk.
-        os._exit(0)
+        self._inbox.put(partial(self.leave, "terminated"))
+
+
+def _received(connection: socket.socket) -> bytes:
+    """One request: a length, and so much.  Raises OSError, MalformedConfig."""
+    deadline = time.monotonic() + REQUEST_S
+    (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size, deadline))
+    if length > LARGEST:
+        raise MalformedConfig(f"{length} bytes, at most {LARGEST} are taken")
+    return _read(connection, length, deadline)
+
+
+def _read(connection: socket.socket, length: int, deadline: float) -> bytes:
+    """So many bytes; memory is taken as they come, not as they are promised."""
+    data = bytearray()
+    while len(data) < length:
+        connection.settimeout(max(deadline - time.monotonic(), 0.001))
+        piece = connection.recv(min(length - len(data), 64 << 10))
+        if not piece:
+            raise MalformedConfig("half a request")
+        data += piece
+    return bytes(data)
+
+
+def _nothing() -> None:
+    """Wakes the loop."""
+
+
+def _release_memory() -> None:
+    """What a member had is the system's again, not kept for the others."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
 
 
 def _set_kill_timer() -> None:
@@ -416,23 +245,17 @@ def _set_kill_timer() -> None:
     signal.setitimer(signal.ITIMER_REAL, END_S)
 
 
-def _names(partitions: Any) -> str:
-    return ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions))
-
-
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)
-
-
 def main() -> None:
-    """Run the agent whose configuration arrives on standard input."""
+    """Run the agent whose socket is inherited: its name, its descriptor and the executor's process id are the arguments."""
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     raise_limit()
-    config = from_json(json.load(sys.stdin))
-    agent = Agent(config)
-    signal.signal(signal.SIGTERM, lambda *_: agent.leave())
+    name, descriptor, executor = sys.argv[1:4]
+    listener = socket.socket(fileno=int(descriptor))
+    listener.set_inheritable(False)
+    agent = Agent(name, listener, int(executor))
+    signal.signal(signal.SIGTERM, lambda *_: agent.on_signal())
     agent.run()
 
 

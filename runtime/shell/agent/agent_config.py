@@ -1,18 +1,31 @@
-"""What an agent is started with.  A task writes it and imports nothing of what runs in the agent; the agent reads it."""
+"""What a member of an agent is started with.  A task writes it and imports nothing of what runs in the agent, which reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from sparkcohort.runtime.shell.process.executor import Executor
 from sparkcohort.runtime.shell.rpc.tls import Credentials
+from sparkcohort.runtime.text import printable
+
+MOST_CORES: Final = 100_000
+MOST_MS: Final = (1 << 31) - 1
+MOST_BYTES: Final = 1 << 40
+MOST_WORDS: Final = 150
+LEAST_TOKEN: Final = 16
+
+
+class MalformedConfig(ValueError):
+    """What came is no member's configuration; the message quotes none of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """What the task that starts an agent tells it, over its standard input."""
+    """What the task that has an agent take a member in tells it, over the agent's socket."""
 
     address: str
     executor: Executor
@@ -28,11 +41,12 @@ class AgentConfig:
     assignors: tuple[str, ...]
     rack: str
     listener: str = ""
+    group_id: str = ""  # for log lines
     load_window_ms: int = 0  # over how long loads are smoothed; 0: nobody asks for them
 
 
 def to_json(config: AgentConfig) -> dict[str, object]:
-    """The configuration as JSON-able values: for a pipe to the agent, never for a log or a file."""
+    """The configuration as JSON-able values: for the agent's socket, never for a log or a file."""
     return {
         **{name: getattr(config, name) for name in AgentConfig.__slots__ if name not in ("executor", "credentials")},
         "kafka": dict(config.kafka),
@@ -46,19 +60,29 @@ def to_json(config: AgentConfig) -> dict[str, object]:
     }
 
 
-def from_json(values: dict[str, Any]) -> AgentConfig:
-    """The inverse of ``to_json``."""
-    credentials = values["credentials"]
-    return AgentConfig(
-        **{
-            **values,
-            "assignors": tuple(values["assignors"]),
-            "executor": Executor(**values["executor"]),
-            "credentials": Credentials(
-                authority=credentials["authority"].encode(),
-                certificate=credentials["certificate"].encode(),
-                key=credentials["key"].encode(),
-                token=credentials["token"],
-            ),
-        }
-    )
+def from_json(values: Any) -> AgentConfig:
+    """The inverse of ``to_json``, for what came from outside.  Raises MalformedConfig."""
+    try:
+        said = {name: values["credentials"][name] for name in ("authority", "certificate", "key")}
+        secrets = {name: text.encode() for name, text in said.items()}
+        credentials = {**values["credentials"], **secrets}
+        config = msgspec.convert({**values, "credentials": credentials}, AgentConfig)
+    except msgspec.ValidationError as error:
+        raise MalformedConfig(printable(str(error), MOST_WORDS)) from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise MalformedConfig(f"it is no configuration ({type(error).__name__})") from None
+    bounds = {
+        "port": (config.port, 1, 65_535),
+        "cores": (config.executor.cores, 1, MOST_CORES),
+        "buffer_bytes": (config.buffer_bytes, 1, MOST_BYTES),
+        "session_timeout_ms": (config.session_timeout_ms, 1, MOST_MS),
+        "heartbeat_interval_ms": (config.heartbeat_interval_ms, 1, MOST_MS),
+        "rebalance_timeout_ms": (config.rebalance_timeout_ms, 1, MOST_MS),
+        "load_window_ms": (config.load_window_ms, 0, MOST_MS),
+        "token": (len(config.credentials.token), LEAST_TOKEN, 1 << 10),
+        "address": (len(config.address.encode(errors="replace")), 1, 100),
+    }
+    for name, (number, least, most) in bounds.items():
+        if not least <= number <= most:
+            raise MalformedConfig(f"{name} is not between {least} and {most}")
+    return config

@@ -56,6 +56,7 @@ NO_END = 2**63 - 1
 SILENT_S = 3.0  # without an answer that the leader owes: from here nobody gets anything of it
 SHORT_S = 0.1  # shorter waits don't count: whoever takes faster than Kafka gives waits between any two fetches
 PACE_S = 0.04  # between fetches at the logs' ends, unless somebody waits for what they bring
+IDLE_S, IDLE_PACE_S = 5.0, 0.25  # where nothing has come for so long: whoever begins to wait, ends the pause
 LEAST_LARGEST = 2 << 20  # a record as large as brokers take by default is fetched ahead by the smallest buffer
 REMEDY = "that is a quarter of buffer.bytes; the tasks read it directly"
 MOST_RETRY_S = 60.0
@@ -121,7 +122,7 @@ class Prefetcher:
         self._waits: dict[TopicPartition, float] = {}  # seconds since they were asked for
         self._ends: Mapping[TopicPartition, int | None] = {}
         self._ends_asked = False
-        self._silence_due = 0.0
+        self._silence_due = self._quiet_since = 0.0
         self._lock = threading.Lock()
         # Two, since those who wait for records would wake each other without end by saying that they wait.
         self._arrived, self._asked = threading.Condition(self._lock), threading.Condition(self._lock)
@@ -146,6 +147,7 @@ class Prefetcher:
                 self._buffers[tp] = Buffer(tp, start, start, start, served=start)
             self._arrived.notify_all()
             self._asked.notify()
+        self._source.wake()
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """Own them no longer; readers in the middle of one miss the rest."""
@@ -204,13 +206,18 @@ class Prefetcher:
             return self._total()
 
     def close(self) -> None:
-        """Stop fetching; readers miss what is left."""
+        """Stop fetching, and let go of everything; readers miss what is left.  Raises TimeoutError where that does not end."""
         with self._lock:
             self._closed = True
             self._arrived.notify_all()
             self._asked.notify()
         self._thread.close()
+        self._source.wake()
         self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            raise TimeoutError(f"fetching has not ended within {CLOSE_S:g} s")
+        self._untold.close()
+        self._buffers = {}
 
     # --- from the tasks -------------------------------------------------------------------------
 
@@ -368,20 +375,29 @@ class Prefetcher:
         with self._lock:
             full = self._make_room()
             drop, start = (set(), {}) if not full and self._is_settled() else self._targets(full)
-            self._source.pace(0.0 if self._waiting else PACE_S)
+            pace_s = self._pace_s(moved=bool(self._waiting or drop or start))
             if full and not drop and not start and not any(b.waiting for b in self._buffers.values()):
                 self._asked.wait(POLL_S)  # nobody waits, nothing fits: the client's queue fills, then fetching stops
                 return
         self._source.unassign(drop)
         self._source.assign({tp: (at, NO_END) for tp, at in start.items()})
         self._assigned = (self._assigned - drop) | set(start)
-        events = self._source.poll(POLL_S)
+        self._source.pace(pace_s)
+        events = self._source.poll(max(POLL_S, pace_s))
         self._hear_silence()
         if events:
+            self._quiet_since = time.monotonic()
             with self._lock:
                 for event in events:
                     self._store(event)
                 self._arrived.notify_all()
+
+    def _pace_s(self, *, moved: bool) -> float:
+        """How long a broker that has told all is left alone; only our own client can be woken from it."""
+        now = time.monotonic()
+        self._quiet_since = now if moved else self._quiet_since
+        idle = now - self._quiet_since >= IDLE_S and self._source.tells_ids
+        return 0.0 if self._waiting else IDLE_PACE_S if idle else PACE_S
 
     def _hear_silence(self) -> None:
         """Look, twice a second, which leaders owe an answer for too long: who waits for their records, waits in vain."""

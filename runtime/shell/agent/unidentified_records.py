@@ -39,6 +39,11 @@ class UnidentifiedRecords:
             except (KafkaException, CohortError, TimeoutError):
                 return {}
 
+    def close(self) -> None:
+        """Let go of the client."""
+        with self._lock:
+            self._topics.release()
+
 
 def in_doubt(readers: Sequence[Reader]) -> dict[TopicPartition, Chunk]:
     """The partitions of which readers need more than is sure, each with the last chunk that has come."""

@@ -1,4 +1,4 @@
-"""What a process can learn of the Spark executor it runs under, and how the member agent is started there.
+"""What a process can learn of the Spark executor it runs under, and how its agent is started, or asked to take a member in.
 
 Read from /proc: the executor is the first Java process above the Python worker (worker, daemon, JVM), which in a
 container may be process 1.
@@ -6,12 +6,15 @@ container may be process 1.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,9 +23,12 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _STDERR = 2
-_ORPHANED = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
-"""Starts a command with our standard input as a child of nobody here: whoever waits for children (init) will wait for
-it, while a Python worker that is kept for later tasks would keep an agent that ended as a zombie."""
+_SUFFIX, _BACKLOG = "-agent", 128
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+_ASK_S = 1.0
+_ORPHANED = ("/bin/sh", "-c", '"$@" &', "sh")
+"""Starts a command as a child of nobody here: whoever waits for children (init) will wait for it, while a Python worker that
+is kept for later tasks would keep an agent that ended as a zombie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,19 @@ class Executor:
     cores: int
 
     def address(self, run_id: str) -> str:
-        """The name of its agent's abstract socket: one per coordinator run and JVM, also where pids are reused."""
+        """The name of a member's abstract socket: one per coordinator run and JVM, also where pids are reused."""
         return f"cohort-{run_id}-{self.process()}"
+
+    def agent(self) -> str:
+        """The name of its agent: one for all runs of queries in this installation of ours, by this Python.
+
+        It can't be told before it is seen: who may not look into the JVM can't take the name first.
+        """
+        secret = b""
+        with contextlib.suppress(OSError):  # a JVM that nobody may look into: anybody of this host could take the name
+            secret = (_PROC / str(self.pid) / "auxv").read_bytes()
+        told = "\0".join((sys.executable, __file__, str(os.getuid()))).encode()
+        return f"cohort-{hashlib.sha256(told + secret).hexdigest()[:24]}-{self.process()}"
 
     def instance_id(self) -> str:
         """Its agent's ``group.instance.id`` (KIP-345): the same for every agent that is started on this executor.
@@ -127,7 +144,7 @@ def _local_cores(arguments: list[str]) -> int:
 
 
 def agent_answers(address: str) -> bool:
-    """Whether an agent listens there (it may still be frozen)."""
+    """Whether a member listens there (its agent may still be frozen)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -139,40 +156,65 @@ def agent_answers(address: str) -> bool:
         return True
 
 
-def start_agent(address: str, config: Mapping[str, object], paths: Sequence[str] = ()) -> bool:
-    """Start the agent of this executor unless one lives or is being started; True if this call started it.
+def start_agent(name: str, config: Mapping[str, object], paths: Sequence[str] = ()) -> bool:
+    """Have the agent of this name take in the member of ``config``, if it isn't there; start the agent where there is none.
 
-    It finds the modules that this process finds, and those in ``paths``.  What it prints goes to its standard error.
+    Nobody waits for it; true if it was asked to.  Raises OSError where it can't be.  An agent that is started finds the
+    modules that this process finds, and those in ``paths``.  What it prints goes to its standard error.
 
-    The lock is a second abstract socket that the agent inherits and holds for life: it can't go stale,
-    and of several tasks that land at the same moment exactly one starts the agent.
+    Its socket is made here, with the request in it, and inherited: its name can't go stale, and of several tasks that land
+    at the same moment exactly one starts the agent.
     """
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        lock.bind(f"\0{address}-lock")
-    except OSError:
-        lock.close()
+    address, executor = str(config["address"]), config["executor"]
+    if agent_answers(address) or not isinstance(executor, Mapping):
         return False
-    try:
-        held = fcntl.fcntl(lock.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # out of the way of what the shell does with 3
-        # Arrow's own pool keeps twenty MiB for the four that an agent has there at most.
-        # numpy's linear algebra, which nobody there does, would start a thread for every core.
-        environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1", **os.environ}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*sys.path, *paths]))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
-            subprocess.run(
-                [*_ORPHANED, sys.executable, "-m", "sparkcohort.runtime.shell.agent.agent", address],
-                input=json.dumps(config).encode(),
-                stdout=_STDERR,
-                pass_fds=(held,),
-                start_new_session=True,
-                env=environment,
-                check=True,
-            )
-        finally:
-            os.close(held)
+            listener.bind(f"\0{name}{_SUFFIX}")
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return _ask(name, config)
+        listener.listen(_BACKLOG)
+        _ask(name, config)
+        _start(name, listener, str(executor["pid"]), paths)
+    return True
+
+
+def _ask(name: str, config: Mapping[str, object]) -> bool:
+    """Leave a request with an agent; false if it is just being started, or ends, or is frozen with many requests waiting."""
+    body = json.dumps(config).encode()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(_ASK_S)
+        try:
+            asking.connect(f"\0{name}{_SUFFIX}")
+        except (ConnectionError, TimeoutError, BlockingIOError):
+            return False
+        credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
+            raise PermissionError("the agent's socket belongs to another user")
+        asking.sendall(len(body).to_bytes(4, "big") + body)
+    return True
+
+
+def _start(name: str, listener: socket.socket, executor: str, paths: Sequence[str]) -> None:
+    held = fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # out of the way of what the shell does with 3
+    # Arrow's own pool keeps twenty MiB for the four that an agent has there at most.
+    # numpy's linear algebra, which nobody there does, would start a thread for every core.
+    environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1", **os.environ}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*sys.path, *paths]))
+    module = "sparkcohort.runtime.shell.agent.agent"
+    try:
+        subprocess.run(
+            [*_ORPHANED, sys.executable, "-m", module, name, str(held), executor],
+            stdin=subprocess.DEVNULL,
+            stdout=_STDERR,
+            pass_fds=(held,),
+            start_new_session=True,
+            env=environment,
+            check=True,
+        )
     except subprocess.CalledProcessError as error:
         raise OSError(f"the shell that starts the agent ended with status {error.returncode}") from error
     finally:
-        lock.close()
-    return True
+        os.close(held)

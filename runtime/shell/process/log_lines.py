@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Final
 
 from sparkcohort.runtime.text import printable
 
 MOST = 10_000
+GROUP: Final[ContextVar[str]] = ContextVar("cohort-group", default="")
+"""The group of whose member the lines are that are written now; empty where a process has one query, or none."""
 
 
 class OneLine(logging.Formatter):
@@ -15,7 +18,8 @@ class OneLine(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
         """The line."""
-        record.message = printable(record.message, MOST)
+        group = GROUP.get()
+        record.message = printable(f"[{group}] {record.message}" if group else record.message, MOST)
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  logging's name

@@ -12,6 +12,7 @@ that could die, too.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import sys
 import threading
@@ -19,6 +20,8 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
 
@@ -37,6 +40,11 @@ _kept: weakref.WeakSet[Supervised] = weakref.WeakSet()
 _keeping = threading.Lock()
 _looking = threading.Lock()
 _looked = [0.0]
+
+
+def in_context(target: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    """A thread's target that has the context variables of whoever starts it: of whose query its log lines are."""
+    return partial(contextvars.copy_context().run, target, *arguments)
 
 
 def look() -> None:
@@ -79,6 +87,7 @@ class Supervised:
         self._wait, self._work, self._give_up = wait, work, give_up
         self._amend, self._ended = amend, ended
         self._stuck_s = stuck_s
+        self._context = contextvars.copy_context()
         self._thread: threading.Thread | None = None
         self._pause = threading.Event()
         self._over = self._told = self._busy = False
@@ -153,7 +162,9 @@ class Supervised:
 
     def _launch(self) -> None:
         try:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread = threading.Thread(
+                target=self._context.copy().run, args=(self._run,), name=self._name, daemon=True
+            )
             self._thread.start()
         except (RuntimeError, MemoryError) as error:
             self._thread = None

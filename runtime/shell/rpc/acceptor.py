@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from sparkcohort.runtime.shell.process.threads import in_context
+
 _log = logging.getLogger("sparkcohort.local")
 
 DEAF_S: Final = 5.0
@@ -39,7 +41,7 @@ class Acceptor:
         self._failure = ""  # and why
         self._taking_since: float | None = None  # since when somebody is being taken on
         self._spare: int | None = None
-        self._thread = threading.Thread(target=self._run, name="cohort-local", daemon=True)
+        self._thread = threading.Thread(target=in_context(self._run), name="cohort-local", daemon=True)
 
     def start(self) -> None:
         """Accept from now on."""
@@ -74,8 +76,8 @@ class Acceptor:
                 connection, _ = self._listener.accept()
                 self._taking_since = time.monotonic()
                 if self._admits(connection):
-                    task = (connection,)
-                    threading.Thread(target=self._converse, args=task, name="cohort-local", daemon=True).start()
+                    task = in_context(self._converse, connection)
+                    threading.Thread(target=task, name="cohort-local", daemon=True).start()
                 else:
                     connection.close()
             except ConnectionAbortedError:

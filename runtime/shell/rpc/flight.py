@@ -1,7 +1,7 @@
 """The group's RPC over Arrow Flight: mutual TLS, a token bound to the run, one action a request.
 
 The server knows nothing of groups: it hands bytes to handlers by action name.  Members dial in; nothing
-ever dials an executor.  An *event stream* is an action whose results keep coming: the way "rejoin" is pushed.
+ever dials an executor.  An *event stream* is an exchange whose answers keep coming: the way "rejoin" is pushed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ DoExchange): setting a call up costs the server more than twice what answering i
 KEEPALIVE_S: Final = 15.0
 """How often a silent event stream says that it is there, which is also how a listener that is gone is found out.  Members
 know by their heartbeats that the coordinator lives; of a thousand streams one event every 5 s would cost 4 % of a core."""
+_ALIVE: Final = b"\0"
+"""The event that says no more than that, as it is sent: Flight carries no empty metadata."""
 
 _DIRECT: Final = [("grpc.enable_http_proxy", 0)]
 """gRPC heeds ``grpc_proxy``, ``https_proxy`` and ``http_proxy``, for loopback, too; the driver is never behind one."""
@@ -99,20 +101,24 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         self._door.start()  # whoever has no business here is not kept
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-        """Answer one action: a single result, or for ``Events`` a stream of them (Flight calls this)."""
+        """Answer one action (Flight calls this)."""
         self._door.let_in(context.peer())
-        body = action.body.to_pybytes()
-        if action.type == EVENTS:
-            return self._events(context, body)
-        return iter([flight.Result(self._answer(action.type, body))])
+        return iter([flight.Result(self._answer(action.type, action.body.to_pybytes()))])
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002  Flight's signature
-        """Answer the requests of one open stream, one after another; one that fails ends it (Flight calls this)."""
+        """Answer the requests of one open stream, one after another; one that fails ends it (Flight calls this).
+
+        ``Events`` is the last: from then on events are sent, until there are no more.
+        """
         self._door.let_in(context.peer())
         for chunk in reader:
             if chunk.app_metadata is None:
                 raise flight.FlightServerError("a stream of requests carries no data")
             name, _, body = chunk.app_metadata.to_pybytes().partition(b"\0")
+            if name == EVENTS.encode():
+                for event in self._events(context, body):
+                    writer.write_metadata(pa.py_buffer(event or _ALIVE))
+                return
             writer.write_metadata(pa.py_buffer(self._answer(name.decode(errors="replace"), body)))
 
     def _answer(self, name: str, body: bytes) -> bytes:
@@ -123,7 +129,7 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
             raise WireError(f"a request of {len(body)} bytes is over the limit of {MAX_BYTES}")
         return handler(body)
 
-    def _events(self, context: Any, body: bytes) -> Iterator[Any]:
+    def _events(self, context: Any, body: bytes) -> Iterator[bytes]:
         events = self._subscribe(body)
         try:
             while not context.is_cancelled():
@@ -133,7 +139,7 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
                     event = b""
                 if event is None:
                     return
-                yield flight.Result(event)
+                yield event
         finally:
             self._unsubscribe(events)
 
@@ -156,6 +162,8 @@ class _RequestStream:
         self._options = flight.FlightCallOptions(headers=headers)
         self._asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+        self._closed = False
+        self._reader: Any = None  # while an answer is waited for
         threading.Thread(target=self._run, name="cohort-line", daemon=True).start()
 
     def ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
@@ -171,8 +179,12 @@ class _RequestStream:
         return answer
 
     def close(self) -> None:
-        """End the stream, at once or as soon as the answer under way is here."""
+        """End the stream at once; nobody waits for an answer that is under way."""
+        self._closed = True
         self._asked.put(None)
+        reader = self._reader
+        if reader is not None:
+            reader.cancel()
 
     def _run(self) -> None:
         with contextlib.ExitStack() as stack:
@@ -181,7 +193,11 @@ class _RequestStream:
                 stack.callback(_close, writer)
                 while (message := self._asked.get()) is not None:
                     writer.write_metadata(pa.py_buffer(message))
+                    self._reader = reader
+                    if self._closed:
+                        reader.cancel()
                     self._answers.put(bytes(reader.read_chunk().app_metadata.to_pybytes()))
+                    self._reader = None
             except StopIteration:
                 self._answers.put(flight.FlightUnavailableError("the coordinator ended the stream"))
             except Exception as error:  # noqa: BLE001  whatever it is, somebody waits for it
@@ -211,6 +227,8 @@ class Link:
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
         self._line: _RequestStream | None = None
         self._streaming = threading.Lock()
+        self._events: Any = None  # the stream's reader
+        self._closed = False
 
     def call(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """Send one request and return its answer.
@@ -241,28 +259,45 @@ class Link:
         line, self._line = self._line, None
         answer = line.ask(action, body, timeout_s) if line else self._call(action, body, timeout_s)
         try:
-            self._line = line or _RequestStream(self._client, self._headers)
+            line = line or _RequestStream(self._client, self._headers)
         except RuntimeError:  # no thread for it to be had: the next request is a call of its own, too
-            self._line = None
+            return answer
+        self._line = line
+        if self._closed:
+            line.close()
         return answer
 
     def events(self, body: bytes) -> Iterator[bytes]:
         """What the coordinator pushes, until it ends the stream; an empty event is a sign of life.
 
-        Raises CoordinatorUnreachable when the stream breaks.
+        Raises CoordinatorUnreachable when the stream breaks, or is ended here by ``close``.
         """
         options = flight.FlightCallOptions(headers=self._headers)
         try:
-            for result in self._client.do_action(flight.Action(EVENTS, body), options):
-                yield bytes(result.body.to_pybytes())
-        except (flight.FlightError, OSError) as error:
+            writer, reader = self._client.do_exchange(flight.FlightDescriptor.for_command(b""), options)
+            with contextlib.ExitStack() as stack:
+                stack.callback(_close, writer)
+                stack.callback(reader.cancel)  # first, or closing the writer would wait for the coordinator
+                self._events = reader
+                if self._closed:
+                    return
+                writer.write_metadata(pa.py_buffer(EVENTS.encode() + b"\0" + body))
+                while True:
+                    event = bytes(reader.read_chunk().app_metadata.to_pybytes())
+                    yield b"" if event == _ALIVE else event
+        except StopIteration:
+            return
+        except (flight.FlightError, pa.ArrowInvalid, OSError) as error:  # invalid: it was closed before it began
             raise CoordinatorUnreachable(f"the event stream from {self.address} broke") from error
 
     def close(self) -> None:
-        """Close the connection; must not be called while an event stream is being read."""
-        line, self._line = self._line, None
+        """Close the connection, whoever still reads events or waits for an answer on the open stream, from any thread."""
+        self._closed = True
+        events, line, self._line = self._events, self._line, None
         if line is not None:
             line.close()
+        if events is not None:
+            events.cancel()
         self._client.close()
 
 

@@ -441,3 +441,31 @@ def test_many_partitions_in_a_small_buffer(mock_broker: MockCluster) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(count, range(partitions))) == [each] * partitions
     prefetcher.close()
+
+
+def test_who_waits_ends_the_pause_of_a_quiet_prefetcher(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers are left alone while nothing comes; a task, new partitions and the end are not made to wait for it."""
+    monkeypatch.setattr(prefetch, "IDLE_S", 0.2)
+    monkeypatch.setattr(prefetch, "IDLE_PACE_S", 60.0)
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 20, partitions=2)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    prefetcher = Prefetcher({"bootstrap.servers": broker.bootstrap}, patience_s=30)
+    fetcher: Any = getattr(prefetcher._source, "_fetcher", None)
+    if fetcher is None:  # librdkafka's is not paced
+        prefetcher.close()
+        return
+    prefetcher.assign({first: 0})
+    wait_until(lambda: fetcher.pace_s == 60, 20, "nothing to come any more")
+    prefetcher.assign({second: 0})
+    wait_until(lambda: prefetcher.stats()[second].position == 10, 20, "the new partition's records")
+    wait_until(lambda: fetcher.pace_s == 60, 20, "nothing to come any more")
+    pieces = one_by(prefetcher.serve, whole(first, 20), 0, 0)
+    assert next(pieces)[0] == 10
+    produce(broker.bootstrap, topic, 20, partitions=2, first=20)
+    assert next(pieces)[0] > 10
+    del pieces  # the reader goes
+    wait_until(lambda: fetcher.pace_s == 60, 20, "nothing to come any more")
+    prefetcher.close()

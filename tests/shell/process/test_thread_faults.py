@@ -150,7 +150,7 @@ def test_an_agent_whose_own_loop_fails_is_replaced(
     agent.kill()
     wait_until(lambda: gone(agent), 10, "the agent to be gone")
     told = tmp_path / "struck"
-    monkeypatch.setenv("COHORT_THREAD_FAULTS", f"MainThread:{told}")
+    monkeypatch.setenv("COHORT_THREAD_FAULTS", f"cohort-member:{told}")
     address, said = executor.address("run"), to_json(world.config(executor))
     wait_until(lambda: start_agent(address, said, world.paths), 10, "an agent to be allowed")
     wait_until(told.exists, LIMIT_S, "its loop to fail")

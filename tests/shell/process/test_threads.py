@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 
 import pytest
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.process import threads
+from sparkcohort.runtime.shell.process.log_lines import GROUP, OneLine
 from sparkcohort.runtime.shell.process.threads import Supervised, look
 from tests.kit.waiting import wait_until
 
@@ -183,3 +185,19 @@ def test_one_that_waits_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
                 thread.look(60)
             assert work.given_up == []
             let_go.set()
+
+
+def test_a_threads_lines_say_of_which_group_they_are() -> None:
+    """It has the group of whoever made it, whoever starts it; elsewhere lines are of none."""
+    lines: list[str] = []
+    record = logging.LogRecord("sparkcohort", logging.INFO, "", 0, "assigned %s", ("t-0",), None)
+
+    def make() -> Supervised:
+        GROUP.set("billing")
+        return Supervised("a-thread", lambda: not lines, lambda: lines.append(OneLine().format(record)), print)
+
+    made = copy_context().run(make)
+    made.start()
+    made.join(30)
+    assert lines == ["[billing] assigned t-0"]
+    assert OneLine().format(record) == "assigned t-0"

@@ -6,6 +6,7 @@ import datetime as dt
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -175,6 +176,23 @@ def test_events_are_pushed_until_the_stream_ends(served: Served) -> None:
 
     assert list(served.link().events(b"me")) == [b"one", b"two"]
     wait_until(served.unsubscribed.is_set, 5, "the stream to be forgotten")
+
+
+def test_a_silent_event_stream_ends_when_its_reader_closes(served: Served) -> None:
+    """From another thread, while nothing comes: neither end waits for the other, or for a sign of life."""
+    link = served.link()
+    heard: list[bytes] = []
+
+    def listen() -> None:
+        with suppress(CoordinatorUnreachable):
+            heard.extend(link.events(b"me"))
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    wait_until(lambda: link._events is not None, 10, "the stream")
+    link.close()
+    listener.join(10)
+    assert not listener.is_alive() and not heard
 
 
 def test_heartbeats_share_one_stream(served: Served) -> None:

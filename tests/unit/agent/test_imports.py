@@ -50,7 +50,7 @@ def test_a_worker_needs_nothing_of_the_drivers(module: str, imported_by_a_worker
 
 
 OF_THE_AGENT = (
-    *(f"shell.agent.{name}" for name in ("agent", "prefetch", "listener_runner", "task_server")),
+    *(f"shell.agent.{name}" for name in ("agent", "query_member", "prefetch", "listener_runner", "task_server")),
     *("shell.rpc.acceptor", "group", "member.machine", "leader.load_report", "batches.slow_partitions"),
 )
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from sparkcohort.runtime.shell.agent.agent import Agent
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
+from sparkcohort.runtime.shell.agent.query_member import QueryMember
 from sparkcohort.runtime.shell.process.executor import Executor
 from tools.bench.group.server import ASSIGNORS, HOST, SPAWN, START_S, Address, Server, Setting
 from tools.bench.group.timeline import Change
@@ -105,7 +105,8 @@ class _Teller(logging.Handler):
 def _run(config: tuple[dict[str, Any], Address], pipe: Connection) -> None:
     said, address = config
     setting: Setting = said["setting"]
-    agent = Agent(
+    host = _Host()
+    member = QueryMember(
         AgentConfig(
             address=said["address"],
             executor=Executor(os.getppid(), 0, said["executor_id"], HOST, 1),
@@ -120,7 +121,8 @@ def _run(config: tuple[dict[str, Any], Address], pipe: Connection) -> None:
             rebalance_timeout_ms=setting.rebalance_ms,
             assignors=ASSIGNORS,
             rack="",
-        )
+        ),
+        host,
     )
     log = logging.getLogger("sparkcohort.agent")
     log.setLevel(logging.INFO)
@@ -128,11 +130,31 @@ def _run(config: tuple[dict[str, Any], Address], pipe: Connection) -> None:
     log.addHandler(_Teller(pipe))
     pipe.send("ready")
     pipe.recv()
-    threading.Thread(target=_wait_to_leave, args=(agent, pipe), daemon=True).start()
-    agent.run()
+    threading.Thread(target=_wait_to_leave, args=(member, pipe), daemon=True).start()
+    member.start()
+    host.over.wait()
+    os._exit(0)
 
 
-def _wait_to_leave(agent: Agent, pipe: Connection) -> None:
+def _wait_to_leave(member: QueryMember, pipe: Connection) -> None:
     with suppress(EOFError):
         pipe.recv()
-        agent.leave()
+        member.leave("terminated")
+
+
+class _Host:
+    """The process, which has no other member."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def ending(self, _member: QueryMember) -> None:
+        """It is waited for."""
+
+    def ended(self, _member: QueryMember) -> None:
+        """Nothing is left."""
+        self.over.set()
+
+    def fail(self, _reason: str) -> None:
+        """What follows is said where it matters."""
+        self.over.set()

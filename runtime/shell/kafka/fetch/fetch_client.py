@@ -402,7 +402,8 @@ class FetchClient:
         """Wait until a broker has sent something, and take it in."""
         waiting = select.poll()
         waiting.register(self._jobs, select.POLLIN)
-        links, now, wake_s = {}, time.monotonic(), WAKE_S
+        most_s = max(WAKE_S, self.pace_s)
+        links, now, wake_s = {}, time.monotonic(), most_s
         for link in self._links.values():
             if link.asked is None:
                 wake_s = min(wake_s, link.rest_s(now, self.pace_s) or WAKE_S)

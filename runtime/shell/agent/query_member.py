@@ -1,0 +1,480 @@
+"""A query's member in the agent of an executor: a member of its group, with all that it needs to itself.
+
+It joins the group, owns partitions, prefetches them and hands them to the tasks of its own executor, which find it by a
+socket of its own and its run's token; it ends when its coordinator says so, or has been unreachable for a session timeout,
+and with the process (``agent``).  It is a static member (KIP-345), named after its executor: the one that follows a crashed
+one has its place, with its partitions and without a rebalance.  One thread owns the member's machine; what blocks runs
+elsewhere.  What it has opened it closes at its end, without a word to the other queries' members in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, Self
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.leader import load_report
+from sparkcohort.runtime.member import machine
+from sparkcohort.runtime.member.state import timeout_ms
+from sparkcohort.runtime.protocol import calls
+from sparkcohort.runtime.protocol.codec import decode, encode
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
+from sparkcohort.runtime.protocol.messages import (
+    OffsetFetch,
+    OffsetFetchReply,
+    Request,
+    Tick,
+)
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
+from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, patience_ms
+from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
+from sparkcohort.runtime.shell.agent.task_server import TaskServer
+from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
+from sparkcohort.runtime.shell.process.blocking_calls import BlockingCalls
+from sparkcohort.runtime.shell.process.threads import Supervised, in_context
+from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+
+log = logging.getLogger("sparkcohort.agent")
+
+POSITION_RETRY_MS = 1_000
+COMMIT_DELAY_MS = 20
+WAITS_MS = 250
+"""How often an agent looks at what tasks wait for: a late partition is to be known before the next batch is planned."""
+FETCHED_S = 5.0
+"""How long the coordinator may take to answer: it looks for itself whether a leader answers."""
+TRY_MS = 2_000
+"""How often an agent tries leaders that did not answer it."""
+RECONNECT_S = 0.5
+CALLERS = 4
+LOOP_END_S = 2.0
+"""How long a member that ends waits for the step that its machine is at."""
+LISTENER_END_S = 1.0
+"""How long an agent that ends waits for its listener: its partitions are to be free when its executor is gone."""
+FIRST_CONTACT_S = 5.0
+"""Patience of an agent that has never heard of its coordinator: a moment ago a task did, so the query has ended since."""
+
+
+class Host(Protocol):
+    """Who has the member: the process."""
+
+    def ending(self, member: QueryMember, /) -> None:
+        """It has begun to end; ``ended`` follows soon, or something is wrong with it."""
+
+    def ended(self, member: QueryMember, /) -> None:
+        """It has let go of all that it had."""
+
+    def fail(self, reason: str, /) -> None:
+        """What this process lacks can't be had again but by another one."""
+
+
+class QueryMember:
+    """One member of one group; ``host`` hears of its end."""
+
+    def __init__(self, config: AgentConfig, host: Host) -> None:
+        """Nobody is asked before ``start``."""
+        self._host = host
+        self._config = config
+        self._link = Link(config.host, config.port, config.credentials)
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls = BlockingCalls(CALLERS, self._resign)
+        self._job: Callable[[], None] | None = None
+        self._member = machine.new_member(self._member_config(()))
+        self._started = False
+        self._unreachable_since: float | None = None
+        self._unpositioned: set[TopicPartition] = set()
+        self._next_positions_ms = 0
+        self._served: dict[TopicPartition, int] = {}  # handed over, not committed yet
+        self._commit_due_ms: int | None = None
+        self._meters: dict[TopicPartition, load_report.Meter] = {}
+        self._load_due_ms: int | None = 0 if config.load_window_ms else None
+        self._waits_due_ms = 0
+        self._followed: frozenset[TopicPartition] = frozenset()  # late ones, of which the coordinator wants to hear
+        self._barred: Mapping[TopicPartition, int] = {}  # whose leaders don't answer, and from where to try them
+        self._try_due_ms = 0
+        self._revocation = 0  # counts them: only the latest one's end is the member's concern
+        self._ending = threading.Lock()
+        self._over = False
+        self._loop = Supervised("cohort-member", self._await_job, self._work, self._resign, amend=self._crash)
+        self._pause, self._listened = threading.Event(), False
+        self._events = Supervised("cohort-events", self._wait_to_listen, self._listen, self._resign, stuck_s=None)
+        self._listening = (
+            ListenerRunner(config.listener, patience_ms(config.rebalance_timeout_ms), self._on_listened)
+            if config.listener
+            else None
+        )
+        self._prefetcher = Prefetcher(
+            config.kafka,
+            include_headers=config.include_headers,
+            buffer_bytes=config.buffer_bytes,
+            give_up=self._resign,
+        )
+        serving = (
+            config.address,
+            config.credentials.token,
+            self._prefetcher,
+            self._info,
+            self._on_served,
+            self._link.call,
+        )
+        try:
+            self._server = TaskServer(*serving)
+        except OSError:  # no descriptor to be had: nobody else would end the thread that fetches
+            self._prefetcher.close()
+            raise
+
+    def _member_config(self, topics: tuple[str, ...]) -> machine.MemberConfig:
+        config, executor = self._config, self._config.executor
+        said = {
+            "executor": executor.executor_id,
+            "host": executor.host,
+            "cores": executor.cores,
+            "pid": os.getpid(),
+            "address": config.address,
+        }
+        return machine.MemberConfig(
+            client_id=f"executor-{executor.executor_id}",
+            client_host=executor.host,
+            group_instance_id=executor.instance_id(),
+            session_timeout_ms=config.session_timeout_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            rebalance_timeout_ms=config.rebalance_timeout_ms,
+            topics=topics,
+            assignors=config.assignors,
+            rack=config.rack,
+            user_data=json.dumps(said, separators=(",", ":")).encode(),
+            leave_on_stop=True,  # static, but its executor is gone: nobody comes back to the slot
+        )
+
+    def _info(self) -> dict[str, object]:
+        return {"member_id": self._member.member_id, "generation": self._member.generation, "pid": os.getpid()}
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Serve until there is no reason left to.  Raises AlreadyRunning where another process has its socket's name."""
+        self._server.start()
+        self._calls.start()
+        self._events.start()
+        self._loop.start()
+        return self
+
+    def _await_job(self) -> bool:
+        now = _now_ms()
+        deadlines = (machine.deadline(self._member), self._positions_due(), self._commit_due_ms, self._load_due_ms)
+        due = [self._waits_due_ms, *(at for at in deadlines if at is not None)]
+        self._job = None
+        with contextlib.suppress(queue.Empty):
+            self._job = self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)
+        return True
+
+    def _work(self) -> None:
+        if self._job is not None:
+            self._job()
+        self._tick()
+
+    def _resign(self, error: CohortError) -> None:
+        """A member that can't do its work ends: the next task on this executor has another take its place."""
+        self._end(str(error), leave=True)
+
+    def _crash(self) -> None:
+        """After an error of the loop it is not known how the member stands: who takes its place starts from what the group knows."""
+        self._end("its own loop failed", leave=False)
+
+    def _tick(self) -> None:
+        now = _now_ms()
+        deadline = machine.deadline(self._member)
+        if deadline is not None and deadline <= now:
+            self._drive(Tick())
+        due = self._positions_due()
+        if due is not None and due <= now:
+            self._fetch_positions()
+        if self._commit_due_ms is not None and self._commit_due_ms <= now:
+            self._commit()
+        if self._load_due_ms is not None and self._load_due_ms <= now:
+            self._measure(now)
+        if self._waits_due_ms <= now:
+            self._tell_waits(now)
+        if self._barred and self._try_due_ms <= now:
+            self._try(now)
+        if deaf := self._server.deaf():  # whoever is started in this process' place takes all partitions over
+            self._host.fail(deaf)
+
+    def _drive(self, event: machine.MemberEvent) -> None:
+        self._member, actions = machine.step(self._member, event, _now_ms())
+        for action in actions:
+            match action:
+                case machine.Send(request):
+                    self._send(request)
+                case machine.Assigned(added):
+                    log.info("assigned %s", _names(added))
+                    self._unpositioned |= set(added)
+                    self._fetch_positions()
+                    if self._listening:
+                        self._listening.assigned(added)
+                case machine.Revoke(partitions):
+                    log.info("revoked %s", _names(partitions))
+                    self._revoke(partitions)
+                case machine.Lost(partitions):
+                    log.warning("lost %s", _names(partitions))
+                    self._give_up(partitions)
+                    if self._listening:
+                        self._listening.lost(partitions)
+                case machine.ComputeAssignment(generation=generation):
+                    # Only a group without its driver would ask an agent; nobody gets anything until the driver is back.
+                    self._drive(machine.AssignmentComputed((), generation))
+                case machine.Failed(error, message):
+                    self._end(f"the group refused this member for good: {error.name} {message}", leave=False)
+
+    def _revoke(self, partitions: Collection[TopicPartition]) -> None:
+        self._give_up(partitions)
+        self._revocation += 1
+        done = partial(self._inbox.put, partial(self._on_revoked, self._revocation))
+        if self._listening:
+            self._listening.revoked(partitions, done)
+        else:
+            done()
+
+    def _on_revoked(self, revocation: int) -> None:
+        if revocation == self._revocation:  # one that was overtaken by the loss of all partitions may end late
+            self._drive(machine.RevocationDone())
+
+    def _on_listened(self, event: str, outcome: str, took_ms: int) -> None:
+        """A figure for the metrics; without an answer it is not counted."""
+        self._tell("Listened", calls.encode(calls.Listened(event, outcome, took_ms)))
+
+    def _tell(self, what: str, said: bytes) -> None:
+        """Let the coordinator know something; it's nobody's loss if it doesn't hear."""
+
+        def report() -> None:
+            with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
+                self._link.call(what, said, 2.0)
+
+        self._calls.put(report)
+
+    def _measure(self, now_ms: int) -> None:
+        """Look at what came of each partition, and tell the coordinator; what isn't heard is told the next time."""
+        window_ms = self._config.load_window_ms
+        self._load_due_ms = now_ms + load_report.interval_ms(window_ms)
+        self._meters = load_report.observe(self._meters, self._prefetcher.progress(), now_ms, window_ms)
+        loads = load_report.loads(self._meters)
+        if loads and self._member.member_id:
+            self._tell("Loads", load_report.encode(self._member.member_id, loads))
+
+    def _tell_waits(self, now_ms: int) -> None:
+        """Tell what tasks have waited for, if they have, and of what is late; the answer says what is."""
+        self._waits_due_ms = now_ms + WAITS_MS
+        said, silent = self._prefetcher.waits(self._followed), self._prefetcher.silent()
+        if not (said or silent) or not self._member.member_id:
+            return
+        fetched = tuple(calls.WaitedFor(*tp, *each) for tp, each in sorted(said.items()))
+        unanswered = tuple(calls.Silent(*tp, *each) for tp, each in sorted(silent.items()))
+        self._calls.put(partial(self._tell_fetched, calls.Fetched(self._member.member_id, fetched, unanswered)))
+
+    def _tell_fetched(self, report: calls.Fetched) -> None:
+        """Tell where fetching stands; the answer says what is late, and which leaders are to be tried."""
+        with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
+            reply = calls.decode(self._link.call("Fetched", calls.encode(report), FETCHED_S), calls.FetchedReply)
+            barred = {TopicPartition(each.topic, each.partition): each.position for each in reply.barred}
+            self._inbox.put(partial(self._follow, reply.late, barred))
+
+    def _follow(self, late: Sequence[TopicPartition], barred: Mapping[TopicPartition, int]) -> None:
+        self._followed, self._barred = frozenset(late), barred
+
+    def _try(self, now_ms: int) -> None:
+        """Look whether the leaders that didn't answer do now, and tell."""
+        self._try_due_ms = now_ms + TRY_MS
+        barred = dict(self._barred)
+
+        def attempt() -> None:
+            found = reached(self._config.kafka, barred, TRY_MS / 2000)
+            self._tell_fetched(calls.Fetched(self._member.member_id, (), (), tuple(sorted(found))))
+
+        self._calls.put(attempt)
+
+    def _give_up(self, partitions: Any) -> None:
+        self._unpositioned -= set(partitions)
+        self._prefetcher.revoke(partitions)
+
+    # --- calls to the coordinator -------------------------------------------------------------------
+
+    def _send(self, request: Request) -> None:
+        if self._over:
+            return
+        kind = type(request).__name__
+        # Whatever has become of it: a member that is told so asks again, one that waits for an answer waits for ever.
+        self._calls.put(partial(self._call, request), lambda: self._inbox.put(lambda: self._on_unreachable(kind)))
+
+    def _call(self, request: Request) -> None:
+        kind = type(request).__name__
+        try:
+            reply: Any = decode(self._link.call(kind, encode(request), timeout_ms(self._member.config, request) / 1000))
+        except CoordinatorUnreachable:
+            self._inbox.put(lambda: self._on_unreachable(kind))
+        except CoordinatorRefused as error:
+            reason = str(error)
+            self._inbox.put(lambda: self._end(reason, leave=False, lost=True))
+        else:
+            self._inbox.put(lambda: self._on_reply(request, reply))
+
+    def _on_reply(self, request: Request, reply: Any) -> None:
+        self._unreachable_since = None
+        if isinstance(reply, OffsetFetchReply):
+            self._on_positions(reply)
+        else:
+            self._drive(machine.Replied(reply, request))
+
+    def _on_unreachable(self, kind: str) -> None:
+        # Counted from the first failed call, not from the last success: a process that was frozen and thaws
+        # has an old last success although the coordinator may be well.
+        now = time.monotonic()
+        self._unreachable_since = self._unreachable_since or now
+        session_s = self._config.session_timeout_ms / 1000
+        patience_s = session_s if self._started else min(FIRST_CONTACT_S, session_s)
+        if now - self._unreachable_since > patience_s:
+            self._end(f"the coordinator has been unreachable for {patience_s:g} s", leave=False, lost=True)
+            return
+        self._drive(machine.Unreachable(kind))
+
+    def _wait_to_listen(self) -> bool:
+        if self._listened:
+            self._pause.wait(RECONNECT_S)
+        self._listened = True
+        return True
+
+    def _listen(self) -> None:
+        try:
+            for event in self._link.events(self._config.address.encode()):
+                self._events.well()
+                if event:
+                    self._inbox.put(partial(self._on_event, calls.decode(event, calls.PushEvent)))
+        except CoordinatorUnreachable:
+            self._inbox.put(lambda: self._on_unreachable("Events"))
+
+    def _on_event(self, pushed: calls.PushEvent) -> None:
+        self._unreachable_since = None
+        if pushed.event == "stop":
+            self._end("the coordinator ended", leave=False)
+        elif not self._started:
+            self._started = True
+            self._member = machine.new_member(self._member_config(pushed.topics))
+            self._drive(machine.Start())
+        elif pushed.topics != self._member.config.topics:
+            self._drive(machine.Resubscribe(pushed.topics))
+        elif pushed.event == "rejoin":
+            self._drive(machine.Pushed(pushed.reason, pushed.generation))
+
+    # --- positions ------------------------------------------------------------------------------------
+
+    def _positions_due(self) -> int | None:
+        return self._next_positions_ms if self._unpositioned else None
+
+    def _fetch_positions(self) -> None:
+        self._next_positions_ms = _now_ms() + POSITION_RETRY_MS
+        if self._unpositioned:
+            self._send(OffsetFetch(tuple(sorted(self._unpositioned))))
+
+    def _on_positions(self, reply: OffsetFetchReply) -> None:
+        known = {tp: offset for tp, offset in reply.offsets if offset >= 0 and tp in self._unpositioned}
+        if reply.error == ErrorCode.NONE and known:
+            self._unpositioned -= set(known)
+            self._prefetcher.assign(known)
+
+    def _on_served(self, ranges: Sequence[Range]) -> None:
+        self._inbox.put(partial(self._served_ranges, ranges))
+
+    def _served_ranges(self, ranges: Sequence[Range]) -> None:
+        # One commit for what is handed over within a moment, by whichever of the executor's tasks.
+        self._served.update((item.tp, item.end) for item in ranges)
+        if self._commit_due_ms is None:
+            self._commit_due_ms = _now_ms() + COMMIT_DELAY_MS
+
+    def _commit(self) -> None:
+        request = machine.commit(self._member, self._served)
+        self._served, self._commit_due_ms = {}, None
+        if request is not None:
+            self._send(request)
+
+    # --- the end --------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """The name of its socket."""
+        return self._config.address
+
+    @property
+    def group_id(self) -> str:
+        """The group that it is a member of."""
+        return self._config.group_id
+
+    def leave(self, reason: str) -> None:
+        """Leave the group and end; from any thread, nobody waits."""
+        self._end(reason, leave=True)
+
+    def _end(self, reason: str, *, leave: bool, lost: bool = False) -> None:
+        """Begin to end; who comes second has nothing left to do."""
+        with self._ending:
+            if self._over:
+                return
+            self._over = True
+        log.info("ending: %s", reason)
+        self._host.ending(self)
+        try:
+            ending = in_context(self._close, reason, leave, lost)
+            threading.Thread(target=ending, name="cohort-ending", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:
+            self._host.fail(f"no thread to end a member in: {error}")
+
+    def _close(self, reason: str, leave: bool, lost: bool) -> None:
+        """Say good-bye where there is somebody to say it to, and let go of everything."""
+        self._loop.close()
+        self._inbox.put(_nothing)
+        self._loop.join(LOOP_END_S)
+        try:
+            if self._listening:  # its last call is the revocation that the member asks for
+                self._listening.close(self._member.owned, LISTENER_END_S, lost=lost)
+            if leave:
+                self._say_goodbye(reason)
+            self._server.close()
+            self._events.close()
+            self._pause.set()
+            self._link.close()
+            self._calls.close()
+            self._prefetcher.close()
+            if self._loop.is_alive():
+                raise TimeoutError("its loop does not end")  # noqa: TRY301
+        except Exception as error:
+            log.exception("this member can't be ended")
+            self._host.fail(f"a member can't be ended: {error}")
+        else:
+            self._host.ended(self)
+
+    def _say_goodbye(self, reason: str) -> None:
+        """What the member sends is sent here: nothing else runs any more."""
+        member, actions = machine.step(self._member, machine.Stop(reason), _now_ms())
+        actions += machine.step(member, machine.RevocationDone(), _now_ms())[1]
+        for request in (action.request for action in actions if isinstance(action, machine.Send)):
+            try:
+                self._link.call(type(request).__name__, encode(request), 2.0)
+            except (CoordinatorUnreachable, CoordinatorRefused):
+                log.info("could not say good-bye: the session will expire")
+
+
+def _nothing() -> None:
+    """Wakes the loop."""
+
+
+def _names(partitions: Any) -> str:
+    return ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions))
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)
