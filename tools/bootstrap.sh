@@ -16,6 +16,7 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 CACHE=$PWD/.cache
 export PIP_DISABLE_PIP_VERSION_CHECK=1 DEBIAN_FRONTEND=noninteractive UV_PYTHON_DOWNLOADS=never
+export UV_COMPILE_BYTECODE=1 # as pip does: every start of a Python is a second longer where nothing may be written later
 
 say() { printf '%s\n' "bootstrap: $*" >&2; }
 die() { say "$*"; exit 1; }
