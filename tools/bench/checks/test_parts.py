@@ -13,6 +13,7 @@ from tools.bench.source import far, gap, isolation, latency, load, many, memory,
 from tools.bench.source.clients import AGENT
 from tools.bench.source.peers import COHORT, KAFKA
 from tools.bench.source.relay import Lane
+from tools.bench.source.ways import PLAIN, RECOMMENDED, Way, ways
 
 STATUS = {
     "members": [
@@ -170,9 +171,9 @@ def test_gaps_are_compared_with_usual_ones_and_with_the_peer() -> None:
     """Those of the recommended configuration, where it was measured: by themselves, with usual ones, with Spark's own."""
     usual: dict[str, int | None] = {"stayed_ms": 400, "all_ms": 500}
     joined: dict[str, dict[str, int | None]] = {gap.JOIN: {"stayed_ms": 2_200, "all_ms": 2_300}}
-    plain = gap.Run(gap.PLAIN.name, dict.fromkeys(gap.EVENTS, usual) | joined)
-    ours = gap.Run(gap.RECOMMENDED.name, dict.fromkeys(gap.EVENTS, usual))
-    theirs = gap.Run(gap.OWN.name, {event: {"stayed_ms": 1_000, "all_ms": 1_000} for event in gap.EVENTS})
+    plain = gap.Run(PLAIN.name, dict.fromkeys(gap.EVENTS, usual) | joined)
+    ours = gap.Run(RECOMMENDED.name, dict.fromkeys(gap.EVENTS, usual))
+    theirs = gap.Run(KAFKA.name, {event: {"stayed_ms": 1_000, "all_ms": 1_000} for event in gap.EVENTS})
     held = [(bound.value, bound.holds) for bound in gap.bounds(gap.summary([plain, theirs]))]
     assert held[:3] == [(2.2, False), (5.5, True), (2.2, False)]
     held = [(bound.value, bound.holds) for bound in gap.bounds(gap.summary([plain, ours, theirs]))]
@@ -182,9 +183,9 @@ def test_gaps_are_compared_with_usual_ones_and_with_the_peer() -> None:
 
 def test_the_recommended_configuration_is_measured_beside_the_plain_one() -> None:
     """Both unless one is chosen; Spark's own source is the same in both."""
-    assert gap.ways((COHORT, KAFKA), None) == [gap.PLAIN, gap.RECOMMENDED, gap.OWN]
-    assert gap.ways((COHORT, KAFKA), chosen=True) == [gap.RECOMMENDED, gap.OWN]
-    assert gap.ways((COHORT,), chosen=False) == [gap.PLAIN]
+    assert ways((COHORT, KAFKA), None) == [PLAIN, RECOMMENDED, Way(KAFKA)]
+    assert ways((COHORT, KAFKA), chosen=True) == [RECOMMENDED, Way(KAFKA)]
+    assert ways((COHORT,), chosen=False) == [PLAIN]
     assert "spark.redaction.regex" in peers.recommended()
     assert not [key for key in peers.recommended() if key.startswith("spark.pyspark.")]
 

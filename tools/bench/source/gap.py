@@ -24,8 +24,9 @@ from sparkcohort.runtime.shell.rpc import connection_file
 from tools.bench.figures import Bound, middle, paired, shown, spread
 from tools.bench.results import BenchError, order
 from tools.bench.source.load import Load, merged
-from tools.bench.source.peers import COHORT, KAFKA, Peer, recommended
+from tools.bench.source.peers import COHORT, KAFKA, Peer
 from tools.bench.source.runs import Bench
+from tools.bench.source.ways import PLAIN, RECOMMENDED, ways
 from tools.bench.source.world import Found, World, say
 from tools.demo.sink import Sink
 from tools.demo.spark import executors, kill_executor
@@ -51,22 +52,6 @@ class Stretch:
     stayed: frozenset[int] | None
 
 
-@dataclass(frozen=True)
-class Way:
-    """A source with the recommended configuration, or without."""
-
-    peer: Peer
-    recommended: bool = False
-
-    @property
-    def name(self) -> str:
-        """As in reports."""
-        return f"{self.peer.name}, recommended" if self.recommended else self.peer.name
-
-
-PLAIN, RECOMMENDED, OWN = Way(COHORT), Way(COHORT, recommended=True), Way(KAFKA)
-
-
 @dataclass
 class Run:
     """One way through all events: longest gaps in ms, of those that stayed and of all."""
@@ -80,18 +65,12 @@ def measure(world: World) -> Found:
     runs: list[Run] = []
     todo = order(ways(world.chosen(COHORT, KAFKA), world.plan.recommended), world.plan.rounds)
     for number, way in enumerate(todo, 1):
-        with world.application(MASTER, recommended() if way.recommended else {}) as bench:
+        with world.application(MASTER, way.settings) as bench:
             run = Run(way.name, Scene(bench, way.peer, f"gap-{number}").run(world.plan.window_s))
         told = ", ".join(f"{event} {gaps[STAYED]} (all {gaps[ALL]})" for event, gaps in run.gaps.items())
         say(f"[{number}/{len(todo)}] {way.name}: longest gaps in ms: {told}")
         runs.append(run)
     return summary(runs)
-
-
-def ways(peers: Collection[Peer], chosen: bool | None) -> list[Way]:
-    """Cohort without and with the recommended configuration, or as chosen; Spark's own source without."""
-    ours = [way for way in (PLAIN, RECOMMENDED) if chosen is None or way.recommended is chosen]
-    return [way for way in (*ours, OWN) if way.peer in peers]
 
 
 class Scene:
@@ -224,7 +203,7 @@ def summary(runs: Sequence[Run]) -> Found:
         for event, found in run.gaps.items():
             for which, gap in found.items():
                 values.setdefault(run.way, {}).setdefault(event, {}).setdefault(which, []).append(float(gap or 0))
-    theirs = values.get(OWN.name, {})
+    theirs = values.get(KAFKA.name, {})
     return {
         "ways": {
             way: {event: {which: spread(each) for which, each in of.items()} for event, of in by_event.items()}
@@ -237,7 +216,7 @@ def summary(runs: Sequence[Run]) -> Found:
         "over_kafka": {
             way: {event: paired(of[STAYED], theirs[event][STAYED]) for event, of in by_event.items() if event in theirs}
             for way, by_event in values.items()
-            if way != OWN.name
+            if way != KAFKA.name
         },
     }
 
@@ -256,7 +235,7 @@ def bounds(found: Found) -> list[Bound]:
         held.append(Bound(f"gap, {event}, {way}: longest gap : without one", over, must, at_least=False, aim=1.1))
         if event in found["over_kafka"][way]:
             beside = middle(found["over_kafka"][way][event])
-            held.append(Bound(f"gap, {event}, {way}: longest gap : {OWN.name}'s", beside, of_theirs, at_least=False))
+            held.append(Bound(f"gap, {event}, {way}: longest gap : {KAFKA.name}'s", beside, of_theirs, at_least=False))
     return held
 
 

@@ -18,6 +18,7 @@ from tools.bench.source import restart, source
 from tools.bench.source.peers import COHORT, KAFKA, KAFKA_TUNED, Peer
 from tools.bench.source.runs import Bench
 from tools.bench.source.topics import Shape, Sums
+from tools.bench.source.ways import RECOMMENDED, ways
 from tools.bench.source.world import Found, World, say
 
 FEW, SOME = 100, 100_000
@@ -36,23 +37,23 @@ class Run:
 
 def measure(world: World) -> Found:
     """All queries of each source, in turns; then the restarts, in turns."""
-    peers, master = world.chosen(COHORT, KAFKA, KAFKA_TUNED), world.plan.masters[0]
+    todo = order(ways(world.chosen(COHORT, KAFKA, KAFKA_TUNED), world.plan.recommended), world.plan.rounds)
+    master = world.plan.masters[0]
     sizes = (FEW, SOME, world.plan.records)
     with world.application(master) as bench:
         written = {size: source.fill(bench, topic_of(size), Shape(), size) for size in sizes}
     runs: list[Run] = []
-    todo = order(peers, world.plan.rounds)
-    for number, peer in enumerate(todo, 1):
-        with world.application(master) as bench:
-            runs.append(Run(peer.name, _queries(bench, peer, sizes)))
-            if number > len(todo) - len(peers):
-                _check(bench, peer, written)
+    for number, way in enumerate(todo, 1):
+        with world.application(master, way.settings) as bench:
+            runs.append(Run(way.name, _queries(bench, way.peer, sizes)))
+            if number > len(todo) - len(set(todo)):
+                _check(bench, way.peer, written)
         say(f"[{number}/{len(todo)}] {told(runs[-1])}")
-    todo = order(world.chosen(COHORT, KAFKA), world.plan.rounds)
-    for number, peer in enumerate(todo, 1):
+    again = order(world.chosen(COHORT, KAFKA), world.plan.rounds)
+    for number, peer in enumerate(again, 1):
         seconds = restart.seconds(world.broker, peer, f"restart-{number}", master)
         runs.append(Run(peer.name, restart_s=seconds))
-        say(f"[{number}/{len(todo)}] {peer.name}: {seconds:.1f} s from a driver's kill to its next batch")
+        say(f"[{number}/{len(again)}] {peer.name}: {seconds:.1f} s from a driver's kill to its next batch")
     return summary(runs)
 
 
@@ -98,7 +99,7 @@ def summary(runs: Sequence[Run]) -> Found:
             restarts.setdefault(run.peer, []).append(run.restart_s)
     if not queries and not restarts:
         raise BenchError("start: nothing was measured")
-    ours = queries.get(COHORT.name, {})
+    ours = queries.get(COHORT.name) or queries.get(RECOMMENDED.name, {})
     return {
         "queries": {
             peer: {query: {name: spread(each) for name, each in of.items()} for query, of in by_query.items()}
@@ -110,7 +111,7 @@ def summary(runs: Sequence[Run]) -> Found:
                 for query, of in by_query.items()
             }
             for peer, by_query in queries.items()
-            if ours and peer != COHORT.name
+            if ours and peer in (KAFKA.name, KAFKA_TUNED.name)
         },
         "cpu_more_s": _more(ours.get(warm(FEW), {}), queries.get(KAFKA.name, {}).get(warm(FEW), {})),
         "restart_s": {peer: spread(each) for peer, each in restarts.items()},
