@@ -1,8 +1,7 @@
 """PySpark's daemon, with PySpark from the environment: for ``spark.python.daemon.module``.
 
 Spark puts its own ``pyspark.zip`` first on the path of every Python that it starts.  Nothing in there is compiled, so each
-daemon compiles PySpark anew, a quarter of a second of a core, and a query's start waits for four of them, one after the
-other.  Where the environment has the same PySpark installed, this takes that one; all else is ``pyspark.daemon``, as ever.
+daemon compiles PySpark anew, and the start of an application's first query waits for four of them, one after the other.  Where the environment has the same PySpark installed, this takes that one; all else is ``pyspark.daemon``, as ever.
 """
 
 from __future__ import annotations
