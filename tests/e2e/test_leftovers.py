@@ -76,8 +76,7 @@ def test_ten_short_queries_leave_nothing(application: Application, broker: Broke
         assert not run.file.exists()
         assert run.port not in _ports(application)
         assert _locks(application) == []
-        agents = [agent for agent in application.driver.agents() if run.run_id in processes.command(agent)]
-        wait_until(lambda: not any(map(_alive, agents)) and _left(run) == [], AGENTS_S, "its agents to be gone")  # noqa: B023
+        wait_until(lambda: not application.driver.agents() and _left(run) == [], AGENTS_S, "its agents to be gone")  # noqa: B023
 
 
 def _started(application: Application, broker: Broker, topic: str) -> Query:
@@ -96,9 +95,7 @@ def _run(application: Application, query: Query) -> Run:
     assert found is not None
     run_id = found.run.run_id
 
-    def agents() -> list[psutil.Process]:
-        return [agent for agent in application.driver.agents() if run_id in processes.command(agent)]
-
+    agents = application.driver.agents  # one an executor, for all queries
     query.wait_for_status(lambda status: agents() and settled(status, len(agents())), "all agents in the group")
     assert any(run_id in name for name in processes.sockets())
     file = application.directory / "home" / f"{run_id}.json"

@@ -37,7 +37,8 @@ def pipeline() -> str:
     assert plain.count(LOAD) == 1
     more = '    .option("rebalance.listener", "audit.Listener")\n'
     more += '    .option("partition.assignment.strategy", "whole_topics.WholeTopics")\n'
-    more += '    .option("maxOffsetsPerTrigger", 50_000)\n'  # several batches: a single one has no members
+    # Batches enough for members to join and be told: a single one has none.
+    more += f'    .option("maxOffsetsPerTrigger", {RECORDS // 25})\n'
     return plain.replace(LOAD, more + LOAD)
 
 
@@ -53,7 +54,7 @@ def archive(directory: Path) -> Path:
 def heard(directory: Path) -> list[list[int]]:
     """The partitions that the listeners on all executors were told to read at a time, from the executors' logs."""
     logs = "".join(path.read_text(errors="replace") for path in directory.glob("work-*/app-*/*/stderr"))
-    told = [re.findall(r", (\d+)\)", line) for line in re.findall(r"audit: reading (.*)", logs)]
+    told = [re.findall(r", (\d+)\)", line) for line in re.findall(r"audit: \[submitted\] reading (.*)", logs)]
     return [sorted(map(int, numbers)) for numbers in told]
 
 
