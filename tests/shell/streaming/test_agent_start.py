@@ -33,11 +33,11 @@ def world(mock_broker: MockCluster) -> Iterator[World]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The addresses of agents that were started, none of which ever answers; this process is a worker of an executor."""
+    """The names of agents that were started, none of which ever answers; this process is a worker of an executor."""
     started: list[str] = []
 
-    def start(address: str, *_: object) -> bool:
-        started.append(address)
+    def start(name: str, *_: object) -> bool:
+        started.append(name)
         return True
 
     monkeypatch.setattr(agent_start, "start_agent", start)
@@ -67,7 +67,7 @@ def test_an_agent_comes_behind_the_rows(world: World, started: list[str]) -> Non
         assert world.plans.audit.ranges_delivered == 0
     assert rows == 10
     assert world.plans.audit.ranges_delivered == 1
-    assert started == [HERE.address("run")]
+    assert started == [HERE.agent()]
 
 
 def test_none_comes_where_the_query_ends(world: World, started: list[str]) -> None:
@@ -82,7 +82,7 @@ def test_an_empty_slot_starts_one(world: World, started: list[str]) -> None:
     """That is what such slots are for: an executor with idle cores comes into the group."""
     world.plans.register("idle", [Slot(None)])
     assert list(reader_of(world).read(slot_of(world, "idle"))) == []
-    assert started == [HERE.address("run")]
+    assert started == [HERE.agent()]
 
 
 def test_a_task_that_does_not_come_to_its_end_starts_one_as_rarely(world: World, started: list[str]) -> None:
