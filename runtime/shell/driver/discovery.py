@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import TopicMetadata
@@ -33,16 +34,33 @@ ASK_GAP_S = 0.05  # an error may come at once
 NEW_TOPIC_S = 3.0  # a topic made a moment ago may not be known to the broker that is asked
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
-    """Partitions with their leader's node id (-1: none), the nodes' addresses, the racks of the replicas, the topics' ids."""
+    """Partitions with their leader's node id (-1: none), the nodes' addresses, the racks of the replicas, the topics' ids.
+
+    What follows from these is asked for with every trigger and every commit, so it is worked out once.
+    """
 
     leaders: Mapping[TopicPartition, int]
     nodes: Mapping[int, str] = field(default_factory=dict)
     racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
 
-    def by_leader(self) -> dict[int, tuple[TopicPartition, ...]]:
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """The topics, with the number of partitions of each (for ``assign``: up to the highest one named)."""
+        counts: dict[str, int] = {}
+        for tp in self.leaders:
+            counts[tp.topic] = max(counts.get(tp.topic, 0), tp.partition + 1)
+        return counts
+
+    @cached_property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """All partitions."""
+        return frozenset(self.leaders)
+
+    @cached_property
+    def by_leader(self) -> Mapping[int, tuple[TopicPartition, ...]]:
         """The partitions of each leader there is, in order."""
         shares: dict[int, list[TopicPartition]] = {}
         for tp, leader in sorted(self.leaders.items()):
@@ -50,6 +68,7 @@ class Layout:
                 shares.setdefault(leader, []).append(tp)
         return {leader: tuple(tps) for leader, tps in shares.items()}
 
+    @cached_property
     def leaderless(self) -> frozenset[TopicPartition]:
         """Partitions that nobody leads now."""
         return frozenset(tp for tp, leader in self.leaders.items() if leader < 0)

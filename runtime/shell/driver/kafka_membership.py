@@ -64,6 +64,8 @@ class GroupMembership:
         )
         self.ids: Mapping[str, str] = {}  # of the topics that the offsets to commit are of, as far as known
         self.epochs: Mapping[TopicPartition, int] = {}  # of the leaders whose logs had them last, as far as known
+        # What was told last: the event is made anew only for other topics, since every commit tells of them.
+        self._told: tuple[Mapping[str, int], s.TopicsChanged] = ({}, s.TopicsChanged((), frozenset()))
         self._changed = threading.Condition()
         self._jobs = ClientThread(self._check, self._changed)
         self._membership = machine.new_membership(_config(options), secrets.token_hex(4), _now_ms())
@@ -290,9 +292,13 @@ class GroupMembership:
 
     def _tell_topics(self) -> None:
         """The topics that are there, and the partitions of them that this query reads."""
-        topics, fixed = self._topics(), frozenset(self._options.subscription.partitions)
-        there = frozenset(TopicPartition(topic, number) for topic, count in topics.items() for number in range(count))
-        self._feed(s.TopicsChanged(tuple(sorted(topics)), there & fixed if fixed else there))
+        topics, (told, change) = self._topics(), self._told
+        if topics != told:
+            fixed = frozenset(self._options.subscription.partitions)
+            there = frozenset(TopicPartition(topic, number) for topic, count in topics.items() for number in range(count))
+            change = s.TopicsChanged(tuple(sorted(topics)), there & fixed if fixed else there)
+            self._told = topics, change
+        self._feed(change)
 
     # --- actions ---------------------------------------------------------------------------------------
 

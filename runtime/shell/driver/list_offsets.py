@@ -243,7 +243,7 @@ class Asker:
         """Leader by leader, to find out who is silent."""
         found: Answers = {}
         reasons: Reasons = {}
-        for node, partitions in layout.by_leader().items():
+        for node, partitions in layout.by_leader.items():
             if node in silent:
                 continue
             try:
@@ -284,7 +284,7 @@ class Suspects:
 
     def keep(self, layout: Layout) -> frozenset[int]:
         """Who is silent; whoever leads nothing any more is forgotten."""
-        shares = layout.by_leader()
+        shares = layout.by_leader
         with self._changed:
             self._silent = {node: shares[node][0] for node in self._silent if node in shares}
             return frozenset(self._silent)
@@ -292,7 +292,7 @@ class Suspects:
     def add(self, node: int, layout: Layout) -> None:
         """A leader gave no answer."""
         with self._changed:
-            self._silent[node] = layout.by_leader()[node][0]
+            self._silent[node] = layout.by_leader[node][0]
             self._addresses[node] = layout.address(node)
             self._changed.notify_all()
             if not self._started:

@@ -118,13 +118,10 @@ class LogEnds:
         with self._changed:
             return self._snapshot()
 
-    def topics(self) -> dict[str, int]:
+    def topics(self) -> Mapping[str, int]:
         """The topics read, with the number of partitions of each (for ``assign``: up to the highest one named)."""
-        counts: dict[str, int] = {}
         with self._changed:
-            for tp in self._layout.leaders:
-                counts[tp.topic] = max(counts.get(tp.topic, 0), tp.partition + 1)
-        return counts
+            return self._layout.counts
 
     def racks(self) -> dict[str, list[frozenset[str]]]:
         """By topic, for each partition the racks of its replicas; empty where no option says that racks count."""
@@ -160,10 +157,10 @@ class LogEnds:
     # --- inside ------------------------------------------------------------------------------------
 
     def _snapshot(self) -> Snapshot:
-        known, now = frozenset(self._layout.leaders), time.monotonic()
+        known, now = self._layout.partitions, time.monotonic()
         ends = {tp: end for tp, end in self._ends.items() if tp in known}
         why = f"nobody could be asked yet: {self._asking.trouble}" if self._asking.trouble else hold.UNANSWERED
-        unreachable = hold.unreachable(known, ends, self._reasons, self._layout.leaderless(), why)
+        unreachable = hold.unreachable(known, ends, self._reasons, self._layout.leaderless, why)
         ids, epochs = self._layout.ids, self._epochs
         return Snapshot(ends, unreachable, known, now, ids, self._served, self._looks, epochs)
 
@@ -194,7 +191,7 @@ class LogEnds:
         """Every maximum age, sooner while something is wrong and somebody asks."""
         with self._changed:
             while not self._closed and self._failure is None:
-                urgent = self._asked > self._seen and bool(self._reasons or self._layout.leaderless())
+                urgent = self._asked > self._seen and bool(self._reasons or self._layout.leaderless)
                 urgent |= self._discovery.in_doubt or self._doubted
                 due = self._looked + (min(LOST_LOOK_S, self._max_age_s) if urgent else self._max_age_s)
                 left = due - time.monotonic()
