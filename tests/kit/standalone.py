@@ -45,11 +45,12 @@ def standalone(directory: Path, env: Mapping[str, str], hosts: Sequence[str]) ->
         log = directory / "master.log"
         stack.enter_context(_daemon(log, env, MASTER_CLASS, "--host", "127.0.0.1", "--port", "0", *web))
         master = _said(log, r"Starting Spark master at (spark://\S+)")
-        for number, host in enumerate(hosts, 1):
+        logs = [directory / f"worker-{number}.log" for number, _ in enumerate(hosts, 1)]
+        for number, (host, log) in enumerate(zip(hosts, logs, strict=True), 1):
             own = {**env, "SPARK_LOCAL_DIRS": str(directory / f"local-{number}"), "SPARK_LOCAL_IP": host}
             size = ("--cores", "1", "--memory", "2g", "--work-dir", str(directory / f"work-{number}"))
-            log = directory / f"worker-{number}.log"
             stack.enter_context(_daemon(log, own, WORKER_CLASS, "--host", host, *web, *size, master))
+        for log in logs:
             _said(log, r"(Successfully registered with master)")
         yield master
 

@@ -1,9 +1,12 @@
-"""Spark for the demo: a cluster of three executors on this machine, its query, and how to kill one executor."""
+"""Spark for the demo: a cluster of three executors on this machine, its query, and how to kill one executor.
+
+Each executor is on a host of its own (127.0.0.2 and up), as in a cluster, and the settings are those of
+``conf/spark-defaults.conf``: what the demo shows is what the documents recommend.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,13 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 from pyspark.sql import SparkSession
 
+from tests.kit.standalone import standalone
+from tools.recommended import recommended
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from tools.demo.sink import Sink
 
 EXECUTORS: Final = 3
-MASTER: Final = f"local-cluster[{EXECUTORS},1,1024]"
+HOSTS: Final = [f"127.0.0.{number + 2}" for number in range(EXECUTORS)]
 _BACKEND: Final = "CoarseGrainedExecutorBackend"
 _LOGGING: Final = """\
 status = error
@@ -43,36 +49,34 @@ def session(directory: Path) -> Iterator[SparkSession]:
     os.environ["COHORT_HOME"] = str(directory / "cohort")
     logging = directory / "log4j2.properties"
     logging.write_text(_LOGGING)
-    # Four JVMs start at once on what may be two cores: the quick compiler and collector, for a run of two minutes.
-    java = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={logging.as_uri()}"
-    spark = (
-        SparkSession.builder.master(MASTER)
-        .appName("cohort-demo")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", java)
-        .config("spark.executor.extraJavaOptions", java)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.local.dir", str(directory / "local"))
-        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
-        .getOrCreate()
-    )
-    gateway: Any = spark.sparkContext._gateway
-    # Where executors of a local cluster write their logs, for want of an option.
-    work = Path(gateway.jvm.java.lang.System.getenv("SPARK_HOME")) / "work"
-    logs = work / spark.sparkContext.applicationId
-    try:
-        yield spark
-    finally:
-        with suppress(Exception):  # a JVM that is gone already
-            spark.stop()
-            gateway.shutdown()
-        _end_jvm(gateway.proc)
-        if logs.exists():
-            shutil.move(logs, directory / "executors")
-        with suppress(OSError):
-            work.rmdir()
+    # Many JVMs start at once on what may be two cores: the quick compiler and collector, for a run of two minutes.
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    java = f"{quick} -Dlog4j2.configurationFile={logging.as_uri()}"
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": quick}
+    with standalone(directory, env, HOSTS) as master:
+        builder = SparkSession.builder.master(master).appName("cohort-demo")
+        for key, value in recommended().items():
+            builder = builder.config(key, value)
+        spark = (
+            builder.config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.extraJavaOptions", java)
+            .config("spark.executor.extraJavaOptions", java)
+            .config("spark.executor.memory", "1g")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.local.dir", str(directory / "local"))
+            .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+            .getOrCreate()
+        )
+        gateway: Any = spark.sparkContext._gateway
+        try:
+            yield spark
+        finally:
+            with suppress(Exception):  # a JVM that is gone already
+                spark.stop()
+                gateway.shutdown()
+            _end_jvm(gateway.proc)
 
 
 def _end_jvm(jvm: subprocess.Popen[bytes]) -> None:

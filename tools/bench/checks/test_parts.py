@@ -14,6 +14,7 @@ from tools.bench.source.clients import AGENT
 from tools.bench.source.peers import COHORT, KAFKA
 from tools.bench.source.relay import Lane
 from tools.bench.source.ways import PLAIN, RECOMMENDED, Way, ways
+from tools.recommended import recommended
 
 STATUS = {
     "members": [
@@ -70,10 +71,10 @@ def test_latencies_are_those_of_the_records() -> None:
     """From the timestamps in a batch to the moment at which all of it was in the sink, every record counted."""
     seen = Batch(9.0, 10.2, 40, {}, sunk=10.0, observed={latency.OBSERVED: {"at_ms": [9_000, 9_500, 9_900]}})
     assert latency.latencies(seen) == [(750.0, 20.0), (300.0, 20.0)]
-    run = latency.run_of("cohort", "slow", [seen] * (latency.UNMEASURED + 5))
+    run = latency.run_of("cohort", "slow", [seen] * 5)
     assert (run.p50_ms, run.p99_ms, run.records) == (300.0, 750.0, 200)
     with pytest.raises(BenchError, match="only 4 measured batches"):
-        latency.run_of("cohort", "slow", [seen] * (latency.UNMEASURED + 4))
+        latency.run_of("cohort", "slow", [seen] * 4)
 
 
 def test_the_slowest_hundredth_is_compared() -> None:
@@ -186,8 +187,8 @@ def test_the_recommended_configuration_is_measured_beside_the_plain_one() -> Non
     assert ways((COHORT, KAFKA), None) == [PLAIN, RECOMMENDED, Way(KAFKA)]
     assert ways((COHORT, KAFKA), chosen=True) == [RECOMMENDED, Way(KAFKA)]
     assert ways((COHORT,), chosen=False) == [PLAIN]
-    assert "spark.redaction.regex" in peers.recommended()
-    assert not [key for key in peers.recommended() if key.startswith("spark.pyspark.")]
+    assert "spark.redaction.regex" in recommended()
+    assert not [key for key in recommended() if key.startswith("spark.pyspark.")]
 
 
 def test_a_cluster_has_a_host_for_each_worker() -> None:

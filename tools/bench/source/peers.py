@@ -32,7 +32,6 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
-RECOMMENDED = Path(__file__).resolve().parents[3] / "conf" / "spark-defaults.conf"
 STANDALONE = re.compile(r"standalone\[(\d+)\]")
 TUNED = {"kafka.max.poll.records": "10000", "kafka.receive.buffer.bytes": "1048576"}
 
@@ -88,12 +87,6 @@ def hosts_of(master: str) -> list[str]:
     """
     found = STANDALONE.fullmatch(master)
     return [f"127.0.0.{number + 2}" for number in range(int(found[1]))] if found else []
-
-
-def recommended() -> dict[str, str]:
-    """What ``conf/spark-defaults.conf`` recommends, but for the interpreter, which is the bench's own."""
-    lines = (line.split(maxsplit=1) for line in RECOMMENDED.read_text().splitlines() if line.startswith("spark."))
-    return {key: value.strip() for key, value in lines if not key.startswith("spark.pyspark.")}
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from tools.bench.source.peers import COHORT, Peer, recommended
+from tools.bench.source.peers import COHORT, Peer
+from tools.recommended import recommended
 
 
 @dataclass(frozen=True)
