@@ -34,8 +34,8 @@ KINDS = (
 class Clients:
     """Watches client processes; agents are recognised by command line and by ``mark`` in their environment."""
 
-    def __init__(self, mark: str, jvm: int) -> None:
-        """``jvm``: the pid of the driver's."""
+    def __init__(self, mark: str, jvm: int, *, watching: bool = True) -> None:
+        """``jvm``: the pid of the driver's; without ``watching`` processes are only looked for when somebody asks."""
         self._mark = f"{MARK}={mark}"
         self._jvm = psutil.Process(jvm)
         self._mine: dict[tuple[int, float], bool] = {}
@@ -43,17 +43,19 @@ class Clients:
         self._forked: dict[tuple[int, float], float] = {}  # Python workers
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="bench-clients", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="bench-clients", daemon=True) if watching else None
 
     def __enter__(self) -> Self:
         """Start watching."""
-        self._thread.start()
+        if self._thread is not None:
+            self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Stop watching."""
         self._stop.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY_S):

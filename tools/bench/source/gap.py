@@ -65,7 +65,7 @@ def measure(world: World) -> Found:
     runs: list[Run] = []
     todo = order(ways(world.chosen(COHORT, KAFKA), world.plan.recommended), world.plan.rounds)
     for number, way in enumerate(todo, 1):
-        with world.application(MASTER, way.settings) as bench:
+        with world.application(MASTER, way.settings, counting=False) as bench:
             run = Run(way.name, Scene(bench, way.peer, f"gap-{number}").run(world.plan.window_s))
         told = ", ".join(f"{event} {gaps[STAYED]} (all {gaps[ALL]})" for event, gaps in run.gaps.items())
         say(f"[{number}/{len(todo)}] {way.name}: longest gaps in ms: {told}")

@@ -57,7 +57,7 @@ class Run:
 def measure(world: World) -> Found:
     """Everybody through each fault, in turns."""
     runs: list[Run] = []
-    with Cluster(2, relayed=[APART]) as cluster, world.application(world.plan.masters[0]) as bench:
+    with Cluster(2, relayed=[APART]) as cluster, world.application(world.plan.masters[0], counting=False) as bench:
         todo = order([(fault, peer) for fault in FAULTS for peer in world.chosen(COHORT, KAFKA)], world.plan.rounds)
         for number, (fault, peer) in enumerate(todo, 1):
             topic = f"isolation-{number}"

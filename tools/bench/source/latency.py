@@ -23,7 +23,10 @@ from tools.bench.source.world import Found, World, say
 
 RATES = (1_000, 50_000)
 PARTITIONS = 8
-UNMEASURED = 8  # first batches
+UNMEASURED, UNMEASURED_S = (
+    8,
+    5.0,
+)  # first batches, and seconds after them: with asynchronous progress eight take half a second
 LEAST_BATCHES = 5
 PATIENCE_S = 60.0
 STEPS = 20  # of a batch's distribution
@@ -68,7 +71,7 @@ class Run:
 def measure(world: World) -> Found:
     """Everybody in each setting, in turns; then the bytes of all that was written."""
     found: Found = {}
-    with world.application(world.plan.masters[0]) as bench:
+    with world.application(world.plan.masters[0], counting=False) as bench:
         for name, setting in SETTINGS.items():
             found[name] = summary(_at(bench, world, setting))
     return found
@@ -106,19 +109,20 @@ def _run(bench: Bench, peer: Peer, setting: Setting, seconds: float, written: li
         bench.streaming(peer, writer) as query,
     ):
         bench.await_batches(query, UNMEASURED, PATIENCE_S)
+        bench.wait(query, lambda: False, UNMEASURED_S)
+        unmeasured = bench.progress.count(query)
         bench.wait(query, lambda: False, seconds)
     written.append(load.sums)
-    return bench.progress.batches(query)
+    return bench.progress.batches(query)[unmeasured:]
 
 
 def run_of(peer: str, setting: str, batches: Sequence[Batch]) -> Run:
-    """What one run's batches come to; raises BenchError when there were hardly any."""
-    measured = batches[UNMEASURED:]
-    if len(measured) < LEAST_BATCHES:
-        raise BenchError(f"{peer}, {setting}: only {len(measured)} measured batches")
-    values = [value for batch in measured for value in latencies(batch)]
+    """What one run's measured batches come to; raises BenchError when there were hardly any."""
+    if len(batches) < LEAST_BATCHES:
+        raise BenchError(f"{peer}, {setting}: only {len(batches)} measured batches")
+    values = [value for batch in batches for value in latencies(batch)]
     found = {name: percentile(values, share) for name, share in SHARES.items()}
-    return Run(peer, setting, found["p50_ms"], found["p99_ms"], len(measured), sum(batch.rows for batch in measured))
+    return Run(peer, setting, found["p50_ms"], found["p99_ms"], len(batches), sum(batch.rows for batch in batches))
 
 
 def latencies(batch: Batch) -> list[tuple[float, float]]:

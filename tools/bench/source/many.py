@@ -20,6 +20,7 @@ from tools.bench.source.clients import AGENT
 from tools.bench.source.memory import pss_mib
 from tools.bench.source.peers import COHORT, KAFKA, Peer
 from tools.bench.source.runs import Bench
+from tools.bench.source.ways import PLAIN, RECOMMENDED, Way, ways
 from tools.bench.source.world import Found, World, say
 
 MASTER = "local[4]"
@@ -34,7 +35,7 @@ FIGURES = ("first_rows_s", "cpu_s", "idle_cores")
 class Run:
     """One source's ten queries; MiB by kind of process, of ten at their first rows, and of the agents of one."""
 
-    peer: str
+    way: str
     first_rows_s: float
     cpu_s: float
     mib: Mapping[str, float]
@@ -43,24 +44,25 @@ class Run:
 
 
 def measure(world: World) -> Found:
-    """Both sources in applications of their own, in turns."""
+    """Each way in applications of its own, in turns."""
     world.broker.admin.create_topic(TOPIC, PARTITIONS)
     produce(world.broker.bootstrap, TOPIC, RECORDS, partitions=PARTITIONS)
     runs: list[Run] = []
-    todo = order(world.chosen(COHORT, KAFKA), world.plan.rounds)
-    for number, peer in enumerate(todo, 1):
-        with world.application(MASTER) as bench:
-            runs.append(_run(bench, peer, world.plan.window_s))
+    todo = order(ways(world.chosen(COHORT, KAFKA), world.plan.recommended), world.plan.rounds)
+    for number, way in enumerate(todo, 1):
+        with world.application(MASTER, way.settings) as bench:
+            runs.append(_run(bench, way, world.plan.window_s))
         run = runs[-1]
         mib = ", ".join(f"{kind} {each:.0f}" for kind, each in run.mib.items())
         say(
-            f"[{number}/{len(todo)}] {peer.name}: first rows of all after {run.first_rows_s:.1f} s and {run.cpu_s:.1f} "
+            f"[{number}/{len(todo)}] {way.name}: first rows of all after {run.first_rows_s:.1f} s and {run.cpu_s:.1f} "
             f"CPU-s, MiB of {mib}; idle {run.idle_cores:.2f} cores; agents of one {run.one_agents_mib:.0f} MiB"
         )
     return summary(runs)
 
 
-def _run(bench: Bench, peer: Peer, idle_s: float) -> Run:
+def _run(bench: Bench, way: Way, idle_s: float) -> Run:
+    peer = way.peer
     before, began = sum(bench.clients.cpu().values()), time.monotonic()
     with bench.together(peer, _writers(bench, peer, QUERIES), EVERY) as queries:
         for query in queries:
@@ -74,7 +76,7 @@ def _run(bench: Bench, peer: Peer, idle_s: float) -> Run:
     with bench.together(peer, _writers(bench, peer, 1), EVERY) as (query,):
         bench.wait(query, lambda: bench.progress.count(query) > 0, FIRST_ROWS_S)
         one = _mib(bench).get(AGENT, 0.0)
-    return Run(peer.name, seconds, cpu - before, mib, cores, one)
+    return Run(way.name, seconds, cpu - before, mib, cores, one)
 
 
 def _writers(bench: Bench, peer: Peer, count: int) -> Iterator[DataStreamWriter]:
@@ -89,23 +91,25 @@ def _mib(bench: Bench) -> dict[str, float]:
 
 
 def summary(runs: Sequence[Run]) -> Found:
-    """Per source the spread of each figure; Cohort's beside Spark's own, and its agents beside those of one query."""
-    by_peer: dict[str, list[Run]] = {}
+    """Per way the spread of each figure; Cohort's beside Spark's own, and its agents beside those of one query."""
+    by_way: dict[str, list[Run]] = {}
     for run in runs:
-        by_peer.setdefault(run.peer, []).append(run)
+        by_way.setdefault(run.way, []).append(run)
     values = {
-        peer: {name: [getattr(run, name) for run in of] for name in FIGURES}
+        way: {name: [getattr(run, name) for run in of] for name in FIGURES}
         | {"mib": [sum(run.mib.values()) for run in of]}
-        for peer, of in by_peer.items()
+        for way, of in by_way.items()
     }
-    ours, theirs = values.get(COHORT.name), values.get(KAFKA.name)
+    ours, theirs = [way.name for way in (PLAIN, RECOMMENDED) if way.name in values], values.get(KAFKA.name)
     return {
-        "sources": {
-            peer: {name: spread(each) for name, each in of.items()} | {"mib_by_process": _by_kind(by_peer[peer])}
-            for peer, of in values.items()
+        "ways": {
+            way: {name: spread(each) for name, each in of.items()} | {"mib_by_process": _by_kind(by_way[way])}
+            for way, of in values.items()
         },
-        "cohort_over": {name: paired(ours[name], theirs[name]) for name in ours} if ours and theirs else {},
-        "agents_over_one": _agents(by_peer.get(COHORT.name, [])),
+        "over_kafka": {way: {name: paired(values[way][name], theirs[name]) for name in theirs} for way in ours}
+        if theirs
+        else {},
+        "agents_over_one": {way: _agents(by_way[way]) for way in ours},
     }
 
 
@@ -123,17 +127,15 @@ def _agents(runs: Sequence[Run]) -> Mapping[str, float] | None:
 
 def bounds(found: Found) -> list[Bound]:
     """Queries share what can be shared."""
-    if COHORT.name not in found["sources"]:
-        return []
-    name, idle = f"many, {QUERIES} queries", middle(found["sources"][COHORT.name]["idle_cores"])
-    held = [
-        Bound(f"{name}: MiB of agents : of one query's", middle(found["agents_over_one"]), 2.0, at_least=False),
-        Bound(f"{name}: cores when idle", idle, 0.1, at_least=False),
-    ]
-    over = found["cohort_over"]
-    for figure, what, must in (("mib", "MiB of all processes", 3.0), ("first_rows_s", "first rows of all", 1.5)):
-        if figure in over:
-            held.append(Bound(f"{name}: {what} of {KAFKA.name}'s", middle(over[figure]), must, at_least=False))
+    held: list[Bound] = []
+    for way, agents in found["agents_over_one"].items():
+        name, idle = f"many, {QUERIES} queries, {way}", middle(found["ways"][way]["idle_cores"])
+        held.append(Bound(f"{name}: MiB of agents : of one query's", middle(agents), 2.0, at_least=False))
+        held.append(Bound(f"{name}: cores when idle", idle, 0.1, at_least=False))
+        over = found["over_kafka"].get(way, {})
+        for figure, what, must in (("mib", "MiB of all processes", 3.0), ("first_rows_s", "first rows of all", 1.5)):
+            if figure in over:
+                held.append(Bound(f"{name}: {what} of {KAFKA.name}'s", middle(over[figure]), must, at_least=False))
     return held
 
 
@@ -143,7 +145,7 @@ def tables(found: Found) -> list[Table]:
     columns = ("first rows of all, s", "CPU-s until then", "cores when idle", "MiB (PSS)", "of which")
     for name in ("source", *columns):
         table.add_column(name, justify="left" if name in {"source", "of which"} else "right")
-    for peer, seen in found["sources"].items():
+    for way, seen in found["ways"].items():
         kinds = ", ".join(f"{kind.rpartition('.')[2]} {mib:.0f}" for kind, mib in seen["mib_by_process"].items())
-        table.add_row(peer, *(shown(seen[name]) for name in FIGURES), shown(seen["mib"], 1, 0), kinds)
+        table.add_row(way, *(shown(seen[name]) for name in FIGURES), shown(seen["mib"], 1, 0), kinds)
     return [table]

@@ -32,7 +32,7 @@ def measure(world: World) -> Found:
     todo = [step for step in steps if step != crawl] + [crawl] * (crawl in steps)
     runs: list[Trickle] = []
     written: dict[int, list[Sums]] = {size: [] for size in sizes}
-    with world.application(world.plan.masters[0]) as bench:
+    with world.application(world.plan.masters[0], counting=False) as bench:
         for peer in world.chosen(COHORT, KAFKA):
             say(f"warming up: {peer.name}")
             trickle(bench, peer, FEW, world.plan, written[FEW])

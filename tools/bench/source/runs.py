@@ -36,8 +36,8 @@ ERROR_CHARACTERS = 4000
 class Progress(StreamingQueryListener):
     """Collects the batches of each query, with the CPU time at the end of each."""
 
-    def __init__(self, clients: Clients) -> None:
-        """``clients`` is asked for its CPU time at every progress event."""
+    def __init__(self, clients: Clients | None) -> None:
+        """``clients``, if given, is asked for its CPU time at every progress event."""
         self._clients = clients
         self._batches: dict[str, list[Batch]] = defaultdict(list)
         self._ended: dict[str, threading.Event] = defaultdict(threading.Event)
@@ -57,7 +57,7 @@ class Progress(StreamingQueryListener):
             ended = began + spent["triggerExecution"] / 1000
             sunk = ended - spent.get("commitOffsets", 0) / 1000  # which is what Spark does last
             observed = {name: row.asDict() for name, row in said.observedMetrics.items()}
-            cpu = self._clients.cpu()
+            cpu = {} if self._clients is None else self._clients.cpu()
             self._batches[str(said.runId)].append(Batch(began, ended, said.numInputRows, cpu, sunk, observed))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
@@ -83,10 +83,10 @@ class Progress(StreamingQueryListener):
 class Bench:
     """What every run needs: the application, the broker, the client processes and the listener."""
 
-    def __init__(self, spark: SparkSession, broker: Broker, clients: Clients) -> None:
-        """Register the listener."""
+    def __init__(self, spark: SparkSession, broker: Broker, clients: Clients, *, counting: bool) -> None:
+        """Register the listener; ``counting``: it notes the CPU time of each batch."""
         self.spark, self.broker, self.clients = spark, broker, clients
-        self.progress = Progress(clients)
+        self.progress = Progress(clients if counting else None)
         spark.streams.addListener(self.progress)
         self._runs = 0
 

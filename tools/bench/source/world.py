@@ -58,17 +58,23 @@ class World:
     doors: Mapping[str, tuple[int, int]]
 
     @contextmanager
-    def application(self, master: str, settings: Mapping[str, str] | None = None) -> Iterator[Bench]:
-        """A Spark application of its own, with ``settings`` besides, and the watch over its processes."""
+    def application(
+        self, master: str, settings: Mapping[str, str] | None = None, *, counting: bool = True
+    ) -> Iterator[Bench]:
+        """A Spark application of its own, with ``settings`` besides.
+
+        ``counting``: a watch over its processes counts their CPU time, four times a second and at the end of each batch.
+        Without, nothing but the queries uses the cores: for parts that measure milliseconds.
+        """
         mark = os.environ[MARK] = uuid.uuid4().hex
         say(f"starting Spark: {master}")
         with (
             tempfile.TemporaryDirectory(prefix="cohort-bench-", ignore_cleanup_errors=True) as directory,
             session(master, Path(directory), settings) as spark,
-            Clients(mark, _jvm(spark)) as clients,
+            Clients(mark, _jvm(spark), watching=counting) as clients,
         ):
             try:
-                yield Bench(spark, self.broker, clients)
+                yield Bench(spark, self.broker, clients, counting=counting)
             except (PySparkException, Py4JError) as error:  # which only the JVM can tell
                 raise BenchError(f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS]) from None
 
