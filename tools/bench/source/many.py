@@ -1,7 +1,7 @@
 """The part ``many``: ten small queries in one application, and what they cost beside one, and beside Spark's own.
 
 Until all of them have their first rows: seconds, CPU, memory (PSS) by kind of process.  Then, with nothing to read, the
-CPU of all processes.  Then one query alone, for the memory of its agent.
+CPU of all processes, and the memory at the end: Spark keeps idle Python workers for a minute.  Then one query alone, for the memory of its agent.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ QUERIES, PARTITIONS, RECORDS = 10, 8, 800
 EVERY = "5 seconds"
 TOPIC = "many"
 FIRST_ROWS_S = 180.0
-FIGURES = ("first_rows_s", "cpu_s", "idle_cores")
+FIGURES = ("first_rows_s", "cpu_s", "idle_cores", "idle_mib")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One source's ten queries; MiB by kind of process, of ten at their first rows, and of the agents of one."""
+    """One way's ten queries; MiB by kind of process at the first rows of ten, of all when idle, and of the agents of one."""
 
     way: str
     first_rows_s: float
     cpu_s: float
     mib: Mapping[str, float]
     idle_cores: float
+    idle_mib: float
     one_agents_mib: float
 
 
@@ -56,7 +57,7 @@ def measure(world: World) -> Found:
         mib = ", ".join(f"{kind} {each:.0f}" for kind, each in run.mib.items())
         say(
             f"[{number}/{len(todo)}] {way.name}: first rows of all after {run.first_rows_s:.1f} s and {run.cpu_s:.1f} "
-            f"CPU-s, MiB of {mib}; idle {run.idle_cores:.2f} cores; agents of one {run.one_agents_mib:.0f} MiB"
+            f"CPU-s, MiB of {mib}; idle {run.idle_cores:.2f} cores and {run.idle_mib:.0f} MiB; agents of one {run.one_agents_mib:.0f} MiB"
         )
     return summary(runs)
 
@@ -73,10 +74,11 @@ def _run(bench: Bench, way: Way, idle_s: float) -> Run:
         idle, since = sum(bench.clients.cpu().values()), time.monotonic()
         bench.wait(queries[0], lambda: False, idle_s)
         cores = (sum(bench.clients.cpu().values()) - idle) / (time.monotonic() - since)
+        idle_mib = sum(_mib(bench).values())
     with bench.together(peer, _writers(bench, peer, 1), EVERY) as (query,):
         bench.wait(query, lambda: bench.progress.count(query) > 0, FIRST_ROWS_S)
         one = _mib(bench).get(AGENT, 0.0)
-    return Run(way.name, seconds, cpu - before, mib, cores, one)
+    return Run(way.name, seconds, cpu - before, mib, cores, idle_mib, one)
 
 
 def _writers(bench: Bench, peer: Peer, count: int) -> Iterator[DataStreamWriter]:
@@ -133,7 +135,11 @@ def bounds(found: Found) -> list[Bound]:
         held.append(Bound(f"{name}: MiB of agents : of one query's", middle(agents), 2.0, at_least=False))
         held.append(Bound(f"{name}: cores when idle", idle, 0.1, at_least=False))
         over = found["over_kafka"].get(way, {})
-        for figure, what, must in (("mib", "MiB of all processes", 3.0), ("first_rows_s", "first rows of all", 1.5)):
+        for figure, what, must in (
+            ("mib", "MiB of all processes at their first rows", 3.0),
+            ("idle_mib", "MiB of all processes when idle", 3.0),
+            ("first_rows_s", "first rows of all", 1.5),
+        ):
             if figure in over:
                 held.append(Bound(f"{name}: {what} of {KAFKA.name}'s", middle(over[figure]), must, at_least=False))
     return held
@@ -142,7 +148,14 @@ def bounds(found: Found) -> list[Bound]:
 def tables(found: Found) -> list[Table]:
     """One line a source."""
     table = Table(title=f"{QUERIES} small queries in one application (median of the rounds, least to greatest)")
-    columns = ("first rows of all, s", "CPU-s until then", "cores when idle", "MiB (PSS)", "of which")
+    columns = (
+        "first rows of all, s",
+        "CPU-s until then",
+        "cores when idle",
+        "MiB (PSS) then",
+        "at the first rows",
+        "of which",
+    )
     for name in ("source", *columns):
         table.add_column(name, justify="left" if name in {"source", "of which"} else "right")
     for way, seen in found["ways"].items():
