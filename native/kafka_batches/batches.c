@@ -252,9 +252,11 @@ static batches_state miss_record(batches *all, batches_fault *fault) {
 }
 
 /* What a record takes in the columns; -1 if it can't have so many headers. */
-static inline int64_t cost_of(const record *one, bool with_headers) {
-  int64_t cost = (int64_t)(one->key_length + one->value_length) + ROW_BYTES, bytes = one->end - one->rest;
-  if (!with_headers || !one->headers) return cost;
+static inline int64_t cost_of(const record *one, const bool *has) {
+  int64_t cost = ROW_BYTES, bytes = one->end - one->rest;
+  if (has[FIELD_KEY]) cost += (int64_t)one->key_length;
+  if (has[FIELD_VALUE]) cost += (int64_t)one->value_length;
+  if (!has[FIELD_HEADERS] || !one->headers) return cost;
   return one->headers > bytes / 2 ? -1 : cost + bytes + one->headers * HEADER_BYTES;
 }
 
@@ -274,21 +276,24 @@ static batches_state append_headers(headers_column *into, const record *one, bat
 
 static inline batches_state append(columns *rows, const record *one, int32_t timestamp_type, batches_fault *fault) {
   if (!columns_grow(rows)) return BATCHES_MEMORY;
+  const bool *has = rows->selected.has;
   int64_t at = rows->rows;
-  if (__builtin_mul_overflow(one->milliseconds, MICROSECONDS, &rows->timestamps[at])) {
+  if (has[FIELD_TIMESTAMP] && __builtin_mul_overflow(one->milliseconds, MICROSECONDS, &rows->timestamps[at])) {
     fault->milliseconds = one->milliseconds;
     return BATCHES_TIMESTAMP;
   }
-  if (bytes_overflow(&rows->key, one->key_length) || bytes_overflow(&rows->value, one->value_length))
+  if ((has[FIELD_KEY] && bytes_overflow(&rows->key, one->key_length)) ||
+      (has[FIELD_VALUE] && bytes_overflow(&rows->value, one->value_length)))
     return BATCHES_TOO_LARGE;
-  rows->types[at] = timestamp_type;
-  rows->offsets[at] = one->offset;
-  if (rows->with_headers) { /* first of all that grows: a key without a row would do harm */
+  if (has[FIELD_TIMESTAMP_TYPE]) rows->types[at] = timestamp_type;
+  if (has[FIELD_OFFSET]) rows->offsets[at] = one->offset;
+  if (has[FIELD_HEADERS]) { /* first of all that grows: a key without a row would do harm */
     batches_state state = append_headers(&rows->headers, one, fault);
     if (state != BATCHES_GOING) return state;
   }
-  bool whole = bytes_append(&rows->key, one->key, one->key_length) &&
-               bytes_append(&rows->value, one->value, one->value_length) && columns_end_row(rows, one->headers > 0);
+  bool whole = (!has[FIELD_KEY] || bytes_append(&rows->key, one->key, one->key_length)) &&
+               (!has[FIELD_VALUE] || bytes_append(&rows->value, one->value, one->value_length)) &&
+               columns_end_row(rows, one->offset, one->headers > 0);
   return whole ? BATCHES_GOING : BATCHES_MEMORY;
 }
 
@@ -304,7 +309,7 @@ static batches_state take_records(batches *all, columns *rows, int64_t most, int
     }
     if (one.offset >= all->stop) break;
     if (one.offset >= all->position) { /* else the batch began before what was asked for */
-      int64_t cost = cost_of(&one, rows->with_headers);
+      int64_t cost = cost_of(&one, rows->selected.has);
       if (rows->rows && (rows->rows >= most || *bytes < cost)) return BATCHES_FULL;
       batches_state state = cost > all->largest ? BATCHES_TOO_LARGE
                             : cost < 0          ? damaged(fault, UNREADABLE)
@@ -315,6 +320,8 @@ static batches_state take_records(batches *all, columns *rows, int64_t most, int
         return state;
       }
       all->position = one.offset + 1;
+      all->taken_records++;
+      all->taken_bytes += one.end - now->record;
       *bytes -= cost;
     }
     now->left--;

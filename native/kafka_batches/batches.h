@@ -36,6 +36,7 @@ typedef struct {
   aborted *transactions;   /* owned, in the order of their first offsets; those up to `begun` may be going on */
   size_t count, begun;
   batch now;
+  int64_t taken_records, taken_bytes; /* so far, the latter as they are in their batches, whatever became columns */
 } batches;
 
 typedef enum {

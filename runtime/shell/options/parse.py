@@ -16,6 +16,7 @@ from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 
 __all__ = ["KAFKAS_PACKAGE", "SourceOptions", "SourceSubscription", "assignor_name", "parse"]
 
@@ -127,7 +128,7 @@ def _build(
         min_partitions=value.optional("minPartitions"),
         max_records_per_partition=value.optional("maxRecordsPerPartition"),
         fail_on_data_loss=value.boolean("failOnDataLoss"),
-        include_headers=value.boolean("includeHeaders"),
+        columns=KAFKA_ROW_WITH_HEADERS if value.boolean("includeHeaders") else KAFKA_ROW,
         unreachable=Policy(value.choice("unreachable.partitions"), value.integer("unreachable.timeout.ms")),
         session_timeout_ms=value.integer("session.timeout.ms"),
         heartbeat_interval_ms=value.integer("heartbeat.interval.ms"),

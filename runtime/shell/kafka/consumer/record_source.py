@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
+from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
@@ -58,6 +59,7 @@ class Records:
     next_offset: int  # follows the last record seen, which may lie behind the end asked for
     batch: pa.RecordBatch | None
     nbytes: int  # what the batch holds of its own, shared constant columns left out
+    runs: OffsetRuns | None = None  # the offsets of the batch's rows
 
 
 @dataclass(frozen=True, slots=True)
