@@ -22,14 +22,7 @@ from pyspark.sql.types import (
 )
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.values.columns import (
-    BINARY,
-    HEADERS,
-    KAFKA_ROW_WITH_HEADERS,
-    STRING,
-    UserColumn,
-    chosen_columns,
-)
+from sparkcohort.runtime.values.columns import BINARY, HEADERS, STRING, UserColumn, chosen_columns, with_headers
 from sparkcohort.streaming.spark_errors import message_first
 
 if TYPE_CHECKING:
@@ -78,7 +71,7 @@ class CohortSource(DataSource):
         """The reader of one query, whose schema may be the user's.  Raises OptionError for bad options or columns."""
         options = self._source_options()
         asked = [UserColumn(each.name, _text(each.dataType), each.nullable) for each in schema.fields]
-        columns = chosen_columns(asked, KAFKA_ROW_WITH_HEADERS)
+        columns = chosen_columns(asked, with_headers(options.columns))
         from sparkcohort.streaming.reader import CohortStreamReader  # noqa: PLC0415  not to be found, nor to be made
 
         return CohortStreamReader(options.with_columns(columns))

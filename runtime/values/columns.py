@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.values.formats import RAW, Decoding, Format
 
 
 class Field(IntEnum):
@@ -32,12 +33,16 @@ class Field(IntEnum):
 
 
 class Column(NamedTuple):
-    """One column: what of the record it has, its name as the user wrote it, and its type as Spark's ``simpleString``."""
+    """One column: what of the record it has, its name as the user wrote it, and its type as Spark's ``simpleString``.
+
+    ``decoding`` is what is made of the record's bytes.
+    """
 
     field: Field
     name: str
     type: str
     nullable: bool = True
+    decoding: Decoding = RAW
 
 
 class UserColumn(NamedTuple):
@@ -54,31 +59,48 @@ BINARY: Final = "binary"
 STRING: Final = "string"
 HEADERS: Final = "array<struct<key:string,value:binary>>"
 
-KAFKA_ROW: Final[Columns] = (
-    Column(Field.KEY, "key", BINARY),
-    Column(Field.VALUE, "value", BINARY),
+_REST: Final[Columns] = (
     Column(Field.TOPIC, "topic", STRING),
     Column(Field.PARTITION, "partition", "int"),
     Column(Field.OFFSET, "offset", "bigint"),
     Column(Field.TIMESTAMP, "timestamp", "timestamp"),
     Column(Field.TIMESTAMP_TYPE, "timestampType", "int"),
 )
+_HEADERS: Final = Column(Field.HEADERS, "headers", HEADERS)
+
+
+def kafka_row(key: Decoding = RAW, value: Decoding = RAW, *, headers: bool = False) -> Columns:
+    """The row of Spark's Kafka source, its key and value as their formats make them."""
+    both = (
+        Column(field, name, STRING if made.format is Format.STRING else BINARY, decoding=made)
+        for field, name, made in ((Field.KEY, "key", key), (Field.VALUE, "value", value))
+    )
+    return with_headers((*both, *_REST)) if headers else (*both, *_REST)
+
+
+def with_headers(columns: Columns) -> Columns:
+    """The columns, headers among them."""
+    return columns if has(columns, Field.HEADERS) else (*columns, _HEADERS)
+
+
+def has(columns: Columns, field: Field) -> bool:
+    """Whether a field is among the columns."""
+    return any(column.field is field for column in columns)
+
+
+KAFKA_ROW: Final[Columns] = kafka_row()
 """The row of Spark's Kafka source."""
-KAFKA_ROW_WITH_HEADERS: Final[Columns] = (*KAFKA_ROW, Column(Field.HEADERS, "headers", HEADERS))
+KAFKA_ROW_WITH_HEADERS: Final[Columns] = with_headers(KAFKA_ROW)
 OFFSETS: Final[Columns] = tuple(column for column in KAFKA_ROW if column.field is Field.OFFSET)
 """The least that can be read, for whoever looks only whether something comes."""
 
+_DECODED: Final = (Field.KEY, Field.VALUE)
 _MAY_BE_NULL: Final = frozenset((Field.KEY, Field.VALUE, Field.HEADERS))
 
 
 def fields_of(columns: Columns) -> bytes:
     """The columns' fields as the native code takes them."""
     return bytes(column.field for column in columns)
-
-
-def has(columns: Columns, field: Field) -> bool:
-    """Whether a field is among the columns."""
-    return any(column.field is field for column in columns)
 
 
 def chosen_columns(asked: Sequence[UserColumn], possible: Columns) -> Columns:
@@ -117,11 +139,14 @@ def chosen_columns(asked: Sequence[UserColumn], possible: Columns) -> Columns:
 
 
 def _wrong_type(asked: UserColumn, column: Column) -> str:
-    shown = _ddl(column)
-    hint = f"write it as {asked.name} {shown}, and cast it with select(...)"
+    ddl, option = _ddl(column), f"{column.name}.format"
+    hint = f"write it as {asked.name} {ddl}, and cast it with select(...)"
+    if column.field in _DECODED and {asked.type, column.type} == {BINARY, STRING}:
+        remedy = f"set the option {option} to string" if asked.type == STRING else f"leave out the option {option}"
+        hint = f"{remedy}, or write it as {asked.name} {ddl}"
     return (
         f"the schema of format('cohort') has the column {asked.name} as {asked.type.upper()}, and it can only be "
-        f"{shown}: {hint}"
+        f"{ddl}: {hint}"
     )
 
 

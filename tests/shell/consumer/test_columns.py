@@ -19,7 +19,8 @@ from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Records, RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
-from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, OFFSETS, Columns
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, OFFSETS, Columns, kafka_row
+from sparkcohort.runtime.values.formats import Decoding, Format
 from tests.kit.mock import MockCluster
 from tests.kit.odd_headers import write_header_key
 from tests.kit.produce import producer
@@ -109,6 +110,30 @@ def test_what_is_not_asked_for_is_not_held(kind: Any, cluster: MockCluster) -> N
     """Eight bytes a row where only the offsets are asked for."""
     with closing(kind(conf(cluster), columns=OFFSETS)) as source:
         assert sum(each.nbytes for each in read(source)) == 8 * RECORDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strings_are_the_same_bytes(kind: Any, mock_broker: MockCluster) -> None:
+    """As Spark's cast has them: null is null, and what is no UTF-8 stays as it is."""
+    columns = kafka_row(value=Decoding(Format.STRING))[1:2] + kafka_row(key=Decoding(Format.STRING))[:1]
+    texts = [None, b"", "ü€𝄞".encode(), b"\xff\xc0\x80", b"{}" * 50]
+    client = producer(mock_broker.bootstrap)
+    for text in texts:
+        client.produce("texts", text, text, 0)
+    assert client.flush(10) == 0
+    with closing(kind(conf(mock_broker), columns=columns)) as source:
+        source.assign({TopicPartition("texts", 0): (0, len(texts))})
+        found: list[Any] = []
+
+        def over() -> bool:
+            found.extend(event for event in source.poll(0.1) if isinstance(event, Records) and event.batch is not None)
+            return bool(len(texts) == sum(event.batch.num_rows for event in found))
+
+        wait_until(over, 20, "the records")
+    assert found[0].batch.schema.types == [pa.string(), pa.string()]
+    for name in ("key", "value"):
+        arrays = [event.batch.column(name).view(pa.binary()) for event in found]
+        assert pa.chunked_array(arrays).to_pylist() == texts
 
 
 @pytest.mark.parametrize("kind", KINDS)

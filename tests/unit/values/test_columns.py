@@ -52,7 +52,7 @@ def test_names_are_compared_as_spark_does_and_stay_as_they_were_written() -> Non
         ([UserColumn("value", "binary"), UserColumn("VALUE", "binary")], "names the column VALUE twice: name it once"),
         (
             [UserColumn("value", "string")],
-            "has the column value as STRING, and it can only be BINARY: write it as value BINARY",
+            "has the column value as STRING, and it can only be BINARY: set the option value.format to string, or write it as value BINARY",
         ),
         ([UserColumn("offset", "int")], "has the column offset as INT, and it can only be BIGINT"),
         ([UserColumn("headers", "map<string,binary>")], r"it can only be ARRAY<STRUCT<key: STRING, value: BINARY>>"),

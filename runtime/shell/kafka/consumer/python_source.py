@@ -36,7 +36,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     settings_of,
     timestamp_error,
 )
-from sparkcohort.runtime.values.columns import Column, Columns, Field
+from sparkcohort.runtime.values.columns import STRING, Column, Columns, Field
 
 CHUNK, FIRST_CHUNK, ROW_BYTES = 256, 64, 40
 SETTLE_S = 0.1  # see SETTLE_MS in native/librdkafka/client.c; confluent-kafka waits with Python's lock in hand
@@ -196,9 +196,9 @@ class PythonSource(RecordSource):
         n = len(messages)
         match column.field:
             case Field.KEY:
-                return pa.array(map(Message.key, messages), pa.binary(), size=n)
+                return _bytes(column, map(Message.key, messages), n)
             case Field.VALUE:
-                return pa.array(map(Message.value, messages), pa.binary(), size=n)
+                return _bytes(column, map(Message.value, messages), n)
             case Field.TOPIC:
                 return self._topic(tp.topic, n)
             case Field.PARTITION:
@@ -243,6 +243,12 @@ def _header_column(rows: Sequence[Sequence[tuple[str, bytes | None]] | None]) ->
     values = pa.array([value for _, value in flat], pa.binary())
     structs = pa.StructArray.from_arrays([keys, values], fields=list(arrow_rows.HEADER))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=arrow_rows.HEADERS_LIST)
+
+
+def _bytes(column: Column, values: Iterable[bytes | None], n: int) -> pa.Array:
+    """Keys or values; as strings they are the same bytes, text or not, as in Spark's cast."""
+    array = pa.array(values, pa.binary(), size=n)
+    return array.view(pa.string()) if column.type == STRING else array
 
 
 def _timestamps(tp: TopicPartition, messages: Sequence[Message], offsets: Sequence[int]) -> pa.Array:
