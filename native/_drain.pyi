@@ -117,8 +117,8 @@ class Part:
     def ahead(self) -> tuple[int, int]:
         """Where the next fetch starts, and the leader epoch of the last batch (-1: no batch), unchecked."""
 
-    def taken(self) -> tuple[int, int]:
-        """The records that have become rows so far, and their bytes as they are in their batches, unpacked."""
+    def begun(self) -> tuple[int, int]:
+        """The records of the batches that were begun so far, and the bytes of these batches as they came."""
 
     def take(self, records: int, nbytes: int) -> tuple[int, str, int, int, int, Any] | None:
         """The next event, as ``Client.poll`` has them; None after the last.  After a fault it comes again each time."""

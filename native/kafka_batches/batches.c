@@ -172,6 +172,8 @@ static batches_state begin_batch(batches *all, batches_fault *fault) {
     all->position = now->next;
     return BATCHES_GOING;
   }
+  all->begun_records += now->left;
+  all->begun_bytes += (int64_t)size;
   if (!now->left) now->by = CODEC_NONE; /* compaction has left the frame */
   now->record = at + HEADER;
   return BATCHES_GOING;
@@ -274,9 +276,9 @@ static batches_state append_headers(headers_column *into, const record *one, bat
   return BATCHES_GOING;
 }
 
-static inline batches_state append(columns *rows, const record *one, int32_t timestamp_type, batches_fault *fault) {
+static inline batches_state append(columns *rows, const bool *has, const record *one, int32_t timestamp_type,
+                                   batches_fault *fault) {
   if (!columns_grow(rows)) return BATCHES_MEMORY;
-  const bool *has = rows->selected.has;
   int64_t at = rows->rows;
   if (has[FIELD_TIMESTAMP] && __builtin_mul_overflow(one->milliseconds, MICROSECONDS, &rows->timestamps[at])) {
     fault->milliseconds = one->milliseconds;
@@ -301,6 +303,8 @@ static inline batches_state append(columns *rows, const record *one, int32_t tim
 static batches_state take_records(batches *all, columns *rows, int64_t most, int64_t *bytes, batches_fault *fault) {
   batch *now = &all->now;
   record one;
+  bool has[FIELDS]; /* a copy: nothing that is written can change it */
+  memcpy(has, rows->selected.has, sizeof has);
   while (now->left > 0) {
     if (now->unread || !read_record(now, &one)) {
       batches_state state = now->more ? miss_record(all, fault) : damaged(fault, CONTRADICTION);
@@ -309,19 +313,17 @@ static batches_state take_records(batches *all, columns *rows, int64_t most, int
     }
     if (one.offset >= all->stop) break;
     if (one.offset >= all->position) { /* else the batch began before what was asked for */
-      int64_t cost = cost_of(&one, rows->selected.has);
+      int64_t cost = cost_of(&one, has);
       if (rows->rows && (rows->rows >= most || *bytes < cost)) return BATCHES_FULL;
       batches_state state = cost > all->largest ? BATCHES_TOO_LARGE
                             : cost < 0          ? damaged(fault, UNREADABLE)
-                                                : append(rows, &one, now->timestamp_type, fault);
+                                                : append(rows, has, &one, now->timestamp_type, fault);
       fault->size = cost;
       if (state != BATCHES_GOING) {
         all->position = one.offset;
         return state;
       }
       all->position = one.offset + 1;
-      all->taken_records++;
-      all->taken_bytes += one.end - now->record;
       *bytes -= cost;
     }
     now->left--;

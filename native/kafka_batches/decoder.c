@@ -191,9 +191,9 @@ static PyObject *part_ahead(Part *self, PyObject *nothing) {
   return Py_BuildValue("Li", (long long)ahead, (int)epoch);
 }
 
-static PyObject *part_taken(Part *self, PyObject *nothing) {
+static PyObject *part_begun(Part *self, PyObject *nothing) {
   (void)nothing;
-  return Py_BuildValue("LL", (long long)self->left.taken_records, (long long)self->left.taken_bytes);
+  return Py_BuildValue("LL", (long long)self->left.begun_records, (long long)self->left.begun_bytes);
 }
 
 /* What Python raised of a batch's bytes, in words; anything else goes through. */
@@ -384,7 +384,7 @@ static PyMethodDef decoder_methods[] = {{"part", (PyCFunction)decoder_part, METH
 
 static PyMethodDef part_methods[] = {
     {"ahead", (PyCFunction)part_ahead, METH_NOARGS, NULL},
-    {"taken", (PyCFunction)part_taken, METH_NOARGS, NULL},
+    {"begun", (PyCFunction)part_begun, METH_NOARGS, NULL},
     {"take", (PyCFunction)part_take, METH_VARARGS, NULL},
     {0},
 };

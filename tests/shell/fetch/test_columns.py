@@ -39,7 +39,7 @@ def rows_of(
             held += event[4]
         elif event[0] != _drain.UNPACKING and event[0] != _drain.RECORDS:
             break
-    assert part.taken()[0] == len(offsets)
+    assert part.begun()[0] >= len(offsets)
     schema = decoder_schema(columns)
     return pa.Table.from_batches(batches, schema), offsets, held
 
@@ -113,7 +113,7 @@ def test_a_value_that_nobody_asked_for_takes_no_room() -> None:
     event = part.take(10_000, 64_000)
     assert event is not None
     assert (event[5][0].num_rows, event[4]) == (500, 4_000)
-    assert part.taken()[1] > 500 * 10_000
+    assert part.begun()[1] > 500 * 10_000
 
 
 @pytest.mark.parametrize("fields", [b"", b"\x08", b"\x01\x01", bytes(range(9)), b"\xff"])

@@ -20,7 +20,7 @@ from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
 from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
 from sparkcohort.runtime.values.columns import Columns, fields_of
 
-ROW_BYTES = 40  # of a record beside what it takes in its batch: the numbers of a row
+ROW_BYTES = 40  # more than that of a record is asked for: the next batch may not pack as well
 WINDOW = 1 << 20  # most batches are there with the first piece; one that is damaged has no record then
 
 
@@ -68,7 +68,7 @@ class PartDecoder:
         if isinstance(event, Records):
             of.taken = event.next_offset
             if event.batch is not None:
-                records, nbytes = part.taken()  # what crossed the network, whatever became columns
+                records, nbytes = part.begun()  # what crossed the network, whatever becomes columns
                 of.record_bytes = nbytes // records + ROW_BYTES
         return event
 
