@@ -20,12 +20,14 @@ def load(path: str) -> str:
 class Client:
     """One librdkafka consumer that is assigned; for one thread at a time, else RuntimeError.
 
-    ``conf`` are its settings; ``take`` is called with the address of an ArrowArray (C data interface) per run of
-    records, and returns what the run's event is to hold.
+    ``conf`` are its settings, ``fields`` what of a record becomes columns, in order, by the numbers of
+    ``sparkcohort.runtime.values.columns.Field``.  ``take`` is called with the address of an ArrowArray (C data interface)
+    per run of records and with the offsets of its rows (``sparkcohort.runtime.batches.offset_runs``), and returns what the
+    run's event is to hold.
     """
 
-    def __init__(self, conf: Sequence[tuple[str, str]], include_headers: bool, take: Callable[[int], Any]) -> None:
-        """Create the client; nothing is awaited.  Raises Error."""
+    def __init__(self, conf: Sequence[tuple[str, str]], fields: bytes, take: Callable[[int, bytes], Any]) -> None:
+        """Create the client; nothing is awaited.  Raises Error, and ValueError for what are no fields, each once."""
 
     def assign(self, spans: Sequence[tuple[str, int, int, int]]) -> None:
         """Start fetching (topic, partition, start, end); what is fetched behind an end is not copied."""
@@ -76,7 +78,7 @@ class Client:
 class Decoder:
     """What the parts of all Fetch responses share; for one thread at a time, else RuntimeError.
 
-    ``take`` as for ``Client``; ``unpack`` is called with a codec's number, the bytes of a batch's records, and
+    ``fields`` and ``take`` as for ``Client``; ``unpack`` is called with a codec's number, the bytes of a batch's records, and
     ``largest``.  It returns these decompressed (any buffer), or what has a ``readinto`` that gives them piece by piece,
     less than asked for only at their end, or a number of bytes that could only be unpacked as one and are too many;
     both may raise OSError or ValueError where that can't be done.  ``largest`` is what a record may have, ``window``
@@ -85,8 +87,8 @@ class Decoder:
 
     def __init__(
         self,
-        include_headers: bool,
-        take: Callable[[int], Any],
+        fields: bytes,
+        take: Callable[[int, bytes], Any],
         unpack: Callable[[int, memoryview, int], Any],
         largest: int,
         window: int,
@@ -114,6 +116,9 @@ class Part:
 
     def ahead(self) -> tuple[int, int]:
         """Where the next fetch starts, and the leader epoch of the last batch (-1: no batch), unchecked."""
+
+    def begun(self) -> tuple[int, int]:
+        """The records of the batches that were begun so far, and the bytes of these batches as they came."""
 
     def take(self, records: int, nbytes: int) -> tuple[int, str, int, int, int, Any] | None:
         """The next event, as ``Client.poll`` has them; None after the last.  After a fault it comes again each time."""

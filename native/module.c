@@ -70,15 +70,21 @@ static int read_settings(PyObject *pairs, const char *(*settings)[2]) {
 }
 
 static int client_init(Client *self, PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"conf", "include_headers", "take", NULL};
+  static char *names[] = {"conf", "fields", "take", NULL};
   PyObject *pairs, *take;
-  int with_headers;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OpO", names, &pairs, &with_headers, &take)) return -1;
+  const char *fields;
+  Py_ssize_t count;
+  selection selected;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oy#O", names, &pairs, &fields, &count, &take)) return -1;
+  if (!selection_read(&selected, fields, (size_t)count)) {
+    PyErr_SetString(PyExc_ValueError, "not fields of a record, each once");
+    return -1;
+  }
   if (!kafka.new || self->drain) {
     PyErr_SetString(PyExc_RuntimeError, self->drain ? "made twice" : "load() comes first");
     return -1;
   }
-  Py_ssize_t count = PySequence_Size(pairs);
+  count = PySequence_Size(pairs);
   if (count < 0) return -1;
   const char *(*settings)[2] = calloc((size_t)count + 1, sizeof *settings);
   if (!settings) {
@@ -88,7 +94,7 @@ static int client_init(Client *self, PyObject *arguments, PyObject *keywords) {
   if (read_settings(pairs, settings)) {
     failure why = {0};
     Py_BEGIN_ALLOW_THREADS
-    self->drain = drain_new((const char *const(*)[2])settings, (size_t)count, with_headers, &why);
+    self->drain = drain_new((const char *const(*)[2])settings, (size_t)count, &selected, &why);
     Py_END_ALLOW_THREADS
     if (self->drain) {
       Py_INCREF(take);
@@ -227,7 +233,9 @@ static PyObject *client_unassign(Client *self, PyObject *said) {
 static PyObject *contents(PyObject *take, event *from) {
   if (from->words) return as_text(from->words);
   if (!from->array.release) return Py_NewRef(Py_None);
-  return PyObject_CallFunction(take, "K", (unsigned long long)(uintptr_t)&from->array);
+  const char *runs = (const char *)from->runs.all;
+  return PyObject_CallFunction(take, "Ky#", (unsigned long long)(uintptr_t)&from->array, runs,
+                               (Py_ssize_t)(from->runs.count * sizeof *from->runs.all));
 }
 
 static PyObject *events_list(Client *self) {

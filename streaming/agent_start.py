@@ -43,7 +43,7 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
         port=run.port,
         credentials=run.credentials,
         kafka=options.kafka,
-        include_headers=options.include_headers,
+        columns=options.columns,
         buffer_bytes=options.buffer_bytes,
         session_timeout_ms=options.session_timeout_ms,
         heartbeat_interval_ms=options.heartbeat_interval_ms,

@@ -12,14 +12,17 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     IntegerType,
     LongType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.values.columns import BINARY, HEADERS, STRING, UserColumn, chosen_columns, with_headers
 from sparkcohort.streaming.spark_errors import message_first
 
 if TYPE_CHECKING:
@@ -27,18 +30,14 @@ if TYPE_CHECKING:
     from sparkcohort.streaming.reader import CohortStreamReader
 
 # Built by hand: PySpark parses DDL text in the JVM, and the processes that make readers have none.
-_ROW = (
-    StructType()
-    .add("key", BinaryType())
-    .add("value", BinaryType())
-    .add("topic", StringType())
-    .add("partition", IntegerType())
-    .add("offset", LongType())
-    .add("timestamp", TimestampType())
-    .add("timestampType", IntegerType())
-)
-_HEADER = StructType().add("key", StringType()).add("value", BinaryType())
-_ROW_WITH_HEADERS = StructType(list(_ROW.fields)).add("headers", ArrayType(_HEADER))
+_TYPES: dict[str, DataType] = {
+    BINARY: BinaryType(),
+    STRING: StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "timestamp": TimestampType(),
+    HEADERS: ArrayType(StructType().add("key", StringType()).add("value", BinaryType())),
+}
 
 
 class CohortSource(DataSource):
@@ -65,18 +64,17 @@ class CohortSource(DataSource):
     @message_first
     def schema(self) -> StructType:
         """Spark's Kafka row, with ``headers`` when ``includeHeaders`` is true.  Raises OptionError for bad options."""
-        return _ROW_WITH_HEADERS if self._source_options().include_headers else _ROW
+        return StructType([StructField(each.name, _TYPES[each.type]) for each in self._source_options().columns])
 
     @message_first
     def streamReader(self, schema: StructType) -> CohortStreamReader:  # noqa: N802  PySpark's name
-        """The reader of one query.  Raises OptionError for bad options or a schema of the user's own."""
-        if schema != self.schema():
-            raise OptionError(
-                "the schema of format('cohort') is fixed: remove .schema(...) and decode the columns key and value"
-            )
+        """The reader of one query, whose schema may be the user's.  Raises OptionError for bad options or columns."""
+        options = self._source_options()
+        asked = [UserColumn(each.name, _text(each.dataType), each.nullable) for each in schema.fields]
+        columns = chosen_columns(asked, with_headers(options.columns))
         from sparkcohort.streaming.reader import CohortStreamReader  # noqa: PLC0415  not to be found, nor to be made
 
-        return CohortStreamReader(self._source_options())
+        return CohortStreamReader(options.with_columns(columns))
 
     @message_first
     def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002  PySpark's signature
@@ -95,3 +93,16 @@ class CohortSource(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: N802  PySpark's signature
         """Writing is refused with what to do instead."""
         self.writer(schema, overwrite)
+
+
+def _text(kind: DataType) -> str:
+    """A type as Spark writes it; what may not be null inside of it is told, since Arrow's types differ by it."""
+    return kind.simpleString() + (" with NOT NULL inside" if _has_not_null(kind) else "")
+
+
+def _has_not_null(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return not kind.containsNull or _has_not_null(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(not each.nullable or _has_not_null(each.dataType) for each in kind.fields)
+    return False

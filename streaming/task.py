@@ -14,7 +14,7 @@ import gc
 import logging
 import os
 import socket
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -31,7 +31,6 @@ from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import SILENT
 from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
 from sparkcohort.runtime.text import printable
-from sparkcohort.streaming.batch_bytes import bytes_by_partition
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.shell.kafka.consumer.relay import Through
@@ -58,11 +57,11 @@ class _Tally:
     anew: set[str] = field(default_factory=set)  # topics made anew under the plan
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
 
-    def count(self, path: list[int], batch: pa.RecordBatch, among: Sequence[TopicPartition]) -> None:
-        """Count a batch that came by this path, of these partitions."""
-        path[0] += batch.num_rows
-        path[1] += (nbytes := batch.nbytes)
-        for tp, size in bytes_by_partition(batch, nbytes, among).items():
+    def count(self, path: list[int], rows: int, sizes: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Count a batch that came by this path, so many bytes of each partition."""
+        path[0] += rows
+        for tp, size in sizes:
+            path[1] += size
             self.sizes[tp] = self.sizes.get(tp, 0) + size
 
 
@@ -144,7 +143,8 @@ class _SlotClient:
         try:
             for step in self._agent.read(ranges, claimed.planned_starts, claimed.sequence, claimed.ids):
                 if step.batch is not None and step.batch.num_rows:
-                    tally.count(tally.agent, step.batch, [ranges[index].tp for index, _ in step.positions])
+                    moved = (ranges[index].tp for index, _ in step.positions)
+                    tally.count(tally.agent, step.batch.num_rows, zip(moved, step.sizes, strict=True))
                     yield step.batch
                 for index, at in step.positions:
                     stands[index] = at
@@ -285,7 +285,7 @@ def _directly(
 
     reader = RangeReader(
         options.kafka,
-        include_headers=options.include_headers,
+        columns=options.columns,
         fail_on_data_loss=options.fail_on_data_loss,
         poll_timeout_ms=options.poll_timeout_ms,
         on_data_loss=log.warning,
@@ -294,7 +294,7 @@ def _directly(
     try:
         for tp, _, batch in reader.read(ranges, ids):
             if batch is not None and batch.num_rows:
-                tally.count(tally.direct, batch, [tp])
+                tally.count(tally.direct, batch.num_rows, [(tp, batch.nbytes)])
                 yield batch
         tally.anew |= reader.replaced
     finally:

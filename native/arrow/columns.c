@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_ROWS = 256, FIRST_BYTES = 4096 };
+enum { FIRST_ROWS = 256, FIRST_BYTES = 4096, FIRST_RUNS = 4 };
 
 /* --- a name for every row ------------------------------------------------------------------- */
 
@@ -97,17 +97,43 @@ static void bytes_free(bytes_column *column) {
   free(column->data);
 }
 
+/* --- what is selected, and where its rows stand ---------------------------------------------- */
+
+bool selection_read(selection *into, const char *fields, size_t count) {
+  *into = (selection){0};
+  if (!count || count > FIELDS) return false;
+  for (size_t i = 0; i < count; i++) {
+    uint8_t number = (uint8_t)fields[i];
+    if (number >= FIELDS || into->has[number]) return false;
+    into->has[number] = true;
+    into->order[into->count++] = number;
+  }
+  return true;
+}
+
+bool offset_runs_begin(offset_runs *runs, int64_t offset, int64_t row) {
+  if (runs->count == runs->room) {
+    size_t room = runs->room ? 2 * runs->room : FIRST_RUNS;
+    if (!resize((void **)&runs->all, room * sizeof *runs->all)) return false;
+    runs->room = room;
+  }
+  runs->all[runs->count++] = (offset_run){offset, row};
+  return true;
+}
+
 /* --- rows ----------------------------------------------------------------------------------- */
 
 bool columns_grow_more(columns *all) {
   int64_t capacity = all->capacity ? 2 * all->capacity : FIRST_ROWS;
   size_t rows = (size_t)capacity;
-  if (!resize((void **)&all->offsets, rows * sizeof *all->offsets) ||
-      !resize((void **)&all->timestamps, rows * sizeof *all->timestamps) ||
-      !resize((void **)&all->types, rows * sizeof *all->types) || !bytes_reserve_rows(&all->key, capacity) ||
-      !bytes_reserve_rows(&all->value, capacity))
+  const bool *has = all->selected.has;
+  if ((has[FIELD_OFFSET] && !resize((void **)&all->offsets, rows * sizeof *all->offsets)) ||
+      (has[FIELD_TIMESTAMP] && !resize((void **)&all->timestamps, rows * sizeof *all->timestamps)) ||
+      (has[FIELD_TIMESTAMP_TYPE] && !resize((void **)&all->types, rows * sizeof *all->types)) ||
+      (has[FIELD_KEY] && !bytes_reserve_rows(&all->key, capacity)) ||
+      (has[FIELD_VALUE] && !bytes_reserve_rows(&all->value, capacity)))
     return false;
-  if (all->with_headers) {
+  if (has[FIELD_HEADERS]) {
     if (!resize((void **)&all->headers.offsets, (rows + 1) * sizeof(int32_t))) return false;
     if (!all->capacity) all->headers.offsets[0] = 0;
   }
@@ -115,8 +141,11 @@ bool columns_grow_more(columns *all) {
   return true;
 }
 
-bool columns_end_row(columns *all, bool has_headers) {
-  if (all->with_headers) {
+bool columns_end_row(columns *all, int64_t offset, bool has_headers) {
+  if (!all->runs.count || offset != all->runs.next)
+    if (!offset_runs_begin(&all->runs, offset, all->rows)) return false;
+  all->runs.next = offset + 1;
+  if (all->selected.has[FIELD_HEADERS]) {
     if (!validity_end_row(&all->headers.valid, all->rows, !has_headers)) return false;
     all->headers.offsets[all->rows + 1] = (int32_t)all->headers.keys.rows;
   }
@@ -130,9 +159,14 @@ static int64_t bytes_held(const bytes_column *column) {
 }
 
 int64_t columns_bytes(const columns *all) {
-  int64_t fixed = (int64_t)(2 * sizeof(int64_t) + 2 * sizeof(int32_t));
-  int64_t held = all->rows * fixed + bytes_held(&all->key) + bytes_held(&all->value);
-  if (!all->with_headers) return held;
+  static const uint8_t fixed[FIELDS] = {[FIELD_PARTITION] = 4, [FIELD_OFFSET] = 8, [FIELD_TIMESTAMP] = 8,
+                                        [FIELD_TIMESTAMP_TYPE] = 4};
+  const bool *has = all->selected.has;
+  int64_t held = all->runs.count ? (int64_t)((all->runs.count - 1) * sizeof(offset_run)) : 0;
+  for (int i = 0; i < all->selected.count; i++) held += all->rows * fixed[all->selected.order[i]];
+  if (has[FIELD_KEY]) held += bytes_held(&all->key);
+  if (has[FIELD_VALUE]) held += bytes_held(&all->value);
+  if (!has[FIELD_HEADERS]) return held;
   int64_t lists = (all->rows + 1) * (int64_t)sizeof(int32_t) + (all->headers.valid.bits ? (all->rows + 7) / 8 : 0);
   return held + lists + bytes_held(&all->headers.keys) + bytes_held(&all->headers.values);
 }
@@ -158,11 +192,12 @@ void columns_clear(columns *all) {
   bytes_clear(&all->headers.keys);
   bytes_clear(&all->headers.values);
   validity_clear(&all->headers.valid);
+  all->runs.count = 0;
   all->rows = 0;
 }
 
 void columns_free(columns *all) {
-  bool with_headers = all->with_headers;
+  selection selected = all->selected;
   bytes_free(&all->key);
   bytes_free(&all->value);
   bytes_free(&all->headers.keys);
@@ -172,5 +207,6 @@ void columns_free(columns *all) {
   free(all->types);
   free(all->headers.offsets);
   free(all->headers.valid.bits);
-  *all = (columns){.with_headers = with_headers};
+  free(all->runs.all);
+  *all = (columns){.selected = selected};
 }

@@ -44,14 +44,50 @@ typedef struct {
   bytes_column keys, values;
 } headers_column;
 
+/* What a record has, by the numbers of sparkcohort.runtime.values.columns.Field. */
+typedef enum {
+  FIELD_KEY,
+  FIELD_VALUE,
+  FIELD_TOPIC,
+  FIELD_PARTITION,
+  FIELD_OFFSET,
+  FIELD_TIMESTAMP,
+  FIELD_TIMESTAMP_TYPE,
+  FIELD_HEADERS,
+  FIELDS
+} field;
+
+/* Which of it becomes columns, and in which order; nothing else is built. */
+typedef struct {
+  int count;
+  uint8_t order[FIELDS];
+  bool has[FIELDS];
+} selection;
+
+/* From row `row` on offsets grow by one. */
+typedef struct {
+  int64_t offset, row;
+} offset_run;
+
+/* The offsets of all rows, whether they are a column or not: a batch is cut by them. */
+typedef struct {
+  offset_run *all;
+  size_t count, room;
+  int64_t next; /* what would go on with the last run */
+} offset_runs;
+
 typedef struct {
   int64_t rows, capacity;
-  bool with_headers;
+  selection selected;
+  offset_runs runs;
   bytes_column key, value;
   int64_t *offsets, *timestamps;
   int32_t *types;
   headers_column headers;
 } columns;
+
+/* Fields by their numbers; false for none at all, for one twice, and for what is no field. */
+bool selection_read(selection *, const char *fields, size_t count);
 
 /* Everything below returns false when memory has run out, true else.  A column that has failed may only be freed. */
 
@@ -72,13 +108,15 @@ bool bytes_overflow(const bytes_column *, size_t more);
 
 bool columns_grow_more(columns *);
 
+bool offset_runs_begin(offset_runs *, int64_t offset, int64_t row);
+
 /* Make room for one more row. */
 static inline bool columns_grow(columns *all) { return all->rows < all->capacity || columns_grow_more(all); }
 
-/* End the row of which all columns but the headers have been written; its headers are those appended since the last. */
-bool columns_end_row(columns *, bool has_headers);
+/* End the row of which all selected columns have been written; its headers are those appended since the last. */
+bool columns_end_row(columns *, int64_t offset, bool has_headers);
 
-/* What the rows hold of their own: the topic's name left out. */
+/* What the rows hold of their own: the topic's name left out, and the first run of offsets, which every batch has. */
 int64_t columns_bytes(const columns *);
 
 enum { MOST_KEPT = 4 << 20 }; /* room of a column; what is larger is out of the ordinary */
@@ -88,7 +126,7 @@ void columns_clear(columns *);
 
 void columns_free(columns *);
 
-/* Move the rows into `array` (a struct array of the row's 7 or 8 fields), or do nothing. */
+/* Move the rows into `array` (a struct array of the selected fields), or do nothing; `name` where the topic is selected. */
 bool columns_export(columns *, int32_t partition, name_column *name, struct ArrowArray *array);
 
 #endif

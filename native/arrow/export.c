@@ -8,7 +8,7 @@
 #include "blocks.h"
 #include "columns.h"
 
-enum { FIELDS = 7, WITH_HEADERS = 8, INNER = 3, ARRAYS = WITH_HEADERS + INNER, BUFFERS = 3, LARGE_COLUMNS = 4 };
+enum { ENTRY = FIELDS, KEYS, VALUES, ARRAYS, BUFFERS = 3, LARGE_COLUMNS = 4 }; /* behind the fields, what headers are made of */
 enum { ALIGNED = 64 }; /* as Arrow's format recommends */
 
 typedef struct {
@@ -17,9 +17,9 @@ typedef struct {
   char *block;
   size_t placed;
   char *large[LARGE_COLUMNS]; /* bytes of records that are not copied, NULL behind the last */
-  name_column *name;
-  struct ArrowArray arrays[ARRAYS]; /* the fields, then the headers' struct, keys and values */
-  struct ArrowArray *fields[WITH_HEADERS], *entries[1], *pair[2];
+  name_column *name; /* NULL where it is not selected */
+  struct ArrowArray arrays[ARRAYS]; /* the selected fields in their order; the headers' struct, keys and values */
+  struct ArrowArray *fields[FIELDS], *entries[1], *pair[2];
   const void *buffers[ARRAYS + 1][BUFFERS]; /* the last ones are the struct array's own */
 } owner;
 
@@ -95,10 +95,13 @@ static size_t size_of_bytes(const bytes_column *column) {
 }
 
 static size_t size_of(const columns *all) {
-  size_t rows = (size_t)all->rows;
-  size_t fixed = 2 * padded(rows * sizeof(int64_t)) + 2 * padded(rows * sizeof(int32_t));
-  size_t found = fixed + size_of_bytes(&all->key) + size_of_bytes(&all->value);
-  if (!all->with_headers) return found;
+  size_t rows = (size_t)all->rows, found = 0;
+  const bool *has = all->selected.has;
+  found += ((size_t)has[FIELD_OFFSET] + has[FIELD_TIMESTAMP]) * padded(rows * sizeof(int64_t));
+  found += ((size_t)has[FIELD_PARTITION] + has[FIELD_TIMESTAMP_TYPE]) * padded(rows * sizeof(int32_t));
+  if (has[FIELD_KEY]) found += size_of_bytes(&all->key);
+  if (has[FIELD_VALUE]) found += size_of_bytes(&all->value);
+  if (!has[FIELD_HEADERS]) return found;
   found += size_of_bits(&all->headers.valid, all->rows) + size_of_offsets(all->rows);
   return found + size_of_bytes(&all->headers.keys) + size_of_bytes(&all->headers.values);
 }
@@ -128,8 +131,7 @@ static void describe_children(struct ArrowArray *array, struct ArrowArray **chil
   array->n_children = count;
 }
 
-static void describe_headers(owner *all, headers_column *headers) {
-  enum { LIST = FIELDS, ENTRY, KEYS, VALUES };
+static void describe_headers(owner *all, int at, headers_column *headers) {
   describe_bytes(all, KEYS, &headers->keys);
   describe_bytes(all, VALUES, &headers->values);
   all->pair[0] = &all->arrays[KEYS];
@@ -137,11 +139,11 @@ static void describe_headers(owner *all, headers_column *headers) {
   describe(all, &all->arrays[ENTRY], all->buffers[ENTRY], headers->keys.rows, 1);
   describe_children(&all->arrays[ENTRY], all->pair, 2);
   all->entries[0] = &all->arrays[ENTRY];
-  all->buffers[LIST][0] = copied_bits(all, &headers->valid, all->rows);
-  all->buffers[LIST][1] = copied_offsets(all, headers->offsets, all->rows);
-  describe(all, &all->arrays[LIST], all->buffers[LIST], all->rows, 2);
-  all->arrays[LIST].null_count = headers->valid.nulls;
-  describe_children(&all->arrays[LIST], all->entries, 1);
+  all->buffers[at][0] = copied_bits(all, &headers->valid, all->rows);
+  all->buffers[at][1] = copied_offsets(all, headers->offsets, all->rows);
+  describe(all, &all->arrays[at], all->buffers[at], all->rows, 2);
+  all->arrays[at].null_count = headers->valid.nulls;
+  describe_children(&all->arrays[at], all->entries, 1);
 }
 
 static const void *repeated(owner *all, int32_t number) {
@@ -161,27 +163,53 @@ static owner *new_owner(const columns *from, name_column *name) {
   made->placed = padded((uintptr_t)block) - (uintptr_t)block;
   made->rows = from->rows;
   made->name = name;
-  atomic_fetch_add(&name->holders, 1);
+  if (name) atomic_fetch_add(&name->holders, 1);
   atomic_init(&made->holders, 0);
   return made;
+}
+
+static void describe_field(owner *made, int at, field which, columns *from, int32_t partition) {
+  size_t rows = (size_t)from->rows;
+  switch (which) {
+    case FIELD_KEY:
+      describe_bytes(made, at, &from->key);
+      return;
+    case FIELD_VALUE:
+      describe_bytes(made, at, &from->value);
+      return;
+    case FIELD_TOPIC:
+      describe_name(made, at);
+      return;
+    case FIELD_PARTITION:
+      describe_numbers(made, at, repeated(made, partition));
+      return;
+    case FIELD_OFFSET:
+      describe_numbers(made, at, copied(made, from->offsets, rows * sizeof *from->offsets));
+      return;
+    case FIELD_TIMESTAMP:
+      describe_numbers(made, at, copied(made, from->timestamps, rows * sizeof *from->timestamps));
+      return;
+    case FIELD_TIMESTAMP_TYPE:
+      describe_numbers(made, at, copied(made, from->types, rows * sizeof *from->types));
+      return;
+    case FIELD_HEADERS:
+      describe_headers(made, at, &from->headers);
+      return;
+    case FIELDS:
+      return;
+  }
 }
 
 bool columns_export(columns *all, int32_t partition, name_column *name, struct ArrowArray *array) {
   owner *made = new_owner(all, name);
   if (!made) return false;
-  size_t rows = (size_t)all->rows;
-  describe_bytes(made, 0, &all->key);
-  describe_bytes(made, 1, &all->value);
-  describe_name(made, 2);
-  describe_numbers(made, 3, repeated(made, partition));
-  describe_numbers(made, 4, copied(made, all->offsets, rows * sizeof *all->offsets));
-  describe_numbers(made, 5, copied(made, all->timestamps, rows * sizeof *all->timestamps));
-  describe_numbers(made, 6, copied(made, all->types, rows * sizeof *all->types));
-  if (all->with_headers) describe_headers(made, &all->headers);
-  int fields = all->with_headers ? WITH_HEADERS : FIELDS;
-  for (int i = 0; i < fields; i++) made->fields[i] = &made->arrays[i];
+  int count = all->selected.count;
+  for (int i = 0; i < count; i++) {
+    describe_field(made, i, (field)all->selected.order[i], all, partition);
+    made->fields[i] = &made->arrays[i];
+  }
   describe(made, array, made->buffers[ARRAYS], made->rows, 1);
-  describe_children(array, made->fields, fields);
+  describe_children(array, made->fields, count);
   columns_clear(all);
   return true;
 }

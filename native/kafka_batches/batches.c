@@ -172,6 +172,8 @@ static batches_state begin_batch(batches *all, batches_fault *fault) {
     all->position = now->next;
     return BATCHES_GOING;
   }
+  all->begun_records += now->left;
+  all->begun_bytes += (int64_t)size;
   if (!now->left) now->by = CODEC_NONE; /* compaction has left the frame */
   now->record = at + HEADER;
   return BATCHES_GOING;
@@ -252,9 +254,11 @@ static batches_state miss_record(batches *all, batches_fault *fault) {
 }
 
 /* What a record takes in the columns; -1 if it can't have so many headers. */
-static inline int64_t cost_of(const record *one, bool with_headers) {
-  int64_t cost = (int64_t)(one->key_length + one->value_length) + ROW_BYTES, bytes = one->end - one->rest;
-  if (!with_headers || !one->headers) return cost;
+static inline int64_t cost_of(const record *one, const bool *has) {
+  int64_t cost = ROW_BYTES, bytes = one->end - one->rest;
+  if (has[FIELD_KEY]) cost += (int64_t)one->key_length;
+  if (has[FIELD_VALUE]) cost += (int64_t)one->value_length;
+  if (!has[FIELD_HEADERS] || !one->headers) return cost;
   return one->headers > bytes / 2 ? -1 : cost + bytes + one->headers * HEADER_BYTES;
 }
 
@@ -272,23 +276,26 @@ static batches_state append_headers(headers_column *into, const record *one, bat
   return BATCHES_GOING;
 }
 
-static inline batches_state append(columns *rows, const record *one, int32_t timestamp_type, batches_fault *fault) {
+static inline batches_state append(columns *rows, const bool *has, const record *one, int32_t timestamp_type,
+                                   batches_fault *fault) {
   if (!columns_grow(rows)) return BATCHES_MEMORY;
   int64_t at = rows->rows;
-  if (__builtin_mul_overflow(one->milliseconds, MICROSECONDS, &rows->timestamps[at])) {
+  if (has[FIELD_TIMESTAMP] && __builtin_mul_overflow(one->milliseconds, MICROSECONDS, &rows->timestamps[at])) {
     fault->milliseconds = one->milliseconds;
     return BATCHES_TIMESTAMP;
   }
-  if (bytes_overflow(&rows->key, one->key_length) || bytes_overflow(&rows->value, one->value_length))
+  if ((has[FIELD_KEY] && bytes_overflow(&rows->key, one->key_length)) ||
+      (has[FIELD_VALUE] && bytes_overflow(&rows->value, one->value_length)))
     return BATCHES_TOO_LARGE;
-  rows->types[at] = timestamp_type;
-  rows->offsets[at] = one->offset;
-  if (rows->with_headers) { /* first of all that grows: a key without a row would do harm */
+  if (has[FIELD_TIMESTAMP_TYPE]) rows->types[at] = timestamp_type;
+  if (has[FIELD_OFFSET]) rows->offsets[at] = one->offset;
+  if (has[FIELD_HEADERS]) { /* first of all that grows: a key without a row would do harm */
     batches_state state = append_headers(&rows->headers, one, fault);
     if (state != BATCHES_GOING) return state;
   }
-  bool whole = bytes_append(&rows->key, one->key, one->key_length) &&
-               bytes_append(&rows->value, one->value, one->value_length) && columns_end_row(rows, one->headers > 0);
+  bool whole = (!has[FIELD_KEY] || bytes_append(&rows->key, one->key, one->key_length)) &&
+               (!has[FIELD_VALUE] || bytes_append(&rows->value, one->value, one->value_length)) &&
+               columns_end_row(rows, one->offset, one->headers > 0);
   return whole ? BATCHES_GOING : BATCHES_MEMORY;
 }
 
@@ -296,6 +303,8 @@ static inline batches_state append(columns *rows, const record *one, int32_t tim
 static batches_state take_records(batches *all, columns *rows, int64_t most, int64_t *bytes, batches_fault *fault) {
   batch *now = &all->now;
   record one;
+  bool has[FIELDS]; /* a copy: nothing that is written can change it */
+  memcpy(has, rows->selected.has, sizeof has);
   while (now->left > 0) {
     if (now->unread || !read_record(now, &one)) {
       batches_state state = now->more ? miss_record(all, fault) : damaged(fault, CONTRADICTION);
@@ -304,11 +313,11 @@ static batches_state take_records(batches *all, columns *rows, int64_t most, int
     }
     if (one.offset >= all->stop) break;
     if (one.offset >= all->position) { /* else the batch began before what was asked for */
-      int64_t cost = cost_of(&one, rows->with_headers);
+      int64_t cost = cost_of(&one, has);
       if (rows->rows && (rows->rows >= most || *bytes < cost)) return BATCHES_FULL;
       batches_state state = cost > all->largest ? BATCHES_TOO_LARGE
                             : cost < 0          ? damaged(fault, UNREADABLE)
-                                                : append(rows, &one, now->timestamp_type, fault);
+                                                : append(rows, has, &one, now->timestamp_type, fault);
       fault->size = cost;
       if (state != BATCHES_GOING) {
         all->position = one.offset;

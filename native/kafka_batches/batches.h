@@ -36,6 +36,7 @@ typedef struct {
   aborted *transactions;   /* owned, in the order of their first offsets; those up to `begun` may be going on */
   size_t count, begun;
   batch now;
+  int64_t begun_records, begun_bytes; /* of the batches so far, as they came, whatever becomes columns */
 } batches;
 
 typedef enum {

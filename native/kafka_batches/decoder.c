@@ -41,13 +41,18 @@ typedef struct {
 /* --- the decoder ------------------------------------------------------------------------------ */
 
 static int decoder_init(Decoder *self, PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"include_headers", "take", "unpack", "largest", "window", NULL};
+  static char *names[] = {"fields", "take", "unpack", "largest", "window", NULL};
   PyObject *take, *unpack;
-  int with_headers;
+  const char *fields;
   long long largest;
-  Py_ssize_t window;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "pOOLn", names, &with_headers, &take, &unpack, &largest, &window))
+  Py_ssize_t count, window;
+  selection selected;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y#OOLn", names, &fields, &count, &take, &unpack, &largest, &window))
     return -1;
+  if (!selection_read(&selected, fields, (size_t)count)) {
+    PyErr_SetString(PyExc_ValueError, "not fields of a record, each once");
+    return -1;
+  }
   if (largest < 0 || window < 1) {
     PyErr_SetString(PyExc_ValueError, "nothing fits");
     return -1;
@@ -60,7 +65,7 @@ static int decoder_init(Decoder *self, PyObject *arguments, PyObject *keywords) 
   self->unpack = Py_NewRef(unpack);
   self->largest = largest;
   self->window = (size_t)window;
-  self->rows.with_headers = with_headers;
+  self->rows.selected = selected;
   return 0;
 }
 
@@ -186,6 +191,11 @@ static PyObject *part_ahead(Part *self, PyObject *nothing) {
   return Py_BuildValue("Li", (long long)ahead, (int)epoch);
 }
 
+static PyObject *part_begun(Part *self, PyObject *nothing) {
+  (void)nothing;
+  return Py_BuildValue("LL", (long long)self->left.begun_records, (long long)self->left.begun_bytes);
+}
+
 /* What Python raised of a batch's bytes, in words; anything else goes through. */
 static int cannot_unpack(Part *self) {
   if (!PyErr_ExceptionMatches(PyExc_OSError) && !PyErr_ExceptionMatches(PyExc_ValueError)) return -1;
@@ -280,9 +290,16 @@ static PyObject *records_event(Part *self) {
     return event_of(self, RECORDS, 0, Py_NewRef(Py_None));
   }
   struct ArrowArray array = {0};
-  name_column *name = topic_column(self->of, rows);
-  if (!name || !columns_export(&decoder->rows, self->partition, name, &array)) return PyErr_NoMemory();
-  PyObject *what = PyObject_CallFunction(decoder->take, "K", (unsigned long long)(uintptr_t)&array);
+  bool named = decoder->rows.selected.has[FIELD_TOPIC];
+  name_column *name = named ? topic_column(self->of, rows) : NULL;
+  const offset_runs *runs = &decoder->rows.runs;
+  PyObject *where = PyBytes_FromStringAndSize((const char *)runs->all, (Py_ssize_t)(runs->count * sizeof *runs->all));
+  if (!where) return NULL;
+  if ((named && !name) || !columns_export(&decoder->rows, self->partition, name, &array)) {
+    Py_DECREF(where);
+    return PyErr_NoMemory();
+  }
+  PyObject *what = PyObject_CallFunction(decoder->take, "KN", (unsigned long long)(uintptr_t)&array, where);
   if (array.release) array.release(&array);
   return event_of(self, RECORDS, nbytes, what);
 }
@@ -367,6 +384,7 @@ static PyMethodDef decoder_methods[] = {{"part", (PyCFunction)decoder_part, METH
 
 static PyMethodDef part_methods[] = {
     {"ahead", (PyCFunction)part_ahead, METH_NOARGS, NULL},
+    {"begun", (PyCFunction)part_begun, METH_NOARGS, NULL},
     {"take", (PyCFunction)part_take, METH_VARARGS, NULL},
     {0},
 };

@@ -63,7 +63,7 @@ static rd_kafka_conf_t *make_conf(const char *const (*settings)[2], size_t count
   return conf;
 }
 
-drain *drain_new(const char *const (*settings)[2], size_t count, bool with_headers, failure *why) {
+drain *drain_new(const char *const (*settings)[2], size_t count, const selection *selected, failure *why) {
   drain *all = calloc(1, sizeof *all);
   rd_kafka_conf_t *conf = all ? make_conf(settings, count, why) : NULL;
   if (!conf) {
@@ -76,7 +76,7 @@ drain *drain_new(const char *const (*settings)[2], size_t count, bool with_heade
   spent_listen(&all->back, conf);
   all->mean_bytes = 1024;
   all->run.next = -1;
-  all->run.rows.with_headers = with_headers;
+  all->run.rows.selected = *selected;
   kafka.conf_set_opaque(conf, all);
   kafka.conf_set_error_cb(conf, on_error);
   kafka.conf_set_log_cb(conf, on_log);

@@ -37,6 +37,7 @@ static void add_error(drain *all, const span *of, int64_t offset, int code, cons
 void drain_clear(drain *all) {
   for (size_t i = 0; i < all->count; i++) {
     free(all->events[i].words);
+    free(all->events[i].runs.all);
     if (all->events[i].array.release) all->events[i].array.release(&all->events[i].array);
   }
   all->count = 0;
@@ -54,9 +55,12 @@ static void flush_run(drain *all) {
   added->offset = now->next;
   now->next = -1;
   if (!rows) return;
-  name_column *name = topic_column(now->within->topic, rows);
+  bool named = now->rows.selected.has[FIELD_TOPIC];
+  name_column *name = named ? topic_column(now->within->topic, rows) : NULL;
   added->number = columns_bytes(&now->rows);
-  if (!name || !columns_export(&now->rows, now->partition, name, &added->array)) {
+  added->runs = now->rows.runs;
+  now->rows.runs = (offset_runs){0};
+  if ((named && !name) || !columns_export(&now->rows, now->partition, name, &added->array)) {
     all->out_of_memory = true;
     return;
   }

@@ -18,7 +18,7 @@ typedef struct {
   char words[WORDS];
 } failure;
 
-/* See _drain.pyi for what the numbers are.  `of` is NULL for an error without a partition; `rows` is of RECORDS. */
+/* See _drain.pyi for what the numbers are.  `of` is NULL for an error without a partition; `rows` and `runs` are of RECORDS. */
 typedef struct {
   event_kind kind;
   const topic *of;
@@ -26,6 +26,7 @@ typedef struct {
   int64_t offset, number, rows;
   char *words;
   struct ArrowArray array;
+  offset_runs runs; /* owned */
 } event;
 
 /* An error without a partition, or a log line: librdkafka may say so in any thread. */
@@ -68,7 +69,7 @@ typedef struct {
 } drain;
 
 /* A client with these settings (`count` pairs of name and value); NULL with the reason. */
-drain *drain_new(const char *const (*settings)[2], size_t count, bool with_headers, failure *why);
+drain *drain_new(const char *const (*settings)[2], size_t count, const selection *, failure *why);
 void drain_free(drain *);
 
 /* As drain_free(), in a thread of its own; false when it hasn't ended in time: it is left to itself then, and never seen again. */

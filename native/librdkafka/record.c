@@ -36,19 +36,23 @@ event_kind append_record(columns *rows, const kafka_message *message, int64_t *m
   int type;
   int64_t at = rows->rows;
   *code = KAFKA_OK;
-  *milliseconds = kafka.message_timestamp(message, &type);
+  const bool *has = rows->selected.has;
   if (!columns_grow(rows)) return ERROR;
-  if (__builtin_mul_overflow(*milliseconds, MICROSECONDS, &rows->timestamps[at])) return BAD_TIMESTAMP;
-  rows->types[at] = type - 1; /* librdkafka counts the types from 0, Java from -1 */
-  rows->offsets[at] = message->offset;
+  if (has[FIELD_TIMESTAMP] || has[FIELD_TIMESTAMP_TYPE]) {
+    *milliseconds = kafka.message_timestamp(message, &type);
+    if (has[FIELD_TIMESTAMP] && __builtin_mul_overflow(*milliseconds, MICROSECONDS, &rows->timestamps[at])) return BAD_TIMESTAMP;
+    if (has[FIELD_TIMESTAMP_TYPE]) rows->types[at] = type - 1; /* librdkafka counts the types from 0, Java from -1 */
+  }
+  if (has[FIELD_OFFSET]) rows->offsets[at] = message->offset;
   bool any = false;
-  if (rows->with_headers) {
+  if (has[FIELD_HEADERS]) {
     /* First of all that grows: headers of a row that is never ended do no harm, a key without a row would. */
     event_kind kind = append_headers(&rows->headers, message, &any, code);
     if (kind != RECORDS) return kind;
   }
-  if (!bytes_append(&rows->key, message->key, message->key_len) ||
-      !bytes_append(&rows->value, message->payload, message->len) || !columns_end_row(rows, any))
+  if ((has[FIELD_KEY] && !bytes_append(&rows->key, message->key, message->key_len)) ||
+      (has[FIELD_VALUE] && !bytes_append(&rows->value, message->payload, message->len)) ||
+      !columns_end_row(rows, message->offset, any))
     return ERROR;
   return RECORDS;
 }

@@ -131,11 +131,15 @@ class AgentRequest(Call, frozen=True, omit_defaults=True):
 
 
 class Step(Call, frozen=True):
-    """One step of an agent's answer: the positions of ranges by their places, what is missed and why, whether rows follow."""
+    """One step of an agent's answer: the positions of ranges by their places, what is missed and why, whether rows follow.
+
+    ``sizes`` are the bytes of the rows that brought each range there.
+    """
 
     positions: tuple[tuple[Int64, Int64], ...]
     missed: tuple[tuple[Int64, str], ...]
     rows: bool
+    sizes: tuple[Int64, ...] = ()
 
 
 # --- an agent's --------------------------------------------------------------------------------------

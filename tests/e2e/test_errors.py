@@ -148,8 +148,8 @@ def test_missing_topic_and_wrong_address(spark: SparkSession, broker: Broker, to
         nobody.close()
 
 
-def test_batch_reads_and_own_schemas_are_refused(spark: SparkSession, broker: Broker, topic: str) -> None:
-    """``spark.read``, writing, and a schema of the user's own each get one sentence that says what to do instead."""
+def test_batch_reads_and_impossible_schemas_are_refused(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """``spark.read``, writing, and a schema that can't be each get one sentence that says what to do instead."""
     source = options(broker, topic, startingOffsets=None)
     with pytest.raises(PySparkException) as read:
         spark.read.format("cohort").options(**source).load().collect()
@@ -160,7 +160,8 @@ def test_batch_reads_and_own_schemas_are_refused(spark: SparkSession, broker: Br
     with pytest.raises(PySparkException) as shaped:
         stream = spark.readStream.format("cohort").schema("value STRING").options(**source).load()
         stream.writeStream.format("noop").start().processAllAvailable()
-    assert_told(str(shaped.value), "the schema of format('cohort') is fixed: remove .schema(...)")
+    words = "the schema of format('cohort') has the column value as STRING, and it can only be BINARY"
+    assert_told(str(shaped.value), words, "set the option value.format to string")
 
 
 def test_corrupt_data(spark: SparkSession, topic: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.options.security_settings import SPARK_REDACTS
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit.jars import ROOT
 
 LEAST = {"kafka.bootstrap.servers": "b1:9092", "group.id": "billing"}
@@ -122,6 +123,10 @@ def _items(sequence: Any) -> list[Any]:
     return [sequence.apply(place) for place in range(sequence.size())]
 
 
+def _headers(jvm: Any, text: str) -> Any:
+    return KAFKA_ROW_WITH_HEADERS if _boolean(jvm, text) else KAFKA_ROW
+
+
 CASES = [
     ("maxTriggerDelay", "max_trigger_delay_ms", DURATIONS, _time),
     ("maxOffsetsPerTrigger", "max_offsets_per_trigger", INTEGERS, _long),
@@ -133,7 +138,7 @@ CASES = [
     ("fetchOffset.numRetries", "fetch_retries", INTEGERS, _long),
     ("fetchOffset.retryIntervalMs", "fetch_retry_interval_ms", INTEGERS, _long),
     ("failOnDataLoss", "fail_on_data_loss", BOOLEANS, _boolean),
-    ("includeHeaders", "include_headers", BOOLEANS, _boolean),
+    ("includeHeaders", "columns", BOOLEANS, _headers),
     ("startingOffsets", "starting_offsets", OFFSETS, _offsets),
     ("startingOffsetsByTimestamp", "starting_offsets_by_timestamp", TIMES, _offsets),
 ]

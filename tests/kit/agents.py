@@ -27,6 +27,7 @@ from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.process.executor import Executor, start_agent
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import new_authority
+from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 from tests.kit.ranges import Missed, one_by
@@ -50,6 +51,7 @@ class World:
         self.session_timeout_ms, self.rebalance_timeout_ms = 2_000, 5_000
         self.listener, self.paths = "", list[str]()
         self.assignors = assignors
+        self.columns: Columns = KAFKA_ROW
         self.load_window_ms = load_window_ms
         self.racks: dict[str, list[frozenset[str]]] = {}
         self.authority, self.plans = new_authority(), PlanRegistry()
@@ -82,7 +84,7 @@ class World:
             port=self.server.port,
             credentials=self.authority.client,
             kafka={"bootstrap.servers": self.bootstrap},
-            include_headers=False,
+            columns=self.columns,
             buffer_bytes=8 << 20,
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=200,

@@ -101,7 +101,7 @@ def measure(name: str, codec: str) -> dict[str, int]:
     while (event := part.take(10_000, BUDGET)) is not None:
         assert event[0] in (_drain.RECORDS, _drain.UNPACKING), event
         if event[5] is not None:
-            rows += event[5].num_rows
+            rows += event[5][0].num_rows
             largest = max(largest, event[4])
         del event
     grown = _memory("VmHWM") - before

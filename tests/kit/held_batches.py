@@ -48,10 +48,10 @@ def main() -> None:
         part = by.part(log, 0, len(log), "t", 0, 0, NO_END, -1, None)
         while (event := part.take(32_768, 3 * MIB)) is not None:
             held.append(event[5])
-            size += event[5].nbytes
+            size += event[5][0].nbytes
             beside.append(bytearray(some.randrange(600, 4_000)))
         while size > HELD:
-            size -= held.pop(0).nbytes
+            size -= held.pop(0)[0].nbytes
             beside.pop(0)
         most = max(most, _resident() - before - size)
     sys.stdout.write(str(most))

@@ -18,10 +18,12 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sparkcohort.native import _drain
+from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.kafka.consumer.native_source import record_batch
+from sparkcohort.runtime.shell.kafka.consumer.native_source import taken_rows
 from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
 from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, Columns, fields_of
 from tests.kit.record_batches import (
     ABORT,
     COMMIT,
@@ -45,9 +47,17 @@ KINDS = {
 Aborted = Sequence[tuple[int, int]] | None
 
 
-def decoder(*, headers: bool = True, largest: int = LARGEST, window: int = WINDOW, by: Any = unpack) -> _drain.Decoder:
+def decoder(
+    *,
+    headers: bool = True,
+    columns: Columns = (),
+    largest: int = LARGEST,
+    window: int = WINDOW,
+    by: Any = unpack,
+) -> _drain.Decoder:
     """As the fetcher makes one."""
-    return _drain.Decoder(headers, partial(record_batch, arrow_rows.schema(headers)), by, largest, window)
+    columns = columns or (KAFKA_ROW_WITH_HEADERS if headers else KAFKA_ROW)
+    return _drain.Decoder(fields_of(columns), partial(taken_rows, arrow_rows.schema(columns)), by, largest, window)
 
 
 def decompress(codec: int, packed: memoryview) -> bytes:
@@ -97,15 +107,16 @@ class Read:
             assert offset > self.position
             self.position = offset
             if what is not None:
-                self._note(what, limit)
+                self._note(what[0], what[1], limit)
 
-    def _note(self, batch: pa.RecordBatch, limit: int) -> None:
+    def _note(self, batch: pa.RecordBatch, runs: OffsetRuns, limit: int) -> None:
         batch.validate(full=True)
         assert 0 < batch.num_rows <= limit
         assert set(batch.column("topic").to_pylist()) == {"t"}
         assert set(batch.column("partition").to_pylist()) == {7}
         with_headers = "headers" in batch.schema.names
         columns = [batch.column(name).to_pylist() for name in ("offset", "key", "value")]
+        assert list(OffsetRuns.of(columns[0])) == list(runs)
         columns += [batch.column("timestamp").cast(pa.int64()).to_pylist(), batch.column("timestampType").to_pylist()]
         pairs: list[Any] = batch.column("headers").to_pylist() if with_headers else [None] * batch.num_rows
         columns.append([each and [(pair["key"], pair["value"]) for pair in each] for each in pairs])

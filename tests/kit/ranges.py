@@ -13,6 +13,7 @@ from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.kafka.consumer.pieces import Piece
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
+from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS, Columns
 
 Rows = dict[TopicPartition, list[dict[str, Any]]]
 
@@ -31,9 +32,11 @@ def rows_of(pieces: Iterable[Piece]) -> Rows:
     return found
 
 
-def direct(conf: dict[str, Any], ranges: Sequence[Range], *, include_headers: bool = True, **options: Any) -> Rows:
+def direct(
+    conf: dict[str, Any], ranges: Sequence[Range], *, columns: Columns = KAFKA_ROW_WITH_HEADERS, **options: Any
+) -> Rows:
     """The rows of the ranges, read by a RangeReader of its own; checks that every range was ended at its end."""
-    reader = RangeReader(conf, include_headers=include_headers, **options)
+    reader = RangeReader(conf, columns=columns, **options)
     try:
         pieces = list(reader.read(ranges))
     finally:
@@ -59,13 +62,13 @@ def tasks_read(
     """
     found: Rows = {} if into is None else into
     if way == "by the agent":
-        prefetcher = Prefetcher(conf, include_headers=True, patience_s=patience_s)
+        prefetcher = Prefetcher(conf, columns=KAFKA_ROW_WITH_HEADERS, patience_s=patience_s)
         prefetcher.assign({r.tp: r.start for r in reversed(ranges)})
         try:
             ranges = pull(prefetcher, ranges, 1, found)
         finally:
             prefetcher.close()
-    reader = RangeReader(conf, include_headers=True, **options)
+    reader = RangeReader(conf, columns=KAFKA_ROW_WITH_HEADERS, **options)
     try:
         for tp, _, batch in reader.read(ranges):
             found.setdefault(tp, []).extend([] if batch is None else batch.to_pylist())

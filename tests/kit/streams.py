@@ -27,6 +27,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
 
 from tests.kit import delivery
 from tests.kit.broker import Cluster
@@ -86,16 +87,18 @@ class Stream:
         form: str = "cohort",
         trigger: Mapping[str, Any] | None = None,
         columns: tuple[str, ...] | None = PLAIN_COLUMNS,
+        schema: StructType | str | None = None,
         transform: Transform | None = None,
         batches: Batches | None = None,
     ) -> None:
         """Nothing is started; ``batches`` of an earlier run on the same checkpoint can be gone on with.
 
-        ``columns`` None keeps all; ``transform`` works on the streaming DataFrame before that.
+        ``columns`` None keeps all; ``schema`` is the reader's; ``transform`` works on the streaming DataFrame before that.
         """
         self.batches: Batches = {} if batches is None else batches
         self._spark, self._source, self._checkpoint, self._form = spark, dict(source), checkpoint, form
         self._trigger, self._columns, self._transform = dict(trigger or AVAILABLE_NOW), columns, transform
+        self._schema = schema
         self._lock = threading.Lock()
         self._query: StreamingQuery | None = None
 
@@ -109,7 +112,10 @@ class Stream:
     def load(self) -> DataFrame:
         """The streaming DataFrame."""
         given = {name: value for name, value in self._source.items() if self._form == "cohort" or _known_to_spark(name)}
-        found: DataFrame = self._spark.readStream.format(self._form).options(**given).load()
+        reader = self._spark.readStream.format(self._form)
+        if self._schema is not None:
+            reader = reader.schema(self._schema)
+        found: DataFrame = reader.options(**given).load()
         return found
 
     def start(self) -> Self:

@@ -11,6 +11,7 @@ import msgspec
 from sparkcohort.runtime.shell.process.executor import Executor
 from sparkcohort.runtime.shell.rpc.tls import Credentials
 from sparkcohort.runtime.text import printable
+from sparkcohort.runtime.values.columns import Columns
 
 MOST_CORES: Final = 100_000
 MOST_MS: Final = (1 << 31) - 1
@@ -33,7 +34,7 @@ class AgentConfig:
     port: int
     credentials: Credentials
     kafka: Mapping[str, str]
-    include_headers: bool
+    columns: Columns
     buffer_bytes: int
     session_timeout_ms: int
     heartbeat_interval_ms: int

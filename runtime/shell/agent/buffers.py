@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer.pieces import trim
@@ -25,6 +26,7 @@ class Chunk(NamedTuple):
     next_offset: int
     batch: pa.RecordBatch | None
     nbytes: int
+    runs: OffsetRuns | None = None  # the offsets of the batch's rows
 
 
 @dataclass(slots=True, eq=False)
@@ -146,20 +148,23 @@ class BufferLoad:
         self._limit = limit
         self._rows = self._nbytes = 0
 
-    def take(self, reader: Reader) -> None:
-        """Move a reader as far as its buffer, its end and the room here allow."""
-        buffer = reader.buffer
+    def take(self, reader: Reader) -> int:
+        """Move a reader as far as its buffer, its end and the room here allow; returns the bytes that it gets."""
+        buffer, before = reader.buffer, reader.buffer.bytes_out
         index = bisect_right(buffer.chunks, reader.at, key=attrgetter("next_offset"))
         for chunk in buffer.chunks[index : index + 1000]:
             if reader.at >= min(reader.end, reader.limit) or not self._fits(chunk):
-                return
-            part = None if chunk.batch is None else trim(chunk.batch, reader.at, reader.end)
+                break
+            part = None
+            if chunk.batch is not None and chunk.runs is not None:
+                part = trim(chunk.batch, chunk.runs, reader.at, reader.end)
             if part is not None:
                 self.batches.append(part)
                 self._rows, self._nbytes = self._rows + part.num_rows, self._nbytes + chunk.nbytes - CHUNK_OVERHEAD
                 buffer.records_out += part.num_rows
                 buffer.bytes_out += part.nbytes
             reader.at = min(chunk.next_offset, reader.end)
+        return buffer.bytes_out - before
 
     def _fits(self, chunk: Chunk) -> bool:
         rows = chunk.batch.num_rows if chunk.batch else 0

@@ -47,6 +47,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
 )
 from sparkcohort.runtime.shell.process.threads import Supervised
 from sparkcohort.runtime.text import printable
+from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 
 POLL_S = 0.05
 RETRY_S = 1.0
@@ -95,7 +96,7 @@ class Prefetcher:
         self,
         conf: Mapping[str, Any],
         *,
-        include_headers: bool = False,
+        columns: Columns = KAFKA_ROW,
         buffer_bytes: int = 64 << 20,
         patience_s: float = PATIENCE_S,
         give_up: Callable[[CohortError], None] | None = None,
@@ -108,7 +109,7 @@ class Prefetcher:
         self._new_source = partial(
             new_record_source,
             {**conf, **bounds(queue)},
-            include_headers=include_headers,
+            columns=columns,
             batch_bytes=self._batch_bytes,
             unhurried=True,
             largest=Largest(max(buffer_bytes // 4, LEAST_LARGEST), REMEDY),
@@ -293,19 +294,19 @@ class Prefetcher:
     def _next(self, readers: list[Reader], missed: Sequence[tuple[int, str]]) -> Served:
         """The next step: what is buffered, up to a batch; readers that have come to their end are taken off the list."""
         load = BufferLoad(self._batch_bytes)
-        positions: list[tuple[int, int]] = []
+        positions, sizes = list[tuple[int, int]](), list[int]()
         for reader in sorted(readers, key=lambda each: -each.buffer.nbytes):  # evenly, so that nobody runs dry
             if reader.at >= reader.limit or reader.at < reader.buffer.base or reader.strange:
                 continue
             if load.full:
                 break
-            load.take(reader)
+            sizes.append(load.take(reader))
             reader.buffer.served = max(reader.buffer.served, reader.at)
             positions.append((reader.index, reader.at))
         gone = {index for index, _ in missed}
         dismiss([reader for reader in readers if reader.index in gone or reader.at >= reader.end])
         readers[:] = [reader for reader in readers if reader in reader.buffer.readers]
-        return Served(positions, joined(load.batches), missed)
+        return Served(positions, joined(load.batches), missed, sizes)
 
     def _await(self, readers: Sequence[Reader], patience_s: float) -> list[tuple[int, str]]:
         """Wait until something can be served; returns what can't be any more."""
@@ -456,8 +457,8 @@ class Prefetcher:
         buffer.topic_id = topic_id or buffer.topic_id
         told = bool(topic_id)
         match event:
-            case Records(next_offset=next_offset, batch=batch, nbytes=nbytes):
-                buffer.append(Chunk(buffer.position, next_offset, batch, nbytes + CHUNK_OVERHEAD), told=told)
+            case Records(next_offset=at, nbytes=nbytes, batch=batch, runs=runs):
+                buffer.append(Chunk(buffer.position, at, batch, nbytes + CHUNK_OVERHEAD, runs), told=told)
             case EndOfLog(offset=offset):
                 if offset > buffer.position:  # control records and aborted ones
                     buffer.append(Chunk(buffer.position, offset, None, CHUNK_OVERHEAD), told=told)

@@ -113,7 +113,7 @@ class QueryMember:
         )
         self._prefetcher = Prefetcher(
             config.kafka,
-            include_headers=config.include_headers,
+            columns=config.columns,
             buffer_bytes=config.buffer_bytes,
             give_up=self._resign,
         )

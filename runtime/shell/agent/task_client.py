@@ -138,14 +138,15 @@ class TaskClient:
         if step.rows:
             _, body = receive(connection)
             batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
-        return Served(step.positions, batch, step.missed)
+        return Served(step.positions, batch, step.missed, step.sizes)
 
     def _lent(self, connection: socket.socket, body: bytearray) -> Served:
         """The step of one frame, its rows where they lie."""
         number, size, used, new = BUFFER.unpack_from(body)
         step = calls.decode(bytes(body[BUFFER.size :]), calls.Step)
         descriptor = _receive_descriptor(connection) if new else None
-        return Served(step.positions, self._consumer.read(Lent(number, size, used, descriptor)), step.missed)
+        batch = self._consumer.read(Lent(number, size, used, descriptor))
+        return Served(step.positions, batch, step.missed, step.sizes)
 
     def _ask(self, request: AgentRequest) -> socket.socket:
         if self._lost:

@@ -41,12 +41,13 @@ class Served(NamedTuple):
     """One step of serving ranges, which are called by their index in the request.
 
     ``batch`` holds rows of any of them, in order per partition; ``positions`` are the next offsets (index, offset) of
-    those that have moved, whether by rows or by gaps.  What is ``missed`` (index, reason) won't come from here any more.
+    those that have moved, whether by rows or by gaps, ``sizes`` the bytes of the rows that moved each.  What is ``missed`` (index, reason) won't come from here any more.
     """
 
     positions: Sequence[tuple[int, int]]
     batch: pa.RecordBatch | None = None
     missed: Sequence[tuple[int, str]] = ()
+    sizes: Sequence[int] = ()
 
 
 def rows_follow(claimed: calls.ClaimReply) -> bool:

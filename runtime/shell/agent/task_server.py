@@ -206,7 +206,7 @@ class _FrameSender:
     def send(self, step: Served) -> None:
         """Send one step."""
         batch = step.batch
-        head = calls.encode(calls.Step(tuple(step.positions), tuple(step.missed), batch is not None))
+        head = calls.encode(calls.Step(tuple(step.positions), tuple(step.missed), batch is not None, tuple(step.sizes)))
         if batch is None:
             _send(self._connection, STEP, head)
             return

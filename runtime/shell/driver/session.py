@@ -385,7 +385,7 @@ class Session:
         options = self._options
         return RangeReader(
             options.kafka,
-            include_headers=options.include_headers,
+            columns=options.columns,
             fail_on_data_loss=options.fail_on_data_loss,
             poll_timeout_ms=RELAY_PATIENCE_MS,
             on_data_loss=log.warning,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.values.columns import Columns, Field, has
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.batches.hold import Policy
@@ -60,7 +61,7 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     fail_on_data_loss: bool
-    include_headers: bool
+    columns: Columns
     unreachable: Policy
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -97,6 +98,15 @@ class SourceOptions:
         """The options with the rack of the executor that has this environment (see ``client.rack.env``)."""
         rack = environment.get(self.client_rack_env, "").strip() if self.client_rack_env else ""
         return replace(self, client_rack=rack, kafka={**self.kafka, "client.rack": rack}) if rack else self
+
+    def with_columns(self, columns: Columns) -> SourceOptions:
+        """The options of a query whose schema the user has written; it decides, whatever ``includeHeaders`` says."""
+        warnings = self.warnings
+        if has(self.columns, Field.HEADERS) and not has(columns, Field.HEADERS):
+            warnings += (
+                "option includeHeaders has no effect: the schema that .schema(...) gives has no column headers",
+            )
+        return replace(self, columns=columns, warnings=warnings)
 
     def initial_hash(self) -> str:
         """16 hex digits naming where this query would start and what it reads; another value pins the start anew."""

@@ -124,7 +124,12 @@ BATCH = (
     Option("minPartitions", "integer", None, "about the least number of tasks when there is data", minimum=1),
     Option("maxRecordsPerPartition", "integer", None, "most offsets per task", minimum=1),
     Option("failOnDataLoss", "boolean", "true", "fail when data is gone before it was read (false: warn and go on)"),
-    Option("includeHeaders", "boolean", "false", "add the column headers"),
+    Option(
+        "includeHeaders",
+        "boolean",
+        "false",
+        "add the column headers; a schema given with .schema(...) decides by itself",
+    ),
     Option(
         "unreachable.partitions",
         "choice",
@@ -138,6 +143,48 @@ BATCH = (
         "120000",
         "the longest wait for unreachable partitions where they are waited for (AvailableNow, Once, wait)",
         minimum=1,
+    ),
+)
+
+VALUES = (
+    *(
+        option
+        for of, what in (("value", "a value"), ("key", "a key"))
+        for option in (
+            Option(
+                f"{of}.format",
+                "choice",
+                "binary",
+                f"what the column {of} is: binary; string, as CAST({of} AS STRING); json, avro and protobuf are refused "
+                "until their decoders are there",
+                choices=("binary", "string", "json", "avro", "protobuf"),
+            ),
+            Option(
+                f"{of}.schema",
+                "string",
+                None,
+                f"what {what} has: DDL for json, the schema's text or file for avro, the file of a descriptor set for "
+                "protobuf",
+            ),
+            Option(f"{of}.message", "string", None, "protobuf: the message's name in the descriptor set"),
+            Option(
+                f"{of}.mode",
+                "choice",
+                "permissive",
+                f"{what} that can't be decoded: permissive makes it null, dropmalformed drops the row, failfast ends the "
+                "query",
+                choices=("permissive", "dropmalformed", "failfast"),
+            ),
+            Option(
+                f"{of}.corrupt.column",
+                "string",
+                None,
+                f"a BINARY column for the bytes of {what} that can't be decoded",
+            ),
+            Option(
+                f"{of}.subject", "string", None, f"the subject in the schema registry; default: the topic's for {of}s"
+            ),
+        )
     ),
 )
 
@@ -307,7 +354,7 @@ OTHER = (
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*WHERE, *START, *BATCH, *GROUP, *TIMES, *SEEN, *OTHER)
+OPTIONS: tuple[Option, ...] = (*WHERE, *START, *BATCH, *VALUES, *GROUP, *TIMES, *SEEN, *OTHER)
 
 BY_KEY: dict[str, Option] = {option.name.lower(): option for option in OPTIONS}
 

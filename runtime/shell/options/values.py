@@ -44,6 +44,10 @@ class Values:
         """The text given, else the default, else nothing."""
         return self._given.get(name.lower(), BY_KEY[name.lower()].default or "").strip()
 
+    def has(self, name: str) -> bool:
+        """Whether something is given that is not empty."""
+        return bool(self._given.get(name.lower(), "").strip())
+
     def host(self, name: str) -> str:
         """A host's name or address without a port; nothing where not given.  An IPv6 address may have brackets, or none."""
         text = self.text(name)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 
 from sparkcohort.runtime.protocol.messages import JoinGroup, JoinGroupReply
@@ -18,7 +19,9 @@ from sparkcohort.runtime.shell.agent import prefetch
 from sparkcohort.runtime.shell.agent.agent_config import MalformedConfig, from_json, to_json
 from sparkcohort.runtime.shell.agent.query_member import QueryMember
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
+from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
+from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.mock import MockCluster
 from tests.kit.waiting import hold_for, wait_until
@@ -85,6 +88,27 @@ def test_ten_queries_have_their_members_in_one_process(runs: Runs) -> None:
     ):
         stranger.hello()
     flows(first, runs.executor)
+
+
+def test_each_query_has_its_own_columns(runs: Runs) -> None:
+    """In one process, of one topic: what its schema names, in its order, and the same rows."""
+    runs.more(2)
+    value, offset, time = KAFKA_ROW[1], KAFKA_ROW[4], KAFKA_ROW[5]
+    chosen: list[Columns] = [KAFKA_ROW, (value,), (time, offset._replace(name="OFFSET", nullable=False))]
+    found = []
+    for world, columns in zip(runs.worlds, chosen, strict=True):
+        world.columns = columns
+    assert len({runs.start(world).pid for world in runs.worlds}) == 1
+    for world in runs.worlds:
+        flows(world, runs.executor)
+        pieces = pulled(world, runs.executor, Range(TOPIC, 1, 15, 85), 3)
+        found.append(pa.Table.from_batches([batch for _, batch in pieces if batch is not None]))
+    full = found[0]
+    assert full.column("offset").to_pylist() == list(range(15, 85))
+    for columns, its in zip(chosen, found, strict=True):
+        assert its.schema.equals(arrow_rows.schema(columns))
+        renamed = full.select([KAFKA_ROW[column.field].name for column in columns])
+        assert [column.to_pylist() for column in its.columns] == [column.to_pylist() for column in renamed.columns]
 
 
 def test_queries_that_start_at_the_same_time_start_one_process(runs: Runs) -> None:

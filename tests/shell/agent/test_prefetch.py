@@ -16,6 +16,7 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import prefetch
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.kafka.consumer.record_source import PartitionError
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.mock import MockCluster
 from tests.kit.produce import abort, produce, producer
@@ -65,7 +66,7 @@ def filled() -> Iterator[MockCluster]:
 @pytest.fixture(scope="module")
 def expected(filled: MockCluster) -> Known:
     """All rows, read directly."""
-    return Known(direct(conf(filled), [whole(tp) for tp in ALL], include_headers=False))
+    return Known(direct(conf(filled), [whole(tp) for tp in ALL], columns=KAFKA_ROW))
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def read(
             at = next_offset
     except Missed as miss:
         at = miss.next_offset
-        rows += direct(conf(mock), [wanted._replace(start=at)], include_headers=False).get(wanted.tp, [])
+        rows += direct(conf(mock), [wanted._replace(start=at)], columns=KAFKA_ROW).get(wanted.tp, [])
     else:
         assert at == wanted.end
     return rows

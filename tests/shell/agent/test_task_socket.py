@@ -25,6 +25,7 @@ from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.agent.task_server import AlreadyRunning, TaskServer
 from sparkcohort.runtime.shell.rpc import acceptor
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.local_server import serving
 from tests.kit.mock import MockCluster
 from tests.kit.processes import freeze
@@ -326,7 +327,7 @@ def continue_directly(mock: MockCluster, client: TaskClient, strike: Callable[[]
             if count == 0:
                 strike()
     assert 100 < at < RECORDS, "the agent was struck in the middle of the range"
-    rows += direct({"bootstrap.servers": mock.bootstrap}, [wanted._replace(start=at)], include_headers=False)[wanted.tp]
+    rows += direct({"bootstrap.servers": mock.bootstrap}, [wanted._replace(start=at)], columns=KAFKA_ROW)[wanted.tp]
     return rows, str(caught.value)
 
 
@@ -345,7 +346,7 @@ def test_an_agent_struck_in_mid_range(
         assert time.monotonic() - began < 10
         assert offsets(rows) == list(range(100, RECORDS))
         expected = direct(
-            {"bootstrap.servers": mock_broker.bootstrap}, [Range("t", 0, 100, RECORDS)], include_headers=False
+            {"bootstrap.servers": mock_broker.bootstrap}, [Range("t", 0, 100, RECORDS)], columns=KAFKA_ROW
         )
         assert rows == expected[TopicPartition("t", 0)]
         assert ("agent.timeout.ms" in reason) == (how == signal.SIGSTOP)

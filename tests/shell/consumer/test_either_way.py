@@ -18,6 +18,7 @@ import pytest
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
+from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS
 from tests.kit.admin import COMPACTED
 from tests.kit.broker import Broker, Cluster
 from tests.kit.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact, value_of
@@ -37,7 +38,7 @@ def conf(broker: Cluster, **more: Any) -> dict[str, Any]:
 @contextmanager
 def fetched_ahead(conf: dict[str, Any], tp: TopicPartition, end: int, start: int = 0) -> Iterator[Prefetcher]:
     """An agent's prefetcher that has the partition's records up to ``end``."""
-    prefetcher = Prefetcher(conf, include_headers=True, patience_s=2)
+    prefetcher = Prefetcher(conf, columns=KAFKA_ROW_WITH_HEADERS, patience_s=2)
     prefetcher.assign({tp: start})
     try:
         wait_until(lambda: prefetcher.stats()[tp].position >= end, 30, f"{tp} fetched up to {end}")

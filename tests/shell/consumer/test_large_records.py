@@ -21,6 +21,7 @@ from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, MalformedRecordError, Records
 from sparkcohort.runtime.shell.process.executor import Executor
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.agents import TOPIC, World, pulled
 from tests.kit.broker import Broker
 from tests.kit.mock import MockCluster
@@ -246,7 +247,7 @@ def test_what_librdkafka_has_is_copied_some_at_a_time(mock_broker: MockCluster, 
     mock_broker.create_topic(topic, 2)
     write(mock_broker.bootstrap, topic, [10] * 2_000 + [MIB] * 40, 0)
     write(mock_broker.bootstrap, topic, [10] * 2_000 + [MIB] * 40, 1)
-    source = NativeSource({"bootstrap.servers": mock_broker.bootstrap, "log_level": 0}, include_headers=False)
+    source = NativeSource({"bootstrap.servers": mock_broker.bootstrap, "log_level": 0}, columns=KAFKA_ROW)
     stands = dict.fromkeys((TopicPartition(topic, 0), TopicPartition(topic, 1)), 0)
     source.assign(dict.fromkeys(stands, (0, 2040)))
     begun_anew = 0

@@ -25,12 +25,13 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.record_source import MalformedRecordError
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, Columns
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce, producer, value_of
 from tests.kit.ranges import direct, offsets, rows_of
 from tests.kit.record_sources import SOURCES, read_by
 
-KAFKA_ROW = (
+SPARKS_ROW = (
     ("key", BinaryType()),
     ("value", BinaryType()),
     ("topic", StringType()),
@@ -46,15 +47,15 @@ def conf(mock: MockCluster) -> dict[str, Any]:
     return {"bootstrap.servers": mock.bootstrap, "log_level": 0}
 
 
-@pytest.mark.parametrize("include_headers", [False, True])
-def test_schema_is_sparks(include_headers: bool) -> None:
+@pytest.mark.parametrize("columns", [KAFKA_ROW, KAFKA_ROW_WITH_HEADERS])
+def test_schema_is_sparks(columns: Columns) -> None:
     """The Arrow schema is the one that PySpark demands of Spark's Kafka row."""
-    row = StructType([StructField(name, kind) for name, kind in KAFKA_ROW])
-    if include_headers:
+    row = StructType([StructField(name, kind) for name, kind in SPARKS_ROW])
+    if columns == KAFKA_ROW_WITH_HEADERS:
         row.add(
             "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
         )
-    assert arrow_rows.schema(include_headers).equals(to_arrow_schema(row, timezone="UTC"))
+    assert arrow_rows.schema(columns).equals(to_arrow_schema(row, timezone="UTC"))
 
 
 @pytest.mark.usefixtures("each_source")
@@ -77,11 +78,11 @@ def test_nulls_empties_and_headers(mock_broker: MockCluster, topic: str) -> None
 def test_batches_have_the_exact_schema(mock_broker: MockCluster, topic: str) -> None:
     """Every batch carries the declared schema, headers only when asked for."""
     produce(mock_broker.bootstrap, topic, 10)
-    for include_headers in (False, True):
-        reader = RangeReader(conf(mock_broker), include_headers=include_headers)
+    for columns in (KAFKA_ROW, KAFKA_ROW_WITH_HEADERS):
+        reader = RangeReader(conf(mock_broker), columns=columns)
         for _, _, batch in reader.read([Range(topic, 0, 0, 10)]):
             assert batch is not None
-            assert batch.schema.equals(arrow_rows.schema(include_headers), check_metadata=True)
+            assert batch.schema.equals(arrow_rows.schema(columns), check_metadata=True)
             batch.validate(full=True)
         reader.close()
 
@@ -104,7 +105,7 @@ def test_an_abandoned_read_leaves_nothing_behind(mock_broker: MockCluster, topic
         pieces = reader.read([Range(topic, 0, 0, 20_000)])
         _, _, first = next(pieces)
         assert first is not None
-        assert first.column(arrow_rows.OFFSET)[0].as_py() == 0
+        assert first.column("offset")[0].as_py() == 0
         del pieces
     got = [offset for rows in rows_of(reader.read([Range(topic, 0, 7, 9)])).values() for offset in offsets(rows)]
     assert got == [7, 8]

@@ -28,6 +28,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     RecordSource,
 )
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit.mock import MockCluster
 from tests.kit.odd_headers import write_header_key
 from tests.kit.produce import produce, producer
@@ -88,7 +89,7 @@ def until(source: RecordSource, enough: Callable[[list[Any]], bool], what: str, 
 
 def schema_of_batch(batch: pa.RecordBatch) -> pa.Schema:
     """The declared schema."""
-    return arrow_rows.schema("headers" in batch.schema.names)
+    return arrow_rows.schema(KAFKA_ROW_WITH_HEADERS if "headers" in batch.schema.names else KAFKA_ROW)
 
 
 SIZES = st.one_of(st.none(), st.integers(0, 40), st.sampled_from([63, 64, 65, 4_095, 4_096, 4_097, 100_000]))
@@ -126,7 +127,7 @@ def test_any_records_come_as_they_were_written(
     assert client.flush(10) == 0
     ends = {TopicPartition(topic, partition): len(rows) for partition, rows in written.items() if rows}
     for kind in KINDS:
-        source = kind(conf(cluster), include_headers=True, batch_bytes=batch_bytes)
+        source = kind(conf(cluster), columns=KAFKA_ROW_WITH_HEADERS, batch_bytes=batch_bytes)
         source.assign(dict.fromkeys(ends, (0, NO_END)))
         found = table(source, ends, limit)
         source.close()
@@ -144,7 +145,7 @@ def test_any_records_come_as_they_were_written(
 def test_what_lies_behind_the_end_only_moves_the_position(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
     """Records at and behind a span's end are no rows; the position comes to the end at least, the log's end is told."""
     produce(mock_broker.bootstrap, topic, 500)
-    source, tp = kind(conf(mock_broker), include_headers=False), TopicPartition(topic, 0)
+    source, tp = kind(conf(mock_broker), columns=KAFKA_ROW), TopicPartition(topic, 0)
     source.assign({tp: (7, 30)})
     rows: list[int] = []
     positions: list[int] = []
@@ -170,7 +171,7 @@ def test_what_was_assigned_anew_starts_there(mock_broker: MockCluster, topic: st
     """What was queued of an earlier assignment never shows in the next one, also of a partition given up meanwhile."""
     produce(mock_broker.bootstrap, topic, 4_000, partitions=2)
     source, tp, other = (
-        kind(conf(mock_broker), include_headers=False),
+        kind(conf(mock_broker), columns=KAFKA_ROW),
         TopicPartition(topic, 0),
         TopicPartition(topic, 1),
     )
@@ -195,7 +196,7 @@ def test_a_record_that_no_row_can_hold(mock_broker: MockCluster, topic: str, kin
         client.produce(topic, b"v", None, 0, timestamp=2**62 if at == 3 else 1)
         client.produce(topic, b"v", None, 1, timestamp=1)
     client.flush(10)
-    source = kind(conf(mock_broker), include_headers=False)
+    source = kind(conf(mock_broker), columns=KAFKA_ROW)
     bad, good = TopicPartition(topic, 0), TopicPartition(topic, 1)
     source.assign({bad: (0, NO_END), good: (0, NO_END)})
     events = until(source, lambda seen: sum(not isinstance(event, Records) for event in seen) >= 2, "the error")
@@ -217,13 +218,13 @@ def test_header_keys_that_are_no_text(mock_broker: MockCluster, topic: str, key:
     produce(mock_broker.bootstrap, topic, 1)
     tp = TopicPartition(topic, 0)
     for kind in KINDS:
-        source = kind(conf(mock_broker), include_headers=True)
+        source = kind(conf(mock_broker), columns=KAFKA_ROW_WITH_HEADERS)
         source.assign({tp: (0, NO_END)})
         events = until(source, bool, "an event")
         source.close()
         found = next(event for event in events if isinstance(event, PartitionError))
         assert f"{topic} partition 0 offset 0 is not valid UTF-8" in str(found.error)
-    plain = NativeSource(conf(mock_broker), include_headers=False)
+    plain = NativeSource(conf(mock_broker), columns=KAFKA_ROW)
     plain.assign({tp: (0, NO_END)})
     assert table(plain, {tp: 2})[tp].num_rows == 2
     plain.close()
@@ -234,7 +235,7 @@ def test_settings_that_are_refused(kind: Kind) -> None:
     """As confluent-kafka's own client: a KafkaException of _INVALID_ARG that names the setting."""
     for setting in ({"no.such.setting": "1"}, {"fetch.min.bytes": "many"}):
         with pytest.raises(KafkaException, match=next(iter(setting))) as caught:
-            kind({"bootstrap.servers": "127.0.0.1:1", **setting}, include_headers=False)
+            kind({"bootstrap.servers": "127.0.0.1:1", **setting}, columns=KAFKA_ROW)
         assert caught.value.args[0].code() == KafkaError._INVALID_ARG
 
 
@@ -242,14 +243,14 @@ def test_a_refusal_that_is_cut_in_a_letter() -> None:
     """librdkafka quotes the value and cuts its words at so many bytes: still its refusal, not a decoder's."""
     for more in range(2):
         with pytest.raises(KafkaException, match="Invalid value"):
-            NativeSource({"security.protocol": "a" * more + "é" * 400}, include_headers=False)
+            NativeSource({"security.protocol": "a" * more + "é" * 400}, columns=KAFKA_ROW)
 
 
 @NATIVES
 def test_headers_count_as_bytes(mock_broker: MockCluster, topic: str, kind: Kind) -> None:
     """Records that are nearly all headers: a poll takes about a batch's bytes of them, too."""
     produce(mock_broker.bootstrap, topic, 150, headers=[("h", b"v" * 20_000)])
-    source = kind(conf(mock_broker), include_headers=True, batch_bytes=200_000)
+    source = kind(conf(mock_broker), columns=KAFKA_ROW_WITH_HEADERS, batch_bytes=200_000)
     source.assign({TopicPartition(topic, 0): (0, NO_END)})
     taken = [until(source, bool, "a record", 1)]
     while not isinstance(taken[-1][-1], EndOfLog):
@@ -266,7 +267,7 @@ def test_errors_and_log_lines_are_told(kind: Kind, caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.DEBUG, "sparkcohort.kafka"):
         # Three names: the filter of the driver's log lets no line pass twice that differs in numbers only.
         nowhere = {FetchSource: "127.0.0.2:1", NativeSource: "127.0.0.1:1", PythonSource: "localhost:1"}[kind]
-        source = kind({"bootstrap.servers": nowhere}, include_headers=False)
+        source = kind({"bootstrap.servers": nowhere}, columns=KAFKA_ROW)
         source.assign({TopicPartition("t", 0): (0, NO_END)})
 
         def told() -> bool:
@@ -288,7 +289,7 @@ def test_no_complaint_quotes_a_secret(kind: Kind) -> None:
     oauth = {"sasl.mechanism": "OAUTHBEARER", "enable.sasl.oauthbearer.unsecure.jwt": True}
     secret = {"sasl.oauthbearer.config": "passphrase=hunter2"}
     where = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "log_level": 0}
-    source = kind({**where, **oauth, **secret}, include_headers=False)
+    source = kind({**where, **oauth, **secret}, columns=KAFKA_ROW)
     wait_until(lambda: source.poll(0.1) or source.complaints, 20, "a complaint")
     source.close()
     assert KafkaError._AUTHENTICATION in source.complaints
@@ -301,7 +302,7 @@ def test_questions_about_the_log(mock_broker: MockCluster, topic: str, kind: Kin
     """The log's range, whether a partition exists, and an error where nobody answers."""
     produce(mock_broker.bootstrap, topic, 12)
     mock_broker.delete_records(topic, 0, 5)
-    source, tp = kind(conf(mock_broker), include_headers=False), TopicPartition(topic, 0)
+    source, tp = kind(conf(mock_broker), columns=KAFKA_ROW), TopicPartition(topic, 0)
     assert source.log_range(tp, 10) == (5, 12)
     assert source.exists(tp, 10)
     assert not source.exists(TopicPartition(topic, 900), 10)
@@ -319,7 +320,7 @@ def test_questions_about_the_log(mock_broker: MockCluster, topic: str, kind: Kin
 
 def test_it_is_for_one_thread_and_for_the_living(mock_broker: MockCluster) -> None:
     """A second thread is refused while the first one waits, and so is everybody after the end; ending twice is one end."""
-    source = NativeSource(conf(mock_broker), include_headers=False)
+    source = NativeSource(conf(mock_broker), columns=KAFKA_ROW)
     polling = threading.Thread(target=source.poll, args=(0.3,))
     polling.start()
     with pytest.raises(RuntimeError, match="one thread at a time"):
@@ -336,7 +337,7 @@ def test_batches_outlive_their_source(mock_broker: MockCluster, topic: str, kind
     """A batch, a slice or a column of it holds what it shows, whatever has gone; all are given back in the end."""
     produce(mock_broker.bootstrap, topic, 1_000)
     before = pa.total_allocated_bytes()
-    source, tp = kind(conf(mock_broker), include_headers=True), TopicPartition(topic, 0)
+    source, tp = kind(conf(mock_broker), columns=KAFKA_ROW_WITH_HEADERS), TopicPartition(topic, 0)
     source.assign({tp: (0, NO_END)})
     rows = table(source, {tp: 1_000})[tp]
     source.close()
@@ -356,7 +357,7 @@ def test_nothing_is_kept(mock_broker: MockCluster, topic: str, kind: Kind) -> No
 
     def read(times: int) -> int:
         for _ in range(times):
-            source = kind(conf(mock_broker), include_headers=True)
+            source = kind(conf(mock_broker), columns=KAFKA_ROW_WITH_HEADERS)
             source.assign({tp: (0, NO_END)})
             table(source, {tp: 4_000})
             source.close()

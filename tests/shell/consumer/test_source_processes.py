@@ -15,6 +15,7 @@ from sparkcohort.runtime.shell.kafka.consumer import new_source
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 from tests.kit.record_sources import SOURCES, read_by
@@ -22,7 +23,8 @@ from tests.kit.record_sources import SOURCES, read_by
 FORK = """
 import os, sys
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
-source, gone = (NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=False) for _ in range(2))
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
+source, gone = (NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, columns=KAFKA_ROW) for _ in range(2))
 child = os.fork()
 if not child:
     del gone
@@ -48,13 +50,14 @@ def test_a_forked_process_leaves_it_alone(mock_broker: MockCluster) -> None:
 UNENDING = """
 import socket, sys, time
 from sparkcohort.runtime.shell.kafka.consumer import native_source
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 native_source.CLOSE_S = 0.5
 login = socket.create_server(("127.0.0.1", 0))
 source = native_source.NativeSource({
     "bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "OAUTHBEARER",
     "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "mine",
     "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:%d/token" % login.getsockname()[1], "log_level": 0,
-}, include_headers=False)
+}, columns=KAFKA_ROW)
 waiting, _ = login.accept()  # librdkafka's thread now waits for an answer, and does nothing else
 begun = time.monotonic()
 source.close()
@@ -76,8 +79,9 @@ import psutil
 from sparkcohort.runtime.protocol.messages import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from sparkcohort.runtime.shell.agent.buffers import CHUNK_OVERHEAD
-source = NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, include_headers=True)
+source = NativeSource({"bootstrap.servers": sys.argv[1], "log_level": 0}, columns=KAFKA_ROW_WITH_HEADERS)
 source.assign({TopicPartition(sys.argv[2], 0): (0, 2**63 - 1)})
 kept = []
 while len(kept) < 6_000:
@@ -102,9 +106,10 @@ import ctypes, sys
 from sparkcohort.runtime.protocol.messages import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 bootstrap, topic, failures = sys.argv[1:]
 tp = TopicPartition(topic, 0)
-source = NativeSource({"bootstrap.servers": bootstrap, "log_level": 0}, include_headers=False)
+source = NativeSource({"bootstrap.servers": bootstrap, "log_level": 0}, columns=KAFKA_ROW)
 source.assign({tp: (0, 2**63 - 1)})
 while source.log_end(tp) != 200:
     pass
@@ -148,12 +153,12 @@ def test_the_switch_and_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     made, nowhere = {}, {"bootstrap.servers": "127.0.0.1:1"}
     for name in SOURCES:
         with read_by(name):
-            made[name] = new_source.new_record_source({**nowhere, "log_level": 0}, include_headers=False)
+            made[name] = new_source.new_record_source({**nowhere, "log_level": 0}, columns=KAFKA_ROW)
     with read_by("fetching"):
         made["unknown"] = new_source.new_record_source(
-            {**nowhere, "log_level": 0, "ssl.crl.location": ""}, include_headers=False
+            {**nowhere, "log_level": 0, "ssl.crl.location": ""}, columns=KAFKA_ROW
         )
-        made["callback"] = new_source.new_record_source({"log_level": 0, "stats_cb": print}, include_headers=False)
+        made["callback"] = new_source.new_record_source({"log_level": 0, "stats_cb": print}, columns=KAFKA_ROW)
     assert [type(source) for source in made.values()] == [
         FetchSource,
         NativeSource,
@@ -170,8 +175,9 @@ import logging, sys
 logging.basicConfig(format="%(levelname)s %(name)s %(message)s")
 sys.modules["sparkcohort.native._drain"] = None
 from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 for _ in range(2):
-    source = new_record_source({"log_level": 0}, include_headers=False)
+    source = new_record_source({"log_level": 0}, columns=KAFKA_ROW)
     print(type(source).__name__)
     source.close()
 """

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sparkcohort.native import _drain
 from sparkcohort.runtime.shell.kafka.fetch.compression import SNAPPY, unpack
 from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW
+from sparkcohort.runtime.values.columns import KAFKA_ROW, fields_of
 from tests.kit import segments
 from tests.kit.parts import LARGEST, NO_END, ODD_NAMES, Read, aborted_in, decoder, decompress, in_pieces, logs
 from tests.kit.record_batches import (
@@ -281,7 +282,7 @@ def test_what_python_raises_goes_through() -> None:
     def fail(*_: Any) -> Any:
         raise LookupError("mine")
 
-    failing = _drain.Decoder(True, fail, unpack, LARGEST, WINDOW)
+    failing = _drain.Decoder(fields_of(KAFKA_ROW), fail, unpack, LARGEST, WINDOW)
     for by, batch in ((failing, THREE[0]), (decoder(by=fail), THREE[1])):
         data = encode(batch)
         for _ in range(2):

@@ -19,6 +19,7 @@ from sparkcohort.runtime.shell.kafka.fetch import source
 from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink
 from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit.broker import Cluster
 from tests.kit.cluster_requests import set_byte_rate, set_replicas
 from tests.kit.produce import FLUSH_TIMEOUT_S, Steady, abort, produce, producer, transact, value_of
@@ -47,7 +48,7 @@ class Reader:
     def __init__(self, cluster: Cluster, **conf: Any) -> None:
         """Nothing is assigned yet; ``conf`` with ``_`` for ``.``."""
         settings = {key.replace("_", "."): value for key, value in conf.items()}
-        self.source = FetchSource({"bootstrap.servers": cluster.bootstrap, **settings}, include_headers=True)
+        self.source = FetchSource({"bootstrap.servers": cluster.bootstrap, **settings}, columns=KAFKA_ROW_WITH_HEADERS)
         self.stands: dict[TopicPartition, int] = {}
         self.errors: list[PartitionError] = []
         self.ends: list[EndOfLog] = []
@@ -416,7 +417,7 @@ def test_what_goes_well_is_not_looked_at_again(cluster: Cluster, topic: str, mon
     looks: Counter[str] = Counter()
     for kind, name in ((FetchClient, "_go_through"), (Prefetcher, "_targets")):
         monkeypatch.setattr(kind, name, counted(looks, getattr(kind, name)))
-    prefetcher = Prefetcher({"bootstrap.servers": cluster.bootstrap}, include_headers=False)
+    prefetcher = Prefetcher({"bootstrap.servers": cluster.bootstrap}, columns=KAFKA_ROW)
     try:
         partitions = [TopicPartition(topic, number) for number in range(200)]
         client = producer(cluster.bootstrap)

@@ -23,6 +23,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer.record_source import EndOfLog, Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 from tests.kit.record_batches import Batch, Record, encode
@@ -46,7 +47,7 @@ def fetching_from(bootstrap: str, **conf: Any) -> Iterator[FetchSource]:
     """A source of the partition, from its beginning."""
     source = FetchSource(
         {"bootstrap.servers": bootstrap, **{key.replace("_", "."): value for key, value in conf.items()}},
-        include_headers=True,
+        columns=KAFKA_ROW_WITH_HEADERS,
     )
     source.assign({TP: (0, NO_END)})
     try:
@@ -184,7 +185,7 @@ def test_a_deleted_topics_partitions_fail_together(mock_broker: MockCluster) -> 
     mock_broker.create_topic("gone", 60)
     produce(mock_broker.bootstrap, "gone", 60, partitions=60)
     asked: list[float] = []
-    source = FetchSource({"bootstrap.servers": mock_broker.bootstrap}, include_headers=False)
+    source = FetchSource({"bootstrap.servers": mock_broker.bootstrap}, columns=KAFKA_ROW)
     assert source._fetcher is not None
     ask = source._fetcher._cluster._asker.ask
 
@@ -258,8 +259,9 @@ import ctypes, sys
 from sparkcohort.runtime.protocol.messages import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 bootstrap, topic, failures = sys.argv[1:]
-source = FetchSource({"bootstrap.servers": bootstrap}, include_headers=False)
+source = FetchSource({"bootstrap.servers": bootstrap}, columns=KAFKA_ROW)
 source.assign({TopicPartition(topic, partition): (0, 2**63 - 1) for partition in range(2)})
 process, short, offsets = ctypes.CDLL(None), 0, {0: [], 1: []}
 while min(map(len, offsets.values())) < 200:

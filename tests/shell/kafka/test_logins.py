@@ -19,6 +19,7 @@ from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, Ra
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.join import join
 from tests.kit.produce import produce
@@ -50,7 +51,7 @@ def conf(bootstrap: str, mechanism: str, **more: Any) -> dict[str, Any]:
 @contextmanager
 def fetching_from(settings: dict[str, Any]) -> Iterator[FetchSource]:
     """A source of the partition, from its beginning."""
-    source = FetchSource(settings, include_headers=False)
+    source = FetchSource(settings, columns=KAFKA_ROW)
     source.assign({TP: (0, NO_END)})
     try:
         yield source
@@ -187,7 +188,7 @@ def test_a_wrong_password_is_no_storm(
         polled_for(lambda: polled.poll(0.1), 3)
         polled.close()
     else:
-        source = (FetchSource if kind == "ours" else NativeSource)(settings, include_headers=False)
+        source = (FetchSource if kind == "ours" else NativeSource)(settings, columns=KAFKA_ROW)
         source.assign({TP: (0, NO_END)})
         polled_for(lambda: source.poll(0.1), 3)
         source.close()

@@ -110,13 +110,15 @@ PROCESSES = {
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, frozenset[str]]:
     """The modules of each process at its end; what one hands to the next goes by files."""
-    from sparkcohort.streaming.source import _ROW
+    from sparkcohort.streaming.source import CohortSource
 
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"}
+    schema = CohortSource(options).schema().json()
     files = [str(tmp_path_factory.mktemp("handed") / name) for name in ("source", "read")]
     found = {}
     order = ("looks for sources", "makes the source", "plans a read")
     for name in (*order, *(each for each in PROCESSES if each not in order)):
-        code = HEAD + PROCESSES[name][0].replace("SCHEMA", _ROW.json()) + "\nprint(*sys.modules)\n"
+        code = HEAD + PROCESSES[name][0].replace("SCHEMA", schema) + "\nprint(*sys.modules)\n"
         command = [sys.executable, "-P", "-c", code, *files]
         env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=110, check=False)

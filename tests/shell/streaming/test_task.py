@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sparkcohort.runtime.protocol.calls import ClaimReply
-from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
@@ -19,6 +19,7 @@ from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.tls import Credentials
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 from sparkcohort.streaming.slot_reader import SlotPartition
 from sparkcohort.streaming.task import _SlotClient, _Tally
 
@@ -33,7 +34,7 @@ def batch_of(*spans: Range) -> pa.RecordBatch:
         for wanted in spans
         for offset in range(wanted.start, wanted.end)
     ]
-    return pa.RecordBatch.from_pylist(rows, arrow_rows.schema(False))
+    return pa.RecordBatch.from_pylist(rows, arrow_rows.schema(KAFKA_ROW))
 
 
 class Dying:
@@ -58,8 +59,8 @@ class Dying:
 
 
 STEPS = [
-    Served([(0, 140)], batch_of(Range("t", 0, 100, 140))),
-    Served([(0, 150), (1, 15)], batch_of(Range("t", 0, 140, 150), Range("t", 1, 5, 15))),
+    Served([(0, 140)], batch_of(Range("t", 0, 100, 140)), sizes=[40]),
+    Served([(0, 150), (1, 15)], batch_of(Range("t", 0, 140, 150), Range("t", 1, 5, 15)), sizes=[10, 20]),
     Served([(2, 20)]),  # a gap: no row of it is visible
 ]
 
@@ -93,3 +94,5 @@ def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
     assert begins == [{0: 100, 1: 5}, {0: 140, 1: 5}, {0: 150}, {0: 150}][steps]
     assert [each.end for each in left] == [each.end for each in RANGES if each.partition in {2, *begins}]
     assert (tally.agent[0], tally.timed_out) == (len(rows), True)
+    assert tally.agent[1] == sum(tally.sizes.values()) == [0, 40, 70, 70][steps]
+    assert tally.sizes.get(TopicPartition("t", 1), 0) == [0, 0, 20, 20][steps]

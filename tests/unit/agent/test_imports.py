@@ -24,26 +24,7 @@ def imported() -> frozenset[str]:
     return frozenset(run.stdout.split())
 
 
-SIZED = """
-import sys, pyarrow as pa
-from sparkcohort.runtime.protocol.messages import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.arrow_rows import schema
-from sparkcohort.streaming.batch_bytes import bytes_by_partition
-numbers = pa.Array.from_buffers(pa.int32(), 3, [None, pa.py_buffer(b"\\0\\0\\0\\0" * 2 + b"\\1\\0\\0\\0")])
-columns = [numbers if field.name == "partition" else pa.nulls(3, field.type) for field in schema(False)]
-batch = pa.RecordBatch.from_arrays(columns, schema=schema(False))
-assert len(bytes_by_partition(batch, 30, [TopicPartition("t", 0), TopicPartition("t", 1)])) == 2
-print("pyarrow.compute" in sys.modules)
-"""
-
-
-def test_a_worker_sizes_a_slot_of_one_topic_without_pyarrow_compute() -> None:
-    """Which it would import a second long, for a sum."""
-    run = subprocess.run([sys.executable, "-P", "-c", SIZED], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout == "False\n"
-
-
-@pytest.mark.parametrize("module", ["prometheus_client", "sparkcohort.runtime.shell.driver.session"])
+@pytest.mark.parametrize("module", ["prometheus_client", "pyarrow.compute", "sparkcohort.runtime.shell.driver.session"])
 def test_a_worker_needs_nothing_of_the_drivers(module: str, imported_by_a_worker: frozenset[str]) -> None:
     """A new executor's first task waits for these imports, and the batch for it."""
     assert module not in imported_by_a_worker

@@ -1,18 +1,12 @@
-"""How large records are: by partition, by topic, and as a task counts them."""
+"""How large records are: by partition and by topic."""
 
 from __future__ import annotations
 
 import doctest
 
-import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from sparkcohort.runtime.batches import record_sizes as module
 from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, ObservedSize, Sizes, after
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.consumer.arrow_rows import schema
-from sparkcohort.streaming.batch_bytes import bytes_by_partition
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -43,40 +37,6 @@ def test_what_is_unknown_is_taken_for_its_topics_and_then_for_any_record() -> No
 def test_gaps_make_an_offset_worth_less() -> None:
     """Where compaction has left nothing an offset costs no bytes."""
     assert Sizes({A: after(None, 1_000, 0)}).mean(A) == 0
-
-
-BYTES = st.sampled_from([None, b"", b"k", b"value" * 80])
-ROWS = st.tuples(BYTES, BYTES)
-RUNS = st.lists(st.tuples(st.sampled_from([A, B, C]), st.lists(ROWS, min_size=1, max_size=5)), min_size=1, max_size=6)
-
-
-@settings(max_examples=40)
-@given(RUNS, st.integers(0, 3), st.booleans())
-def test_bytes_are_those_of_each_partitions_keys_and_values(
-    runs: list[tuple[TopicPartition, list[tuple[bytes | None, bytes | None]]]], cut: int, headers: bool
-) -> None:
-    """Exactly those, in whole batches and in parts of them; the other columns' are divided evenly, none lost."""
-    rows = [(tp, key, value) for tp, some in runs for key, value in some]
-    columns = {
-        "key": [key for _, key, _ in rows],
-        "value": [value for _, _, value in rows],
-        "topic": [tp.topic for tp, _, _ in rows],
-        "partition": [tp.partition for tp, _, _ in rows],
-    }
-    batch = pa.RecordBatch.from_pylist(
-        [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)], schema(headers)
-    ).slice(cut)
-    rows = rows[cut:]
-    if not rows:
-        return
-    among = sorted({tp for tp, _, _ in rows})
-    found = bytes_by_partition(batch, batch.nbytes, among)
-    data = {tp: sum(len(key or b"") + len(value or b"") for of, key, value in rows if of == tp) for tp in among}
-    rest = batch.nbytes - sum(data.values())
-    assert abs(sum(found.values()) - batch.nbytes) <= len(rows)
-    for tp in among:
-        share = rest * sum(of == tp for of, _, _ in rows) / len(rows)
-        assert abs(found[tp] - data[tp] - share) <= len(rows)
 
 
 def test_the_examples_in_the_docs_are_true() -> None:

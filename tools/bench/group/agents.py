@@ -19,6 +19,7 @@ from typing import Any
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
 from sparkcohort.runtime.shell.agent.query_member import QueryMember
 from sparkcohort.runtime.shell.process.executor import Executor
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tools.bench.group.server import ASSIGNORS, HOST, SPAWN, START_S, Address, Server, Setting
 from tools.bench.group.timeline import Change
 
@@ -114,7 +115,7 @@ def _run(config: tuple[dict[str, Any], Address], pipe: Connection) -> None:
             port=address.port,
             credentials=address.credentials,
             kafka=said["kafka"],
-            include_headers=False,
+            columns=KAFKA_ROW,
             buffer_bytes=BUFFER_BYTES,
             session_timeout_ms=setting.session_ms,
             heartbeat_interval_ms=setting.heartbeat_ms,

@@ -24,6 +24,7 @@ from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import PartitionError, Records, RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.values.columns import KAFKA_ROW
 
 POLL_S = 0.1
 NO_END = 2**63 - 1
@@ -77,7 +78,7 @@ def check(drain: RecordSource, records: int) -> dict[str, list[int]]:
 
 def main(kind: str, bootstrap: str, topic: str, partitions: int, records: int) -> None:
     """Drain the topic from its beginning and print what it took."""
-    drain = KINDS.get(kind, NativeSource)({"bootstrap.servers": bootstrap}, include_headers=False)
+    drain = KINDS.get(kind, NativeSource)({"bootstrap.servers": bootstrap}, columns=KAFKA_ROW)
     drain.assign({TopicPartition(topic, number): (0, NO_END) for number in range(partitions)})
     found: dict[str, Any]
     if kind.startswith("check"):

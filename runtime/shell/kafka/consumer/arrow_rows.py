@@ -1,32 +1,32 @@
-"""The row of Spark's Kafka source as Arrow, exactly as PySpark checks it (``KafkaRecordToRowConverter``).
+"""The columns of a query as Arrow, exactly as PySpark checks them (``KafkaRecordToRowConverter``).
 
-PySpark compares the schema of the first batch with the declared one: names, types and nullability.  All columns are
-nullable there, so they are here, although topic, partition, offset and the two timestamp columns never hold a null.
+PySpark compares the schema of the first batch with the declared one: names, types and nullability, not metadata.  Spark's
+own Kafka row is all nullable, although topic, partition, offset and the two timestamp columns never hold a null.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
 import pyarrow as pa
 
+from sparkcohort.runtime.values.columns import BINARY, HEADERS, STRING, Columns
+
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-HEADERS = pa.list_(pa.field("element", HEADER))
+HEADERS_LIST = pa.list_(pa.field("element", HEADER))
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
-_COLUMNS = (
-    pa.field("key", pa.binary()),
-    pa.field("value", pa.binary()),
-    pa.field("topic", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("offset", pa.int64()),
-    pa.field("timestamp", TIMESTAMP),
-    pa.field("timestampType", pa.int32()),
-)
-_WITHOUT_HEADERS = pa.schema(_COLUMNS)
-_WITH_HEADERS = pa.schema((*_COLUMNS, pa.field("headers", HEADERS)))
-
-OFFSET = 4  # the index of the offset column
+_TYPES = {
+    BINARY: pa.binary(),
+    STRING: pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": TIMESTAMP,
+    HEADERS: HEADERS_LIST,
+}
 
 
-def schema(include_headers: bool) -> pa.Schema:
-    """Return the schema of every batch of this source; ``headers`` is null where a record has none."""
-    return _WITH_HEADERS if include_headers else _WITHOUT_HEADERS
+@cache
+def schema(columns: Columns) -> pa.Schema:
+    """Return the schema of every batch of these columns; ``headers`` is null where a record has none."""
+    return pa.schema([pa.field(each.name, _TYPES[each.type], each.nullable) for each in columns])

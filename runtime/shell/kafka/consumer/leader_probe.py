@@ -12,6 +12,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError
 from sparkcohort.runtime.shell.options.kafka_settings.rows import column
+from sparkcohort.runtime.values.columns import OFFSETS
 
 _POLL_S: Final = 0.1
 _NO_END: Final = 2**63 - 1
@@ -22,7 +23,7 @@ _SIZES: Final = column(lambda row: row.probing)
 def reached(conf: Mapping[str, Any], at: Mapping[TopicPartition, int], limit_s: float) -> frozenset[TopicPartition]:
     """The partitions whose leaders answered a fetch from these offsets within the limit, whatever the answer."""
     found: set[TopicPartition] = set()
-    source = new_record_source({**conf, **_SIZES}, include_headers=False)
+    source = new_record_source({**conf, **_SIZES}, columns=OFFSETS)
     try:
         source.assign({tp: (offset, _NO_END) for tp, offset in at.items()})
         deadline = time.monotonic() + limit_s

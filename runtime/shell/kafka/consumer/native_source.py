@@ -17,6 +17,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, cimpl
 
 from sparkcohort.native import _drain
+from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
@@ -33,6 +34,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     settings_of,
     timestamp_error,
 )
+from sparkcohort.runtime.values.columns import Columns, fields_of
 
 LIBRDKAFKA = _drain.load(cimpl.__file__)  # its version; raises ImportError where there is none to be found
 CLOSE_S = 10.0  # a task mustn't hang for a client that is of no more use to it
@@ -45,16 +47,16 @@ _LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # of logging, by syslog's
 class NativeSource(RecordSource):
     """See ``RecordSource``; ``conf`` are librdkafka settings (``record_source.settings_of``), all of them plain values."""
 
-    def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
+    def __init__(self, conf: Mapping[str, Any], *, columns: Columns, batch_bytes: int = BATCH_BYTES) -> None:
         """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""
         super().__init__(conf)
         self._batch_bytes = batch_bytes
         self._assigned: set[TopicPartition] = set()
-        take = partial(record_batch, arrow_rows.schema(include_headers))
+        take = partial(taken_rows, arrow_rows.schema(columns))
         settings = {"log.queue": True, **settings_of(conf)}
         pairs = [(name, _text(value)) for name, value in settings.items()]
         try:
-            self._client = _drain.Client(pairs, include_headers, take)
+            self._client = _drain.Client(pairs, fields_of(columns), take)
         except _drain.Error as error:
             raise _exception(error) from None
 
@@ -131,7 +133,8 @@ def event_of(found: Found) -> Event:
     kind, topic, partition, offset, number, what = found
     tp = TopicPartition(topic, partition)
     if kind == _drain.RECORDS:
-        return Records(tp, offset, what, number)
+        batch, runs = what or (None, None)
+        return Records(tp, offset, batch, number, runs)
     if kind == _drain.END_OF_LOG:
         return EndOfLog(tp, offset)
     if kind == _drain.BAD_TIMESTAMP:
@@ -141,9 +144,9 @@ def event_of(found: Found) -> Event:
     return PartitionError(tp, KafkaError(number, what), offset)
 
 
-def record_batch(schema: pa.Schema, address: int) -> pa.RecordBatch:
-    """Take over the ArrowArray at this address."""
-    return pa.RecordBatch._import_from_c(address, schema)
+def taken_rows(schema: pa.Schema, address: int, runs: bytes) -> tuple[pa.RecordBatch, OffsetRuns]:
+    """Take over the ArrowArray at this address, and where its rows stand."""
+    return pa.RecordBatch._import_from_c(address, schema), OffsetRuns(runs)
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
 from sparkcohort.runtime.shell.process.resources import check_room
+from sparkcohort.runtime.values.columns import Columns
 
 SWITCH = "COHORT_NATIVE"
 IN_PYTHON, BY_LIBRDKAFKA = "0", "librdkafka"
@@ -25,7 +26,7 @@ _log = logging.getLogger("sparkcohort.record_source")
 def new_record_source(
     conf: Mapping[str, Any],
     *,
-    include_headers: bool,
+    columns: Columns,
     batch_bytes: int = BATCH_BYTES,
     unhurried: bool = False,
     largest: Largest | None = None,
@@ -40,16 +41,16 @@ def new_record_source(
     chosen = os.environ.get(SWITCH)
     kind = native() if plain and chosen != IN_PYTHON else None
     if kind is not None and chosen != BY_LIBRDKAFKA:
-        fetching = _fetching(conf, include_headers, batch_bytes, unhurried=unhurried, largest=largest)
+        fetching = _fetching(conf, columns, batch_bytes, unhurried=unhurried, largest=largest)
         if fetching is not None:
             return fetching
     check_room()
     held_back = {**UNHURRIED, **conf} if unhurried else conf
-    return (kind or _in_python())(held_back, include_headers=include_headers, batch_bytes=batch_bytes)
+    return (kind or _in_python())(held_back, columns=columns, batch_bytes=batch_bytes)
 
 
 def _fetching(
-    conf: Mapping[str, Any], include_headers: bool, batch_bytes: int, *, unhurried: bool, largest: Largest | None
+    conf: Mapping[str, Any], columns: Columns, batch_bytes: int, *, unhurried: bool, largest: Largest | None
 ) -> RecordSource | None:
     """The source that does without librdkafka; None where the settings are beyond it, of which one line tells."""
     from sparkcohort.runtime.shell.kafka.fetch import connection, source  # noqa: PLC0415  they rest on the native code
@@ -58,7 +59,7 @@ def _fetching(
         why = source.possible(conf)
         if not why:
             return source.FetchSource(
-                conf, include_headers=include_headers, batch_bytes=batch_bytes, unhurried=unhurried, largest=largest
+                conf, columns=columns, batch_bytes=batch_bytes, unhurried=unhurried, largest=largest
             )
     except (connection.TransportError, ValueError) as error:
         why = str(error)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.client_log import CLIENT_LOG
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
@@ -35,6 +36,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     settings_of,
     timestamp_error,
 )
+from sparkcohort.runtime.values.columns import STRING, Column, Columns, Field
 
 CHUNK, FIRST_CHUNK, ROW_BYTES = 256, 64, 40
 SETTLE_S = 0.1  # see SETTLE_MS in native/librdkafka/client.c; confluent-kafka waits with Python's lock in hand
@@ -45,11 +47,10 @@ _OFFSET_OF: Callable[[Message], Any] = Message.offset  # typed as optional, thou
 class PythonSource(RecordSource):
     """See ``RecordSource``; ``conf`` are librdkafka settings (``record_source.settings_of``)."""
 
-    def __init__(self, conf: Mapping[str, Any], *, include_headers: bool, batch_bytes: int = BATCH_BYTES) -> None:
+    def __init__(self, conf: Mapping[str, Any], *, columns: Columns, batch_bytes: int = BATCH_BYTES) -> None:
         """Create the client; no connection is awaited.  Raises KafkaException for settings librdkafka refuses."""
         super().__init__(conf)
-        self._schema = arrow_rows.schema(include_headers)
-        self._include_headers = include_headers
+        self._schema, self._columns = arrow_rows.schema(columns), columns
         self._topics: dict[str, pa.Array] = {}
         self._ends: dict[TopicPartition, int] = {}  # of each assigned partition
         self._batch_bytes = batch_bytes
@@ -179,21 +180,37 @@ class PythonSource(RecordSource):
             messages, offsets = messages[:n], offsets[:n]
             if not messages:
                 return Records(tp, next_offset, None, 0)
+        n, runs = len(messages), OffsetRuns.of(offsets)
+        arrays = [self._array(column, tp, messages, offsets) for column in self._columns]
+        own = (array.nbytes for array, column in zip(arrays, self._columns, strict=True) if column.field != Field.TOPIC)
+        nbytes = sum(own) + runs.nbytes
+        mean = sum(map(len, messages)) / n + ROW_BYTES
+        self._mean_size += (mean - self._mean_size) * min(1.0, n / 1000)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return Records(tp, next_offset, batch, nbytes, runs)
+
+    def _array(
+        self, column: Column, tp: TopicPartition, messages: Sequence[Message], offsets: Sequence[int]
+    ) -> pa.Array:
+        """One column of a run of records."""
         n = len(messages)
-        columns = [
-            pa.array(map(Message.key, messages), pa.binary(), size=n),
-            pa.array(map(Message.value, messages), pa.binary(), size=n),
-            self._topic(tp.topic, n),
-            pa.repeat(pa.scalar(tp.partition, pa.int32()), n),
-            pa.array(offsets, pa.int64()),
-            *self._timestamps(tp, messages, offsets),
-        ]
-        if self._include_headers:
-            columns.append(self._headers(tp, messages))
-        nbytes = sum(column.nbytes for i, column in enumerate(columns) if i != 2)
-        self._mean_size += (nbytes / n - self._mean_size) * min(1.0, n / 1000)
-        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        return Records(tp, next_offset, batch, nbytes)
+        match column.field:
+            case Field.KEY:
+                return _bytes(column, map(Message.key, messages), n)
+            case Field.VALUE:
+                return _bytes(column, map(Message.value, messages), n)
+            case Field.TOPIC:
+                return self._topic(tp.topic, n)
+            case Field.PARTITION:
+                return pa.repeat(pa.scalar(tp.partition, pa.int32()), n)
+            case Field.OFFSET:
+                return pa.array(offsets, pa.int64())
+            case Field.TIMESTAMP:
+                return _timestamps(tp, messages, offsets)
+            case Field.TIMESTAMP_TYPE:
+                return _timestamp_types(messages)
+            case Field.HEADERS:
+                return self._headers(tp, messages)
 
     def _topic(self, topic: str, n: int) -> pa.Array:
         """The topic column: one array per topic, of which every batch shows a part."""
@@ -202,24 +219,6 @@ class PythonSource(RecordSource):
             column = self._topics[topic] = pa.repeat(pa.scalar(topic, pa.string()), max(n, BATCH_RECORDS))
         return column.slice(0, n)
 
-    def _timestamps(
-        self, tp: TopicPartition, messages: Sequence[Message], offsets: Sequence[int]
-    ) -> tuple[pa.Array, pa.Array]:
-        """Timestamp and timestampType; librdkafka counts its types from 0 where Java counts from -1."""
-        # Two passes: tuples that are kept, ten thousand at a time, would set off the garbage collector.
-        kinds = list(map(_FIRST, map(Message.timestamp, messages)))
-        times = list(map(_SECOND, map(Message.timestamp, messages)))
-        n = len(messages)
-        if kinds.count(kinds[0]) == n:
-            types = pa.repeat(pa.scalar(kinds[0] - 1, pa.int32()), n)
-        else:
-            types = pc.subtract(pa.array(kinds, pa.int32()), pa.scalar(1, pa.int32()))
-        try:
-            return pa.array(times, pa.timestamp("ms", tz="UTC")).cast(arrow_rows.TIMESTAMP), types
-        except pa.ArrowInvalid:
-            bad = next(i for i, ms in enumerate(times) if not -(2**63) <= ms * 1000 < 2**63)
-            raise timestamp_error(tp, offsets[bad], times[bad]) from None
-
     def _headers(self, tp: TopicPartition, messages: Sequence[Message]) -> pa.Array:
         rows: list[Any] = []
         try:
@@ -227,7 +226,7 @@ class PythonSource(RecordSource):
         except (UnicodeDecodeError, SystemError):  # the latter where confluent-kafka returns its list all the same
             raise header_error(tp, _OFFSET_OF(messages[len(rows)])) from None
         if rows.count(None) == len(rows):
-            return pa.nulls(len(rows), arrow_rows.HEADERS)
+            return pa.nulls(len(rows), arrow_rows.HEADERS_LIST)
         return _header_column([row or None for row in rows])
 
 
@@ -243,4 +242,28 @@ def _header_column(rows: Sequence[Sequence[tuple[str, bytes | None]] | None]) ->
     keys = pa.array([key for key, _ in flat], pa.string())
     values = pa.array([value for _, value in flat], pa.binary())
     structs = pa.StructArray.from_arrays([keys, values], fields=list(arrow_rows.HEADER))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=arrow_rows.HEADERS)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=arrow_rows.HEADERS_LIST)
+
+
+def _bytes(column: Column, values: Iterable[bytes | None], n: int) -> pa.Array:
+    """Keys or values; as strings they are the same bytes, text or not, as in Spark's cast."""
+    array = pa.array(values, pa.binary(), size=n)
+    return array.view(pa.string()) if column.type == STRING else array
+
+
+def _timestamps(tp: TopicPartition, messages: Sequence[Message], offsets: Sequence[int]) -> pa.Array:
+    times = list(map(_SECOND, map(Message.timestamp, messages)))
+    try:
+        return pa.array(times, pa.timestamp("ms", tz="UTC")).cast(arrow_rows.TIMESTAMP)
+    except pa.ArrowInvalid:
+        bad = next(i for i, ms in enumerate(times) if not -(2**63) <= ms * 1000 < 2**63)
+        raise timestamp_error(tp, offsets[bad], times[bad]) from None
+
+
+def _timestamp_types(messages: Sequence[Message]) -> pa.Array:
+    """The types; librdkafka counts them from 0 where Java counts from -1."""
+    # Not with the times: tuples that are kept, ten thousand at a time, would set off the garbage collector.
+    kinds = list(map(_FIRST, map(Message.timestamp, messages)))
+    if kinds.count(kinds[0]) == len(kinds):
+        return pa.repeat(pa.scalar(kinds[0] - 1, pa.int32()), len(kinds))
+    return pc.subtract(pa.array(kinds, pa.int32()), pa.scalar(1, pa.int32()))

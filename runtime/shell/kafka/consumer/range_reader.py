@@ -35,6 +35,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     Records,
 )
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 
 T = TypeVar("T")
 
@@ -102,7 +103,7 @@ class RangeReader:
         self,
         conf: Mapping[str, Any],
         *,
-        include_headers: bool = False,
+        columns: Columns = KAFKA_ROW,
         fail_on_data_loss: bool = True,
         poll_timeout_ms: int = 120_000,
         on_data_loss: Callable[[str], None] = _log.warning,
@@ -110,7 +111,7 @@ class RangeReader:
     ) -> None:
         """Create the client; nothing is awaited.  ``elsewhere`` reads what doesn't come from here."""
         self._conf = dict(conf)
-        self._source = new_record_source(conf, include_headers=include_headers)
+        self._source = new_record_source(conf, columns=columns)
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
         self._on_data_loss = on_data_loss

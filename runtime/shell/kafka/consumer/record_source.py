@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
+from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
@@ -58,6 +59,7 @@ class Records:
     next_offset: int  # follows the last record seen, which may lie behind the end asked for
     batch: pa.RecordBatch | None
     nbytes: int  # what the batch holds of its own, shared constant columns left out
+    runs: OffsetRuns | None = None  # the offsets of the batch's rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,7 @@ def header_error(tp: TopicPartition, offset: int) -> MalformedRecordError:
     """A header key that is not text."""
     return MalformedRecordError(
         f"a header key of topic {tp.topic} partition {tp.partition} offset {offset} is not valid UTF-8; "
-        "set includeHeaders to false to read the records without their headers"
+        "set includeHeaders to false, or leave headers out of .schema(...), to read the records without their headers"
     )
 
 

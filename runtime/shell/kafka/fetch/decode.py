@@ -8,7 +8,7 @@ from functools import partial
 from sparkcohort.native import _drain
 from sparkcohort.runtime.kafka.fetch_messages import FetchedPartition
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
-from sparkcohort.runtime.shell.kafka.consumer.native_source import event_of, record_batch
+from sparkcohort.runtime.shell.kafka.consumer.native_source import event_of, taken_rows
 from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     Event,
     Largest,
@@ -18,7 +18,9 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
 )
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import Partition
 from sparkcohort.runtime.shell.kafka.fetch.compression import unpack
+from sparkcohort.runtime.values.columns import Columns, fields_of
 
+ROW_BYTES = 40  # more than that of a record is asked for: the next batch may not pack as well
 WINDOW = 1 << 20  # most batches are there with the first piece; one that is damaged has no record then
 
 
@@ -31,11 +33,11 @@ class Later(Enum):
 class PartDecoder:
     """Parts of Fetch responses as events; for one thread."""
 
-    def __init__(self, largest: Largest, *, include_headers: bool) -> None:
+    def __init__(self, largest: Largest, *, columns: Columns) -> None:
         """Nothing is decoded yet."""
         self._largest = largest
-        take = partial(record_batch, arrow_rows.schema(include_headers))
-        self._decoder = _drain.Decoder(include_headers, take, unpack, largest.nbytes, WINDOW)
+        take = partial(taken_rows, arrow_rows.schema(columns))
+        self._decoder = _drain.Decoder(fields_of(columns), take, unpack, largest.nbytes, WINDOW)
 
     def part(self, frame: memoryview, of: Partition, found: FetchedPartition, *, committed: bool) -> _drain.Part:
         """A partition's share of an answer, which has to stay as it is until the last event."""
@@ -66,7 +68,8 @@ class PartDecoder:
         if isinstance(event, Records):
             of.taken = event.next_offset
             if event.batch is not None:
-                of.record_bytes = max(1, event.nbytes // event.batch.num_rows)
+                records, nbytes = part.begun()  # what crossed the network, whatever becomes columns
+                of.record_bytes = nbytes // records + ROW_BYTES
         return event
 
     def _too_large(self, of: Partition, offset: int, nbytes: int) -> MalformedRecordError:

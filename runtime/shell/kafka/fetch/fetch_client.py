@@ -65,6 +65,7 @@ from sparkcohort.runtime.shell.kafka.fetch.decode import Later, PartDecoder
 from sparkcohort.runtime.shell.kafka.fetch.metadata import MetadataClient, bootstrap_of, connect_to
 from sparkcohort.runtime.shell.kafka.fetch.settings import FetchSettings
 from sparkcohort.runtime.shell.options.kafka_settings.rows import value_of
+from sparkcohort.runtime.values.columns import Columns
 
 WAKE_S = 0.05  # how long a wait takes at most: what is due by the clock no socket tells
 REPLICA_S = 300.0  # how long the nearest replica is fetched from before the leader is asked again (KIP-392)
@@ -86,7 +87,7 @@ class FetchClient:
         self,
         said: Mapping[str, Any],
         *,
-        include_headers: bool,
+        columns: Columns,
         batch_bytes: int,
         on_error: OnError,
         largest: Largest | None = None,
@@ -103,7 +104,7 @@ class FetchClient:
         self._timeout_s = (int(value_of(said, "socket.timeout.ms")) + self._wants.max_wait_ms) / 1000
         age_ms = int(value_of(said, "topic.metadata.refresh.interval.ms"))
         largest = min(Largest(self._largest, RECEIVE_MORE), largest or Largest(self._largest, RECEIVE_MORE))
-        self._decoder = PartDecoder(largest, include_headers=include_headers)
+        self._decoder = PartDecoder(largest, columns=columns)
         self._assigned: dict[TopicPartition, Partition] = {}
         self._ready: deque[tuple[Partition, _drain.Part | Event]] = deque()
         self._links: dict[int, Link] = {}

@@ -34,6 +34,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
 from sparkcohort.runtime.shell.kafka.fetch.connection import TransportError, unsupported
 from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
 from sparkcohort.runtime.shell.kafka.fetch.metadata import bootstrap_of
+from sparkcohort.runtime.values.columns import Columns
 
 RETURN_S, MOST_RETURN_S = 300.0, 3600.0  # after so long the fetcher is tried again; doubled each time that was in vain
 
@@ -55,7 +56,7 @@ class FetchSource(RecordSource):
         self,
         conf: Mapping[str, Any],
         *,
-        include_headers: bool,
+        columns: Columns,
         batch_bytes: int = BATCH_BYTES,
         unhurried: bool = False,
         largest: Largest | None = None,
@@ -66,7 +67,7 @@ class FetchSource(RecordSource):
         """
         super().__init__(conf)
         self._unhurried = UNHURRIED if unhurried else {}
-        self._include_headers, self._batch_bytes, self._process = include_headers, batch_bytes, os.getpid()
+        self._columns, self._batch_bytes, self._process = columns, batch_bytes, os.getpid()
         self._closed = False
         self._librdkafka: NativeSource | None = None
         self._largest = largest
@@ -79,7 +80,7 @@ class FetchSource(RecordSource):
     def _new_fetcher(self) -> FetchClient:
         return FetchClient(
             settings_of(self._conf),
-            include_headers=self._include_headers,
+            columns=self._columns,
             batch_bytes=self._batch_bytes,
             on_error=self._on_error,
             largest=self._largest,
@@ -185,7 +186,7 @@ class FetchSource(RecordSource):
         """librdkafka's client, made when it is first needed."""
         if self._librdkafka is None:
             held_back = {**self._unhurried, **self._conf}
-            made = NativeSource(held_back, include_headers=self._include_headers, batch_bytes=self._batch_bytes)
+            made = NativeSource(held_back, columns=self._columns, batch_bytes=self._batch_bytes)
             made.complaints = self.complaints
             self._librdkafka = made
         return self._librdkafka

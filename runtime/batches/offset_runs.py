@@ -1,0 +1,58 @@
+"""Where the offsets of a batch's rows are, without a column of them: runs in which each row's offset is one more.
+
+A log without gaps is one run, however many rows there are.
+
+>>> runs = OffsetRuns.of([5, 6, 7, 10, 11])
+>>> [runs.rows_below(limit, 5) for limit in (0, 5, 7, 8, 10, 11, 12, 99)]
+[0, 0, 2, 3, 3, 4, 5, 5]
+>>> len(runs)
+2
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+_NUMBER: Final = "q"
+_RUN: Final = struct.Struct("qq")  # offset and row, as the native code has them
+
+
+class OffsetRuns:
+    """The offsets of the rows of one batch, growing."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, runs: bytes) -> None:
+        """Each run as its first row's offset and number, two numbers of the machine's own 64 bits."""
+        self._numbers = memoryview(runs).cast(_NUMBER)
+
+    @classmethod
+    def of(cls, offsets: Sequence[int]) -> OffsetRuns:
+        """The runs of these offsets, at least one."""
+        starts = [0, *(row for row, (before, at) in enumerate(pairwise(offsets), 1) if at != before + 1)]
+        return cls(b"".join(_RUN.pack(offsets[row], row) for row in starts))
+
+    def __len__(self) -> int:
+        return len(self._numbers) // 2
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._numbers[::2], self._numbers[1::2], strict=True)
+
+    @property
+    def nbytes(self) -> int:
+        """What the runs take beside the first, which every batch has."""
+        return self._numbers.nbytes - _RUN.size
+
+    def rows_below(self, limit: int, rows: int) -> int:
+        """How many of the batch's ``rows`` have offsets below ``limit``."""
+        numbers = self._numbers
+        after = bisect_left(range(len(self)), limit, key=lambda run: numbers[2 * run])
+        if not after:
+            return 0
+        offset, first = numbers[2 * after - 2], numbers[2 * after - 1]
+        end = numbers[2 * after + 1] if after < len(self) else rows
+        return min(first + limit - offset, end)

@@ -1,0 +1,1 @@
+"""What of a record is delivered, and as what: the columns of a query."""

@@ -1,0 +1,201 @@
+"""The columns that a schema chooses, through Spark: those of Spark's own source, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, StructType
+
+from sparkcohort.runtime.values.ddl import MalformedDdl, parse_ddl
+from tests.kit.broker import Broker
+from tests.kit.produce import FLUSH_TIMEOUT_S, producer
+from tests.kit.streams import ASAP, Stream, options
+
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
+RECORDS = 120
+HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+TEXTS = ["plain", "ü€𝄞", "", None, b"\xff\xfe not text", b"\xc0\x80", b"cut \xe2\x82", b"a\x00b"]
+
+
+def fill(broker: Broker, topic: str) -> None:
+    """Records of two partitions, with nulls and headers."""
+    broker.admin.create_topic(topic, 2)
+    client = producer(broker.bootstrap)
+    for n in range(RECORDS):
+        headers: list[tuple[str, str | bytes | None]] = [("h", b"%d" % n)] if n % 5 == 0 else []
+        client.produce(topic, None if n % 7 == 0 else b"v%d" % n, None if n % 3 else b"k%d" % n, n % 2, headers=headers)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+
+
+def rows(run: Stream) -> list[tuple[Any, ...]]:
+    """All rows, in an order that does not depend on who delivered them."""
+    return sorted((tuple(row) for row in run.rows), key=repr)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "timestamp TIMESTAMP, value BINARY",
+        "value BINARY",
+        "TOPIC STRING, Partition INT NOT NULL, offset BIGINT NOT NULL COMMENT 'where'",
+        f"headers {HEADERS}, timestampType INT, key BINARY",
+        (
+            f"offset BIGINT, headers {HEADERS}, value BINARY, timestampType INT, topic STRING, key BINARY, partition INT, "
+            "timestamp TIMESTAMP"
+        ),
+    ],
+)
+def test_the_schemas_columns_are_those_of_sparks_own_source(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, schema: str
+) -> None:
+    """In its order and by its names, read directly and from agents; the values are what ``format("kafka")`` selects."""
+    fill(broker, topic)
+    names = [part.split()[0] for part in schema.replace("key: STRING, value: BINARY", "").split(", ")]
+    source = options(broker, topic, maxOffsetsPerTrigger=25)
+    ours = Stream(spark, source, tmp_path / "ours", columns=None, schema=schema)
+    assert ours.load().columns == names
+    plain = {**source, "includeHeaders": "true"}
+    theirs = Stream(spark, plain, tmp_path / "theirs", form="kafka", columns=tuple(names))
+    found = rows(ours.finish())
+    assert found == rows(theirs.finish())
+    assert len(found) == RECORDS
+    assert len(ours.batches) > 3
+
+
+def test_two_queries_of_one_application_have_their_own_columns(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """At the same time, of the same topic, in the same agent."""
+    fill(broker, topic)
+    ways = {"value BINARY": "values", "offset BIGINT, partition INT": "offsets"}
+    runs = [
+        Stream(
+            spark,
+            options(broker, topic, group__id=f"{topic}-{name}", maxOffsetsPerTrigger=20),
+            tmp_path / name,
+            trigger=ASAP,
+            columns=None,
+            schema=schema,
+        )
+        for schema, name in ways.items()
+    ]
+    with runs[0] as values, runs[1] as offsets:
+        values.wait_for_rows(RECORDS)
+        offsets.wait_for_rows(RECORDS)
+    assert {tuple(row) for row in offsets.rows} == {(n // 2, n % 2) for n in range(RECORDS)}
+    wanted = [None if n % 7 == 0 else b"v%d" % n for n in range(RECORDS)]
+    assert sorted(map(repr, (row.value for row in values.rows))) == sorted(map(repr, wanted))
+
+
+def test_strings_are_sparks_cast(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Byte for byte, also what is no UTF-8: neither Spark nor the Python that collects the rows stumbles over it."""
+    broker.admin.create_topic(topic, 1)
+    client = producer(broker.bootstrap)
+    for text in TEXTS:
+        client.produce(topic, text, text, 0)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+
+    def cast(stream: DataFrame) -> DataFrame:
+        return stream.selectExpr(
+            "CAST(value AS STRING) AS value", "CAST(key AS STRING) AS key", "hex(CAST(value AS STRING)) AS bytes"
+        )
+
+    def told(stream: DataFrame) -> DataFrame:
+        return stream.selectExpr("value", "key", "hex(value) AS bytes")
+
+    strings = options(broker, topic, value__format="string", key__format="string")
+    ours = Stream(spark, strings, tmp_path / "ours", columns=None, transform=told, schema="value STRING, key STRING")
+    theirs = Stream(spark, options(broker, topic), tmp_path / "theirs", form="kafka", columns=None, transform=cast)
+    assert ours.finish().rows == theirs.finish().rows
+    kept = [
+        None if text is None else (text.encode() if isinstance(text, str) else text).hex().upper() for text in TEXTS
+    ]
+    assert [row.bytes for row in ours.rows] == kept
+    whole = Stream(spark, strings, tmp_path / "whole", columns=("value", "offset"))
+    assert [dict(whole.load().dtypes)[name] for name in ("key", "value")] == ["string", "string"]
+    assert [row.offset for row in whole.finish().rows] == list(range(len(TEXTS)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (StructType(), "the schema of format('cohort') has no column"),
+        ("payload BINARY", "names the column payload, which a record of Kafka does not have"),
+        ("offset INT", "has the column offset as INT, and it can only be BIGINT"),
+        (StructType().add("value", BinaryType(), nullable=False), "has the column value as NOT NULL"),
+        (f"headers {HEADERS.replace('BINARY', 'STRING')}", "it can only be ARRAY<STRUCT<key: STRING, value: BINARY>>"),
+    ],
+)
+def test_what_cannot_be_ends_the_query_with_one_sentence(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, schema: Any, words: str
+) -> None:
+    """It says which column, what it can be, and what to do."""
+    broker.admin.create_topic(topic, 1)
+    with pytest.raises(PySparkException) as refused:
+        Stream(spark, options(broker, topic), tmp_path / "checkpoint", schema=schema).finish()
+    assert words in str(refused.value)
+
+
+SCHEMAS = [
+    "a INT",
+    "a integer,b Long , c SHORT\n,d byte, e real",
+    "a DECIMAL, b dec(5), c NUMERIC ( 7 , 3 ), d DECIMAL(38,38)",
+    "`a``b` DATE, `ü 𝄞` DOUBLE",
+    "a TIMESTAMP_LTZ, b TIMESTAMP_NTZ, c TIMESTAMP",
+    "a STRUCT<>, b STRUCT<c: BOOLEAN>",
+    "a STRUCT<b INT, c: INT NOT NULL COMMENT 'x'>",
+    "a INT NOT NULL COMMENT 'it''s -- no comment', b FLOAT",
+    "-- the first\na INT, /* the\nsecond */ b INT -- the end",
+    "struct INT, array STRING, comment DATE, null INT",
+    "a ARRAY<ARRAY<MAP<STRING,ARRAY<INT>>>>, b MAP<STRUCT<c: INT>, BINARY>",
+    "STRUCT<a: INT, b: STRUCT<c: TINYINT>>",
+    "a",
+    "a INT b INT",
+    "a INT,",
+    "my-name INT",
+    "12 INT",
+    "1a INT",
+    "a MAP<STRING>",
+    "a INT NOT",
+    "a DECIMAL(39)",
+    "a DECIMAL(5,6)",
+    "a TEXT",
+    "a INT /* never closed",
+]
+
+
+@pytest.mark.parametrize("text", SCHEMAS)
+def test_ddl_means_what_it_means_to_spark(spark: SparkSession, text: str) -> None:
+    """What both take is one schema, and what Spark can't read is refused here, too."""
+    data_type: Any = getattr(spark._jvm, "org.apache.spark.sql.types.DataType")
+    try:
+        theirs = described(json.loads(data_type.fromDDL(text).json()))
+    except (Py4JJavaError, PySparkException):
+        theirs = ""
+    try:
+        ours = str(parse_ddl(text))
+    except MalformedDdl:
+        ours = ""
+    assert ours == theirs
+
+
+def described(kind: Any) -> str:
+    """Spark's JSON of a type, as ``SparkType`` writes it."""
+    if isinstance(kind, str):
+        return {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}.get(kind, kind)
+    if kind["type"] == "array":
+        return f"array<{described(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{described(kind['keyType'])},{described(kind['valueType'])}>"
+    fields = (
+        f"`{each['name'].replace('`', '``')}`:{described(each['type'])}{'' if each['nullable'] else ' not null'}"
+        for each in kind["fields"]
+    )
+    return f"struct<{','.join(fields)}>"
