@@ -95,7 +95,7 @@ def values(broker: Broker, topic: str) -> list[bytes]:
         while len(found) < end:
             messages = client.consume(end - len(found), timeout=30)
             assert messages, "the broker sends nothing"
-            found += [message.value() for message in messages]
+            found += [message.value() or b"" for message in messages]
         return found
     finally:
         client.close()
