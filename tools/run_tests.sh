@@ -36,9 +36,9 @@ beside spark-2 0 "${second[@]}" "$@"
 status=0
 "${pytest[@]}" "${first[@]}" "$@" || status=$?
 statuses=("$status")
-wait "${pids[1]}" || true # its status is asked for again below
 halves tests/shell/*/test_*.py
 beside shell 0 "${first[@]}" "$@"
+wait "${pids[1]}" || true # never more than two; its status is asked for again below
 beside shell-2 0 "${second[@]}" "$@"
 for number in "${!names[@]}"; do
   status=0
