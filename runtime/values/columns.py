@@ -12,10 +12,11 @@ Nothing that isn't among them is built or copied on the way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.values.formats import RAW, Decoding, Format
 
 
 class Field(IntEnum):
@@ -31,20 +32,17 @@ class Field(IntEnum):
     HEADERS = 7
 
 
-class Format(StrEnum):
-    """What the bytes of a key or value become."""
-
-    BINARY = "binary"
-    STRING = "string"
-
-
 class Column(NamedTuple):
-    """One column: what of the record it has, its name as the user wrote it, and its type as Spark's ``simpleString``."""
+    """One column: what of the record it has, its name as the user wrote it, and its type as Spark's ``simpleString``.
+
+    ``decoding`` is what is made of the record's bytes.
+    """
 
     field: Field
     name: str
     type: str
     nullable: bool = True
+    decoding: Decoding = RAW
 
 
 class UserColumn(NamedTuple):
@@ -71,10 +69,10 @@ _REST: Final[Columns] = (
 _HEADERS: Final = Column(Field.HEADERS, "headers", HEADERS)
 
 
-def kafka_row(key: Format = Format.BINARY, value: Format = Format.BINARY, *, headers: bool = False) -> Columns:
+def kafka_row(key: Decoding = RAW, value: Decoding = RAW, *, headers: bool = False) -> Columns:
     """The row of Spark's Kafka source, its key and value as their formats make them."""
     both = (
-        Column(field, name, STRING if made is Format.STRING else BINARY)
+        Column(field, name, STRING if made.format is Format.STRING else BINARY, decoding=made)
         for field, name, made in ((Field.KEY, "key", key), (Field.VALUE, "value", value))
     )
     return with_headers((*both, *_REST)) if headers else (*both, *_REST)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, StructType
 
+from sparkcohort.runtime.values.ddl import MalformedDdl, parse_ddl
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer
 from tests.kit.streams import ASAP, Stream, options
@@ -138,3 +141,61 @@ def test_what_cannot_be_ends_the_query_with_one_sentence(
     with pytest.raises(PySparkException) as refused:
         Stream(spark, options(broker, topic), tmp_path / "checkpoint", schema=schema).finish()
     assert words in str(refused.value)
+
+
+SCHEMAS = [
+    "a INT",
+    "a integer,b Long , c SHORT\n,d byte, e real",
+    "a DECIMAL, b dec(5), c NUMERIC ( 7 , 3 ), d DECIMAL(38,38)",
+    "`a``b` DATE, `ü 𝄞` DOUBLE",
+    "a TIMESTAMP_LTZ, b TIMESTAMP_NTZ, c TIMESTAMP",
+    "a STRUCT<>, b STRUCT<c: BOOLEAN>",
+    "a STRUCT<b INT, c: INT NOT NULL COMMENT 'x'>",
+    "a INT NOT NULL COMMENT 'it''s -- no comment', b FLOAT",
+    "-- the first\na INT, /* the\nsecond */ b INT -- the end",
+    "struct INT, array STRING, comment DATE, null INT",
+    "a ARRAY<ARRAY<MAP<STRING,ARRAY<INT>>>>, b MAP<STRUCT<c: INT>, BINARY>",
+    "STRUCT<a: INT, b: STRUCT<c: TINYINT>>",
+    "a",
+    "a INT b INT",
+    "a INT,",
+    "my-name INT",
+    "12 INT",
+    "1a INT",
+    "a MAP<STRING>",
+    "a INT NOT",
+    "a DECIMAL(39)",
+    "a DECIMAL(5,6)",
+    "a TEXT",
+    "a INT /* never closed",
+]
+
+
+@pytest.mark.parametrize("text", SCHEMAS)
+def test_ddl_means_what_it_means_to_spark(spark: SparkSession, text: str) -> None:
+    """What both take is one schema, and what Spark can't read is refused here, too."""
+    data_type: Any = getattr(spark._jvm, "org.apache.spark.sql.types.DataType")
+    try:
+        theirs = described(json.loads(data_type.fromDDL(text).json()))
+    except (Py4JJavaError, PySparkException):
+        theirs = ""
+    try:
+        ours = str(parse_ddl(text))
+    except MalformedDdl:
+        ours = ""
+    assert ours == theirs
+
+
+def described(kind: Any) -> str:
+    """Spark's JSON of a type, as ``SparkType`` writes it."""
+    if isinstance(kind, str):
+        return {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}.get(kind, kind)
+    if kind["type"] == "array":
+        return f"array<{described(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{described(kind['keyType'])},{described(kind['valueType'])}>"
+    fields = (
+        f"`{each['name'].replace('`', '``')}`:{described(each['type'])}{'' if each['nullable'] else ' not null'}"
+        for each in kind["fields"]
+    )
+    return f"struct<{','.join(fields)}>"

@@ -16,7 +16,8 @@ from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
-from sparkcohort.runtime.values.columns import Format, kafka_row
+from sparkcohort.runtime.values.columns import kafka_row
+from sparkcohort.runtime.values.formats import OF_STRUCTS, Decoding, Mode, decoding
 
 __all__ = ["KAFKAS_PACKAGE", "SourceOptions", "SourceSubscription", "assignor_name", "parse"]
 
@@ -128,11 +129,7 @@ def _build(
         min_partitions=value.optional("minPartitions"),
         max_records_per_partition=value.optional("maxRecordsPerPartition"),
         fail_on_data_loss=value.boolean("failOnDataLoss"),
-        columns=kafka_row(
-            Format(value.choice("key.format")),
-            Format(value.choice("value.format")),
-            headers=value.boolean("includeHeaders"),
-        ),
+        columns=kafka_row(_decoding(value, "key"), _decoding(value, "value"), headers=value.boolean("includeHeaders")),
         unreachable=Policy(value.choice("unreachable.partitions"), value.integer("unreachable.timeout.ms")),
         session_timeout_ms=value.integer("session.timeout.ms"),
         heartbeat_interval_ms=value.integer("heartbeat.interval.ms"),
@@ -159,6 +156,14 @@ def _build(
         kafka=dict(conf),
         warnings=warnings,
     )
+
+
+def _decoding(value: Values, which: str) -> Decoding:
+    """What is made of values or keys, by the options that have been given."""
+    texts = {name: value.text(f"{which}.{name}") for name in OF_STRUCTS if value.has(f"{which}.{name}")}
+    if texts.pop("mode", "") and (mode := value.choice(f"{which}.mode")) != Mode.PERMISSIVE:
+        texts["mode"] = mode
+    return decoding(which, {**texts, "format": value.choice(f"{which}.format")})
 
 
 def _check_relations(parsed: SourceOptions) -> None:

@@ -146,15 +146,46 @@ BATCH = (
     ),
 )
 
-VALUES = tuple(
-    Option(
-        f"{of}.format",
-        "choice",
-        "binary",
-        f"what the column {of} is: binary; string, as CAST({of} AS STRING)",
-        choices=("binary", "string"),
-    )
-    for of in ("value", "key")
+VALUES = (
+    *(
+        option
+        for of, what in (("value", "a value"), ("key", "a key"))
+        for option in (
+            Option(
+                f"{of}.format",
+                "choice",
+                "binary",
+                f"what the column {of} is: binary; string, as CAST({of} AS STRING); json, avro and protobuf are refused "
+                "until their decoders are there",
+                choices=("binary", "string", "json", "avro", "protobuf"),
+            ),
+            Option(
+                f"{of}.schema",
+                "string",
+                None,
+                f"what {what} has: DDL for json, the schema's text or file for avro, the file of a descriptor set for "
+                "protobuf",
+            ),
+            Option(f"{of}.message", "string", None, "protobuf: the message's name in the descriptor set"),
+            Option(
+                f"{of}.mode",
+                "choice",
+                "permissive",
+                f"{what} that can't be decoded: permissive makes it null, dropmalformed drops the row, failfast ends the "
+                "query",
+                choices=("permissive", "dropmalformed", "failfast"),
+            ),
+            Option(
+                f"{of}.corrupt.column",
+                "string",
+                None,
+                f"a BINARY column for the bytes of {what} that can't be decoded",
+            ),
+            Option(
+                f"{of}.subject", "string", None, f"the subject in the schema registry; default: the topic's for {of}s"
+            ),
+        )
+    ),
 )
 
 GROUP = (

@@ -8,9 +8,14 @@ from pathlib import Path
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.options.security_settings import SENSITIVE
 from sparkcohort.runtime.shell.options.table import OPTIONS
+from sparkcohort.runtime.values.formats import OF_STRUCTS
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
-SECOND_WAYS = ("subscribePattern", "assign")
+SECOND_WAYS = (
+    "subscribePattern",
+    "assign",
+    *(f"{of}.{name}" for of in ("key", "value") for name in OF_STRUCTS),  # with other formats than the default
+)
 
 
 def _lines() -> dict[str, str]:

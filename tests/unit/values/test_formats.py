@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
+
 import pytest
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.values import formats as module
 from sparkcohort.runtime.values.columns import KAFKA_ROW, STRING, Field, UserColumn, chosen_columns
+from sparkcohort.runtime.values.formats import RAW, Decoding, Format
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"}
 
@@ -14,13 +18,14 @@ OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id
 def test_the_default_is_the_bytes() -> None:
     """As Spark's own source has them."""
     assert parse(OPTIONS).columns == KAFKA_ROW
-    assert parse({**OPTIONS, "value.format": "Binary"}).columns == KAFKA_ROW
+    assert parse({**OPTIONS, "value.format": "Binary", "key.schema": " "}).columns == KAFKA_ROW
 
 
 def test_strings_are_columns_of_that_type() -> None:
     """Each of the two by its own option; a schema then names them as STRING."""
     columns = parse({**OPTIONS, "value.format": "STRING"}).columns
     assert [column.type for column in columns[:2]] == ["binary", STRING]
+    assert [column.decoding for column in columns[:2]] == [RAW, Decoding(Format.STRING)]
     assert columns[2:] == KAFKA_ROW[2:]
     (key,) = chosen_columns([UserColumn("key", STRING)], parse({**OPTIONS, "key.format": "string"}).columns)
     assert (key.field, key.type) == (Field.KEY, STRING)
@@ -39,7 +44,32 @@ def test_a_schema_that_wants_another_type_is_told_which_option(format_: str, ask
         chosen_columns([UserColumn("value", asked)], parse({**OPTIONS, "value.format": format_}).columns)
 
 
+@pytest.mark.parametrize("of", ["value", "key"])
+@pytest.mark.parametrize(("format_", "instead"), module.NOT_YET.items())
+def test_formats_without_a_decoder_are_refused(of: str, format_: str, instead: str) -> None:
+    """In one sentence, with what to do until then."""
+    with pytest.raises(OptionError, match=f"option {of}.format={format_} is not supported yet: .*{of} with {instead}"):
+        parse({**OPTIONS, f"{of}.format": format_, f"{of}.schema": "a INT", f"{of}.mode": "FAILFAST"})
+
+
+@pytest.mark.parametrize("format_", ["binary", "string"])
+@pytest.mark.parametrize("name", module.OF_STRUCTS)
+def test_options_of_other_formats_are_not_passed_over(name: str, format_: str) -> None:
+    """Whoever gives a schema and forgets the format would get bytes."""
+    words = (
+        rf"option value.{name} has no effect with value.format={format_}: set value.format to json, avro or protobuf"
+    )
+    with pytest.raises(OptionError, match=words):
+        parse({**OPTIONS, "value.format": format_, f"value.{name}": "failfast"})
+
+
 def test_words_that_are_none() -> None:
-    """Of formats."""
-    with pytest.raises(OptionError, match=r"option value.format='xml' must be one of "):
-        parse({**OPTIONS, "value.format": "xml"})
+    """Of formats and modes."""
+    for name, text in (("value.format", "xml"), ("key.mode", "strict")):
+        with pytest.raises(OptionError, match=f"option {name}='{text}' must be one of "):
+            parse({**OPTIONS, name: text})
+
+
+def test_the_examples_in_the_docs_are_true() -> None:
+    """Doctests."""
+    assert doctest.testmod(module).failed == 0

@@ -1,0 +1,129 @@
+"""Schemas as DDL: what is written is read, and what is no schema is told where."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sparkcohort.runtime.values import ddl as module
+from sparkcohort.runtime.values import types
+from sparkcohort.runtime.values.ddl import MalformedDdl, parse_ddl
+from sparkcohort.runtime.values.types import SparkType, TypeField, array_of, map_of
+
+PLAIN = st.sampled_from(
+    [
+        *map(SparkType, ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary")),
+        *map(SparkType, ("date", "timestamp", "timestamp_ntz")),
+        SparkType("decimal", precision=38, scale=38),
+        SparkType("decimal", precision=1),
+    ]
+)
+NAMES = st.one_of(
+    st.sampled_from(["a", "_1", "struct", "not", "1a", "a`b", "ü 𝄞", "a.b"]), st.text(min_size=1, max_size=5)
+)
+
+
+def structs(of: st.SearchStrategy[SparkType]) -> st.SearchStrategy[SparkType]:
+    """Structs of such types."""
+    fields = st.lists(st.builds(TypeField, NAMES, of, st.booleans()), min_size=1, max_size=4)
+    return fields.map(lambda all_: SparkType("struct", tuple(all_)))
+
+
+TYPES = st.recursive(
+    PLAIN, lambda of: st.one_of(structs(of), of.map(array_of), st.builds(map_of, of, of)), max_leaves=8
+)
+
+
+@given(structs(TYPES), st.booleans())
+def test_what_is_written_is_read(wanted: SparkType, as_columns: bool) -> None:
+    """A struct's own text, and its fields as a list of columns."""
+    text = ", ".join(str(field).replace("`:", "` ", 1) for field in wanted.fields)
+    plain = all("`:" not in field.name for field in wanted.fields)
+    assert parse_ddl(str(wanted)) == wanted
+    if as_columns and plain:
+        assert parse_ddl(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a INT", "`a`:int"),
+        ("a integer,b Long , c SHORT\n,d byte, e real", "`a`:int,`b`:bigint,`c`:smallint,`d`:tinyint,`e`:float"),
+        ("a DECIMAL, b dec(5), c NUMERIC ( 7 , 3 )", "`a`:decimal(10,0),`b`:decimal(5,0),`c`:decimal(7,3)"),
+        ("`a``b` DATE", "`a``b`:date"),
+        ("a TIMESTAMP_LTZ, b TIMESTAMP WITHOUT TIME ZONE", "`a`:timestamp,`b`:timestamp_ntz"),
+        ("a STRUCT<>, b STRUCT < >", "`a`:struct<>,`b`:struct<>"),
+        ("a STRUCT<b INT, c: INT NOT NULL COMMENT 'x'>", "`a`:struct<`b`:int,`c`:int not null>"),
+        ("a INT NOT NULL COMMENT 'it''s \\' -- no comment', b INT", "`a`:int not null,`b`:int"),
+        ('a INT COMMENT "x"', "`a`:int"),
+        ("-- the first\na INT, /* the\nsecond */ b INT -- the end", "`a`:int,`b`:int"),
+        ("struct INT, array STRING, comment DATE, null INT", "`struct`:int,`array`:string,`comment`:date,`null`:int"),
+        ("a ARRAY<ARRAY<MAP<STRING,ARRAY<INT>>>>", "`a`:array<array<map<string,array<int>>>>"),
+    ],
+)
+def test_what_spark_writes(text: str, wanted: str) -> None:
+    """Other names of types, spaces, comments, backticks, words that are keywords elsewhere."""
+    assert str(parse_ddl(text)) == f"struct<{wanted}>"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "a column's name is expected at character 1, where the schema ends"),
+        (" -- nothing", "a column's name is expected"),
+        ("STRUCT<>", "has no column"),
+        ("a", "a type is expected at character 2, where the schema ends"),
+        ("a INT b INT", "a comma or the end is expected at character 7, where 'b' stands"),
+        ("a INT,", "a column's name is expected at character 7"),
+        ("a: INT", "a type is expected at character 2, where ':' stands"),
+        ("my-name INT", "'-' at character 3 has no place in a schema: .* backticks"),
+        ("12 INT", "a column's name is expected at character 1, where '12' stands"),
+        ("`` INT", "the name at character 1 is empty"),
+        ("a ARRAY", "< is expected at character 8"),
+        ("a MAP<STRING>", ", is expected at character 13, where '>' stands"),
+        ("a INT NOT", "null is expected"),
+        ("a INT COMMENT b", "a text between quotes is expected"),
+        ("a DECIMAL(39)", "the DECIMAL at character 3 has 39 digits"),
+        ("a DECIMAL(5,6)", "the DECIMAL at character 3 has 5 digits, 6 of them behind the point"),
+        ("a DECIMAL(0)", "the DECIMAL at character 3 has 0 digits"),
+        ("a VARCHAR(10)", "the type VARCHAR at character 3 is not one that a value can have: write STRING"),
+        ("a TEXT", "the type TEXT at character 3 is not one .*: write BOOLEAN, .* or STRUCT"),
+        ("a STRING COLLATE UNICODE", "a comma or the end is expected at character 10"),
+        ("a INT /* never closed", "'/' at character 7 has no place"),
+        ("a " + "ARRAY<" * 101 + "INT" + ">" * 101, "types are nested deeper than 100 levels"),
+    ],
+)  # fmt: skip
+def test_what_is_no_schema(text: str, words: str) -> None:
+    """Where, and what should stand there."""
+    with pytest.raises(MalformedDdl, match=words):
+        parse_ddl(text)
+
+
+@given(
+    st.one_of(
+        st.text(),
+        st.lists(
+            st.sampled_from(
+                ["a", "INT", ",", "<", ">", "STRUCT", "ARRAY", "MAP", "(", ")", "1", "`", "'", "NOT", "NULL", ":"]
+            )
+        ).map(" ".join),
+    )
+)
+@example("a STRUCT<" * 5_000)
+def test_any_text_is_a_schema_or_malformed(text: str) -> None:
+    """And nothing else is raised."""
+    try:
+        found = parse_ddl(text)
+    except MalformedDdl as error:
+        assert "\n" not in str(error) or "\n" in text
+    else:
+        assert parse_ddl(str(found)) == found
+
+
+@pytest.mark.parametrize("shown", [module, types])
+def test_the_examples_in_the_docs_are_true(shown: object) -> None:
+    """Doctests."""
+    assert doctest.testmod(shown).failed == 0  # type: ignore[arg-type]
