@@ -1,0 +1,104 @@
+"""Steps that pass over a value which nobody asked for, and how few bytes a value takes."""
+
+from __future__ import annotations
+
+from sparkcohort.runtime.values.avro.schema import AvroSchema
+from sparkcohort.runtime.values.avro.steps import Op, Step
+
+FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+VARINTS = ("int", "long", "enum")
+
+
+def least_size(schema: AvroSchema, inside: frozenset[int] = frozenset()) -> int:
+    """The fewest bytes that a value takes; of a record inside of itself, that one counts as nothing."""
+    if schema.kind in FIXED_SIZES:
+        return FIXED_SIZES[schema.kind]
+    if schema.kind == "fixed":
+        return schema.size
+    if id(schema) in inside:
+        return 0
+    if schema.kind == "record":
+        return sum(least_size(each.schema, inside | {id(schema)}) for each in schema.fields)
+    if schema.kind == "union":
+        return 1 + min((least_size(branch, inside) for branch in schema.branches), default=0)
+    return 1
+
+
+def exact_size(schema: AvroSchema) -> int | None:
+    """The bytes of every value, where all have as many."""
+    if schema.kind == "fixed":
+        return schema.size
+    if schema.kind == "record" and all(each.schema.kind in (*FIXED_SIZES, "fixed") for each in schema.fields):
+        return least_size(schema)
+    return FIXED_SIZES.get(schema.kind)
+
+
+class Skipper:
+    """Appends skipping steps to ``steps``; a record becomes a routine behind the END, which other places call too."""
+
+    def __init__(self, steps: list[Step], table: list[int]) -> None:
+        self.steps, self.table = steps, table
+        self.calls: list[tuple[int, AvroSchema]] = []  # by place, until the routine's place is known
+        self.entry = 0  # steps from here on are also reached from elsewhere
+
+    def skip(self, schema: AvroSchema) -> None:
+        """Pass over one value."""
+        if (size := exact_size(schema)) is not None:
+            self._again(Op.SKIP_FIXED, size)
+        elif schema.kind in VARINTS:
+            self._again(Op.SKIP_VARINTS, 1)
+        elif schema.kind in ("bytes", "string"):
+            self.steps.append(Step(Op.SKIP_BYTES))
+        elif schema.kind == "record":
+            self.calls.append((len(self.steps), schema))
+            self.steps.append(Step(Op.CALL))
+        elif schema.kind == "union":
+            self._union(schema)
+        else:
+            self._list(schema)
+
+    def _again(self, op: Op, number: int) -> None:
+        """Two in a row are one, unless some step goes on at the second."""
+        last = self.steps[-1] if len(self.steps) > self.entry else None
+        if last and last.op is op:
+            self.steps[-1] = last._replace(a=last.a + number)
+        elif number:
+            self.steps.append(Step(op, a=number))
+
+    def _union(self, schema: AvroSchema) -> None:
+        start, ends = len(self.table), []
+        self.table += [0] * len(schema.branches)
+        self.steps.append(Step(Op.UNION, -1, start, len(schema.branches)))
+        for number, branch in enumerate(schema.branches):
+            self.table[start + number] = len(self.steps)
+            self.skip(branch)
+            ends.append(len(self.steps))
+            self.steps.append(Step(Op.JUMP))
+        for end in ends:
+            self.steps[end] = Step(Op.JUMP, a=len(self.steps))
+
+    def _list(self, schema: AvroSchema) -> None:
+        key = int(schema.kind == "map")
+        size = exact_size(schema.item)
+        if size and not key:
+            self.steps.append(Step(Op.SKIP_ITEMS, a=size))
+            return
+        start = len(self.steps)
+        self.steps.append(Step(Op.SKIP_LIST))
+        if key:
+            self.steps.append(Step(Op.SKIP_BYTES))
+        self.skip(schema.item)
+        self.steps.append(Step(Op.NEXT, a=start))
+        self.steps[start] = Step(Op.SKIP_LIST, -1, len(self.steps), key + least_size(schema.item))
+
+    def routines(self) -> None:
+        """Append the records' own steps, each once, and let the calls know where."""
+        places: dict[int, int] = {}
+        while self.calls:
+            call, schema = self.calls.pop()
+            if id(schema) not in places:
+                places[id(schema)] = len(self.steps)
+                for each in schema.fields:
+                    self.skip(each.schema)
+                self.steps.append(Step(Op.RETURN))
+            self.steps[call] = Step(Op.CALL, a=places[id(schema)])
