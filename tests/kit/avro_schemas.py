@@ -36,9 +36,7 @@ def schemas(draw: Draw, depth: int = 3) -> dict[str, Any]:
 
 def _record(draw: Draw, names: Iterator[str], depth: int) -> dict[str, Any]:
     name = next(names)
-    fields = [
-        {"name": f"f{place}", "type": _type(draw, names, depth - 1)} for place in range(draw(st.integers(0, 5)))
-    ]
+    fields = [{"name": f"f{place}", "type": _type(draw, names, depth - 1)} for place in range(draw(st.integers(0, 5)))]
     return {"type": "record", "name": name, "fields": fields}
 
 
@@ -83,8 +81,7 @@ def evolved(draw: Draw, schema: Any) -> Any:
 
 def _evolve(draw: Draw, schema: Any) -> Any:
     if isinstance(schema, list):
-        branches = [_evolve(draw, each) if isinstance(each, dict) else each for each in draw(st.permutations(schema))]
-        return branches
+        return [_evolve(draw, each) if isinstance(each, dict) else each for each in draw(st.permutations(schema))]
     if isinstance(schema, str):
         become = draw(st.sampled_from([schema, schema, *PROMOTED.get(schema, ())]))
         return ["null", become] if draw(st.booleans()) and schema != "null" else become
@@ -187,11 +184,7 @@ def alike(ours: Any, theirs: Any, reader: Any) -> bool:
             return ours is theirs
         if {*map(str, branches)} in ({"int", "long"}, {"float", "double"}):
             return same(ours, theirs)
-        chosen = [
-            (value, branch)
-            for value, branch in zip(ours.values(), branches, strict=True)
-            if value is not None
-        ]
+        chosen = [(value, branch) for value, branch in zip(ours.values(), branches, strict=True) if value is not None]
         return len(chosen) == 1 and alike(chosen[0][0], theirs, chosen[0][1])
     kind = reader if isinstance(reader, str) else reader["type"]
     if kind == "record":

@@ -12,7 +12,7 @@ FORMATS = {"float": "<f", "double": "<d"}
 
 
 def encode_default(schema: AvroSchema, value: Any, path: str, depth: int = 0) -> bytes:
-    """The bytes of ``value``; of a union, it is the first branch that it fits.
+    r"""The bytes of ``value``; of a union, it is the first branch that it fits.
 
     >>> encode_default(AvroSchema("string"), "none", "origin")
     b'\\x08none'

@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
 
-import numpy
+import numpy as np
 
 from sparkcohort.runtime.values.avro.spark_types import ColumnType
-from sparkcohort.runtime.values.avro.steps import MOST_EMPTY_ITEMS, MOST_FRAMES, REASONS, Op, Reason, Step, StepList
+from sparkcohort.runtime.values.avro.steps import (
+    MOST_EMPTY_ITEMS,
+    MOST_FRAMES,
+    REASONS,
+    AvroReason,
+    AvroStep,
+    Op,
+    StepList,
+)
 
 INT, LONG = (5, 31), (10, 63)  # bytes of a varint at most, and bits of what it says
 EXACT = Context(prec=60)
@@ -20,20 +28,20 @@ EXACT = Context(prec=60)
 class RecordError(Exception):
     """A record that can't be read: why, and how many bytes of it were read before."""
 
-    def __init__(self, reason: Reason, at: int, detail: str = "") -> None:
+    def __init__(self, reason: AvroReason, at: int, detail: str = "") -> None:
         super().__init__(f"{REASONS[reason]}{f': {detail}' if detail else ''} (at byte {at})")
         self.reason, self.at = reason, at
 
 
-class Column:
+class GrowingColumn:
     """A growing column: a row is a value, None, or (of arrays and maps) where its items end among the children's rows."""
 
     def __init__(self, kind: ColumnType) -> None:
         self.kind = kind
         self.values: list[Any] = []
-        self.children = tuple(map(Column, kind.children))
+        self.children = tuple(map(GrowingColumn, kind.children))
 
-    def walk(self) -> list[Column]:
+    def walk(self) -> list[GrowingColumn]:
         """This column and all inside of it, parents first, as the steps number them."""
         return [self, *(column for child in self.children for column in child.walk())]
 
@@ -80,11 +88,11 @@ class _Frame:
     left: int = 0
 
 
-class Reader:
+class AvroReader:
     """Appends one record after the other to ``root``; the lists of all writers' schemas have one target."""
 
     def __init__(self, target: ColumnType) -> None:
-        self.root = Column(target)
+        self.root = GrowingColumn(target)
         self.columns = self.root.walk()
         self.data, self.at, self.end = b"", 0, 0
         self.record = (b"", 0, 0)
@@ -110,20 +118,20 @@ class Reader:
             return error
         return None
 
-    def _run(self, steps: tuple[Step, ...]) -> None:
+    def _run(self, steps: tuple[AvroStep, ...]) -> None:
         while True:
             op, column, a, b = steps[self.next]
             self.next += 1
             if op is Op.END:
                 if self.at < self.end:
-                    raise self.error(Reason.TRAILING)
+                    raise self.error(AvroReason.TRAILING)
                 return
             if op in LEAVES:
                 self.columns[column].values.append(LEAVES[op](self, a, b))
             else:
                 MOVES[op](self, column, a, b)
 
-    def error(self, reason: Reason, detail: str = "") -> RecordError:
+    def error(self, reason: AvroReason, detail: str = "") -> RecordError:
         """What is raised for a record."""
         return RecordError(reason, self.at, detail)
 
@@ -132,9 +140,9 @@ class Reader:
     def take(self, size: int) -> bytes:
         """The next bytes."""
         if size < 0:
-            raise self.error(Reason.LENGTH)
+            raise self.error(AvroReason.LENGTH)
         if size > self.end - self.at:
-            raise self.error(Reason.TRUNCATED)
+            raise self.error(AvroReason.TRUNCATED)
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -144,15 +152,15 @@ class Reader:
         number = 0
         for place in range(most):
             if self.at + place >= self.end:
-                raise self.error(Reason.TRUNCATED)
+                raise self.error(AvroReason.TRUNCATED)
             byte = self.data[self.at + place]
             number |= (byte & 0x7F) << 7 * place
             if byte < 0x80:
                 break
         else:
-            raise self.error(Reason.VARINT)
+            raise self.error(AvroReason.VARINT)
         if number >> bits + 1:
-            raise self.error(Reason.VARINT)
+            raise self.error(AvroReason.VARINT)
         self.at += place + 1
         return number >> 1 ^ -(number & 1)
 
@@ -160,13 +168,13 @@ class Reader:
         """The next boolean."""
         (byte,) = self.take(1)
         if byte > 1:
-            raise self.error(Reason.BOOLEAN)
+            raise self.error(AvroReason.BOOLEAN)
         return bool(byte)
 
     def scaled(self, number: int, factor: int) -> int:
         """A time in microseconds, if it is one that fits."""
         if not -(1 << 63) <= number * factor < 1 << 63:
-            raise self.error(Reason.RANGE)
+            raise self.error(AvroReason.RANGE)
         return number * factor
 
     def number(self, form: str) -> float:
@@ -180,20 +188,20 @@ class Reader:
         try:
             return data.decode()
         except UnicodeDecodeError:
-            raise self.error(Reason.UTF8) from None
+            raise self.error(AvroReason.UTF8) from None
 
     def unscaled(self, data: bytes, digits: int) -> int:
         """A decimal's number without its scale."""
         number = int.from_bytes(data, "big", signed=True)
         if not data or abs(number) >= 10**digits:
-            raise self.error(Reason.DECIMAL)
+            raise self.error(AvroReason.DECIMAL)
         return number
 
     def symbol(self, first: int, count: int) -> str:
         """The reader's name of the next enum's symbol."""
         number = self.varint(INT)
         if not 0 <= number < count or self.list.table[first + number] < 0:
-            raise self.error(Reason.SYMBOL)
+            raise self.error(AvroReason.SYMBOL)
         return self.list.constants[self.list.table[first + number]].decode()
 
     # --- where to go on -------------------------------------------------------------------------
@@ -209,7 +217,7 @@ class Reader:
     def enter(self, frame: _Frame) -> None:
         """One level deeper."""
         if len(self.frames) == MOST_FRAMES:
-            raise self.error(Reason.DEPTH)
+            raise self.error(AvroReason.DEPTH)
         self.frames.append(frame)
 
     def list_start(self, _column: int, _a: int, _b: int) -> None:
@@ -224,7 +232,7 @@ class Reader:
         while (count := self.varint()) < 0:
             size = self.varint()
             if size < 0 or count == -(1 << 63):
-                raise self.error(Reason.LENGTH)
+                raise self.error(AvroReason.LENGTH)
             if op is Op.LIST:
                 count = -count
                 break
@@ -242,10 +250,10 @@ class Reader:
     def check_count(self, count: int, least: int) -> None:
         """Items that can't be there are known before the first is read."""
         if least and count > (self.end - self.at) // least:
-            raise self.error(Reason.TRUNCATED)
+            raise self.error(AvroReason.TRUNCATED)
         self.empty += 0 if least else count
         if self.empty > MOST_EMPTY_ITEMS:
-            raise self.error(Reason.ITEMS)
+            raise self.error(AvroReason.ITEMS)
 
     def list_next(self, _column: int, _a: int, _b: int) -> None:
         """Behind an item."""
@@ -260,7 +268,7 @@ class Reader:
         """A union of null and another."""
         branch = self.varint()
         if branch not in (0, 1):
-            raise self.error(Reason.BRANCH)
+            raise self.error(AvroReason.BRANCH)
         if branch == null:
             self.columns[column].null()
             self.next = behind
@@ -269,7 +277,7 @@ class Reader:
         """A union."""
         branch = self.varint()
         if not 0 <= branch < count:
-            raise self.error(Reason.BRANCH)
+            raise self.error(AvroReason.BRANCH)
         self.next = self.list.table[first + branch]
 
     def jump(self, _column: int, a: int, _b: int) -> None:
@@ -278,7 +286,7 @@ class Reader:
 
     def fail(self, _column: int, a: int, _b: int) -> None:
         """What the schemas can't agree on."""
-        raise self.error(Reason.UNRESOLVED, self.list.constants[a].decode())
+        raise self.error(AvroReason.UNRESOLVED, self.list.constants[a].decode())
 
     def default(self, _column: int, a: int, _b: int) -> None:
         """A field that the writer did not have."""
@@ -314,12 +322,12 @@ class Reader:
         self.next = self.frames.pop().step
 
 
-def _decimal(reader: Reader, data: bytes, digits: int) -> Decimal:
+def _decimal(reader: AvroReader, data: bytes, digits: int) -> Decimal:
     scale = reader.columns[reader.list.steps[reader.next - 1].column].kind.scale
     return Decimal(reader.unscaled(data, digits)).scaleb(-scale, EXACT)
 
 
-Leaf = Callable[[Reader, int, int], Any]
+Leaf = Callable[[AvroReader, int, int], Any]
 LEAVES: dict[Op, Leaf] = {
     Op.BOOLEAN: lambda reader, _a, _b: reader.boolean(),
     Op.INT: lambda reader, _a, _b: reader.varint(INT),
@@ -339,27 +347,27 @@ LEAVES: dict[Op, Leaf] = {
     Op.DECIMAL_FIXED: lambda reader, a, b: _decimal(reader, reader.take(b), a),
     Op.ENUM: lambda reader, a, b: reader.symbol(a, b),
 }
-MOVES: dict[Op, Callable[[Reader, int, int, int], Any]] = {
-    Op.NULL: Reader.null,
-    Op.STRUCT: Reader.struct,
-    Op.LIST: Reader.list_start,
-    Op.NEXT: Reader.list_next,
-    Op.NULLABLE: Reader.nullable,
-    Op.UNION: Reader.union,
-    Op.JUMP: Reader.jump,
-    Op.FAIL: Reader.fail,
-    Op.DEFAULT: Reader.default,
-    Op.FROM_RECORD: Reader.from_record,
-    Op.SKIP_VARINTS: Reader.skip_varints,
+MOVES: dict[Op, Callable[[AvroReader, int, int, int], Any]] = {
+    Op.NULL: AvroReader.null,
+    Op.STRUCT: AvroReader.struct,
+    Op.LIST: AvroReader.list_start,
+    Op.NEXT: AvroReader.list_next,
+    Op.NULLABLE: AvroReader.nullable,
+    Op.UNION: AvroReader.union,
+    Op.JUMP: AvroReader.jump,
+    Op.FAIL: AvroReader.fail,
+    Op.DEFAULT: AvroReader.default,
+    Op.FROM_RECORD: AvroReader.from_record,
+    Op.SKIP_VARINTS: AvroReader.skip_varints,
     Op.SKIP_BYTES: lambda reader, _column, _a, _b: reader.take(reader.varint()),
     Op.SKIP_FIXED: lambda reader, _column, a, _b: reader.take(a),
-    Op.SKIP_LIST: Reader.list_start,
-    Op.SKIP_ITEMS: Reader.skip_items,
-    Op.CALL: Reader.call,
-    Op.RETURN: Reader.ret,
+    Op.SKIP_LIST: AvroReader.list_start,
+    Op.SKIP_ITEMS: AvroReader.skip_items,
+    Op.CALL: AvroReader.call,
+    Op.RETURN: AvroReader.ret,
 }
 
 
 def _single(number: int) -> float:
     """The nearest float of 32 bits, without a double on the way."""
-    return float(numpy.int64(number).astype(numpy.float32))
+    return float(np.int64(number).astype(np.float32))

@@ -14,7 +14,7 @@ from sparkcohort.runtime.values.avro.defaults import encode_default
 from sparkcohort.runtime.values.avro.schema import MISSING, AvroField, AvroSchema, AvroSchemaError, below
 from sparkcohort.runtime.values.avro.skipping import Skipper, least_size
 from sparkcohort.runtime.values.avro.spark_types import ColumnType, width
-from sparkcohort.runtime.values.avro.steps import MOST_STEPS, Op, Step, StepList, paths
+from sparkcohort.runtime.values.avro.steps import MOST_STEPS, AvroStep, Op, StepList, paths
 
 PROMOTIONS = {
     "int": ("long", "float", "double"),
@@ -47,7 +47,7 @@ FACTORS |= {f"local-{name}": factor for name, factor in FACTORS.items()}
 NAMED_LEAVES = ("enum", "fixed")
 
 
-class Mismatch(Exception):  # noqa: N818 - an answer: another branch of a union may fit
+class Unreadable(Exception):
     """What is written can't be read as this."""
 
 
@@ -65,8 +65,8 @@ def resolve(writer: AvroSchema, reader: AvroSchema, target: ColumnType | None = 
         compiler.value(writer, reader, target, 0, "")
         compiler.add(Op.END)
         compiler.skipper.routines()
-    except (Mismatch, AvroSchemaError) as error:
-        return StepList((Step(Op.FAIL),), target, (str(error).encode(),), paths=names)
+    except (Unreadable, AvroSchemaError) as error:
+        return StepList((AvroStep(Op.FAIL),), target, (str(error).encode(),), paths=names)
     constants = tuple(compiler.constants)
     return StepList(tuple(compiler.steps), target, constants, tuple(compiler.table), names)
 
@@ -75,7 +75,7 @@ class _Compiler:
     """Appends steps; what turns out not to fit is taken back."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[AvroStep] = []
         self.table: list[int] = []
         self.constants: dict[bytes, int] = {}
         self.skipper = Skipper(self.steps, self.table)
@@ -86,18 +86,18 @@ class _Compiler:
         self.tried += 1
         if self.tried > MOST_STEPS:
             raise AvroSchemaError("", f"more than {MOST_STEPS:,} steps to read it")
-        self.steps.append(Step(op, column, a, b))
+        self.steps.append(AvroStep(op, column, a, b))
         return len(self.steps) - 1
 
     def constant(self, data: bytes) -> int:
         return self.constants.setdefault(data, len(self.constants))
 
-    def attempt(self, emit: Callable[[], None]) -> Mismatch | None:
+    def attempt(self, emit: Callable[[], None]) -> Unreadable | None:
         """Append what ``emit`` does, or nothing and why."""
         steps, table, calls = len(self.steps), len(self.table), len(self.skipper.calls)
         try:
             emit()
-        except Mismatch as why:
+        except Unreadable as why:
             del self.steps[steps:], self.table[table:], self.skipper.calls[calls:]
             self.skipper.entry = steps
             return why
@@ -118,7 +118,7 @@ class _Compiler:
         elif writer.kind == reader.kind or reader.kind in PROMOTIONS.get(writer.kind, ()):
             self._leaf(writer, reader, target, column, path)
         else:
-            raise _mismatch(path, f"{writer.kind} can't be read as {reader.kind}")
+            raise _unreadable(path, f"{writer.kind} can't be read as {reader.kind}")
 
     def _record(self, writer: AvroSchema, reader: AvroSchema, target: ColumnType, column: int, path: str) -> None:
         self.add(Op.STRUCT, column)
@@ -137,7 +137,7 @@ class _Compiler:
 
     def _default(self, field: AvroField, target: ColumnType, column: int, path: str) -> None:
         if field.default is MISSING:
-            raise _mismatch(path, "the writer has no such field, and it has no default")
+            raise _unreadable(path, "the writer has no such field, and it has no default")
         data = encode_default(field.schema, field.default, path)
         if field.default is None:
             self.add(Op.NULL, column)
@@ -154,7 +154,7 @@ class _Compiler:
             size, place = size + 1, place + 1
         self.value(writer.item, reader.item, target.children[-1], place, below(path, "[]"))
         self.add(Op.NEXT, a=start)
-        self.steps[start] = Step(Op.LIST, column, len(self.steps), size)
+        self.steps[start] = AvroStep(Op.LIST, column, len(self.steps), size)
 
     def _written_union(
         self, writer: AvroSchema, reader: AvroSchema, target: ColumnType, column: int, path: str
@@ -165,7 +165,7 @@ class _Compiler:
             start = self.add(Op.NULLABLE, column)
             self._branch(writer.branches[1 - kinds.index("null")], reader, target, column, path)
             self.skipper.entry = len(self.steps)
-            self.steps[start] = Step(Op.NULLABLE, column, kinds.index("null"), len(self.steps))
+            self.steps[start] = AvroStep(Op.NULLABLE, column, kinds.index("null"), len(self.steps))
             return
         first, ends, misfits = len(self.table), [], []
         self.table += [0] * len(kinds)
@@ -175,13 +175,13 @@ class _Compiler:
             misfits.append(self._branch(branch, reader, target, column, path))
             ends.append(self.add(Op.JUMP))
         for end in ends:
-            self.steps[end] = Step(Op.JUMP, a=len(self.steps))
+            self.steps[end] = AvroStep(Op.JUMP, a=len(self.steps))
         if all(misfits) and misfits[0]:
             raise misfits[0]
 
     def _branch(
         self, writer: AvroSchema, reader: AvroSchema, target: ColumnType, column: int, path: str
-    ) -> Mismatch | None:
+    ) -> Unreadable | None:
         """A branch that does not fit fails the records that have it, no others."""
         why = self.attempt(lambda: self.value(writer, reader, target, column, path))
         if why:
@@ -196,7 +196,7 @@ class _Compiler:
 
             if not self.attempt(emit):
                 return
-        raise _mismatch(path, f"{writer.name or writer.kind} is no branch of the reader's union")
+        raise _unreadable(path, f"{writer.name or writer.kind} is no branch of the reader's union")
 
     def _into_branch(
         self, writer: AvroSchema, reader: AvroSchema, branch: AvroSchema, target: ColumnType, column: int, path: str
@@ -219,11 +219,9 @@ class _Compiler:
         else:
             self.skipper.skip(writer)
 
-    def _named_leaf(
-        self, writer: AvroSchema, reader: AvroSchema, target: ColumnType, column: int, path: str
-    ) -> None:
+    def _named_leaf(self, writer: AvroSchema, reader: AvroSchema, target: ColumnType, column: int, path: str) -> None:
         if not _same_name(writer, reader):
-            raise _mismatch(path, f"{writer.kind} {writer.name} can't be read as {reader.name}")
+            raise _unreadable(path, f"{writer.kind} {writer.name} can't be read as {reader.name}")
         if writer.kind == "enum":
             first = len(self.table)
             symbols = [symbol if symbol in reader.symbols else reader.default for symbol in writer.symbols]
@@ -231,7 +229,7 @@ class _Compiler:
             self.add(Op.ENUM, column, first, len(symbols))
             return
         if writer.size != reader.size:
-            raise _mismatch(path, f"{writer.size} bytes can't be read as {reader.size}")
+            raise _unreadable(path, f"{writer.size} bytes can't be read as {reader.size}")
         if target.kind == "decimal":
             _check_scale(writer, reader, path)
             self.add(Op.DECIMAL_FIXED, column, target.precision, writer.size)
@@ -243,7 +241,7 @@ class _Compiler:
             self.add(Op.NULL, column)
         elif target.kind == "decimal":
             if writer.kind != "bytes":
-                raise _mismatch(path, f"{writer.kind} can't be read as a decimal")
+                raise _unreadable(path, f"{writer.kind} can't be read as a decimal")
             _check_scale(writer, reader, path)
             self.add(Op.DECIMAL, column, target.precision)
         elif target.kind in ("timestamp", "timestamp_ntz"):
@@ -251,13 +249,13 @@ class _Compiler:
             self.add(op, column, _factor(writer, reader, path))
         else:
             if target.kind == "date" and writer.logical and writer.logical.name != "date":
-                raise _mismatch(path, f"{writer.logical.name} can't be read as date")
+                raise _unreadable(path, f"{writer.logical.name} can't be read as date")
             op = LEAVES[writer.kind, target.kind]
             self.add(op, column, int(op in (Op.LONG, Op.INT_AS_LONG)))
 
 
-def _mismatch(path: str, why: str) -> Mismatch:
-    return Mismatch(f"{path}: {why}" if path else why)
+def _unreadable(path: str, why: str) -> Unreadable:
+    return Unreadable(f"{path}: {why}" if path else why)
 
 
 def _children(target: ColumnType, column: int) -> Iterator[tuple[str, tuple[ColumnType, int]]]:
@@ -304,12 +302,12 @@ def _candidates(writer: AvroSchema, reader: AvroSchema) -> list[AvroSchema]:
 
 def _check_scale(writer: AvroSchema, reader: AvroSchema, path: str) -> None:
     if writer.logical and reader.logical and writer.logical.scale != reader.logical.scale:
-        raise _mismatch(path, f"a decimal of scale {writer.logical.scale} can't be read as {reader.logical.scale}")
+        raise _unreadable(path, f"a decimal of scale {writer.logical.scale} can't be read as {reader.logical.scale}")
 
 
 def _factor(writer: AvroSchema, reader: AvroSchema, path: str) -> int:
     """To microseconds: the writer's unit, or the reader's where the writer says none."""
     logical = writer.logical or reader.logical
     if logical is None or logical.name not in FACTORS:
-        raise _mismatch(path, f"{logical.name if logical else 'a number'} can't be read as a timestamp")
+        raise _unreadable(path, f"{logical.name if logical else 'a number'} can't be read as a timestamp")
     return FACTORS[logical.name]

@@ -84,7 +84,8 @@ class AvroSchema:
     @property
     def item(self) -> AvroSchema:
         """The type of an array's items, or of a map's values."""
-        assert self.items is not None
+        if self.items is None:
+            raise AvroSchemaError("", f"{self.kind} has no items")
         return self.items
 
     def __repr__(self) -> str:

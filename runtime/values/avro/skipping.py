@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkcohort.runtime.values.avro.schema import AvroSchema
-from sparkcohort.runtime.values.avro.steps import Op, Step
+from sparkcohort.runtime.values.avro.steps import AvroStep, Op
 
 FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 VARINTS = ("int", "long", "enum")
@@ -36,7 +36,7 @@ def exact_size(schema: AvroSchema) -> int | None:
 class Skipper:
     """Appends skipping steps to ``steps``; a record becomes a routine behind the END, which other places call too."""
 
-    def __init__(self, steps: list[Step], table: list[int]) -> None:
+    def __init__(self, steps: list[AvroStep], table: list[int]) -> None:
         self.steps, self.table = steps, table
         self.calls: list[tuple[int, AvroSchema]] = []  # by place, until the routine's place is known
         self.entry = 0  # steps from here on are also reached from elsewhere
@@ -48,10 +48,10 @@ class Skipper:
         elif schema.kind in VARINTS:
             self._again(Op.SKIP_VARINTS, 1)
         elif schema.kind in ("bytes", "string"):
-            self.steps.append(Step(Op.SKIP_BYTES))
+            self.steps.append(AvroStep(Op.SKIP_BYTES))
         elif schema.kind == "record":
             self.calls.append((len(self.steps), schema))
-            self.steps.append(Step(Op.CALL))
+            self.steps.append(AvroStep(Op.CALL))
         elif schema.kind == "union":
             self._union(schema)
         else:
@@ -63,33 +63,33 @@ class Skipper:
         if last and last.op is op:
             self.steps[-1] = last._replace(a=last.a + number)
         elif number:
-            self.steps.append(Step(op, a=number))
+            self.steps.append(AvroStep(op, a=number))
 
     def _union(self, schema: AvroSchema) -> None:
         start, ends = len(self.table), []
         self.table += [0] * len(schema.branches)
-        self.steps.append(Step(Op.UNION, -1, start, len(schema.branches)))
+        self.steps.append(AvroStep(Op.UNION, -1, start, len(schema.branches)))
         for number, branch in enumerate(schema.branches):
             self.table[start + number] = len(self.steps)
             self.skip(branch)
             ends.append(len(self.steps))
-            self.steps.append(Step(Op.JUMP))
+            self.steps.append(AvroStep(Op.JUMP))
         for end in ends:
-            self.steps[end] = Step(Op.JUMP, a=len(self.steps))
+            self.steps[end] = AvroStep(Op.JUMP, a=len(self.steps))
 
     def _list(self, schema: AvroSchema) -> None:
         key = int(schema.kind == "map")
         size = exact_size(schema.item)
         if size and not key:
-            self.steps.append(Step(Op.SKIP_ITEMS, a=size))
+            self.steps.append(AvroStep(Op.SKIP_ITEMS, a=size))
             return
         start = len(self.steps)
-        self.steps.append(Step(Op.SKIP_LIST))
+        self.steps.append(AvroStep(Op.SKIP_LIST))
         if key:
-            self.steps.append(Step(Op.SKIP_BYTES))
+            self.steps.append(AvroStep(Op.SKIP_BYTES))
         self.skip(schema.item)
-        self.steps.append(Step(Op.NEXT, a=start))
-        self.steps[start] = Step(Op.SKIP_LIST, -1, len(self.steps), key + least_size(schema.item))
+        self.steps.append(AvroStep(Op.NEXT, a=start))
+        self.steps[start] = AvroStep(Op.SKIP_LIST, -1, len(self.steps), key + least_size(schema.item))
 
     def routines(self) -> None:
         """Append the records' own steps, each once, and let the calls know where."""
@@ -100,5 +100,5 @@ class Skipper:
                 places[id(schema)] = len(self.steps)
                 for each in schema.fields:
                     self.skip(each.schema)
-                self.steps.append(Step(Op.RETURN))
-            self.steps[call] = Step(Op.CALL, a=places[id(schema)])
+                self.steps.append(AvroStep(Op.RETURN))
+            self.steps[call] = AvroStep(Op.CALL, a=places[id(schema)])

@@ -60,7 +60,7 @@ class Op(enum.IntEnum):
     RETURN = 34
 
 
-class Step(NamedTuple):
+class AvroStep(NamedTuple):
     """One step; ``column`` is -1 where nothing is appended."""
 
     op: Op
@@ -69,7 +69,7 @@ class Step(NamedTuple):
     b: int = 0
 
 
-class Reason(enum.IntEnum):
+class AvroReason(enum.IntEnum):
     """Why a record can't be read."""
 
     TRUNCATED = 1
@@ -88,19 +88,19 @@ class Reason(enum.IntEnum):
 
 
 REASONS = {
-    Reason.TRUNCATED: "the bytes end too early",
-    Reason.TRAILING: "bytes are left behind the record",
-    Reason.VARINT: "a number is longer than its type allows",
-    Reason.RANGE: "a timestamp is out of range",
-    Reason.LENGTH: "a length or a count is negative",
-    Reason.BOOLEAN: "a boolean is neither 0 nor 1",
-    Reason.UTF8: "a string is not UTF-8",
-    Reason.BRANCH: "a union has no such branch",
-    Reason.SYMBOL: "an enum has no such symbol",
-    Reason.DECIMAL: "a decimal has more digits than its type, or no byte",
-    Reason.ITEMS: f"more than {MOST_EMPTY_ITEMS:,} items that take no byte",
-    Reason.DEPTH: f"more than {MOST_FRAMES} values inside of each other",
-    Reason.UNRESOLVED: "the writer's schema does not fit the reader's",
+    AvroReason.TRUNCATED: "the bytes end too early",
+    AvroReason.TRAILING: "bytes are left behind the record",
+    AvroReason.VARINT: "a number is longer than its type allows",
+    AvroReason.RANGE: "a timestamp is out of range",
+    AvroReason.LENGTH: "a length or a count is negative",
+    AvroReason.BOOLEAN: "a boolean is neither 0 nor 1",
+    AvroReason.UTF8: "a string is not UTF-8",
+    AvroReason.BRANCH: "a union has no such branch",
+    AvroReason.SYMBOL: "an enum has no such symbol",
+    AvroReason.DECIMAL: "a decimal has more digits than its type, or no byte",
+    AvroReason.ITEMS: f"more than {MOST_EMPTY_ITEMS:,} items that take no byte",
+    AvroReason.DEPTH: f"more than {MOST_FRAMES} values inside of each other",
+    AvroReason.UNRESOLVED: "the writer's schema does not fit the reader's",
 }
 
 
@@ -108,7 +108,7 @@ REASONS = {
 class StepList:
     """How the records of one writer's schema become columns of the reader's."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[AvroStep, ...]
     target: ColumnType
     constants: tuple[bytes, ...] = ()
     table: tuple[int, ...] = ()
@@ -118,14 +118,14 @@ class StepList:
         """One line a step, for people and tests."""
         return "\n".join(self._line(number, step) for number, step in enumerate(self.steps))
 
-    def _line(self, number: int, step: Step) -> str:
+    def _line(self, number: int, step: AvroStep) -> str:
         words = [f"{number:4}", step.op.name.lower()]
         if step.column >= 0:
             words.append(self.paths[step.column])
         words += self._numbers(step)
         return " ".join(words)
 
-    def _numbers(self, step: Step) -> list[str]:
+    def _numbers(self, step: AvroStep) -> list[str]:
         op, a, b = step.op, step.a, step.b
         if op is Op.UNION:
             return ["-> " + " ".join(str(each) for each in self.table[a : a + b])]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.values.avro.interpreter import Reader
+from sparkcohort.runtime.values.avro.interpreter import AvroReader
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import parse_schema
 from sparkcohort.runtime.values.avro.spark_types import STRING, struct
@@ -30,7 +29,7 @@ def test_records_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
     value = data.draw(drawn.values(schema))
     encoded = drawn.encode(schema, value)
     steps = steps_for(schema, schema)
-    reader = Reader(steps.target)
+    reader = AvroReader(steps.target)
     assert reader.read(encoded, steps) is None
     (row,) = reader.root.rows()
     assert drawn.alike(row, drawn.decode(encoded, schema, schema), schema)
@@ -44,7 +43,7 @@ def test_evolved_schemas_read_old_records_as_fastavro_does(data: st.DataObject) 
     reader = data.draw(drawn.evolved(writer))
     encoded = drawn.encode(writer, data.draw(drawn.values(writer)))
     steps = steps_for(writer, reader)
-    ours = Reader(steps.target)
+    ours = AvroReader(steps.target)
     error = ours.read(encoded, steps)
     try:
         theirs = drawn.decode(encoded, writer, reader)
@@ -60,7 +59,7 @@ def test_evolved_schemas_read_old_records_as_fastavro_does(data: st.DataObject) 
 def read(writer: Any, reader: Any, *records: bytes) -> tuple[list[Any], list[str]]:
     """The rows that the records become, and what was wrong with those that became null."""
     steps = steps_for(writer, reader)
-    ours = Reader(steps.target)
+    ours = AvroReader(steps.target)
     errors = [ours.read(record, steps) for record in records]
     return ours.root.rows(), [str(error) for error in errors if error]
 
@@ -118,7 +117,10 @@ def test_a_default_is_read_as_bytes_are() -> None:
             "either": {"member0": None, "member1": 5},
         }
     ]
-    assert "at n: a default that is no int" in read(record(), record({"name": "n", "type": "int", "default": "1"}), b"")[1][0]
+    assert (
+        "at n: a default that is no int"
+        in read(record(), record({"name": "n", "type": "int", "default": "1"}), b"")[1][0]
+    )
 
 
 def test_a_default_that_holds_itself_ends() -> None:
@@ -225,7 +227,7 @@ def test_only_what_is_asked_for_is_read() -> None:
         "spots": [1.0, 2.0],
         "any": {"k": b"v"},
     }
-    reader = Reader(steps.target)
+    reader = AvroReader(steps.target)
     assert reader.read(drawn.encode(schema, value), steps) is None
     assert reader.root.rows() == [{"id": "me"}]
 
@@ -243,7 +245,7 @@ def test_any_part_of_a_record_can_be_asked_for(data: st.DataObject) -> None:
     encoded = drawn.encode(schema, data.draw(drawn.values(schema)))
     rows = []
     for steps in (full, part):
-        reader = Reader(steps.target)
+        reader = AvroReader(steps.target)
         assert reader.read(encoded, steps) is None
         rows.append(reader.root.rows()[0])
     assert rows[1] == {name: rows[0][name] for name in asked}
@@ -257,7 +259,7 @@ def test_broken_bytes_cost_their_record_only(data: st.DataObject) -> None:
     steps = steps_for(schema, schema)
     good = drawn.encode(schema, data.draw(drawn.values(schema)))
     broken = data.draw(st.binary(max_size=40) | st.integers(0, len(good)).map(lambda size: good[:size]))
-    reader = Reader(steps.target)
+    reader = AvroReader(steps.target)
     errors = [reader.read(each, steps) for each in (good, broken, None, good)]
     rows = reader.root.rows()
     assert errors[0] is errors[2] is errors[3] is None
@@ -270,7 +272,7 @@ def test_items_without_bytes_are_bounded() -> None:
     """Three bytes that say a million nulls are a bad record, not a million rows; so are they where nobody asked."""
     empty = record(name="Empty")
     steps = steps_for({"type": "array", "items": empty}, {"type": "array", "items": empty})
-    reader = Reader(steps.target)
+    reader = AvroReader(steps.target)
     assert reader.read(bytes.fromhex("80897a00"), steps) is not None
     assert reader.read(b"\x04\x00", steps) is None
     assert reader.root.rows() == [None, [{}, {}]]
