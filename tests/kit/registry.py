@@ -136,9 +136,15 @@ def serving(
     tls: Path | None = None,
     client_authority: Path | None = None,
     port: int = 0,
+    schemas: Mapping[str, Any] | None = None,
 ) -> Iterator[Registry]:
-    """A registry on loopback; ``tls`` is a file with its key and certificate, ``client_authority`` who must sign callers."""
+    """A registry on loopback, with ``schemas`` by subject from the start.
+
+    ``tls`` is a file with its key and certificate, ``client_authority`` who must sign callers.
+    """
     registry = Registry(user_info=user_info, token=token)
+    for subject, schema in (schemas or {}).items():
+        registry.register(subject, schema)
     with _Server(("127.0.0.1", port), _handler(registry)) as server:
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

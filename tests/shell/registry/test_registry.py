@@ -206,8 +206,7 @@ def test_a_registry_that_is_away_is_waited_for() -> None:
     assert time.monotonic() - begin < 20
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(client(place, timeout_ms="60000").by_id, 1)
-        with serving(port=int(place.rpartition(":")[2])) as registry:
-            registry.register("s", ORDER)
+        with serving(port=int(place.rpartition(":")[2]), schemas={"s": ORDER}):
             assert found.result(60).kind == "AVRO"
 
 
