@@ -29,8 +29,17 @@ class RecordError(Exception):
     """A record that can't be read: why, and how many bytes of it were read before."""
 
     def __init__(self, reason: AvroReason, at: int, detail: str = "") -> None:
-        super().__init__(f"{REASONS[reason]}{f': {detail}' if detail else ''} (at byte {at})")
+        super().__init__(words(reason, at, detail))
         self.reason, self.at = reason, at
+
+
+def words(reason: AvroReason, at: int, detail: str = "") -> str:
+    """What is wrong with a record, for people.
+
+    >>> words(AvroReason.TRUNCATED, 7)
+    'the bytes end too early (at byte 7)'
+    """
+    return f"{REASONS[reason]}{f': {detail}' if detail else ''} (at byte {at})"
 
 
 class GrowingColumn:
@@ -284,9 +293,9 @@ class AvroReader:
         """Go on elsewhere."""
         self.next = a
 
-    def fail(self, _column: int, a: int, _b: int) -> None:
+    def fail(self, _column: int, a: int, b: int) -> None:
         """What the schemas can't agree on."""
-        raise self.error(AvroReason.UNRESOLVED, self.list.constants[a].decode())
+        raise self.error(AvroReason.NO_SCHEMA if b else AvroReason.UNRESOLVED, self.list.constants[a].decode())
 
     def default(self, _column: int, a: int, _b: int) -> None:
         """A field that the writer did not have."""

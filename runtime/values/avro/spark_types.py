@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct as struct_module
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -61,6 +62,31 @@ def walk(root: ColumnType, path: str = "value") -> Iterator[tuple[str, ColumnTyp
     names = {"array": ("element",), "map": ("key", "value")}.get(root.kind, root.names)
     for name, child in zip(names, root.children, strict=True):
         yield from walk(child, f"{path}.{name}")
+
+
+NATIVE_KINDS = {
+    "struct": 0,
+    "array": 1,
+    "map": 2,
+    "boolean": 3,
+    "int": 4,
+    "date": 4,
+    "bigint": 5,
+    "timestamp": 5,
+    "timestamp_ntz": 5,
+    "float": 6,
+    "double": 7,
+    "binary": 8,
+    "string": 9,
+    "decimal": 10,
+}
+"""By kind, as native/values/tree.h numbers them."""
+
+
+def packed(root: ColumnType) -> bytes:
+    """The columns as native/values takes them: for each its kind's number, and how many columns are inside of it."""
+    numbers = [number for _, each in walk(root) for number in (NATIVE_KINDS[each.kind], width(each) - 1)]
+    return struct_module.pack(f"={len(numbers)}i", *numbers)
 
 
 def width(root: ColumnType) -> int:

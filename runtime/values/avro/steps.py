@@ -48,7 +48,7 @@ class Op(enum.IntEnum):
     NULLABLE = 22  # a union of two: branch a is null and goes on at b, the other is read by what is next
     UNION = 23  # branch i goes on at table[a + i], of b
     JUMP = 24  # go on at a
-    FAIL = 25  # the record can't be read; constant a says why
+    FAIL = 25  # the record can't be read; constant a says why; b: there is no writer's schema at all
     DEFAULT = 26  # read from constant a until FROM_RECORD
     FROM_RECORD = 27
     SKIP_VARINTS = 28  # a of them
@@ -85,6 +85,8 @@ class AvroReason(enum.IntEnum):
     ITEMS = 11
     DEPTH = 12
     UNRESOLVED = 13
+    FRAME = 14
+    NO_SCHEMA = 15
 
 
 REASONS = {
@@ -101,6 +103,8 @@ REASONS = {
     AvroReason.ITEMS: f"more than {MOST_EMPTY_ITEMS:,} items that take no byte",
     AvroReason.DEPTH: f"more than {MOST_FRAMES} values inside of each other",
     AvroReason.UNRESOLVED: "the writer's schema does not fit the reader's",
+    AvroReason.FRAME: "the bytes do not begin with a magic byte (0) and a schema's id",
+    AvroReason.NO_SCHEMA: "there is no schema of its writer",
 }
 
 
@@ -145,8 +149,13 @@ class StepList:
 
     def packed(self) -> tuple[bytes, bytes]:
         """The steps and the table as the C interpreter takes them: 64-bit numbers, four a step."""
-        numbers = [number for step in self.steps for number in step]
+        numbers = [number for op, column, a, b in self.steps for number in (op, max(column, 0), a, b)]
         return struct.pack(f"={len(numbers)}q", *numbers), struct.pack(f"={len(self.table)}q", *self.table)
+
+
+def without_schema(target: ColumnType, why: str) -> StepList:
+    """The list for records whose writer's schema can't be had: all fail."""
+    return StepList((AvroStep(Op.FAIL, b=1),), target, (why.encode(),), paths=paths(target))
 
 
 def paths(target: ColumnType) -> tuple[str, ...]:
