@@ -79,24 +79,24 @@ def test_c_reads_as_fastavro_does(data: st.DataObject) -> None:
         assert drawn.alike(row, drawn.decode(record, schema, schema), schema)
 
 
+TYPES: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("day", "int", "date", {}),
+    ("ms", "long", "timestamp-millis", {}),
+    ("us", "long", "timestamp-micros", {}),
+    ("lms", "long", "local-timestamp-millis", {}),
+    ("lus", "long", "local-timestamp-micros", {}),
+    ("tms", "int", "time-millis", {}),
+    ("tus", "long", "time-micros", {}),
+    ("uuid", "string", "uuid", {}),
+    ("small", "bytes", "decimal", {"precision": 5, "scale": 2}),
+    ("large", "bytes", "decimal", {"precision": 38, "scale": 10}),
+    ("fixed", "fixed", "decimal", {"precision": 38, "scale": 0, "name": "F", "size": 20}),
+]
 LOGICAL: dict[str, Any] = {
     "type": "record",
     "name": "L",
     "fields": [
-        {"name": name, "type": {"type": kind, "logicalType": logical, **more}}
-        for name, kind, logical, more in [
-            ("day", "int", "date", {}),
-            ("ms", "long", "timestamp-millis", {}),
-            ("us", "long", "timestamp-micros", {}),
-            ("lms", "long", "local-timestamp-millis", {}),
-            ("lus", "long", "local-timestamp-micros", {}),
-            ("tms", "int", "time-millis", {}),
-            ("tus", "long", "time-micros", {}),
-            ("uuid", "string", "uuid", {}),
-            ("small", "bytes", "decimal", {"precision": 5, "scale": 2}),
-            ("large", "bytes", "decimal", {"precision": 38, "scale": 10}),
-            ("fixed", "fixed", "decimal", {"precision": 38, "scale": 0, "name": "F", "size": 20}),
-        ]
+        {"name": name, "type": {"type": kind, "logicalType": logical, **more}} for name, kind, logical, more in TYPES
     ],
 }
 
@@ -276,7 +276,7 @@ def test_thousands_of_rows_and_columns_of_any_length(native: bool) -> None:
 def test_a_decoder_takes_only_steps_that_fit() -> None:
     """What would write to a column of another type, or jump out of the list, is refused before it runs."""
     target = struct({"s": STRING})
-    for steps in [
+    broken: list[list[tuple[int, int, int, int]]] = [
         [(Op.INT, 1, 0, 0), (Op.END, 0, 0, 0)],
         [(Op.STRING, 2, 0, 0), (Op.END, 0, 0, 0)],
         [(Op.STRING, -1, 0, 0), (Op.END, 0, 0, 0)],
@@ -289,7 +289,8 @@ def test_a_decoder_takes_only_steps_that_fit() -> None:
         [(99, 0, 0, 0), (Op.END, 0, 0, 0)],
         [(Op.STRUCT, 0, 0, 0)],
         [],
-    ]:
+    ]
+    for steps in broken:
         numbers = [number for step in steps for number in step]
         decoder = AvroDecoder(packed(target))
         with pytest.raises(ValueError, match="can't be run on these columns"):
