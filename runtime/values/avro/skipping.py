@@ -66,11 +66,20 @@ class Skipper:
             self.steps.append(AvroStep(op, a=number))
 
     def _union(self, schema: AvroSchema) -> None:
-        start, ends = len(self.table), []
+        kinds = [branch.kind for branch in schema.branches]
+        if len(kinds) == 2 and "null" in kinds:
+            start = len(self.steps)
+            self.steps.append(AvroStep(Op.SKIP_NULLABLE))
+            self.entry = start + 1
+            self.skip(schema.branches[1 - kinds.index("null")])
+            self.entry = len(self.steps)
+            self.steps[start] = AvroStep(Op.SKIP_NULLABLE, -1, kinds.index("null"), self.entry)
+            return
+        first, ends = len(self.table), []
         self.table += [0] * len(schema.branches)
-        self.steps.append(AvroStep(Op.UNION, -1, start, len(schema.branches)))
+        self.steps.append(AvroStep(Op.UNION, -1, first, len(schema.branches)))
         for number, branch in enumerate(schema.branches):
-            self.table[start + number] = len(self.steps)
+            self.table[first + number] = len(self.steps)
             self.skip(branch)
             ends.append(len(self.steps))
             self.steps.append(AvroStep(Op.JUMP))

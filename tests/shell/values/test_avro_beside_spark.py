@@ -16,7 +16,7 @@ from sparkcohort.runtime.values.avro.columns import column_type
 from sparkcohort.runtime.values.avro.interpreter import AvroReader
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
-from sparkcohort.runtime.values.avro.steps import AvroReason
+from sparkcohort.runtime.values.avro.steps import AvroReason, Op
 from tests.kit import avro_schemas as drawn
 from tests.kit.spark_avro import SparkAvro, shown
 
@@ -28,6 +28,8 @@ STRICTER = {
     AvroReason.ITEMS,
 }
 """What we call a bad record and Spark reads all the same."""
+SKIPS = {Op.SKIP_BYTES, Op.SKIP_LIST, Op.SKIP_ITEMS}
+"""With these, so is a length below zero: Avro's Java library goes backwards when it passes over one."""
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -97,6 +99,7 @@ def test_records_are_what_spark_makes_of_them(spark: SparkAvro, data: st.DataObj
     reader = data.draw(drawn.evolved(writer))
     assert spark.schemas(writer, reader) == "ok"
     steps = resolve(parsed(writer), parsed(reader))
+    skips = SKIPS & {step.op for step in steps.steps}
     good = drawn.encode(writer, data.draw(drawn.values(writer)))
     for record in (good, data.draw(st.binary(max_size=20)), good[: data.draw(st.integers(0, len(good)))]):
         ours = AvroReader(steps.target)
@@ -104,7 +107,7 @@ def test_records_are_what_spark_makes_of_them(spark: SparkAvro, data: st.DataObj
         theirs = spark.record(record)
         if error is None:
             assert shown(ours.root.rows()[0], steps.target) == theirs, (record.hex(), str(steps))
-        elif error.reason not in STRICTER:
+        elif error.reason not in STRICTER | ({AvroReason.LENGTH} if skips else set()):
             assert theirs is None, (record.hex(), str(error), str(steps))
 
 
