@@ -323,3 +323,17 @@ def test_other_threads_go_on_meanwhile() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda decoder: decoder.decode(column), decoders))
     assert all(rows == found[0][0] and not bad for rows, bad in found)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text(max_size=9).map(str.encode) | st.binary(max_size=3) | st.just(b"eight chars"), max_size=6))
+def test_utf8_is_what_python_takes(parts: list[bytes]) -> None:
+    """Wherever in a text it breaks off or goes wrong."""
+    text = b"".join(parts)
+    _, bad = AvroValues(parsed("string")).decode(pa.array([drawn.encode("bytes", text)]))
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        assert [each.reason for each in bad] == [AvroReason.UTF8]
+    else:
+        assert bad == []
