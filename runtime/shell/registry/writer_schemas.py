@@ -21,7 +21,7 @@ UNKNOWN_SECONDS = 30.0
 MOST_UNKNOWN = 10_000
 
 
-class _Request:
+class _SchemaFetch:
     """A schema that is being asked for: whoever needs it, too, waits for the same answer."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class WriterSchemas:
     def __init__(self, registry: SchemaRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry, self._clock = registry, clock
         self._lock = threading.Lock()
-        self._requests: dict[int, _Request] = {}
+        self._requests: dict[int, _SchemaFetch] = {}
         self._schemas: dict[int, RegisteredText] = {}
         self._unknown: OrderedDict[int, tuple[float, str]] = OrderedDict()
 
@@ -51,7 +51,7 @@ class WriterSchemas:
                 return known
             request = self._requests.get(schema_id)
             if mine := request is None:
-                request = self._requests[schema_id] = _Request()
+                request = self._requests[schema_id] = _SchemaFetch()
         if mine:
             self._fetch(schema_id, request)
         request.done.wait()
@@ -70,7 +70,7 @@ class WriterSchemas:
         until, why = self._unknown.get(schema_id, (0.0, ""))
         return why if why and self._clock() < until else None
 
-    def _fetch(self, schema_id: int, request: _Request) -> None:
+    def _fetch(self, schema_id: int, request: _SchemaFetch) -> None:
         try:
             request.answer = self._registry.by_id(schema_id)
         except UnknownSchemaError as error:
