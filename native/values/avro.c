@@ -293,10 +293,10 @@ static avro_reason come_back(reader *from) {
 
 /* --- passed over ------------------------------------------------------------------------------ */
 
-static avro_reason skip_varints(reader *from, int64_t count) {
+static avro_reason skip_varints(reader *from, int64_t count, bool are_ints) {
   int64_t number;
   avro_reason why = AVRO_GOOD;
-  while (!why && count-- > 0) why = read_long(from, &number);
+  while (!why && count-- > 0) why = are_ints ? read_int(from, &number) : read_long(from, &number);
   return why;
 }
 
@@ -357,7 +357,7 @@ static avro_reason do_step(reader *from, const avro_step *step, tree_column *to)
     case AVRO_FAIL: return step->b ? AVRO_NO_SCHEMA : AVRO_UNRESOLVED;
     case AVRO_DEFAULT: return read_default(from, step->a);
     case AVRO_FROM_RECORD: return read_record_again(from);
-    case AVRO_SKIP_VARINTS: return skip_varints(from, step->a);
+    case AVRO_SKIP_VARINTS: return skip_varints(from, step->a, step->b);
     case AVRO_SKIP_BYTES: return skip_bytes(from);
     case AVRO_SKIP_FIXED: return skip_fixed(from, step->a);
     case AVRO_SKIP_ITEMS: return skip_items(from, step->a);

@@ -315,10 +315,10 @@ class AvroReader:
         """Behind a default."""
         self.data, self.at, self.end = self.record
 
-    def skip_varints(self, _column: int, count: int, _b: int) -> None:
+    def skip_varints(self, _column: int, count: int, are_ints: int) -> None:
         """Ints, longs and enums that nobody asked for."""
         for _ in range(count):
-            self.varint()
+            self.varint(INT if are_ints else LONG)
 
     def skip_items(self, _column: int, size: int, _b: int) -> None:
         """A list of items that all have one size."""

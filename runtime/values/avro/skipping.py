@@ -57,7 +57,7 @@ class Skipper:
         if (size := exact_size(schema)) is not None:
             self._again(Op.SKIP_FIXED, size)
         elif schema.kind in VARINTS:
-            self._again(Op.SKIP_VARINTS, 1)
+            self._again(Op.SKIP_VARINTS, 1, int(schema.kind != "long"))
         elif schema.kind in ("bytes", "string"):
             self.steps.append(AvroStep(Op.SKIP_BYTES))
         elif schema.kind == "record":
@@ -68,13 +68,13 @@ class Skipper:
         else:
             self._list(schema)
 
-    def _again(self, op: Op, number: int) -> None:
+    def _again(self, op: Op, number: int, b: int = 0) -> None:
         """Two in a row are one, unless some step goes on at the second."""
         last = self.steps[-1] if len(self.steps) > self.entry else None
-        if last and last.op is op:
+        if last and (last.op, last.b) == (op, b):
             self.steps[-1] = last._replace(a=last.a + number)
         elif number:
-            self.steps.append(AvroStep(op, a=number))
+            self.steps.append(AvroStep(op, a=number, b=b))
 
     def _union(self, schema: AvroSchema) -> None:
         kinds = [branch.kind for branch in schema.branches]

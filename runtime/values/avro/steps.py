@@ -51,7 +51,7 @@ class Op(enum.IntEnum):
     FAIL = 25  # the record can't be read; constant a says why; b: there is no writer's schema at all
     DEFAULT = 26  # read from constant a until FROM_RECORD
     FROM_RECORD = 27
-    SKIP_VARINTS = 28  # a of them
+    SKIP_VARINTS = 28  # a of them; b: they are ints, not longs
     SKIP_BYTES = 29
     SKIP_FIXED = 30  # a bytes
     SKIP_LIST = 31  # as LIST, but blocks that tell their size are passed over

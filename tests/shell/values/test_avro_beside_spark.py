@@ -224,3 +224,13 @@ def test_a_length_below_zero_is_no_way_back(spark: SparkAvro) -> None:
     assert spark.record(b"\x01\x06") is not None
     _, bad = AvroValues(parsed(record("b")), writer=parsed(writer)).decode(pa.array([b"\x01\x06"]))
     assert [each.reason for each in bad] == [AvroReason.LENGTH]
+
+
+def test_an_int_that_is_passed_over_is_an_int(spark: SparkAvro) -> None:
+    """A sixth byte of one is a bad record for both, also where nobody asked for it; of a long it is none."""
+    for kind, bad in (("int", True), ("long", False)):
+        writer = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
+        spark.schemas(writer, record())
+        assert (spark.record(b"\x80\x80\x80\x80\x80\x00") is None) == bad
+        _, found = AvroValues(parsed(record()), writer=parsed(writer)).decode(pa.array([b"\x80\x80\x80\x80\x80\x00"]))
+        assert bool(found) == bad

@@ -208,7 +208,7 @@ def test_only_what_is_asked_for_is_read() -> None:
         {"name": "a", "type": "double"},
         {"name": "b", "type": "float"},
         {"name": "c", "type": "int"},
-        {"name": "d", "type": "long"},
+        {"name": "d", "type": "int"},
         {"name": "id", "type": ["null", "string"]},
         {"name": "tree", "type": tree},
         {"name": "spots", "type": {"type": "array", "items": "double"}},
