@@ -125,3 +125,36 @@ class Part:
 
 def crc32c(data: Any, by_tables: bool) -> int:
     """CRC-32C, by the processor's instruction where there is one, or by tables."""
+
+class AvroDecoder:
+    """Reads columns of Avro's records into a tree of columns; for one thread at a time, else RuntimeError.
+
+    ``columns`` has two 32-bit numbers for each column, parents first: its kind, and how many columns are inside of it.
+    """
+
+    def __init__(self, columns: bytes) -> None: ...
+    def add(self, schema_id: int, steps: bytes, table: bytes, constants: Sequence[bytes]) -> None:
+        """The steps for records of a writer's schema, or those for records without a frame (id -1).
+
+        Steps are four 64-bit numbers each.  ValueError where they can't be run on these columns.
+        """
+
+    def drop(self, schema_id: int) -> None:
+        """Forget the steps of an id."""
+
+    def decode(
+        self,
+        validity: Any,
+        offsets: Any,
+        data: Any,
+        first: int,
+        rows: int,
+        framed: bool,
+        take: Callable[[int], Any],
+    ) -> tuple[Any, list[tuple[int, int, int, int, int]], list[int]]:
+        """Read ``rows`` rows, from the ``first`` on, of a binary array's buffers, without the interpreter's lock.
+
+        ``take`` is called with the address of an ArrowArray (C data interface).  Returns what that gives, the bad rows
+        as (row, reason, bytes read, schema's id, constant that says more or -1), and nothing; or, before anything is
+        read, None, None and ids for which there are no steps yet.  A bad row and a null one are null.
+        """

@@ -1,1 +1,1 @@
-"""What of a record is delivered, and as what: the columns of a query."""
+"""What of a record is delivered, and as what: the columns of a query, the formats of values, their schemas and types."""

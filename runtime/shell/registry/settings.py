@@ -1,0 +1,106 @@
+"""The options ``schema.registry.*``, as Confluent's client takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options.security_settings import REDACTED
+
+PREFIX = "schema.registry."
+TIMEOUT_MS = f"{PREFIX}timeout.ms"
+TOKEN = "bearer.auth.token"  # noqa: S105 - a setting's name
+CLIENT_SETTINGS = (
+    "url",
+    "basic.auth.user.info",
+    TOKEN,
+    "bearer.auth.logical.cluster",
+    "bearer.auth.identity.pool.id",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "proxy",
+)
+SECRETS = ("basic.auth.user.info", TOKEN, "ssl.key.password")
+WITH_LOGIN = ("url", "proxy")
+MOST_REQUEST_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class RegistrySettings:
+    """Where the registry is and how we log in there; ``timeout`` seconds is how long a schema may be waited for."""
+
+    conf: Mapping[str, str] = field(repr=False)
+    timeout: float = 30.0
+
+    @property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        """What tells one registry (or login) from another."""
+        return tuple(sorted(self.conf.items()))
+
+    @property
+    def place(self) -> str:
+        """Where it is, without a login."""
+        return self.redacted(self.conf["url"])
+
+    def redacted(self, text: str) -> str:
+        """``text`` without any secret of these settings."""
+        for secret in sorted(_secrets(self.conf), key=len, reverse=True):
+            text = text.replace(secret, REDACTED)
+        return text
+
+    def client_conf(self) -> dict[str, Any]:
+        """For Confluent's client; waiting and trying again is ours."""
+        conf: dict[str, Any] = dict(self.conf)
+        if TOKEN in conf:
+            conf["bearer.auth.credentials.source"] = "STATIC_TOKEN"
+            conf.setdefault("bearer.auth.logical.cluster", "")
+        return {**conf, "timeout": min(self.timeout, MOST_REQUEST_SECONDS), "max.retries": 0}
+
+
+def read_settings(options: Mapping[str, str]) -> RegistrySettings | None:
+    """The settings among a source's options; None where no registry is asked for.
+
+    >>> read_settings({"subscribe": "orders"}) is None
+    True
+    >>> read_settings({"schema.registry.url": "http://sr:8081"}).place
+    'http://sr:8081'
+    """
+    given = {name: value for name, value in options.items() if name.startswith(PREFIX)}
+    if not given:
+        return None
+    timeout = _milliseconds(given.pop(TIMEOUT_MS, "30000"))
+    conf = {name.removeprefix(PREFIX): value for name, value in given.items()}
+    if unknown := sorted(conf.keys() - set(CLIENT_SETTINGS)):
+        known = ", ".join([*CLIENT_SETTINGS, "timeout.ms"])
+        raise OptionError(f"{PREFIX}{unknown[0]}: there is no such option. Behind {PREFIX} there are: {known}.")
+    urls = [url.strip() for url in conf.get("url", "").split(",")]
+    if not all(urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname for url in urls):
+        raise OptionError(f"{PREFIX}url: one or more addresses like https://registry:8081 are expected, with commas.")
+    if ":" not in conf.get("basic.auth.user.info", ":"):
+        raise OptionError(f"{PREFIX}basic.auth.user.info: a user and a password are expected, as user:password.")
+    if TOKEN in conf and "basic.auth.user.info" in conf:
+        raise OptionError(f"{PREFIX}{TOKEN} and {PREFIX}basic.auth.user.info: only one of them can be sent.")
+    return RegistrySettings(conf, timeout)
+
+
+def _milliseconds(text: str) -> float:
+    if not text.isdecimal() or not 0 < int(text) <= 3_600_000:
+        raise OptionError(f"{TIMEOUT_MS}: {text[:40]!r} is no number of milliseconds from 1 to an hour.")
+    return int(text) / 1000
+
+
+def _secrets(conf: Mapping[str, str]) -> set[str]:
+    """All that must not be told: passwords, tokens, logins inside of addresses, as written and as meant."""
+    found = {conf.get(name, "") for name in SECRETS}
+    found.add(conf.get("basic.auth.user.info", "").partition(":")[2])
+    for name in WITH_LOGIN:
+        for url in conf.get(name, "").split(","):
+            login = urlsplit(url.strip()).netloc.rpartition("@")[0]
+            password = login.partition(":")[2]
+            found |= {login, password, unquote(login), unquote(password)}
+    return found - {"", ":"}

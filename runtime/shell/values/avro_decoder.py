@@ -1,0 +1,177 @@
+"""Avro's records, with or without Confluent's frame, read in C, or in Python where no compiler was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
+from sparkcohort.runtime.values.avro.columns import column_type
+from sparkcohort.runtime.values.avro.interpreter import AvroReader, words
+from sparkcohort.runtime.values.avro.resolution import resolve
+from sparkcohort.runtime.values.avro.schema import AvroSchema, AvroSchemaError, parse_schema
+from sparkcohort.runtime.values.avro.spark_types import ColumnType, packed
+from sparkcohort.runtime.values.avro.steps import AvroReason, StepList, without_schema
+
+try:
+    from sparkcohort.native._drain import AvroDecoder as NativeDecoder
+except ImportError:  # built without a compiler
+    NativeDecoder = None  # type: ignore[assignment,misc]
+
+FRAME = 5  # Confluent's: a zero, and the id of the writer's schema in four bytes, the highest first
+UNFRAMED = -1
+ARROW = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+Writers = Callable[[int], RegisteredText | str]
+"""The schema of an id, or why there is none; ``WriterSchemas.get`` is one."""
+
+
+class BadRecord(NamedTuple):
+    """A row whose bytes could not be read; ``schema_id`` is -1 where there was no frame."""
+
+    row: int
+    reason: AvroReason
+    schema_id: int
+    message: str
+
+
+def arrow_type(kind: ColumnType) -> Any:
+    """Arrow's type for Spark's.
+
+    >>> arrow_type(ColumnType("array", (ColumnType("date"),)))
+    ListType(list<element: date32[day]>)
+    """
+    if kind.kind == "struct":
+        return pa.struct([(name, arrow_type(child)) for name, child in zip(kind.names, kind.children, strict=True)])
+    if kind.kind == "array":
+        return pa.list_(pa.field("element", arrow_type(kind.children[0])))
+    if kind.kind == "map":
+        return pa.map_(*map(arrow_type, kind.children))
+    if kind.kind == "decimal":
+        return pa.decimal128(kind.precision, kind.scale)
+    return ARROW[kind.kind]
+
+
+class AvroValues:
+    """Reads columns of records into one type: the reader's, or what is asked for of it.
+
+    ``writers`` gives the schemas that framed records were written with; without it, records have no frame and were
+    written with ``writer``, or with the reader's schema itself.
+    """
+
+    def __init__(
+        self,
+        reader: AvroSchema,
+        target: ColumnType | None = None,
+        *,
+        writers: Writers | None = None,
+        writer: AvroSchema | None = None,
+        native: bool = NativeDecoder is not None,
+    ) -> None:
+        self._reader, self._writers = reader, writers
+        self.target = target or column_type(reader)
+        self.type = arrow_type(self.target)
+        self._lists: dict[int, StepList] = {}
+        self._native = NativeDecoder(packed(self.target)) if native else None
+        if writers is None:
+            self._add(UNFRAMED, resolve(writer or reader, reader, self.target))
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadRecord]]:
+        """As many rows as ``values`` (binary) has, and the bad ones among them.
+
+        Raises what ``writers`` raises, before any row is read: an answer that is late is no bad record.
+        """
+        passing: list[int] = []
+        try:
+            while True:
+                what, bad, missing = self._attempt(values)
+                if not missing:
+                    return what, bad
+                passing += self._find(missing)
+        finally:
+            for schema_id in passing:
+                self._drop(schema_id)
+
+    def _find(self, missing: Iterable[int]) -> list[int]:
+        """Make the lists for these ids; those of them that are worth nothing the next time."""
+        passing = []
+        for schema_id in dict.fromkeys(missing):
+            found = self._writers(schema_id) if self._writers else "no schemas are known"
+            if isinstance(found, str):
+                passing.append(schema_id)
+                self._add(schema_id, without_schema(self.target, found))
+            else:
+                self._add(schema_id, self._resolved(schema_id, found))
+        return passing
+
+    def _resolved(self, schema_id: int, found: RegisteredText) -> StepList:
+        if found.kind != "AVRO":
+            return without_schema(self.target, f"schema {schema_id} is {found.kind}, not AVRO")
+        try:
+            return resolve(parse_schema(found.text, found.references), self._reader, self.target)
+        except AvroSchemaError as error:
+            return without_schema(self.target, f"schema {schema_id} is broken: {error}")
+
+    def _add(self, schema_id: int, steps: StepList) -> None:
+        if self._native:
+            self._native.add(schema_id, *steps.packed(), steps.constants)
+        self._lists[schema_id] = steps
+
+    def _drop(self, schema_id: int) -> None:
+        if self._native:
+            self._native.drop(schema_id)
+        self._lists.pop(schema_id, None)
+
+    def _attempt(self, values: pa.Array) -> tuple[Any, list[BadRecord], list[int]]:
+        """The rows and the bad ones; or, before any is read, the ids that are missing."""
+        if self._native is None:
+            return self._plain_decode(values)
+
+        def take(address: int) -> Any:
+            return pa.Array._import_from_c(address, self.type)
+
+        validity, offsets, data = values.buffers()
+        framed = self._writers is not None
+        what, bad, missing = self._native.decode(validity, offsets, data, values.offset, len(values), framed, take)
+        return what, [self._bad(*each) for each in bad or ()], missing
+
+    def _bad(self, row: int, reason: int, at: int, schema_id: int, constant: int) -> BadRecord:
+        detail = self._lists[schema_id].constants[constant].decode() if constant >= 0 else ""
+        return BadRecord(row, AvroReason(reason), schema_id, words(AvroReason(reason), at, detail))
+
+    def _plain_decode(self, values: pa.Array) -> tuple[Any, list[BadRecord], list[int]]:
+        records = values.to_pylist()
+        if self._writers is not None:
+            ids = {_frame_id(record) for record in records if record is not None}
+            missing = sorted(ids - self._lists.keys() - {UNFRAMED})
+            if missing:
+                return None, [], missing
+        reader, bad = AvroReader(self.target), []
+        for row, record in enumerate(records):
+            schema_id = UNFRAMED if self._writers is None or record is None else _frame_id(record)
+            steps = self._lists.get(schema_id)
+            if steps is None:
+                reader.root.null()
+                if record is not None:
+                    message = words(AvroReason.FRAME, 0)
+                    bad.append(BadRecord(row, AvroReason.FRAME, UNFRAMED, message))
+            elif error := reader.read(record, steps, FRAME if self._writers else 0):
+                bad.append(BadRecord(row, error.reason, schema_id, str(error)))
+        return pa.array(reader.root.rows(), self.type), bad, []
+
+
+def _frame_id(record: bytes) -> int:
+    return int.from_bytes(record[1:FRAME], "big") if len(record) >= FRAME and not record[0] else UNFRAMED

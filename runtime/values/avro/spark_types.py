@@ -1,0 +1,94 @@
+"""Spark's types as far as Avro has values for them."""
+
+from __future__ import annotations
+
+import struct as struct_module
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A type of Spark's; all of it may be null.  ``children`` are a struct's fields, an array's element, a map's key and value."""
+
+    kind: str
+    children: tuple[ColumnType, ...] = ()
+    names: tuple[str, ...] = ()
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        if self.kind == "struct":
+            fields = zip(self.names, self.children, strict=True)
+            return f"struct<{','.join(f'{name}:{child}' for name, child in fields)}>"
+        if self.kind == "decimal":
+            return f"decimal({self.precision},{self.scale})"
+        return f"{self.kind}<{','.join(map(str, self.children))}>" if self.children else self.kind
+
+
+INT, BIGINT, FLOAT, DOUBLE, BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ = map(
+    ColumnType,
+    ("int", "bigint", "float", "double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz"),
+)
+
+
+def decimal(precision: int, scale: int) -> ColumnType:
+    """DECIMAL(precision, scale)."""
+    return ColumnType("decimal", precision=precision, scale=scale)
+
+
+def array(element: ColumnType) -> ColumnType:
+    """ARRAY<element>."""
+    return ColumnType("array", (element,))
+
+
+def mapping(value: ColumnType) -> ColumnType:
+    """MAP<STRING, value>."""
+    return ColumnType("map", (STRING, value))
+
+
+def struct(fields: dict[str, ColumnType]) -> ColumnType:
+    """STRUCT<fields>.
+
+    >>> str(struct({"id": BIGINT, "tags": array(STRING)}))
+    'struct<id:bigint,tags:array<string>>'
+    """
+    return ColumnType("struct", tuple(fields.values()), tuple(fields))
+
+
+def walk(root: ColumnType, path: str = "value") -> Iterator[tuple[str, ColumnType]]:
+    """Every column of a type, parents first, with its path: the place in this order is a column's number."""
+    yield path, root
+    names = {"array": ("element",), "map": ("key", "value")}.get(root.kind, root.names)
+    for name, child in zip(names, root.children, strict=True):
+        yield from walk(child, f"{path}.{name}")
+
+
+NATIVE_KINDS = {
+    "struct": 0,
+    "array": 1,
+    "map": 2,
+    "boolean": 3,
+    "int": 4,
+    "date": 4,
+    "bigint": 5,
+    "timestamp": 5,
+    "timestamp_ntz": 5,
+    "float": 6,
+    "double": 7,
+    "binary": 8,
+    "string": 9,
+    "decimal": 10,
+}
+"""By kind, as native/values/tree.h numbers them."""
+
+
+def packed(root: ColumnType) -> bytes:
+    """The columns as native/values takes them: for each its kind's number, and how many columns are inside of it."""
+    numbers = [number for _, each in walk(root) for number in (NATIVE_KINDS[each.kind], width(each) - 1)]
+    return struct_module.pack(f"={len(numbers)}i", *numbers)
+
+
+def width(root: ColumnType) -> int:
+    """How many columns a type is, itself included."""
+    return 1 + sum(map(width, root.children))

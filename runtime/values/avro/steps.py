@@ -1,0 +1,164 @@
+"""The list of steps that reads one record: flat, without names, the same for every interpreter.
+
+A step is an operation with the number of the column it appends to (see ``spark_types.walk``) and two numbers whose
+meaning is the operation's.  What is longer than a number stands in ``constants``; unions and enums point into ``table``.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sparkcohort.runtime.values.avro.spark_types import ColumnType, walk
+
+MOST_STEPS = 100_000
+MOST_EMPTY_ITEMS = 4_096
+"""Items of arrays and maps in one record that take no byte, like those of an array of nulls: nothing else bounds them."""
+MOST_FRAMES = 256
+"""Arrays, maps, defaults and skipped records inside of each other, while a record is read."""
+
+
+class Op(enum.IntEnum):
+    """What a step does: a and b are its two numbers, ``next`` is the step behind it."""
+
+    END = 0  # the record ends here; bytes that are left are an error
+    NULL = 1  # append null, reading nothing
+    STRUCT = 2  # append a struct; the steps behind it fill its fields
+    BOOLEAN = 3
+    INT = 4  # int, date
+    LONG = 5  # long times a: 1, or 1000 for what is in milliseconds and becomes microseconds
+    INT_AS_LONG = 6  # times a
+    INT_AS_FLOAT = 7
+    INT_AS_DOUBLE = 8
+    LONG_AS_FLOAT = 9
+    LONG_AS_DOUBLE = 10
+    FLOAT = 11
+    FLOAT_AS_DOUBLE = 12
+    DOUBLE = 13
+    BYTES = 14
+    STRING = 15  # bytes that must be UTF-8
+    FIXED = 16  # a bytes
+    DECIMAL = 17  # bytes, two's complement, the highest first; at most a digits
+    DECIMAL_FIXED = 18  # the same in b bytes
+    ENUM = 19  # table[a .. a + b): which constant each symbol is, or -1
+    LIST = 20  # an array or a map: each item is read by the steps up to a NEXT, then goes on at a; an item has b bytes at least
+    NEXT = 21  # the next item, or on behind the list
+    NULLABLE = 22  # a union of two: branch a is null and goes on at b, the other is read by what is next
+    UNION = 23  # branch i goes on at table[a + i], of b
+    JUMP = 24  # go on at a
+    FAIL = 25  # the record can't be read; constant a says why; b: there is no writer's schema at all
+    DEFAULT = 26  # read from constant a until FROM_RECORD
+    FROM_RECORD = 27
+    SKIP_VARINTS = 28  # a of them; b: they are ints, not longs
+    SKIP_BYTES = 29
+    SKIP_FIXED = 30  # a bytes
+    SKIP_LIST = 31  # as LIST, but blocks that tell their size are passed over
+    SKIP_ITEMS = 32  # a list whose items all have a bytes
+    CALL = 33  # go on at a, until RETURN
+    RETURN = 34
+    SKIP_NULLABLE = 35  # as NULLABLE, for what nobody asked for
+
+
+class AvroStep(NamedTuple):
+    """One step; ``column`` is -1 where nothing is appended."""
+
+    op: Op
+    column: int = -1
+    a: int = 0
+    b: int = 0
+
+
+class AvroReason(enum.IntEnum):
+    """Why a record can't be read."""
+
+    TRUNCATED = 1
+    TRAILING = 2
+    VARINT = 3
+    RANGE = 4
+    LENGTH = 5
+    BOOLEAN = 6
+    UTF8 = 7
+    BRANCH = 8
+    SYMBOL = 9
+    DECIMAL = 10
+    ITEMS = 11
+    DEPTH = 12
+    UNRESOLVED = 13
+    FRAME = 14
+    NO_SCHEMA = 15
+
+
+REASONS = {
+    AvroReason.TRUNCATED: "the bytes end too early",
+    AvroReason.TRAILING: "bytes are left behind the record",
+    AvroReason.VARINT: "a number is longer than its type allows",
+    AvroReason.RANGE: "a timestamp is out of range",
+    AvroReason.LENGTH: "a length or a count is negative",
+    AvroReason.BOOLEAN: "a boolean is neither 0 nor 1",
+    AvroReason.UTF8: "a string is not UTF-8",
+    AvroReason.BRANCH: "a union has no such branch",
+    AvroReason.SYMBOL: "an enum has no such symbol",
+    AvroReason.DECIMAL: "a decimal has more digits than its type, or no byte",
+    AvroReason.ITEMS: f"more than {MOST_EMPTY_ITEMS:,} items that take no byte",
+    AvroReason.DEPTH: f"more than {MOST_FRAMES} values inside of each other",
+    AvroReason.UNRESOLVED: "the writer's schema does not fit the reader's",
+    AvroReason.FRAME: "the bytes do not begin with a magic byte (0) and a schema's id",
+    AvroReason.NO_SCHEMA: "there is no schema of its writer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepList:
+    """How the records of one writer's schema become columns of the reader's."""
+
+    steps: tuple[AvroStep, ...]
+    target: ColumnType
+    constants: tuple[bytes, ...] = ()
+    table: tuple[int, ...] = ()
+    paths: tuple[str, ...] = field(default=(), compare=False)  # by column
+
+    def __str__(self) -> str:
+        """One line a step, for people and tests."""
+        return "\n".join(self._line(number, step) for number, step in enumerate(self.steps))
+
+    def _line(self, number: int, step: AvroStep) -> str:
+        words = [f"{number:4}", step.op.name.lower()]
+        if step.column >= 0:
+            words.append(self.paths[step.column])
+        words += self._numbers(step)
+        return " ".join(words)
+
+    def _numbers(self, step: AvroStep) -> list[str]:
+        op, a, b = step.op, step.a, step.b
+        if op is Op.UNION:
+            return ["-> " + " ".join(str(each) for each in self.table[a : a + b])]
+        if op is Op.ENUM:
+            return [" ".join(self.constants[each].decode() if each >= 0 else "?" for each in self.table[a : a + b])]
+        if op is Op.FAIL:
+            return [self.constants[a].decode()]
+        if op is Op.DEFAULT:
+            return [self.constants[a].hex()]
+        if op in (Op.NULLABLE, Op.SKIP_NULLABLE):
+            return [f"null is {a} -> {b}"]
+        if op in (Op.JUMP, Op.CALL, Op.LIST, Op.SKIP_LIST):
+            return [f"-> {a}"] + ([f"items of {b} bytes or more"] if b else [])
+        if op in (Op.SKIP_VARINTS, Op.SKIP_FIXED, Op.SKIP_ITEMS, Op.FIXED) or (op is Op.DECIMAL_FIXED):
+            return [str(b if op is Op.DECIMAL_FIXED else a)]
+        return [f"x {a}"] if op in (Op.LONG, Op.INT_AS_LONG) and a != 1 else []
+
+    def packed(self) -> tuple[bytes, bytes]:
+        """The steps and the table as the C interpreter takes them: 64-bit numbers, four a step."""
+        numbers = [number for op, column, a, b in self.steps for number in (op, max(column, 0), a, b)]
+        return struct.pack(f"={len(numbers)}q", *numbers), struct.pack(f"={len(self.table)}q", *self.table)
+
+
+def without_schema(target: ColumnType, why: str) -> StepList:
+    """The list for records whose writer's schema can't be had: all fail."""
+    return StepList((AvroStep(Op.FAIL, b=1),), target, (why.encode(),), paths=paths(target))
+
+
+def paths(target: ColumnType) -> tuple[str, ...]:
+    """The path of every column, by its number."""
+    return tuple(path for path, _ in walk(target))

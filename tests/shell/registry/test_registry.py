@@ -1,0 +1,317 @@
+"""Schemas from a real registry over HTTP: found, awaited, refused, and never a secret in an error."""
+
+from __future__ import annotations
+
+import doctest
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.registry import schema_registry
+from sparkcohort.runtime.shell.registry import settings as settings_module
+from sparkcohort.runtime.shell.registry.schema_registry import (
+    RegisteredText,
+    RegistryError,
+    RegistryUnavailableError,
+    SchemaRegistry,
+    UnknownSchemaError,
+    subject_name,
+)
+from sparkcohort.runtime.shell.registry.settings import RegistrySettings, read_settings
+from sparkcohort.runtime.shell.registry.writer_schemas import UNKNOWN_SECONDS, WriterSchemas, shared_writer_schemas
+from sparkcohort.runtime.values.avro.schema import parse_schema
+from tests.kit.certificates import Authority
+from tests.kit.registry import Registry, serving
+from tests.kit.waiting import wait_until
+
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+MORE = {**ORDER, "fields": [*ORDER["fields"], {"name": "by", "type": "string", "default": ""}]}
+PASSWORD = "pa55:w/rd"
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """A registry that takes everybody."""
+    with serving() as running:
+        yield running
+
+
+def settings(url: str, **more: str) -> RegistrySettings:
+    """The settings as a user gives them; an underscore is a dot."""
+    options = {f"schema.registry.{name.replace('_', '.')}": value for name, value in more.items()}
+    found = read_settings({"schema.registry.timeout.ms": "2000", **options, "schema.registry.url": url})
+    assert found is not None
+    return found
+
+
+@pytest.fixture(autouse=True)
+def ended_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Closes the clients that a test has made."""
+    made: list[SchemaRegistry] = []
+    whole = SchemaRegistry.__init__
+
+    def noted(asked: SchemaRegistry, *arguments: Any) -> None:
+        whole(asked, *arguments)
+        made.append(asked)
+
+    monkeypatch.setattr(SchemaRegistry, "__init__", noted)
+    yield
+    for asked in made:
+        asked.close()
+
+
+def client(url: str, **more: str) -> SchemaRegistry:
+    """A client of the registry there."""
+    return SchemaRegistry(settings(url, **more))
+
+
+def test_schemas_by_id_and_by_subject(registry: Registry) -> None:
+    """The latest version, an older one, the id that stands in front of a record."""
+    first, second = registry.register("orders-value", ORDER), registry.register("orders-value", MORE)
+    asked = client(registry.url)
+    latest = asked.reader_schema(subject_name("orders", "value"))
+    assert (latest.version, latest.schema_id) == (2, second)
+    assert len(parse_schema(latest.schema.text).fields) == 2
+    assert asked.reader_schema("orders-value", "1").schema_id == first
+    assert asked.by_id(first) == RegisteredText("AVRO", asked.reader_schema("orders-value", "1").schema.text)
+    registry.register("orders-value", {**MORE, "doc": "again"})
+    assert asked.reader_schema("orders-value").version == 3
+
+
+def test_what_is_registered_as_another_format_says_so(registry: Registry) -> None:
+    """Whoever decodes Avro must not take it."""
+    number = registry.register("orders-value", 'syntax = "proto3";', "PROTOBUF")
+    assert client(registry.url).by_id(number).kind == "PROTOBUF"
+
+
+def test_references_come_in_the_order_in_which_they_are_needed(registry: Registry) -> None:
+    """A schema that uses one that uses another, as one text after the other."""
+    country = {"type": "enum", "name": "geo.Country", "symbols": ["AT", "CZ"]}
+    customer = {"type": "record", "name": "Customer", "fields": [{"name": "home", "type": "geo.Country"}]}
+    order = {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "by", "type": "Customer"}, {"name": "to", "type": "geo.Country"}],
+    }
+    registry.register("country", country)
+    of_country = {"name": "geo.Country", "subject": "country", "version": 1}
+    registry.register("customer", customer, references=[of_country])
+    of_customer = {"name": "Customer", "subject": "customer", "version": 1}
+    number = registry.register("orders-value", order, references=[of_customer, of_country])
+    found = client(registry.url).by_id(number)
+    assert len(found.references) == 2
+    schema = parse_schema(found.text, found.references)
+    assert schema.fields[0].schema.fields[0].schema is schema.fields[1].schema
+
+
+def test_references_without_end_are_refused(registry: Registry) -> None:
+    """A registry would not take them; one that has them all the same holds nobody up."""
+    itself = {"name": "A", "subject": "a", "version": 1}
+    number = registry.register("a", ORDER, references=[itself])
+    with pytest.raises(RegistryError, match="references have no end"):
+        client(registry.url).by_id(number)
+
+
+@pytest.mark.parametrize(
+    ("subject", "version", "message"),
+    [("nobody", "latest", "Subject not found"), ("orders-value", "7", "Version not found")],
+)
+def test_what_there_is_not_is_told_by_name(registry: Registry, subject: str, version: str, message: str) -> None:
+    """At once, without trying again."""
+    registry.register("orders-value", ORDER)
+    with pytest.raises(UnknownSchemaError, match=f"has no subject '{subject}', version {version}: {message}"):
+        client(registry.url).reader_schema(subject, version)
+    assert len(registry.requests) == 1
+
+
+def test_a_version_is_latest_or_a_number(registry: Registry) -> None:
+    """Nothing else is sent."""
+    for version in ("0", "newest", "-1", "1.5"):
+        with pytest.raises(OptionError, match="'latest' or a number from 1"):
+            client(registry.url).reader_schema("orders-value", version)
+    assert registry.requests == []
+
+
+def test_basic_login() -> None:
+    """A password may have colons; a wrong one is told at once, and not what it is."""
+    with serving(user_info=f"me:{PASSWORD}") as registry:
+        number = registry.register("s", ORDER)
+        assert client(registry.url, basic_auth_user_info=f"me:{PASSWORD}").by_id(number).kind == "AVRO"
+        with pytest.raises(RegistryError, match=r"refused the login for schema 1; see schema.registry.basic") as raised:
+            client(registry.url, basic_auth_user_info=f"you:{PASSWORD}").by_id(number)
+        assert PASSWORD not in str(raised.value)
+        with pytest.raises(RegistryError, match="refused the login"):
+            client(registry.url).by_id(number)
+
+
+def test_a_login_in_the_address_is_used_and_hidden() -> None:
+    """As Confluent's client has it."""
+    with serving(user_info="me:s3cret") as registry:
+        number = registry.register("s", ORDER)
+        within = registry.url.replace("http://", "http://me:s3cret@")
+        assert client(within).by_id(number).kind == "AVRO"
+        with pytest.raises(UnknownSchemaError) as raised:
+            client(within).by_id(99)
+        assert "s3cret" not in str(raised.value)
+        assert "s3cret" not in repr(settings(within))
+
+
+def test_bearer_login() -> None:
+    """A token, with or without Confluent Cloud's cluster and pool."""
+    with serving(token="t0ken") as registry:
+        number = registry.register("s", ORDER)
+        assert client(registry.url, bearer_auth_token="t0ken").by_id(number).kind == "AVRO"
+        full = {"bearer_auth_logical_cluster": "lsrc-1", "bearer_auth_identity_pool_id": "pool-1"}
+        assert client(registry.url, bearer_auth_token="t0ken", **full).by_id(number).kind == "AVRO"
+        with pytest.raises(RegistryError) as raised:
+            client(registry.url, bearer_auth_token="0ther").by_id(number)
+        assert "0ther" not in str(raised.value)
+
+
+def test_tls_on_both_sides(tmp_path: Path) -> None:
+    """An authority of one's own, and a client's certificate with an encrypted key; no trust is told by its option."""
+    authority = Authority(tmp_path)
+    server, own = tmp_path / "server.pem", authority.identity("client")
+    server.write_text(authority.identity("127.0.0.1").pem())
+    (tmp_path / "cert.pem").write_text(own.chain)
+    (tmp_path / "key.pem").write_text(own.key(PASSWORD))
+    with serving(tls=server, client_authority=authority.path) as registry:
+        number = registry.register("s", ORDER)
+        login = {
+            "ssl_ca_location": str(authority.path),
+            "ssl_certificate_location": str(tmp_path / "cert.pem"),
+            "ssl_key_location": str(tmp_path / "key.pem"),
+            "ssl_key_password": PASSWORD,
+        }
+        assert client(registry.url, **login).by_id(number).kind == "AVRO"
+        stranger = Authority(tmp_path)
+        with pytest.raises(RegistryError, match=r"is not trusted; see schema.registry.ssl.ca.location"):
+            client(registry.url, ssl_ca_location=str(stranger.path)).by_id(number)
+    with pytest.raises(OptionError, match=r"schema.registry.\*"):
+        client("https://127.0.0.1:1", ssl_ca_location=str(tmp_path / "none.pem"))
+
+
+def test_a_registry_that_is_away_is_waited_for() -> None:
+    """For as long as the option says, then it is told by name; back in time, nobody notices."""
+    with serving() as registry:
+        place = registry.url
+        number = registry.register("s", ORDER)
+        assert client(place).by_id(number).kind == "AVRO"
+    begin = time.monotonic()
+    with pytest.raises(RegistryUnavailableError, match=rf"{place} did not answer for schema 1 within 0.3 s"):
+        client(place, timeout_ms="300").by_id(1)
+    assert time.monotonic() - begin < 20
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(client(place, timeout_ms="60000").by_id, 1)
+        with serving(port=int(place.rpartition(":")[2]), schemas={"s": ORDER}):
+            assert found.result(60).kind == "AVRO"
+
+
+@pytest.mark.parametrize("fault", ["500", "429", "nonsense", "slow"])
+def test_a_registry_that_fails_is_asked_again(registry: Registry, fault: str) -> None:
+    """Errors of its own, too many callers, no JSON, no answer: each is over some time."""
+    number = registry.register("s", ORDER)
+    if fault == "slow":
+        registry.held.clear()
+    elif fault == "nonsense":
+        registry.nonsense = True
+    else:
+        registry.status = int(fault)
+    with pytest.raises(RegistryUnavailableError, match=r"did not answer for schema 1 within 0.2 s"):
+        client(registry.url, timeout_ms="200").by_id(number)
+    with ThreadPoolExecutor(1) as pool:
+        before = len(registry.requests)
+        found = pool.submit(client(registry.url, timeout_ms="60000").by_id, number)
+        wait_until(lambda: len(registry.requests) > before, 30, "a request")
+        registry.status, registry.nonsense = 0, False
+        registry.held.set()
+        assert found.result(60).kind == "AVRO"
+
+
+def test_who_waits_can_be_stopped() -> None:
+    """A task that is killed does not sit out the whole time."""
+    stopped = threading.Event()
+    stopped.set()
+    waiting = SchemaRegistry(settings("http://127.0.0.1:1", timeout_ms="3600000"), stopped)
+    with pytest.raises(RegistryUnavailableError):
+        waiting.by_id(1)
+
+
+def test_a_writers_schema_is_fetched_once(registry: Registry) -> None:
+    """Whoever asks, and when; and it is known while the registry is away."""
+    number = registry.register("s", ORDER)
+    schemas = WriterSchemas(SchemaRegistry(settings(registry.url)))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: schemas.get(number), range(64)))
+    assert {type(each) for each in found} == {RegisteredText}
+    assert len(registry.requests) == 1
+    registry.status = 500
+    assert schemas.get(number) == found[0]
+
+
+def test_many_that_wait_wait_once(registry: Registry) -> None:
+    """A registry that is away holds up threads for one time-out, not for one after the other; each gets the error."""
+    registry.status = 503
+    schemas = WriterSchemas(SchemaRegistry(settings(registry.url, timeout_ms="1000")))
+
+    def attempt(schema_id: int) -> str:
+        with pytest.raises(RegistryUnavailableError) as raised:
+            schemas.get(schema_id)
+        return str(raised.value)
+
+    begin = time.monotonic()
+    with ThreadPoolExecutor(16) as pool:
+        errors = set(pool.map(attempt, [1] * 8 + list(range(2, 10))))
+    assert len(errors) == 9
+    assert time.monotonic() - begin < 12
+    registry.status = 0
+    number = registry.register("s", ORDER)
+    assert isinstance(schemas.get(number), RegisteredText)
+
+
+def test_an_unknown_id_is_a_reason_and_asked_for_again_later(registry: Registry) -> None:
+    """Not by every record; but it may have been registered meanwhile."""
+    now = [0.0]
+    schemas = WriterSchemas(SchemaRegistry(settings(registry.url)), lambda: now[0])
+    for _ in range(100):
+        assert "has no schema 1: Schema not found" in str(schemas.get(1))
+    assert len(registry.requests) == 1
+    registry.register("s", ORDER)
+    assert isinstance(schemas.get(1), str)
+    now[0] = UNKNOWN_SECONDS
+    assert isinstance(schemas.get(1), RegisteredText)
+
+
+def test_a_process_has_one_of_each_registry(registry: Registry) -> None:
+    """All its tasks and queries; another login is another one."""
+    assert shared_writer_schemas(settings(registry.url)) is shared_writer_schemas(settings(registry.url))
+    other = settings(registry.url, basic_auth_user_info="me:x")
+    assert shared_writer_schemas(settings(registry.url)) is not shared_writer_schemas(other)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"url": "registry:8081"}, "one or more addresses like https://"),
+        ({"basic.auth.user.info": "a:b"}, "one or more addresses"),
+        ({"url": "http://r", "basic.auth.user.info": "me"}, "user:password"),
+        ({"url": "http://r", "basic.auth.user.info": "a:b", "bearer.auth.token": "c"}, "only one of them"),
+        ({"url": "http://r", "ssl.truststore": "x"}, "schema.registry.ssl.truststore: there is no such option"),
+        ({"url": "http://r", "timeout.ms": "soon"}, "no number of milliseconds"),
+    ],
+)
+def test_wrong_options_are_told(options: dict[str, str], message: str) -> None:
+    """Before anything is asked."""
+    with pytest.raises(OptionError, match=message):
+        read_settings({f"schema.registry.{name}": value for name, value in options.items()})
+
+
+def test_examples_hold() -> None:
+    """What the docstrings show."""
+    assert [doctest.testmod(each).failed for each in (schema_registry, settings_module)] == [0, 0]

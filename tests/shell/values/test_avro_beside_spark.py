@@ -1,0 +1,236 @@
+"""Avro beside Spark's own ``from_avro``: types, values and bad records; each difference is one that the page names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
+from sparkcohort.runtime.values.avro.columns import column_type
+from sparkcohort.runtime.values.avro.interpreter import AvroReader
+from sparkcohort.runtime.values.avro.resolution import resolve
+from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
+from sparkcohort.runtime.values.avro.spark_types import BIGINT, struct
+from sparkcohort.runtime.values.avro.steps import AvroReason, Op
+from tests.kit import avro_schemas as drawn
+from tests.kit.spark_avro import SparkAvro, shown
+
+STRICTER = {
+    AvroReason.TRAILING,
+    AvroReason.VARINT,
+    AvroReason.BOOLEAN,
+    AvroReason.UTF8,
+    AvroReason.ITEMS,
+}
+"""What we call a bad record and Spark reads all the same."""
+SKIPS = {Op.SKIP_BYTES, Op.SKIP_LIST, Op.SKIP_ITEMS}
+"""With these, so is a length below zero: Avro's Java library goes backwards when it passes over one."""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkAvro]:
+    """One JVM for all of them."""
+    with SparkAvro() as running:
+        yield running
+
+
+def parsed(schema: Any) -> Any:
+    """The schema that JSON describes."""
+    return parse_schema(json.dumps(schema))
+
+
+LOGICAL = [
+    {"type": "int", "logicalType": "date"},
+    {"type": "int", "logicalType": "time-millis"},
+    {"type": "long", "logicalType": "timestamp-millis"},
+    {"type": "long", "logicalType": "timestamp-micros"},
+    {"type": "long", "logicalType": "timestamp-nanos"},
+    {"type": "long", "logicalType": "local-timestamp-millis"},
+    {"type": "long", "logicalType": "local-timestamp-micros"},
+    {"type": "string", "logicalType": "uuid"},
+    {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"},
+    {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"},
+    {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+    {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3},
+    {"type": "fixed", "name": "D", "size": 8, "logicalType": "decimal", "precision": 18, "scale": 18},
+    {"type": "fixed", "name": "D", "size": 8, "logicalType": "decimal", "precision": 19},
+    ["null", {"type": "map", "values": ["long", "int", "null"]}],
+    ["float", "double", "null"],
+    ["float", "long"],
+]
+
+
+@pytest.mark.parametrize("schema", LOGICAL, ids=str)
+def test_types_are_sparks(spark: SparkAvro, schema: Any) -> None:
+    """Logical types, and unions that are one column."""
+    assert str(column_type(parsed(schema))) == spark.type_of(schema)
+
+
+def test_types_that_are_not_sparks(spark: SparkAvro) -> None:
+    """Where Spark has a type that is switched off, or that nothing can be done with."""
+    micros = {"type": "long", "logicalType": "time-micros"}
+    assert (spark.type_of(micros), str(column_type(parsed(micros)))) == ("time(6)", "bigint")
+    for schema, theirs in [("null", "void"), (["null"], "struct<>")]:
+        assert spark.type_of(schema) == theirs
+        with pytest.raises(AvroSchemaError, match="null alone has no column"):
+            column_type(parsed(schema))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_drawn_types_are_sparks(spark: SparkAvro, data: st.DataObject) -> None:
+    """Whatever is nested in what."""
+    schema = data.draw(drawn.schemas())
+    assert str(column_type(parsed(schema))) == spark.type_of(schema)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_records_are_what_spark_makes_of_them(spark: SparkAvro, data: st.DataObject) -> None:
+    """Drawn pairs of schemas, good records and broken ones: the same values, bit by bit, and the same ones bad."""
+    writer = data.draw(drawn.schemas())
+    reader = data.draw(drawn.evolved(writer))
+    assert spark.schemas(writer, reader) == "ok"
+    steps = resolve(parsed(writer), parsed(reader))
+    skips = SKIPS & {step.op for step in steps.steps}
+    good = drawn.encode(writer, data.draw(drawn.values(writer)))
+    for record in (good, data.draw(st.binary(max_size=20)), good[: data.draw(st.integers(0, len(good)))]):
+        ours = AvroReader(steps.target)
+        error = ours.read(record, steps)
+        theirs = spark.record(record)
+        if error is None:
+            assert shown(ours.root.rows()[0], steps.target) == theirs, (record.hex(), str(steps))
+        elif error.reason not in STRICTER | ({AvroReason.LENGTH} if skips else set()):
+            assert theirs is None, (record.hex(), str(error), str(steps))
+
+
+VALUES: list[tuple[Any, Any, str]] = [
+    (LOGICAL[0], LOGICAL[0], "8901"),
+    (LOGICAL[2], LOGICAL[2], "f0cce9d5dc5c"),
+    (LOGICAL[2], LOGICAL[2], "ffffffffffffffffff01"),
+    (LOGICAL[3], LOGICAL[3], "ffffffffffffffffff01"),
+    (LOGICAL[5], LOGICAL[5], "0f"),
+    (LOGICAL[6], LOGICAL[6], "0f"),
+    (LOGICAL[10], LOGICAL[10], "0400ff"),
+    (LOGICAL[10], LOGICAL[10], "02ff"),
+    (LOGICAL[10], LOGICAL[10], "00"),
+    (LOGICAL[10], LOGICAL[10], "08773593ff"),
+    (LOGICAL[12], LOGICAL[12], "00000000000000ff"),
+    ("int", {"type": "long", "logicalType": "timestamp-millis"}, "04"),
+    ("bytes", LOGICAL[10], "020a"),
+    (LOGICAL[10], "bytes", "020a"),
+    ("long", "float", "ffffffffffffffff7f"),
+    ("int", "float", "ffffffff0f"),
+    ("long", "double", "ffffffffffffffff7f"),
+    ("float", "double", "cdcccc3d"),
+]
+
+
+@pytest.mark.parametrize(("writer", "reader", "record"), VALUES)
+def test_values_at_their_limits(spark: SparkAvro, writer: Any, reader: Any, record: str) -> None:
+    """Dates, times, decimals and promotions, in C."""
+    assert spark.schemas(writer, reader) == "ok"
+    decoder = AvroValues(parsed(reader), writer=parsed(writer))
+    rows, _ = decoder.decode(pa.array([bytes.fromhex(record)]))
+    plain = rows.cast(
+        {"date": pa.int32(), "timestamp": pa.int64(), "timestamp_ntz": pa.int64()}.get(decoder.target.kind, rows.type)
+    )
+    assert shown(plain[0].as_py(), decoder.target) == spark.record(bytes.fromhex(record))
+
+
+def test_where_spark_reads_something_else(spark: SparkAvro) -> None:
+    """A frame that nobody cut off, a unit or a scale that has changed: Spark has another value, we the right one or none."""
+    order = {"type": "record", "name": "O", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"}]}
+    framed = b"\0\0\0\0\7" + drawn.encode(order, {"a": 5, "b": 6})
+    spark.schemas(order, order)
+    assert spark.record(framed) == {"a": 0, "b": 0}
+    rows, bad = AvroValues(parsed(order)).decode(pa.array([framed]))
+    assert rows.to_pylist() == [None]
+    assert [each.reason for each in bad] == [AvroReason.TRAILING]
+
+    spark.schemas(LOGICAL[2], LOGICAL[3])
+    assert spark.record(b"\x02") == 1
+    rows, _ = AvroValues(parsed(LOGICAL[3]), writer=parsed(LOGICAL[2])).decode(pa.array([b"\x02"]))
+    assert rows.cast(pa.int64()).to_pylist() == [1000]
+
+    coarse, fine = ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale} for scale in (2, 3))
+    spark.schemas(coarse, fine)
+    assert spark.record(b"\x02\x0a") == "n0.010"
+    _, bad = AvroValues(parsed(fine), writer=parsed(coarse)).decode(pa.array([b"\x02\x0a"]))
+    assert [each.reason for each in bad] == [AvroReason.UNRESOLVED]
+
+
+def fixed(name: str) -> dict[str, Any]:
+    """A type with a name."""
+    return {"type": "fixed", "name": name, "size": 1}
+
+
+TEXTS = {"type": "map", "values": "int"}
+EMPTY = {"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}}
+
+
+def record(*names: str) -> dict[str, Any]:
+    """A record of longs."""
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": "long"} for name in names]}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "data", "theirs", "ours"),
+    [
+        ("string", "string", b"\x02\xff", "tff", AvroReason.UTF8),
+        ("int", "int", bytes.fromhex("8080808070"), 0, AvroReason.VARINT),
+        ("boolean", "boolean", b"\x02", False, AvroReason.BOOLEAN),
+        (EMPTY, EMPTY, bytes.fromhex("824000"), [{}] * 4097, AvroReason.ITEMS),
+        (fixed("a.F"), ["null", fixed("b.F")], b"x", None, "x78"),
+        (TEXTS, TEXTS, bytes.fromhex("040261020261 0400"), [["t61"], [2]], [["t61", "t61"], [1, 2]]),
+    ],
+    ids=["no UTF-8", "too long a number", "no boolean", "items of no byte", "another namespace", "a key twice"],
+)
+def test_differences_that_the_page_names(
+    spark: SparkAvro, writer: Any, reader: Any, data: bytes, theirs: Any, ours: Any
+) -> None:
+    """What Spark makes of it, and what we do: a value, or a reason."""
+    assert spark.schemas(writer, reader) == "ok"
+    assert spark.record(data) == theirs
+    steps = resolve(parsed(writer), parsed(reader))
+    reading = AvroReader(steps.target)
+    error = reading.read(data, steps)
+    assert (error.reason if error else shown(reading.root.rows()[0], steps.target)) == ours
+
+
+def test_what_is_not_asked_for_is_not_looked_at(spark: SparkAvro) -> None:
+    """A field without a value and without a default fails all of Spark's records; here those who ask for it."""
+    writer, reader = record("a"), record("a", "b")
+    spark.schemas(writer, reader)
+    assert spark.record(b"\x02") is None
+    rows, bad = AvroValues(parsed(reader), writer=parsed(writer)).decode(pa.array([b"\x02"]))
+    assert (rows.to_pylist(), [each.reason for each in bad]) == ([None], [AvroReason.UNRESOLVED])
+    rows, bad = AvroValues(parsed(reader), struct({"a": BIGINT}), writer=parsed(writer)).decode(pa.array([b"\x02"]))
+    assert (rows.to_pylist(), bad) == ([{"a": 1}], [])
+
+
+def test_a_length_below_zero_is_no_way_back(spark: SparkAvro) -> None:
+    """Where a field is passed over, Avro's Java library goes backwards."""
+    writer = {**record("b"), "fields": [{"name": "a", "type": "bytes"}, *record("b")["fields"]]}
+    spark.schemas(writer, record("b"))
+    assert spark.record(b"\x01\x06") is not None
+    _, bad = AvroValues(parsed(record("b")), writer=parsed(writer)).decode(pa.array([b"\x01\x06"]))
+    assert [each.reason for each in bad] == [AvroReason.LENGTH]
+
+
+def test_an_int_that_is_passed_over_is_an_int(spark: SparkAvro) -> None:
+    """A sixth byte of one is a bad record for both, also where nobody asked for it; of a long it is none."""
+    for kind, bad in (("int", True), ("long", False)):
+        writer = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
+        spark.schemas(writer, record())
+        assert (spark.record(b"\x80\x80\x80\x80\x80\x00") is None) == bad
+        _, found = AvroValues(parsed(record()), writer=parsed(writer)).decode(pa.array([b"\x80\x80\x80\x80\x80\x00"]))
+        assert bool(found) == bad

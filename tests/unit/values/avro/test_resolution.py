@@ -1,0 +1,300 @@
+"""Avro's rules for reading what another schema has written, beside fastavro's own reading."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from sparkcohort.runtime.values.avro.interpreter import AvroReader
+from sparkcohort.runtime.values.avro.resolution import resolve
+from sparkcohort.runtime.values.avro.schema import parse_schema
+from sparkcohort.runtime.values.avro.spark_types import STRING, struct
+from sparkcohort.runtime.values.avro.steps import StepList
+from tests.kit import avro_schemas as drawn
+
+
+def steps_for(writer: Any, reader: Any) -> StepList:
+    """The list of steps for two schemas in JSON."""
+    return resolve(parse_schema(json.dumps(writer)), parse_schema(json.dumps(reader)))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_records_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
+    """Whatever is drawn: the same schema on both sides."""
+    schema = data.draw(drawn.schemas())
+    value = data.draw(drawn.values(schema))
+    encoded = drawn.encode(schema, value)
+    steps = steps_for(schema, schema)
+    reader = AvroReader(steps.target)
+    assert reader.read(encoded, steps) is None
+    (row,) = reader.root.rows()
+    assert drawn.alike(row, drawn.decode(encoded, schema, schema), schema)
+
+
+@settings(max_examples=4000, deadline=None)
+@given(st.data())
+def test_evolved_schemas_read_old_records_as_fastavro_does(data: st.DataObject) -> None:
+    """Promoted, dropped, renamed, added and reordered fields, other symbols, unions on either side."""
+    writer = data.draw(drawn.schemas())
+    reader = data.draw(drawn.evolved(writer))
+    encoded = drawn.encode(writer, data.draw(drawn.values(writer)))
+    steps = steps_for(writer, reader)
+    ours = AvroReader(steps.target)
+    error = ours.read(encoded, steps)
+    try:
+        theirs = drawn.decode(encoded, writer, reader)
+    except Exception as refused:  # noqa: BLE001 - fastavro has no one error for it
+        event("refused")
+        assert error is not None, (str(steps), refused)
+        return
+    assert error is None, (str(error), str(steps))
+    (row,) = ours.root.rows()
+    assert drawn.alike(row, theirs, reader), (row, theirs)
+
+
+def read(writer: Any, reader: Any, *records: bytes) -> tuple[list[Any], list[str]]:
+    """The rows that the records become, and what was wrong with those that became null."""
+    steps = steps_for(writer, reader)
+    ours = AvroReader(steps.target)
+    errors = [ours.read(record, steps) for record in records]
+    return ours.root.rows(), [str(error) for error in errors if error]
+
+
+def record(*fields: dict[str, Any], name: str = "R") -> dict[str, Any]:
+    """A record's schema."""
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+LONG_MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+LONG_MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+
+
+def test_a_writers_unit_counts() -> None:
+    """Milliseconds stay milliseconds when the reader's schema says microseconds; a plain long is what the reader says."""
+    assert read(LONG_MILLIS, LONG_MICROS, b"\x02") == ([1000], [])
+    assert read(LONG_MICROS, LONG_MILLIS, b"\x02") == ([1], [])
+    assert read("long", LONG_MILLIS, b"\x02") == ([1000], [])
+    assert read("int", LONG_MICROS, b"\x02") == ([1], [])
+    nanos = {"type": "long", "logicalType": "timestamp-nanos"}
+    assert read(nanos, LONG_MICROS, b"\x02")[1] == [
+        "the writer's schema does not fit the reader's: timestamp-nanos can't be read as a timestamp (at byte 0)"
+    ]
+
+
+def test_a_decimal_keeps_its_scale() -> None:
+    """Digits may become more or fewer, as long as they fit; another scale would be another number."""
+
+    def money(precision: int, scale: int) -> dict[str, Any]:
+        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+    rows, errors = read(money(9, 2), money(3, 2), b"\x04\x03\xe7", b"\x04\x03\xe8", b"\x02\xff", b"\x00")
+    assert [None if row is None else str(row) for row in rows] == ["9.99", None, "-0.01", None]
+    assert errors == [
+        "a decimal has more digits than its type, or no byte (at byte 3)",
+        "a decimal has more digits than its type, or no byte (at byte 1)",
+    ]
+    assert "scale 2" in read(money(9, 2), money(9, 3), b"\x02\x01")[1][0]
+
+
+def test_a_default_is_read_as_bytes_are() -> None:
+    """Bytes as code points, nested ones, those of inner fields; one that does not fit fails the records."""
+    inner = record({"name": "a", "type": "int"}, {"name": "b", "type": "string", "default": "x"}, name="Inner")
+    reader = record(
+        {"name": "raw", "type": "bytes", "default": "\x00\xff"},
+        {"name": "all", "type": {"type": "array", "items": inner}, "default": [{"a": 1}, {"a": 2, "b": "y"}]},
+        {"name": "either", "type": ["string", "int", "null"], "default": 5},
+    )
+    rows, errors = read(record(), reader, b"")
+    assert errors == []
+    assert rows == [
+        {
+            "raw": b"\x00\xff",
+            "all": [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}],
+            "either": {"member0": None, "member1": 5},
+        }
+    ]
+    assert (
+        "at n: a default that is no int"
+        in read(record(), record({"name": "n", "type": "int", "default": "1"}), b"")[1][0]
+    )
+
+
+def test_a_default_that_holds_itself_ends() -> None:
+    """A record inside of itself by its defaults is told as such."""
+    text = record({"name": "self", "type": "R", "default": {}})
+    writer, reader = parse_schema(json.dumps(record(name="Old"))), parse_schema(json.dumps(text))
+    target = struct({"self": struct({})})
+    assert "a default that never ends" in str(resolve(writer, reader, target))
+
+
+def test_what_one_branch_can_not_give_fails_only_its_records() -> None:
+    """A writer's union of which the reader knows one branch."""
+    rows, errors = read(["int", "string"], "long", b"\x00\x02", b"\x02\x02a", b"\x04")
+    assert rows == [1, None, None]
+    assert errors == [
+        "the writer's schema does not fit the reader's: string can't be read as long (at byte 1)",
+        "a union has no such branch (at byte 1)",
+    ]
+
+
+def test_branches_are_chosen_as_avros_java_library_does() -> None:
+    """The full name first, then the short one, then the first that fits; a promotion where there is nothing else."""
+
+    def point(name: str, *fields: str) -> dict[str, Any]:
+        return record(*({"name": each, "type": "int"} for each in fields), name=name)
+
+    writer = point("geo.Point", "x")
+    assert read(writer, [point("a.Other", "x"), point("geo.Point", "x")], b"\x02")[0] == [
+        {"member0": None, "member1": {"x": 1}}
+    ]
+    assert read(writer, [point("a.Other", "x"), point("b.Point", "x")], b"\x02")[0] == [
+        {"member0": None, "member1": {"x": 1}}
+    ]
+    assert read(writer, [point("a.More", "x", "y"), point("a.Other", "x")], b"\x02")[0] == [
+        {"member0": None, "member1": {"x": 1}}
+    ]
+    assert read("int", ["string", "double", "long"], b"\x02")[0] == [{"member0": None, "member1": 1.0, "member2": None}]
+    assert read("int", ["double", "int", "null"], b"\x02")[0] == [{"member0": None, "member1": 1}]
+    assert read("int", ["null", "long"], b"\x02")[0] == [1]
+
+
+def test_enums_know_a_symbol_for_others() -> None:
+    """A symbol that the reader does not have is its default, or fails the record."""
+    colours = {"type": "enum", "name": "new.Colour", "symbols": ["RED", "OTHER"]}
+    writer = {"type": "enum", "name": "Colour", "symbols": ["BLUE", "RED"]}
+    assert read(writer, colours, b"\x00", b"\x02")[0] == [None, "RED"]
+    assert read(writer, {**colours, "default": "OTHER"}, b"\x00", b"\x02")[0] == ["OTHER", "RED"]
+    renamed = {**colours, "name": "Paint"}
+    assert "enum Colour can't be read as Paint" in read(writer, renamed, b"\x02")[1][0]
+    assert read(writer, {**renamed, "aliases": ["Colour"]}, b"\x02")[0] == ["RED"]
+
+
+EXPECTED_SKIPS = [
+    "   0 struct value",
+    "   1 skip_fixed 12",
+    "   2 skip_varints 2",
+    "   3 nullable value.id null is 0 -> 5",
+    "   4 string value.id",
+    "   5 call -> 17",
+    "   6 skip_items 8",
+    "   7 union -> 8 9 11",
+    "   8 jump -> 16",
+    "   9 skip_bytes",
+    "  10 jump -> 16",
+    "  11 skip_list -> 15 items of 2 bytes or more",
+    "  12 skip_bytes",
+    "  13 skip_bytes",
+    "  14 next",
+    "  15 jump -> 16",
+    "  16 end",
+    "  17 skip_list -> 20 items of 5 bytes or more",
+    "  18 call -> 17",
+    "  19 next",
+    "  20 skip_fixed 4",
+    "  21 return",
+]
+
+
+def test_only_what_is_asked_for_is_read() -> None:
+    """Other fields become skips, neighbours one skip, lists by their blocks' sizes, and records a routine each."""
+    tree = record(
+        {"name": "kids", "type": {"type": "array", "items": "Tree"}}, {"name": "weight", "type": "float"}, name="Tree"
+    )
+    schema = record(
+        {"name": "a", "type": "double"},
+        {"name": "b", "type": "float"},
+        {"name": "c", "type": "int"},
+        {"name": "d", "type": "int"},
+        {"name": "id", "type": ["null", "string"]},
+        {"name": "tree", "type": tree},
+        {"name": "spots", "type": {"type": "array", "items": "double"}},
+        {"name": "any", "type": ["null", "string", {"type": "map", "values": "bytes"}]},
+    )
+    parsed = parse_schema(json.dumps(schema))
+    steps = resolve(parsed, parsed, struct({"id": STRING}))
+    assert str(steps).split("\n") == EXPECTED_SKIPS
+    value = {
+        "a": 1.0,
+        "b": 1.0,
+        "c": 1,
+        "d": 1,
+        "id": "me",
+        "tree": {"kids": [{"kids": [], "weight": 1.0}] * 3, "weight": 2.0},
+        "spots": [1.0, 2.0],
+        "any": {"k": b"v"},
+    }
+    reader = AvroReader(steps.target)
+    assert reader.read(drawn.encode(schema, value), steps) is None
+    assert reader.root.rows() == [{"id": "me"}]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_any_part_of_a_record_can_be_asked_for(data: st.DataObject) -> None:
+    """What is left of the columns has the values that it has among all."""
+    schema = data.draw(drawn.schemas())
+    parsed = parse_schema(json.dumps(schema))
+    full = resolve(parsed, parsed)
+    asked = [name for name in full.target.names if data.draw(st.booleans())]
+    fields = dict(zip(full.target.names, full.target.children, strict=True))
+    part = resolve(parsed, parsed, struct({name: fields[name] for name in asked}))
+    encoded = drawn.encode(schema, data.draw(drawn.values(schema)))
+    rows = []
+    for steps in (full, part):
+        reader = AvroReader(steps.target)
+        assert reader.read(encoded, steps) is None
+        rows.append(reader.root.rows()[0])
+    assert rows[1] == {name: rows[0][name] for name in asked}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_broken_bytes_cost_their_record_only(data: st.DataObject) -> None:
+    """Whatever the bytes are: a row for each, the good ones unharmed, and no other exception."""
+    schema = data.draw(drawn.schemas())
+    steps = steps_for(schema, schema)
+    good = drawn.encode(schema, data.draw(drawn.values(schema)))
+    broken = data.draw(st.binary(max_size=40) | st.integers(0, len(good)).map(lambda size: good[:size]))
+    reader = AvroReader(steps.target)
+    errors = [reader.read(each, steps) for each in (good, broken, None, good)]
+    rows = reader.root.rows()
+    assert errors[0] is errors[2] is errors[3] is None
+    assert rows[0] == rows[3]
+    assert rows[2] is None
+    assert (rows[1] is None) == (errors[1] is not None)
+
+
+def test_items_without_bytes_are_bounded() -> None:
+    """Three bytes that say a million nulls are a bad record, not a million rows; so are they where nobody asked."""
+    empty = record(name="Empty")
+    steps = steps_for({"type": "array", "items": empty}, {"type": "array", "items": empty})
+    reader = AvroReader(steps.target)
+    assert reader.read(bytes.fromhex("80897a00"), steps) is not None
+    assert reader.read(b"\x04\x00", steps) is None
+    assert reader.root.rows() == [None, [{}, {}]]
+
+
+def test_a_writer_that_does_not_fit_is_told_by_its_records() -> None:
+    """The list has one step, with the field and the reason."""
+    steps = steps_for(record({"name": "a", "type": "string"}), record({"name": "a", "type": "int"}))
+    assert str(steps) == "   0 fail a: string can't be read as int"
+    missing = steps_for(record(), record({"name": "a", "type": "int"}))
+    assert str(missing) == "   0 fail a: the writer has no such field, and it has no default"
+
+
+def test_schemas_that_double_at_every_level_are_no_way_to_hold_us_up() -> None:
+    """Each record has the one before it twice: what is skipped, counted or a default has no end that anybody sees."""
+    inner: Any = record(name="R0")
+    for level in range(1, 31):
+        again = {"name": "b", "type": f"R{level - 1}", "default": {}}
+        inner = record({"name": "a", "type": inner, "default": {}}, again, name=f"R{level}")
+    old = record({"name": "a", "type": {"type": "array", "items": inner}}, {"name": "id", "type": "int"}, name="Old")
+    steps = resolve(parse_schema(json.dumps(old)), parse_schema(json.dumps(record({"name": "id", "type": "int"}))))
+    assert len(steps.steps) < 200
+    new = parse_schema(json.dumps(record({"name": "a", "type": inner, "default": {}}, name="New")))
+    told = str(resolve(parse_schema(json.dumps(record(name="New"))), new, struct({"a": struct({})})))
+    assert "a default that never ends" in told
