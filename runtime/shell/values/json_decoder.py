@@ -36,7 +36,9 @@ class JsonValues:
     def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadJson]]:
         """As many rows as ``values`` (binary) has, and those at fault among them; a null row is null and no fault."""
         what, bad = self._native_decode(values) if self._native else self._plain_decode(values)
-        return what, [BadJson(row, JsonReason(reason), words(JsonReason(reason), at, self._fields)) for row, reason, at in bad]
+        return what, [
+            BadJson(row, JsonReason(reason), words(JsonReason(reason), at, self._fields)) for row, reason, at in bad
+        ]
 
     def _native_decode(self, values: pa.Array) -> tuple[Any, list[tuple[int, int, int]]]:
         def take(address: int) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime
+import datetime as dt
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 ERA_YEARS, ERA_DAYS = 400, 146_097
-EPOCH = datetime.date(1970, 1, 1).toordinal()
+EPOCH = dt.date(1970, 1, 1).toordinal()
 BLANKS = "".join(map(chr, range(33))) + "\x7f"
 DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
 DAYS = re.compile(r"\+?-?[0-9]+")
@@ -33,7 +33,7 @@ EXACT = Context(prec=2000, Emax=10**9, Emin=-(10**9))
 def _days(sign: str, year: str, month: str | None, day: str | None) -> int | None:
     eras, place = divmod(int(sign + year), ERA_YEARS)
     try:
-        date = datetime.date(2000 + place, int(month or 1), int(day or 1))
+        date = dt.date(2000 + place, int(month or 1), int(day or 1))
     except ValueError:
         return None
     return date.toordinal() - EPOCH + (eras - 5) * ERA_DAYS
@@ -60,7 +60,9 @@ def _offset(zone: str) -> int | None:
     if not found:
         return None
     sign, *parts = found.groups()
-    hours, minutes, seconds = (int(parts[i] or parts[j] or (parts[0] if not i else 0) or 0) for i, j in ((1, 4), (2, 5), (3, 6)))
+    hours, minutes, seconds = (
+        int(parts[i] or parts[j] or (parts[0] if not i else 0) or 0) for i, j in ((1, 4), (2, 5), (3, 6))
+    )
     offset = hours * 3600 + minutes * 60 + seconds
     if minutes > 59 or seconds > 59 or offset > MOST_OFFSET:
         return None
@@ -104,7 +106,7 @@ def read_decimal(text: str, precision: int, scale: int) -> Decimal | None:
         raise OverflowError from None
     if rounded and rounded.adjusted() + scale + 1 > precision:
         raise OverflowError
-    return abs(rounded) if not rounded else rounded
+    return rounded or abs(rounded)
 
 
 def read_base64(text: str) -> bytes | None:
