@@ -68,7 +68,7 @@ class AvroValues:
         passing: list[int] = []
         try:
             while True:
-                what, bad, missing = self._native_decode(values) if self._native else self._plain_decode(values)
+                what, bad, missing = self._attempt(values)
                 if not missing:
                     return what, bad
                 passing += self._find(missing)
@@ -106,12 +106,17 @@ class AvroValues:
             self._native.drop(schema_id)
         self._lists.pop(schema_id, None)
 
-    def _native_decode(self, values: pa.Array) -> tuple[Any, list[BadRecord], list[int]]:
+    def _attempt(self, values: pa.Array) -> tuple[Any, list[BadRecord], list[int]]:
+        """The rows and the bad ones; or, before any is read, the ids that are missing."""
+        if self._native is None:
+            return self._plain_decode(values)
+
         def take(address: int) -> Any:
             return pa.Array._import_from_c(address, self.type)
 
+        validity, offsets, data = values.buffers()
         framed = self._writers is not None
-        what, bad, missing = self._native.decode(*values.buffers(), values.offset, len(values), framed, take)
+        what, bad, missing = self._native.decode(validity, offsets, data, values.offset, len(values), framed, take)
         return what, [self._bad(*each) for each in bad or ()], missing
 
     def _bad(self, row: int, reason: int, at: int, schema_id: int, constant: int) -> BadRecord:

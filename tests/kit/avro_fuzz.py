@@ -1,0 +1,213 @@
+"""The Avro interpreter built with sanitizers, and what is fed to it.
+
+    python -m tests.kit.avro_fuzz ROUNDS [SEED]
+
+tries so many inputs and adds to the corpus (``avro_corpus.txt``) those that reach new code.  Tests read the corpus.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from sparkcohort.runtime.values.avro.resolution import resolve
+from sparkcohort.runtime.values.avro.schema import parse_schema
+from sparkcohort.runtime.values.avro.spark_types import ColumnType, packed
+from sparkcohort.runtime.values.avro.spark_types import struct as struct_type
+from sparkcohort.runtime.values.avro.steps import StepList
+from tests.kit.avro_schemas import encode
+
+HERE = Path(__file__).parent
+CORPUS = HERE / "avro_corpus.txt"
+NATIVE = HERE.parents[1] / "native"
+SOURCES = [
+    "values/avro.c",
+    "values/avro_valid.c",
+    "values/tree.c",
+    "values/tree_export.c",
+    "arrow/blocks.c",
+    "arrow/utf8.c",
+]
+SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fsanitize-coverage=trace-pc", "-g", "-O1"]
+
+TREE: dict[str, Any] = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [{"name": "w", "type": "float"}, {"name": "kids", "type": {"type": "array", "items": "Tree"}}],
+}
+INNER: dict[str, Any] = {
+    "type": "record",
+    "name": "Inner",
+    "fields": [
+        {"name": "x", "type": ["null", "string"]},
+        {"name": "m", "type": {"type": "map", "values": {"type": "array", "items": ["int", "null", "bytes"]}}},
+    ],
+}
+
+
+def _money(name: str, size: int) -> dict[str, Any]:
+    return {"type": "fixed", "name": name, "size": size, "logicalType": "decimal", "precision": 9, "scale": 2}
+
+
+EVERYTHING: dict[str, Any] = {
+    "type": "record",
+    "name": "Everything",
+    "fields": [
+        {"name": name, "type": kind}
+        for name, kind in {
+            "bool": "boolean",
+            "int": "int",
+            "long": {"type": "long", "logicalType": "timestamp-millis"},
+            "float": "float",
+            "double": "double",
+            "bytes": "bytes",
+            "string": "string",
+            "fixed": {"type": "fixed", "name": "Fixed", "size": 3},
+            "money": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2},
+            "coins": _money("Coins", 20),
+            "enum": {"type": "enum", "name": "Enum", "symbols": ["A", "B", "C"]},
+            "inner": {"type": "array", "items": ["null", INNER, "string"]},
+            "nested": {"type": "array", "items": {"type": "array", "items": {"type": "array", "items": "long"}}},
+            "nothing": {"type": "array", "items": {"type": "record", "name": "Nothing", "fields": []}},
+            "tree": TREE,
+            "dots": {"type": "array", "items": "double"},
+        }.items()
+    ],
+}
+NEWER: dict[str, Any] = {
+    "type": "record",
+    "name": "Everything",
+    "fields": [
+        {"name": "dots", "type": {"type": "array", "items": "double"}},
+        {"name": "int", "type": "double"},
+        {"name": "long", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        {"name": "enum", "type": {"type": "enum", "name": "Enum", "symbols": ["B", "C"]}},
+        {"name": "inner", "type": {"type": "array", "items": ["string", {**INNER, "name": "Inner"}, "null", "long"]}},
+        {
+            "name": "added",
+            "type": {"type": "array", "items": INNER["name"]},
+            "default": [{"x": None, "m": {"k": [1, None]}}],
+        },
+    ],
+}
+
+
+LEAF = {"w": 1.5, "kids": []}
+VALUE = {
+    "bool": True,
+    "int": -5,
+    "long": 1 << 40,
+    "float": 0.5,
+    "double": -0.5,
+    "bytes": b"ab",
+    "string": "häh",
+    "fixed": b"123",
+    "money": Decimal("-123456789012.34"),
+    "coins": Decimal("12.34"),
+    "enum": "B",
+    "inner": [None, ("Inner", {"x": "y", "m": {"k": [1, None, b"z"]}}), ("string", "s")],
+    "nested": [[[1], []], [], [[2, 3]]],
+    "nothing": [{}, {}],
+    "tree": {"w": 2.5, "kids": [LEAF, {"w": 3.5, "kids": [LEAF]}]},
+    "dots": [1.0, 2.0],
+}
+
+
+def seeds() -> list[str]:
+    """A good record for every plan."""
+    whole = {key: value for key, value in VALUE.items() if key != "tree"}
+    schema = {**EVERYTHING, "fields": [each for each in EVERYTHING["fields"] if each["name"] != "tree"]}
+    everything = encode(EVERYTHING, VALUE).hex()
+    return [
+        "00" + encode(schema, whole).hex(),
+        *[f"{number:02x}{everything}" for number in (1, 2, 3)],
+        "04020406",
+        "05020406",
+        "060000803f",
+        "070002",
+        "07020261",
+    ]
+
+
+def plans() -> list[StepList]:
+    """Lists of steps that have every operation among them."""
+
+    def parsed(schema: Any) -> Any:
+        return parse_schema(json.dumps(schema))
+
+    whole = {**EVERYTHING, "fields": [each for each in EVERYTHING["fields"] if each["name"] != "tree"]}
+    everything, newer = parsed(EVERYTHING), parsed(NEWER)
+    numbers = {"type": "record", "name": "N", "fields": [{"name": name, "type": "long"} for name in "abc"]}
+    wider = {**numbers, "fields": [{"name": "a", "type": "float"}, {"name": "b", "type": "double"}]}
+    ints = {**numbers, "fields": [{"name": name, "type": "int"} for name in "abc"]}
+    wider_ints = {**wider, "fields": [*wider["fields"], {"name": "c", "type": "long"}]}
+    return [
+        resolve(parsed(whole), parsed(whole)),
+        resolve(everything, newer),
+        resolve(
+            everything,
+            everything,
+            struct_type({"string": ColumnType("string"), "dots": ColumnType("array", (ColumnType("double"),))}),
+        ),
+        resolve(everything, everything, struct_type({})),
+        resolve(parsed(numbers), parsed(wider)),
+        resolve(parsed(ints), parsed(wider_ints)),
+        resolve(parsed("float"), parsed("double")),
+        resolve(parsed(["int", "string"]), parsed(["null", "long"])),
+    ]
+
+
+def build(folder: Path) -> list[str]:
+    """The program, and the plans that it reads: the beginning of its command."""
+    program, written = folder / "avro_fuzz", folder / "plans"
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{NATIVE}"]
+    sources = [str(NATIVE / source) for source in SOURCES]
+    subprocess.run(["cc", *flags, *SANITIZED, "-o", program, HERE / "avro_fuzz.c", *sources], check=True, timeout=300)
+    everything = plans()
+    written.write_bytes(struct.pack("=q", len(everything)) + b"".join(map(_written, everything)))
+    return [str(program), str(written)]
+
+
+def _written(steps: StepList) -> bytes:
+    columns, (numbers, table) = packed(steps.target), steps.packed()
+    parts: list[int | bytes] = [
+        len(columns) // 8,
+        columns,
+        len(numbers) // 32,
+        numbers,
+        len(table) // 8,
+        table,
+        len(steps.constants),
+    ]
+    for constant in steps.constants:
+        parts += [len(constant), constant]
+    return b"".join(struct.pack("=q", part) if isinstance(part, int) else part for part in parts)
+
+
+def run(command: list[str], rounds: int, seed: int, timeout: float) -> list[str]:
+    """The inputs that reach all the code which was reached, in hex; an error when a sanitizer has found something."""
+    command = [*command, str(CORPUS), str(rounds), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    if done.returncode:
+        raise AssertionError(done.stderr[-5000:])
+    return done.stdout.split()
+
+
+def main(rounds: str, seed: str = "1") -> None:
+    """Make the corpus better."""
+    CORPUS.touch()
+    CORPUS.write_text("\n".join(sorted({*seeds(), *CORPUS.read_text().split()})) + "\n")
+    with tempfile.TemporaryDirectory() as folder:
+        found = {*seeds(), *run(build(Path(folder)), int(rounds), int(seed), 36_000)}
+    CORPUS.write_text("\n".join(sorted(found)) + "\n")
+    sys.stdout.write(f"{len(found)} inputs\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,125 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.HexFormat;
+import org.apache.avro.Schema;
+import org.apache.avro.generic.GenericDatumReader;
+import org.apache.avro.io.DecoderFactory;
+import org.apache.spark.sql.avro.AvroDeserializer;
+import org.apache.spark.sql.avro.SchemaConverters;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * What from_avro does, without a session: Avro's reader, then Spark's deserializer.
+ *
+ * <p>Lines: "type SCHEMA", answered with Spark's type; "schemas WRITER\tREADER", answered with "ok" or "no"; "record HEX",
+ * answered with the value in JSON-like text, or "bad".
+ */
+public final class SparkAvro {
+  private static GenericDatumReader<Object> reader;
+  private static AvroDeserializer deserializer;
+  private static DataType type;
+
+  private static DataType sqlType(Schema schema) {
+    return SchemaConverters.toSqlType(schema, false, "", -1).dataType();
+  }
+
+  private static Schema parse(String text) {
+    return new Schema.Parser().setValidateDefaults(false).parse(text);
+  }
+
+  private static String answer(String line) {
+    int space = line.indexOf(' ');
+    String rest = line.substring(space + 1);
+    switch (line.substring(0, space)) {
+      case "type":
+        return sqlType(parse(rest)).catalogString();
+      case "schemas":
+        String[] both = rest.split("\t");
+        Schema expected = parse(both[1]);
+        reader = new GenericDatumReader<>(parse(both[0]), expected);
+        type = sqlType(expected);
+        deserializer = new AvroDeserializer(expected, type, "CORRECTED", false, "", -1);
+        return "ok";
+      default:
+        return read(HexFormat.of().parseHex(rest));
+    }
+  }
+
+  private static String read(byte[] record) {
+    try {
+      Object datum = reader.read(null, DecoderFactory.get().binaryDecoder(record, null));
+      StringBuilder out = new StringBuilder();
+      show(out, deserializer.deserialize(datum).get(), type);
+      return out.toString();
+    } catch (Exception | AssertionError error) {
+      return "bad " + error.getClass().getSimpleName();
+    }
+  }
+
+  private static void show(StringBuilder out, Object value, DataType of) {
+    if (value == null) {
+      out.append("null");
+    } else if (of instanceof StructType struct) {
+      InternalRow row = (InternalRow) value;
+      out.append('{');
+      for (int i = 0; i < struct.length(); i++) {
+        StructField field = struct.apply(i);
+        out.append(i > 0 ? "," : "").append('"').append(field.name()).append("\":");
+        show(out, row.isNullAt(i) ? null : row.get(i, field.dataType()), field.dataType());
+      }
+      out.append('}');
+    } else if (of instanceof ArrayType array) {
+      out.append('[');
+      showAll(out, (ArrayData) value, array.elementType());
+      out.append(']');
+    } else if (of instanceof MapType map) {
+      MapData entries = (MapData) value;
+      out.append("[[");
+      showAll(out, entries.keyArray(), map.keyType());
+      out.append("],[");
+      showAll(out, entries.valueArray(), map.valueType());
+      out.append("]]");
+    } else if (value instanceof byte[] bytes) {
+      out.append("\"x").append(HexFormat.of().formatHex(bytes)).append('"');
+    } else if (value instanceof org.apache.spark.unsafe.types.UTF8String text) {
+      out.append("\"t").append(HexFormat.of().formatHex(text.getBytes())).append('"');
+    } else if (value instanceof Float number) {
+      out.append("\"f").append(Integer.toHexString(Float.floatToRawIntBits(number))).append('"');
+    } else if (value instanceof Double number) {
+      out.append("\"d").append(Long.toHexString(Double.doubleToRawLongBits(number))).append('"');
+    } else if (value instanceof Decimal number) {
+      out.append("\"n").append(number.toJavaBigDecimal().toPlainString()).append('"');
+    } else {
+      out.append(value);
+    }
+  }
+
+  private static void showAll(StringBuilder out, ArrayData values, DataType of) {
+    for (int i = 0; i < values.numElements(); i++) {
+      out.append(i > 0 ? "," : "");
+      show(out, values.isNullAt(i) ? null : values.get(i, of), of);
+    }
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+    for (String line; (line = lines.readLine()) != null; ) {
+      String answer;
+      try {
+        answer = answer(line);
+      } catch (Exception error) {
+        answer = "no " + error.getClass().getSimpleName() + ": " + String.valueOf(error.getMessage()).replaceAll("\\s+", " ");
+      }
+      System.out.println(answer);
+      System.out.flush();
+    }
+  }
+}

@@ -1,0 +1,100 @@
+"""Spark's own ``from_avro`` without a session: Avro's Java reader, then Spark's deserializer, in a JVM of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyspark
+
+from sparkcohort.runtime.values.avro.spark_types import ColumnType
+from tests.kit.jars import QUICK, java
+
+SOURCE: Final = Path(__file__).with_name("java") / "SparkAvro.java"
+JARS: Final = Path(pyspark.__file__).parent / "jars"
+OPENED = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang")]
+ANSWER_S: Final = 60.0
+
+
+class SparkAvro:
+    """One JVM that answers any number of questions; a context manager.  Needs a Java with its compiler."""
+
+    def __enter__(self) -> Self:
+        """Start it; the first question waits until it is up."""
+        command = ["setpriv", "--pdeathsig", "KILL", java(), *QUICK, *OPENED, "-cp", f"{JARS}{os.sep}*", str(SOURCE)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _ask(self, question: str) -> str:
+        process = self._process
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("the JVM has no pipes")
+        process.stdin.write(question + "\n")
+        process.stdin.flush()
+        waiting = select.poll()
+        waiting.register(process.stdout, select.POLLIN)
+        if not waiting.poll(1000 * ANSWER_S):
+            raise TimeoutError(question)
+        return process.stdout.readline().rstrip("\n")
+
+    def type_of(self, schema: Any) -> str:
+        """The column's type; what begins with "no" is why there is none."""
+        return self._ask(f"type {json.dumps(schema)}")
+
+    def schemas(self, writer: Any, reader: Any) -> str:
+        """What the next records were written with, and are to be read as; "ok", or why not."""
+        return self._ask(f"schemas {json.dumps(writer)}\t{json.dumps(reader)}")
+
+    def record(self, data: bytes) -> Any:
+        """The value as ``shown`` has it; None when the record is bad, of which a record itself is never."""
+        answer = self._ask(f"record {data.hex()}")
+        return None if answer.startswith("bad ") else sorted_maps(json.loads(answer))
+
+
+def shown(value: Any, kind: ColumnType) -> Any:
+    """A value as SparkAvro.java shows it: numbers by their bits, texts and bytes in hex, a map as its keys and values."""
+    if value is None:
+        return None
+    if kind.kind == "struct":
+        return {name: shown(value[name], child) for name, child in zip(kind.names, kind.children, strict=True)}
+    if kind.kind == "array":
+        return [shown(each, kind.children[0]) for each in value]
+    if kind.kind == "map":
+        keys, values = ([shown(pair[place], kind.children[place]) for pair in value] for place in (0, 1))
+        return sorted_maps([keys, values])
+    if kind.kind == "binary":
+        return "x" + value.hex()
+    if kind.kind == "string":
+        return "t" + value.encode().hex()
+    if kind.kind in ("float", "double"):
+        form, bits, mark = (">f", ">I", "f") if kind.kind == "float" else (">d", ">Q", "d")
+        return f"{mark}{struct.unpack(bits, struct.pack(form, value))[0]:x}"
+    return f"n{value:f}" if kind.kind == "decimal" else value
+
+
+def sorted_maps(value: Any) -> Any:
+    """The same with all maps in the order of their keys: Java's have none."""
+    if isinstance(value, dict):
+        return {key: sorted_maps(inner) for key, inner in value.items()}
+    if not isinstance(value, list):
+        return value
+    inner = [sorted_maps(each) for each in value]
+    if len(inner) == 2 and all(isinstance(each, list) for each in inner) and len(inner[0]) == len(inner[1]):
+        keys, values = inner
+        if keys and all(isinstance(key, str) and key.startswith("t") for key in keys):
+            order = sorted(range(len(keys)), key=lambda place: keys[place])
+            return [[keys[place] for place in order], [values[place] for place in order]]
+    return inner

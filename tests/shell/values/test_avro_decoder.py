@@ -1,0 +1,325 @@
+"""Columns of Avro's records, in C and in Python: the same rows, the same reasons, and each bad record by itself."""
+
+from __future__ import annotations
+
+import json
+import struct as struct_module
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Context, Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkcohort.native._drain import AvroDecoder
+from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText, RegistryUnavailableError, SchemaRegistry
+from sparkcohort.runtime.shell.registry.settings import read_settings
+from sparkcohort.runtime.shell.registry.writer_schemas import WriterSchemas
+from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
+from sparkcohort.runtime.values.avro.columns import column_type
+from sparkcohort.runtime.values.avro.schema import parse_schema
+from sparkcohort.runtime.values.avro.spark_types import STRING, packed, struct
+from sparkcohort.runtime.values.avro.steps import AvroReason, Op
+from tests.kit import avro_schemas as drawn
+from tests.kit.registry import serving
+
+ORDER: dict[str, Any] = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+MORE: dict[str, Any] = {**ORDER, "fields": [*ORDER["fields"], {"name": "by", "type": "string", "default": "nobody"}]}
+
+
+@pytest.fixture(params=["in C", "in Python"])
+def native(request: pytest.FixtureRequest) -> bool:
+    """The test once with each."""
+    return bool(request.param == "in C")
+
+
+def framed(schema_id: int, record: bytes) -> bytes:
+    """A record behind Confluent's five bytes."""
+    return b"\0" + schema_id.to_bytes(4, "big") + record
+
+
+def parsed(schema: Any) -> Any:
+    """The schema that JSON describes."""
+    return parse_schema(json.dumps(schema))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_c_reads_as_python_does(data: st.DataObject) -> None:
+    """Drawn pairs of schemas, good and broken records, nulls, a part of the fields: rows, reasons and places."""
+    writer = data.draw(drawn.schemas())
+    reader = data.draw(drawn.evolved(writer))
+    good = [drawn.encode(writer, data.draw(drawn.values(writer))) for _ in range(3)]
+    broken = [good[0][: data.draw(st.integers(0, len(good[0])))], data.draw(st.binary(max_size=30)), good[1] + b"\0"]
+    records = data.draw(st.permutations([*good, *broken, None, *good]))
+    full = column_type(parsed(reader))
+    asked = {name: kind for name, kind in zip(full.names, full.children, strict=True) if data.draw(st.integers(0, 3))}
+    both = [
+        AvroValues(parsed(reader), struct(asked), writer=parsed(writer), native=native).decode(
+            pa.array([b"before", *records], pa.binary()).slice(1)
+        )
+        for native in (True, False)
+    ]
+    both[0][0].validate(full=True)
+    assert both[0] == both[1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_c_reads_as_fastavro_does(data: st.DataObject) -> None:
+    """By value, whatever the types."""
+    schema = data.draw(drawn.schemas())
+    values = [data.draw(drawn.values(schema)) for _ in range(3)]
+    records = [drawn.encode(schema, value) for value in values]
+    rows, bad = AvroValues(parsed(schema)).decode(pa.array(records, pa.binary()))
+    assert bad == []
+    for row, record in zip(rows.to_pylist(), records, strict=True):
+        assert drawn.alike(row, drawn.decode(record, schema, schema), schema)
+
+
+TYPES: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("day", "int", "date", {}),
+    ("ms", "long", "timestamp-millis", {}),
+    ("us", "long", "timestamp-micros", {}),
+    ("lms", "long", "local-timestamp-millis", {}),
+    ("lus", "long", "local-timestamp-micros", {}),
+    ("tms", "int", "time-millis", {}),
+    ("tus", "long", "time-micros", {}),
+    ("uuid", "string", "uuid", {}),
+    ("small", "bytes", "decimal", {"precision": 5, "scale": 2}),
+    ("large", "bytes", "decimal", {"precision": 38, "scale": 10}),
+    ("fixed", "fixed", "decimal", {"precision": 38, "scale": 0, "name": "F", "size": 20}),
+]
+LOGICAL: dict[str, Any] = {
+    "type": "record",
+    "name": "L",
+    "fields": [
+        {"name": name, "type": {"type": kind, "logicalType": logical, **more}} for name, kind, logical, more in TYPES
+    ],
+}
+
+
+@pytest.mark.parametrize("native", [True, False])
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_logical_types_have_their_values(native: bool, data: st.DataObject) -> None:
+    """Times of every unit, and decimals up to 38 digits, from bytes and from more bytes than they need."""
+    numbers = {
+        "day": data.draw(st.integers(-700_000, 2_900_000)),
+        **{name: data.draw(st.integers(-(10**15), 10**15)) for name in ("ms", "us", "lms", "lus", "tus")},
+        "tms": data.draw(st.integers(0, 86_399_999)),
+    }
+    unscaled = {"small": 10**5, "large": 10**38, "fixed": 10**38}
+    decimals = {name: data.draw(st.integers(1 - most, most - 1)) for name, most in unscaled.items()}
+
+    def sized(number: int) -> bytes:
+        raw = number.to_bytes(number.bit_length() // 8 + 1 + data.draw(st.integers(0, 3)), "big", signed=True)
+        return _long(len(raw)) + raw
+
+    record = b"".join(_long(numbers[name]) for name in ("day", "ms", "us", "lms", "lus", "tms", "tus"))
+    record += _long(36) + b"0" * 36 + sized(decimals["small"]) + sized(decimals["large"])
+    record += decimals["fixed"].to_bytes(20, "big", signed=True)
+    rows, bad = AvroValues(parsed(LOGICAL), native=native).decode(pa.array([record]))
+    assert bad == []
+    columns = {name: rows.field(place) for place, name in enumerate(rows.type.names)}
+    assert columns["day"].cast(pa.int32()).to_pylist() == [numbers["day"]]
+    for name, factor in [("ms", 1000), ("us", 1), ("lms", 1000), ("lus", 1)]:
+        assert columns[name].cast(pa.int64()).to_pylist() == [numbers[name] * factor]
+    assert [columns[name][0].as_py() for name in ("tms", "tus")] == [numbers["tms"], numbers["tus"]]
+    for name, scale in [("small", 2), ("large", 10), ("fixed", 0)]:
+        assert columns[name][0].as_py() == Decimal(decimals[name]).scaleb(-scale, Context(prec=40))
+
+
+def _long(number: int) -> bytes:
+    """As Avro writes it."""
+    return drawn.encode("long", number)
+
+
+def test_every_reason_is_told_with_its_place(native: bool) -> None:
+    """One record for each thing that can be wrong, good ones between them."""
+    reader = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "a", "type": ["null", "int", "boolean"]},
+            {"name": "t", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "s", "type": {"type": "array", "items": "string"}},
+            {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A"]}},
+            {"name": "n", "type": {"type": "array", "items": {"type": "record", "name": "N", "fields": []}}},
+        ],
+    }
+    good = bytes.fromhex("00 02 02 02 61 00 00 00")
+    wrong = {
+        AvroReason.TRUNCATED: good[:-1],
+        AvroReason.TRAILING: good + b"\0",
+        AvroReason.VARINT: bytes.fromhex("02 ffffffffff"),
+        AvroReason.RANGE: bytes.fromhex("00 ffffffffffffffffff01"),
+        AvroReason.LENGTH: bytes.fromhex("00 02 02 01"),
+        AvroReason.BOOLEAN: bytes.fromhex("04 02"),
+        AvroReason.UTF8: bytes.fromhex("00 02 02 02 ff"),
+        AvroReason.BRANCH: bytes.fromhex("06"),
+        AvroReason.SYMBOL: bytes.fromhex("00 02 00 02"),
+        AvroReason.ITEMS: bytes.fromhex("00 02 00 00 80897a"),
+    }
+    records = [each for bytes_ in wrong.values() for each in (bytes_, good)]
+    rows, bad = AvroValues(parsed(reader), native=native).decode(pa.array(records))
+    assert {each.row: each.reason for each in bad} == {2 * place: reason for place, reason in enumerate(wrong)}
+    assert all("(at byte " in each.message for each in bad)
+    assert rows.to_pylist()[1::2] == [rows[1].as_py()] * len(wrong)
+    assert rows[1].as_py()["s"] == ["a"]
+    assert rows.null_count == len(wrong)
+
+
+def test_records_of_many_writers_and_of_none(native: bool) -> None:
+    """Old and new schemas in one column, other formats, unknown ids, no frame, no bytes, null."""
+    known = {
+        1: RegisteredText("AVRO", json.dumps(ORDER)),
+        2: RegisteredText("AVRO", json.dumps(MORE)),
+        3: RegisteredText("PROTOBUF", ""),
+        4: RegisteredText("AVRO", '{"type": "record"}'),
+    }
+    asked: list[int] = []
+
+    def writers(schema_id: int) -> RegisteredText | str:
+        asked.append(schema_id)
+        return known.get(schema_id, f"nobody knows {schema_id}")
+
+    values = AvroValues(parsed(MORE), writers=writers, native=native)
+    new = drawn.encode(MORE, {"id": 7, "by": "me"})
+    column = pa.array(
+        [
+            framed(1, b"\x02"),
+            framed(2, new),
+            framed(3, b""),
+            None,
+            framed(4, b""),
+            framed(9, new),
+            b"\0\0",
+            b"",
+            b"\1" + new,
+            framed(2, new),
+        ]
+    )
+    rows, bad = values.decode(column)
+    assert rows.to_pylist() == [
+        {"id": 1, "by": "nobody"},
+        {"id": 7, "by": "me"},
+        *[None] * 7,
+        {"id": 7, "by": "me"},
+    ]
+    assert [(each.row, each.reason, each.schema_id) for each in bad] == [
+        (2, AvroReason.NO_SCHEMA, 3),
+        (4, AvroReason.NO_SCHEMA, 4),
+        (5, AvroReason.NO_SCHEMA, 9),
+        (6, AvroReason.FRAME, -1),
+        (7, AvroReason.FRAME, -1),
+        (8, AvroReason.FRAME, -1),
+    ]
+    assert "schema 3 is PROTOBUF, not AVRO" in bad[0].message
+    assert "schema 4 is broken: Avro schema: a record, enum or fixed without a name" in bad[1].message
+    assert "nobody knows 9" in bad[2].message
+    known[9] = known[2]
+    rows, bad = values.decode(column)
+    assert rows[5].as_py() == {"id": 7, "by": "me"}
+    assert sorted(asked) == [1, 2, 3, 4, 9, 9]
+
+
+def test_a_registry_that_is_away_is_no_bad_record(native: bool) -> None:
+    """What is known goes on; a batch with an id that isn't raises, and is read when the registry is back."""
+    with serving(schemas={"a": ORDER, "b": MORE}) as registry:
+        found = read_settings({"schema.registry.url": registry.url, "schema.registry.timeout.ms": "300"})
+        assert found is not None
+        asked = SchemaRegistry(found)
+        values = AvroValues(parsed(ORDER), writers=WriterSchemas(asked).get, native=native)
+        old = pa.array([framed(1, b"\x02")])
+        assert values.decode(old)[0].to_pylist() == [{"id": 1}]
+        registry.status = 503
+        assert values.decode(old)[0].to_pylist() == [{"id": 1}]
+        both = pa.array([framed(1, b"\x02"), framed(2, b"\x04\x00")])
+        with pytest.raises(RegistryUnavailableError, match="did not answer for schema 2"):
+            values.decode(both)
+        registry.status = 0
+        assert values.decode(both) == (pa.array([{"id": 1}, {"id": 2}]), [])
+        asked.close()
+
+
+def test_thousands_of_rows_and_columns_of_any_length(native: bool) -> None:
+    """Room grows; what one call has left is not in the next."""
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "text", "type": ["null", "string"]},
+            {"name": "ok", "type": ["boolean", "null"]},
+            {"name": "all", "type": {"type": "map", "values": {"type": "array", "items": ["null", "double"]}}},
+        ],
+    }
+    decoder = AvroValues(parsed(schema), native=native)
+    for rows in (3000, 0, 1, 700):
+        expected: list[dict[str, Any]] = [
+            {
+                "text": None if row % 7 == 0 else "x" * (row % 50),
+                "ok": None if row % 5 == 0 else row % 2 == 0,
+                "all": {f"k{number}": [None if number == 1 else 0.5] * (row % 4) for number in range(row % 3)},
+            }
+            for row in range(rows)
+        ]
+        column = pa.array([drawn.encode(schema, row) for row in expected], pa.binary())
+        found, bad = decoder.decode(column)
+        found.validate(full=True)
+        assert bad == []
+        assert [{**row, "all": dict(row["all"])} for row in found.to_pylist()] == expected
+
+
+def test_a_decoder_takes_only_steps_that_fit() -> None:
+    """What would write to a column of another type, or jump out of the list, is refused before it runs."""
+    target = struct({"s": STRING})
+    broken: list[list[tuple[int, int, int, int]]] = [
+        [(Op.INT, 1, 0, 0), (Op.END, 0, 0, 0)],
+        [(Op.STRING, 2, 0, 0), (Op.END, 0, 0, 0)],
+        [(Op.STRING, -1, 0, 0), (Op.END, 0, 0, 0)],
+        [(Op.JUMP, 0, 0, 0), (Op.END, 0, 0, 0)],
+        [(Op.JUMP, 0, 2, 0), (Op.END, 0, 0, 0)],
+        [(Op.UNION, 0, 0, 1), (Op.END, 0, 0, 0)],
+        [(Op.ENUM, 1, 0, 2), (Op.END, 0, 0, 0)],
+        [(Op.DEFAULT, 0, 1, 0), (Op.END, 0, 0, 0)],
+        [(Op.SKIP_FIXED, 0, -1, 0), (Op.END, 0, 0, 0)],
+        [(99, 0, 0, 0), (Op.END, 0, 0, 0)],
+        [(Op.STRUCT, 0, 0, 0)],
+        [],
+    ]
+    for steps in broken:
+        numbers = [number for step in steps for number in step]
+        decoder = AvroDecoder(packed(target))
+        with pytest.raises(ValueError, match="can't be run on these columns"):
+            decoder.add(-1, struct_module.pack(f"={len(numbers)}q", *numbers), b"\0" * 8, [b""])
+    with pytest.raises(ValueError, match="these are no columns"):
+        AvroDecoder(struct_module.pack("=2i", 0, 5))
+    with pytest.raises(ValueError, match="shorter than their column"):
+        AvroDecoder(packed(target)).decode(None, b"\0" * 8, b"", 0, 5, False, lambda _: None)
+
+
+def test_offsets_that_lie_are_no_way_out() -> None:
+    """Rows whose offsets point behind the bytes, or backwards, have no bytes."""
+    decoder = AvroDecoder(packed(STRING))
+    steps = struct_module.pack("=8q", Op.STRING, 0, 0, 0, Op.END, 0, 0, 0)
+    decoder.add(-1, steps, b"", [])
+    offsets = struct_module.pack("=5i", 0, 100, 2, -3, 1)
+    found, bad, _ = decoder.decode(
+        None, offsets, b"\x02a", 0, 4, False, lambda address: pa.Array._import_from_c(address, pa.string())
+    )
+    assert found.to_pylist() == [None] * 4
+    assert [each[:2] for each in bad] == [(row, AvroReason.TRUNCATED) for row in range(4)]
+
+
+def test_other_threads_go_on_meanwhile() -> None:
+    """Decoders of several threads, at once; one that two threads use says so or waits for nothing."""
+    schema = parsed(MORE)
+    record = drawn.encode(MORE, {"id": 7, "by": "x" * 100})
+    column = pa.array([record] * 20_000)
+    decoders = [AvroValues(schema) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda decoder: decoder.decode(column), decoders))
+    assert all(rows == found[0][0] and not bad for rows, bad in found)
