@@ -184,7 +184,7 @@ bool text_to_long(const char *text, size_t length, int64_t *number, bool *fits) 
   *fits = true;
   if (from.at == from.end) return false;
   for (; from.at < from.end; from.at++) {
-    if (!is_digit(*from.at)) return false;
+    if (!is_digit(*from.at)) return *fits = true, false; /* no whole number, however large */
     int64_t digit = negative ? '0' - *from.at : *from.at - '0';
     if (__builtin_mul_overflow(*number, 10, number) || __builtin_add_overflow(*number, digit, number)) *fits = false;
   }

@@ -52,7 +52,16 @@ def seeds() -> list[str]:
         '{"o":{"n":1,"s":"x","n":"y"},"l":[{"n":1},{"n":"x"},null],"m":{"k":{"s":1.50},"k":{}},"ll":[[1],[],[2,3]],'
         '"ml":{"a":["b"]},"e":{"z":[1,{}]},"d":[1e400,NaN],"l":3,"o":{"s":{"a":[true]}}}'
     )
-    more = ["", " ", "null", "[]", '"\\ud83d\\ude00"', '{"o":"\\ud800"}', '{"ll":[[1],["x"]],"ml":{"a":[[]]}} x', nested]
+    more = [
+        "",
+        " ",
+        "null",
+        "[]",
+        '"\\ud83d\\ude00"',
+        '{"o":"\\ud800"}',
+        '{"ll":[[1],["x"]],"ml":{"a":[[]]}} x',
+        nested,
+    ]
     return [f"{number:02x}" + each.encode().hex() for number in range(len(TARGETS)) for each in [*flat, *more]]
 
 
@@ -64,7 +73,17 @@ def yyjson() -> Path:
 def build(folder: Path) -> list[str]:
     """The program, and the plans that it reads: the beginning of its command."""
     program, written, parser = folder / "json_fuzz", folder / "plans", folder / "yyjson.o"
-    flags = ["cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{NATIVE}", f"-I{yyjson()}"]
+    flags = [
+        "cc",
+        "-std=c11",
+        "-D_GNU_SOURCE",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pthread",
+        f"-I{NATIVE}",
+        f"-I{yyjson()}",
+    ]
     # What the parser does is its authors' matter: its ways are not traced, what it does to memory is.
     subprocess.run([*flags, *SANITIZED, "-c", "-o", parser, yyjson() / "yyjson.c"], check=True, timeout=300)
     sources = [HERE / "json_fuzz.c", *(NATIVE / source for source in OURS)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -35,19 +36,21 @@ class JsonValues:
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadJson]]:
         """As many rows as ``values`` (binary) has, and those at fault among them; a null row is null and no fault."""
-        what, bad = self._native_decode(values) if self._native else self._plain_decode(values)
-        return what, [
-            BadJson(row, JsonReason(reason), words(JsonReason(reason), at, self._fields)) for row, reason, at in bad
-        ]
+        faults: Sequence[tuple[int, int, int]]
+        if self._native:
+            validity, offsets, data = values.buffers()
+            what, faults = self._native.decode(validity, offsets, data, values.offset, len(values), self._take)
+        else:
+            what, faults = self._plain_decode(values)
+        bad = [(row, JsonReason(reason), at) for row, reason, at in faults]
+        return what, [BadJson(row, reason, words(reason, at, self._fields)) for row, reason, at in bad]
 
-    def _native_decode(self, values: pa.Array) -> tuple[Any, list[tuple[int, int, int]]]:
-        def take(address: int) -> Any:
-            return pa.Array._import_from_c(address, self.type)
-
-        return self._native.decode(*values.buffers(), values.offset, len(values), take)
+    def _take(self, address: int) -> Any:
+        return pa.Array._import_from_c(address, self.type)
 
     def _plain_decode(self, values: pa.Array) -> tuple[Any, list[tuple[int, int, int]]]:
-        reader, rows, bad = JsonReader(self._fields), [], []
+        reader, rows = JsonReader(self._fields), []
+        bad: list[tuple[int, int, int]] = []
         for row, record in enumerate(values.to_pylist()):
             value, fault = (None, None) if record is None else reader.read(record)
             rows.append(value)

@@ -45,10 +45,10 @@ class JsonPlanError(ValueError):
 
 
 def plan(target: ColumnType) -> tuple[Field, ...]:
-    """The fields of a type, parents first.
+    r"""The fields of a type, parents first.
 
     >>> from sparkcohort.runtime.values.avro.spark_types import BIGINT, STRING, array, struct
-    >>> print(*(f"{field.path}: {field.type}" for field in plan(struct({"id": BIGINT, "tags": array(STRING)}))), sep="\\n")
+    >>> print(*(f"{field.path}: {field.type}" for field in plan(struct({"id": BIGINT, "tags": array(STRING)}))), sep="\n")
     value: struct<id:bigint,tags:array<string>>
     value.id: bigint
     value.tags: array<string>
