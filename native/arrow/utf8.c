@@ -1,9 +1,15 @@
 /* The table of well-formed sequences as comparisons. */
 #include "utf8.h"
 
+#include <stdint.h>
+#include <string.h>
+
 bool is_utf8(const void *text, size_t length) {
   const unsigned char *at = text, *end = at + length;
   while (at < end) {
+    uint64_t eight;
+    while (end - at >= 8 && (memcpy(&eight, at, 8), !(eight & 0x8080808080808080u))) at += 8; /* mostly it is ASCII */
+    if (at == end) break;
     unsigned char lead = *at++;
     if (lead < 0x80) continue;
     int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;

@@ -254,7 +254,7 @@ static inline avro_reason choose_nullable(reader *from, const avro_step *step) {
   if (branch != 0 && branch != 1) return AVRO_BRANCH;
   if (branch != step->a) return AVRO_GOOD;
   from->next = step->b;
-  return append_null(from, step->column);
+  return step->op == AVRO_NULLABLE ? append_null(from, step->column) : AVRO_GOOD;
 }
 
 static avro_reason choose(reader *from, const avro_step *step) {
@@ -350,6 +350,7 @@ static avro_reason do_step(reader *from, const avro_step *step, tree_column *to)
     case AVRO_LIST:
     case AVRO_SKIP_LIST: return start_list(from);
     case AVRO_NEXT: return next_item(from);
+    case AVRO_SKIP_NULLABLE:
     case AVRO_NULLABLE: return choose_nullable(from, step);
     case AVRO_UNION: return choose(from, step);
     case AVRO_JUMP: from->next = step->a; return AVRO_GOOD;

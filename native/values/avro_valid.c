@@ -40,6 +40,7 @@ static bool valid_numbers(const avro_list *list, int64_t at) {
     case AVRO_UNION: return valid_table(list, step, at + 1, list->count);
     case AVRO_LIST:
     case AVRO_SKIP_LIST: return step->a > at && step->a < list->count && step->b >= 0;
+    case AVRO_SKIP_NULLABLE:
     case AVRO_NULLABLE: return step->b > at && step->b < list->count;
     case AVRO_JUMP: return step->a > at && step->a < list->count;
     case AVRO_CALL: return within(step->a, list->count);

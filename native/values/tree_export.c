@@ -8,7 +8,7 @@
 #include "arrow/blocks.h"
 #include "tree.h"
 
-enum { ALIGNED = 64, BUFFERS = 3 };
+enum { ALIGNED = 64, BUFFERS = 3, MOST_KEPT = 4 << 20 };
 
 typedef struct {
   atomic_int holders;
@@ -148,10 +148,17 @@ static void clear(tree *all) {
     tree_column *column = &all->columns[i];
     free(column->bits);
     column->bits = NULL;
-    if (column->room > (4u << 20)) {
+    if (column->room > MOST_KEPT) {
       free(column->data);
       column->data = NULL;
       column->room = 0;
+    }
+    if ((size_t)column->capacity > MOST_KEPT / 8) {
+      free(column->values);
+      free(column->offsets);
+      column->values = NULL;
+      column->offsets = NULL;
+      column->capacity = 0;
     }
     column->used = 0;
     column->rows = column->nulls = 0;

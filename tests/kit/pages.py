@@ -17,6 +17,7 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.cli.main import cli
 from sparkcohort.runtime.shell.observe.metrics import METRICS
 from sparkcohort.runtime.shell.options.table import OPTIONS, Option
+from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = ROOT / "README.md"
@@ -103,11 +104,17 @@ def simulated() -> str:
     return "```\n" + "\n".join(blocks) + "```"
 
 
+def avro_reasons_list() -> str:
+    """Why a record of Avro's can be bad."""
+    return "\n".join(f"* {REASONS[reason]}" for reason in AvroReason)
+
+
 SIMULATE: Final = DOCS / "guides/simulate.md"
 GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
     "options": (DOCS / "options.md", options_table),
     "metrics": (DOCS / "reference/metrics.md", metrics_table),
     "codes": (DOCS / "reference/errors.md", codes_table),
+    "avro-reasons": (DOCS / "reference/avro.md", avro_reasons_list),
     "simulate": (SIMULATE, simulated),
     "pipeline": (README, lambda: example("pipeline")),
     "listener": (EXAMPLES["listener"][0], lambda: example("listener")),

@@ -8,7 +8,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText, SchemaRegistry, UnknownSchemaError
+from sparkcohort.runtime.shell.registry.schema_registry import (
+    RegisteredText,
+    RegistryError,
+    SchemaRegistry,
+    UnknownSchemaError,
+)
 from sparkcohort.runtime.shell.registry.settings import RegistrySettings
 
 UNKNOWN_SECONDS = 30.0
@@ -16,13 +21,22 @@ UNKNOWN_SECONDS = 30.0
 MOST_UNKNOWN = 10_000
 
 
+class _Request:
+    """A schema that is being asked for: whoever needs it, too, waits for the same answer."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.answer: RegisteredText | str | None = None
+        self.error: RegistryError | None = None
+
+
 class WriterSchemas:
-    """By id: the schema, or why there is none.  For any thread; one asks the registry, others wait for its answer."""
+    """By id: the schema, or why there is none.  For any thread; one asks for an id, others wait for its answer."""
 
     def __init__(self, registry: SchemaRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry, self._clock = registry, clock
         self._lock = threading.Lock()
-        self._asking = threading.Lock()
+        self._requests: dict[int, _Request] = {}
         self._schemas: dict[int, RegisteredText] = {}
         self._unknown: OrderedDict[int, tuple[float, str]] = OrderedDict()
 
@@ -31,37 +45,52 @@ class WriterSchemas:
 
         RegistryError when the registry is away or refuses us: the record is not known to be bad.
         """
-        known = self._known(schema_id)
-        if known is not None:
-            return known
-        with self._asking:
+        with self._lock:
             known = self._known(schema_id)
-            return self._fetch(schema_id) if known is None else known
+            if known is not None:
+                return known
+            request = self._requests.get(schema_id)
+            if mine := request is None:
+                request = self._requests[schema_id] = _Request()
+        if mine:
+            self._fetch(schema_id, request)
+        request.done.wait()
+        if request.answer is not None:
+            return request.answer
+        error = request.error or RegistryError(f"Schema {schema_id} was asked for, and whoever did so broke off.")
+        raise type(error)(str(error))  # each thread its own
 
     def close(self) -> None:
         """End what waits for the registry; what is known stays."""
         self._registry.close()
 
     def _known(self, schema_id: int) -> RegisteredText | str | None:
-        with self._lock:
-            if schema_id in self._schemas:
-                return self._schemas[schema_id]
-            until, why = self._unknown.get(schema_id, (0.0, ""))
-            return why if why and self._clock() < until else None
+        if schema_id in self._schemas:
+            return self._schemas[schema_id]
+        until, why = self._unknown.get(schema_id, (0.0, ""))
+        return why if why and self._clock() < until else None
 
-    def _fetch(self, schema_id: int) -> RegisteredText | str:
+    def _fetch(self, schema_id: int, request: _Request) -> None:
         try:
-            found = self._registry.by_id(schema_id)
+            request.answer = self._registry.by_id(schema_id)
         except UnknownSchemaError as error:
+            request.answer = str(error)
+        except RegistryError as error:
+            request.error = error
+        finally:
             with self._lock:
-                self._unknown.pop(schema_id, None)
-                self._unknown[schema_id] = self._clock() + UNKNOWN_SECONDS, str(error)
-                while len(self._unknown) > MOST_UNKNOWN:
-                    self._unknown.popitem(last=False)
-            return str(error)
-        with self._lock:
-            self._schemas[schema_id] = found
-        return found
+                self._keep(schema_id, request.answer)
+                del self._requests[schema_id]
+            request.done.set()
+
+    def _keep(self, schema_id: int, answer: RegisteredText | str | None) -> None:
+        if isinstance(answer, RegisteredText):
+            self._schemas[schema_id] = answer
+        elif answer is not None:
+            self._unknown.pop(schema_id, None)
+            self._unknown[schema_id] = self._clock() + UNKNOWN_SECONDS, answer
+            while len(self._unknown) > MOST_UNKNOWN:
+                self._unknown.popitem(last=False)
 
 
 _shared: dict[tuple[int, tuple[tuple[str, str], ...]], WriterSchemas] = {}

@@ -8,24 +8,43 @@ from typing import Any
 from sparkcohort.runtime.values.avro.schema import MISSING, MOST_DEPTH, AvroSchema, AvroSchemaError, below
 
 RANGES = {"int": 1 << 31, "long": 1 << 63}
+MOST_VALUES = 100_000
 FORMATS = {"float": "<f", "double": "<d"}
 
 
-def encode_default(schema: AvroSchema, value: Any, path: str, depth: int = 0) -> bytes:
+class EndlessDefaultError(AvroSchemaError):
+    """A default that holds itself, or more than anybody has written."""
+
+
+class Budget:
+    """How much a default may still have: values, and values inside of each other."""
+
+    def __init__(self) -> None:
+        self.values, self.depth = MOST_VALUES, MOST_DEPTH
+
+
+def encode_default(schema: AvroSchema, value: Any, path: str) -> bytes:
     r"""The bytes of ``value``; of a union, it is the first branch that it fits.
 
     >>> encode_default(AvroSchema("string"), "none", "origin")
-    b'\\x08none'
+    b'\x08none'
     """
-    if depth > MOST_DEPTH:
-        raise AvroSchemaError(path, "a default that never ends")
-    found = _encode(schema, value, path, depth)
+    return _inner(schema, value, path, Budget())
+
+
+def _inner(schema: AvroSchema, value: Any, path: str, budget: Budget) -> bytes:
+    budget.values -= 1
+    budget.depth -= 1
+    if budget.values < 0 or budget.depth < 0:
+        raise EndlessDefaultError(path, "a default that never ends")
+    found = _encode(schema, value, path, budget)
+    budget.depth += 1
     if found is None:
         raise AvroSchemaError(path, f"a default that is no {schema.kind}")
     return found
 
 
-def _encode(schema: AvroSchema, value: Any, path: str, depth: int) -> bytes | None:
+def _encode(schema: AvroSchema, value: Any, path: str, budget: Budget) -> bytes | None:
     kind = schema.kind
     if kind == "null":
         return b"" if value is None else None
@@ -42,16 +61,15 @@ def _encode(schema: AvroSchema, value: Any, path: str, depth: int) -> bytes | No
     if kind == "enum":
         return varint(schema.symbols.index(value)) if value in schema.symbols else None
     if kind == "union":
-        return _union(schema, value, path, depth)
+        return _union(schema, value, path, budget)
     if kind == "record":
-        return _record(schema, value, path, depth) if isinstance(value, dict) else None
+        return _record(schema, value, path, budget) if isinstance(value, dict) else None
     items = value if isinstance(value, list) and kind == "array" else ()
     pairs = value.items() if isinstance(value, dict) and kind == "map" else [(None, item) for item in items]
     if not isinstance(value, list if kind == "array" else dict):
         return None
     inner = [
-        (b"" if key is None else _sized(key.encode())) + encode_default(schema.item, item, path, depth + 1)
-        for key, item in pairs
+        (b"" if key is None else _sized(key.encode())) + _inner(schema.item, item, path, budget) for key, item in pairs
     ]
     return (varint(len(inner)) + b"".join(inner) if inner else b"") + b"\0"
 
@@ -73,23 +91,26 @@ def _raw(schema: AvroSchema, value: Any) -> bytes | None:
     return data if len(data) == schema.size else None
 
 
-def _union(schema: AvroSchema, value: Any, path: str, depth: int) -> bytes | None:
+def _union(schema: AvroSchema, value: Any, path: str, budget: Budget) -> bytes | None:
     for number, branch in enumerate(schema.branches):
+        depth = budget.depth
         try:
-            return varint(number) + encode_default(branch, value, path, depth + 1)
+            return varint(number) + _inner(branch, value, path, budget)
+        except EndlessDefaultError:
+            raise
         except AvroSchemaError:
-            continue
+            budget.depth = depth
     return None
 
 
-def _record(schema: AvroSchema, value: dict[str, Any], path: str, depth: int) -> bytes:
+def _record(schema: AvroSchema, value: dict[str, Any], path: str, budget: Budget) -> bytes:
     parts = []
     for each in schema.fields:
         inner = value.get(each.name, each.default)
         where = below(path, each.name)
         if inner is MISSING:
             raise AvroSchemaError(where, "the default of its record has no such field, and neither has it one itself")
-        parts.append(encode_default(each.schema, inner, where, depth + 1))
+        parts.append(_inner(each.schema, inner, where, budget))
     return b"".join(parts)
 
 

@@ -282,6 +282,14 @@ class AvroReader:
             self.columns[column].null()
             self.next = behind
 
+    def skip_nullable(self, _column: int, null: int, behind: int) -> None:
+        """The same of what nobody asked for."""
+        branch = self.varint()
+        if branch not in (0, 1):
+            raise self.error(AvroReason.BRANCH)
+        if branch == null:
+            self.next = behind
+
     def union(self, _column: int, first: int, count: int) -> None:
         """A union."""
         branch = self.varint()
@@ -363,6 +371,7 @@ MOVES: dict[Op, Callable[[AvroReader, int, int, int], Any]] = {
     Op.NEXT: AvroReader.list_next,
     Op.NULLABLE: AvroReader.nullable,
     Op.UNION: AvroReader.union,
+    Op.SKIP_NULLABLE: AvroReader.skip_nullable,
     Op.JUMP: AvroReader.jump,
     Op.FAIL: AvroReader.fail,
     Op.DEFAULT: AvroReader.default,

@@ -58,6 +58,7 @@ class Op(enum.IntEnum):
     SKIP_ITEMS = 32  # a list whose items all have a bytes
     CALL = 33  # go on at a, until RETURN
     RETURN = 34
+    SKIP_NULLABLE = 35  # as NULLABLE, for what nobody asked for
 
 
 class AvroStep(NamedTuple):
@@ -139,7 +140,7 @@ class StepList:
             return [self.constants[a].decode()]
         if op is Op.DEFAULT:
             return [self.constants[a].hex()]
-        if op is Op.NULLABLE:
+        if op in (Op.NULLABLE, Op.SKIP_NULLABLE):
             return [f"null is {a} -> {b}"]
         if op in (Op.JUMP, Op.CALL, Op.LIST, Op.SKIP_LIST):
             return [f"-> {a}"] + ([f"items of {b} bytes or more"] if b else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.registry import schema_registry
+from sparkcohort.runtime.shell.registry import settings as settings_module
 from sparkcohort.runtime.shell.registry.schema_registry import (
     RegisteredText,
     RegistryError,
@@ -252,6 +255,26 @@ def test_a_writers_schema_is_fetched_once(registry: Registry) -> None:
     assert schemas.get(number) == found[0]
 
 
+def test_many_that_wait_wait_once(registry: Registry) -> None:
+    """A registry that is away holds up threads for one time-out, not for one after the other; each gets the error."""
+    registry.status = 503
+    schemas = WriterSchemas(SchemaRegistry(settings(registry.url, timeout_ms="1000")))
+
+    def attempt(schema_id: int) -> str:
+        with pytest.raises(RegistryUnavailableError) as raised:
+            schemas.get(schema_id)
+        return str(raised.value)
+
+    begin = time.monotonic()
+    with ThreadPoolExecutor(16) as pool:
+        errors = set(pool.map(attempt, [1] * 8 + list(range(2, 10))))
+    assert len(errors) == 9
+    assert time.monotonic() - begin < 12
+    registry.status = 0
+    number = registry.register("s", ORDER)
+    assert isinstance(schemas.get(number), RegisteredText)
+
+
 def test_an_unknown_id_is_a_reason_and_asked_for_again_later(registry: Registry) -> None:
     """Not by every record; but it may have been registered meanwhile."""
     now = [0.0]
@@ -287,3 +310,8 @@ def test_wrong_options_are_told(options: dict[str, str], message: str) -> None:
     """Before anything is asked."""
     with pytest.raises(OptionError, match=message):
         read_settings({f"schema.registry.{name}": value for name, value in options.items()})
+
+
+def test_examples_hold() -> None:
+    """What the docstrings show."""
+    assert [doctest.testmod(each).failed for each in (schema_registry, settings_module)] == [0, 0]

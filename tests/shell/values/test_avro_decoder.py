@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import struct as struct_module
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Context, Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -323,3 +327,73 @@ def test_other_threads_go_on_meanwhile() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda decoder: decoder.decode(column), decoders))
     assert all(rows == found[0][0] and not bad for rows, bad in found)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text(max_size=9).map(str.encode) | st.binary(max_size=3) | st.just(b"eight chars"), max_size=6))
+def test_utf8_is_what_python_takes(parts: list[bytes]) -> None:
+    """Wherever in a text it breaks off or goes wrong."""
+    text = b"".join(parts)
+    _, bad = AvroValues(parsed("string")).decode(pa.array([drawn.encode("bytes", text)]))
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        assert [each.reason for each in bad] == [AvroReason.UTF8]
+    else:
+        assert bad == []
+
+
+def test_a_batch_beyond_the_ordinary_leaves_nothing() -> None:
+    """Its room goes with it; the next rows find their own."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "all", "type": {"type": "array", "items": "int"}}]}
+    schema["fields"].append({"name": "text", "type": ["null", "string"]})  # type: ignore[attr-defined]
+    decoder = AvroValues(parsed(schema))
+    large = drawn.encode(schema, {"all": [7] * 700_000, "text": "x" * 5_000_000})
+    small = drawn.encode(schema, {"all": [8], "text": None})
+    for _ in range(2):
+        rows, bad = decoder.decode(pa.array([small, large, small]))
+        assert bad == []
+        assert rows.field(0).value_lengths().to_pylist() == [1, 700_000, 1]
+        rows, bad = decoder.decode(pa.array([small, b"\x02", None, small]))
+        rows.validate(full=True)
+        assert rows.to_pylist() == [{"all": [8], "text": None}, None, None, {"all": [8], "text": None}]
+
+
+SHORT = """
+import ctypes, sys
+import pyarrow as pa
+from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
+from sparkcohort.runtime.values.avro.schema import parse_schema
+decoder = AvroValues(parse_schema('{"type": "map", "values": ["null", "string"]}'))
+record = bytes.fromhex("020261") + b"\\x02\\x80\\x7d" + b"x" * 8000 + b"\\0"
+column = pa.array([record, bytes.fromhex("02026100") + b"\\0"] * 3000)
+process = ctypes.CDLL(None)
+failed = 0
+for failures in range(1, 60):
+    decoder = AvroValues(parse_schema('{"type": "map", "values": ["null", "string"]}'))
+    process.fail_large(1)
+    decoder.decode(column.slice(0, 0))
+    for _ in range(failures):
+        try:
+            decoder.decode(column.slice(0, 100 * failures))
+        except MemoryError:
+            failed += 1
+            process.fail_large(1)
+    process.fail_large(0)
+    rows, bad = decoder.decode(column)
+    rows.validate(full=True)
+    assert not bad and len(rows) == 6000 and rows[5998].as_py() == [("a", "x" * 8000)]
+print("short of memory" if failed > 50 else failed)
+"""
+
+
+def test_memory_that_runs_out(tmp_path: Path) -> None:
+    """It is a MemoryError of one call, wherever it runs out; the next one has all rows."""
+    shim = tmp_path / "short_of_memory.so"
+    code = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True)
+    preloaded = {**os.environ, "LD_PRELOAD": str(shim)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SHORT], env=preloaded, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.stdout, done.stderr) == ("short of memory\n", "")

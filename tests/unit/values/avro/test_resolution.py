@@ -284,3 +284,17 @@ def test_a_writer_that_does_not_fit_is_told_by_its_records() -> None:
     assert str(steps) == "   0 fail a: string can't be read as int"
     missing = steps_for(record(), record({"name": "a", "type": "int"}))
     assert str(missing) == "   0 fail a: the writer has no such field, and it has no default"
+
+
+def test_schemas_that_double_at_every_level_are_no_way_to_hold_us_up() -> None:
+    """Each record has the one before it twice: what is skipped, counted or a default has no end that anybody sees."""
+    inner: Any = record(name="R0")
+    for level in range(1, 31):
+        again = {"name": "b", "type": f"R{level - 1}", "default": {}}
+        inner = record({"name": "a", "type": inner, "default": {}}, again, name=f"R{level}")
+    old = record({"name": "a", "type": {"type": "array", "items": inner}}, {"name": "id", "type": "int"}, name="Old")
+    steps = resolve(parse_schema(json.dumps(old)), parse_schema(json.dumps(record({"name": "id", "type": "int"}))))
+    assert len(steps.steps) < 200
+    new = parse_schema(json.dumps(record({"name": "a", "type": inner, "default": {}}, name="New")))
+    told = str(resolve(parse_schema(json.dumps(record(name="New"))), new, struct({"a": struct({})})))
+    assert "a default that never ends" in told
