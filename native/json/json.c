@@ -99,7 +99,8 @@ static outcome put_decimal(json_reader *in, int32_t at, yyjson_val *value) {
   const json_field *field = &in->plan.fields[at];
   __int128 unscaled;
   decimal_fault fault = text_to_decimal(text, yyjson_get_len(value), string, field->precision, field->scale, &unscaled);
-  if (fault) return bad(in, at, fault == DECIMAL_MALFORMED ? JSON_BAD_TEXT : JSON_OUT_OF_RANGE);
+  if (fault == DECIMAL_TOO_LARGE) return bad(in, at, JSON_OUT_OF_RANGE);
+  if (fault) return bad(in, at, string ? JSON_BAD_TEXT : JSON_WRONG_TYPE); /* of the numbers, NaN and its like */
   return put_fixed(in, at, &unscaled);
 }
 

@@ -127,7 +127,8 @@ class JsonReader:
 
     def _from_number(self, at: int, kind: str, text: str) -> Any:
         if kind in ("float", "double"):
-            return NON_NUMBERS[text] if text in NON_NUMBERS else float(text)
+            # Jackson has no whole -0.
+            return 0.0 if text == "-0" else NON_NUMBERS.get(text) or float(text)
         if kind == "decimal" and text not in NON_NUMBERS:
             return self._decimal(at, text)
         if kind == "timestamp":

@@ -59,10 +59,9 @@ def _offset(zone: str) -> int | None:
     found = OFFSET.fullmatch(zone)
     if not found:
         return None
-    sign, *parts = found.groups()
-    hours, minutes, seconds = (
-        int(parts[i] or parts[j] or (parts[0] if not i else 0) or 0) for i, j in ((1, 4), (2, 5), (3, 6))
-    )
+    sign, alone, *parts = found.groups()
+    hours, minutes, seconds = (int(short or long or 0) for short, long in zip(parts[:3], parts[3:], strict=True))
+    hours = int(alone or hours)
     offset = hours * 3600 + minutes * 60 + seconds
     if minutes > 59 or seconds > 59 or offset > MOST_OFFSET:
         return None

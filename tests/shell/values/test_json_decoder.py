@@ -138,7 +138,7 @@ def test_values(record: bytes, kind: ColumnType, value: str) -> None:
     assert read(struct({"f": kind}), binary(record)) == ([f"{{'f': {value}}}"], [])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_the_native_reader_is_its_twin(data: st.DataObject) -> None:
     """The same rows and the same faults of drawn types and records; a record that is cut off or hit somewhere, too."""
