@@ -27,7 +27,7 @@ FIRST_GREGORIAN = -141_427  # 1582-10-15
 DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 GROUPS = re.compile(r"[\x00-\x20]*((?:[^\x00-\x20]{4}[\x00-\x20]*)*)", re.DOTALL)
-EXACT = Context(prec=2000, Emax=10**9, Emin=-(10**9))
+EXACT = Context(prec=2000, Emax=10**9, Emin=-(10**9), traps=[InvalidOperation])
 
 
 def _days(sign: str, year: str, month: str | None, day: str | None) -> int | None:
@@ -95,7 +95,7 @@ def read_decimal(text: str, precision: int, scale: int) -> Decimal | None:
     number = EXACT.create_decimal(text)
     if number.is_zero():
         return Decimal(0).scaleb(-scale)
-    if number.adjusted() >= precision:
+    if number.is_infinite() or number.adjusted() >= precision:
         raise OverflowError
     if number.adjusted() < -scale - 1:
         return Decimal(0).scaleb(-scale)
