@@ -111,7 +111,7 @@ def main(rounds: str, seed: str = "1") -> None:
     CORPUS.touch()
     CORPUS.write_text("\n".join(sorted({*seeds(), *CORPUS.read_text().split()})) + "\n")
     with tempfile.TemporaryDirectory() as folder:
-        found = {f"{number:02x}" + b"{}".hex() for number in range(len(TARGETS))}
+        found = {f"{number:02x}" + b"{}".hex() for number in range(len(TARGETS))} | {"00" + b'{"a":"\xff"}'.hex()}
         found |= set(run(build(Path(folder)), int(rounds), int(seed), 36_000))
     CORPUS.write_text("\n".join(sorted(found)) + "\n")
     sys.stdout.write(f"{len(found)} inputs\n")
