@@ -1,5 +1,10 @@
 """The native part of the wheel; everything else about it stands in pyproject.toml."""
 
+import hashlib
+import subprocess
+import sys
+import tarfile
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -10,25 +15,76 @@ ABI, VERSION = "cp311", "0x030B0000"
 # It reads bytes from the network: a mistake in it is to end the process, not to be used.
 HARDENED = ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
 
+# The release of yyjson that a package brings with it, and nothing else of that package.
+PACKAGE, RELEASE = "yyjson", "4.0.6"
+SHA256 = "fcd4dc15c1e39a30bf9fa85d56903029111506860fc3080ab0d81c6c6dacaa8c"
+KEPT = Path(".cache/sources")
+FILES = {f"{PACKAGE}/yyjson.c", f"{PACKAGE}/yyjson.h"}
 
-def _files(pattern: str) -> list[str]:
-    return sorted(map(str, Path("native").rglob(pattern)))
+
+def _files(folder: str, pattern: str) -> list[str]:
+    return sorted(map(str, Path("native", folder).rglob(pattern)))
 
 
-setup(
-    ext_modules=[
-        Extension(
-            "sparkcohort.native._drain",
-            sources=_files("*.c"),
-            depends=_files("*.h"),
-            include_dirs=["native"],
-            define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None)],
-            extra_compile_args=["-std=c11", "-fvisibility=hidden", "-g0", *HARDENED],
-            extra_link_args=["-Wl,-z,relro,-z,now,-z,noexecstack"],
-            py_limited_api=True,
-            # Without a compiler or Python's headers the wheel does without it, and records take the slower path.
-            optional=True,
-        )
-    ],
-    options={"bdist_wheel": {"py_limited_api": ABI}},
-)
+def _is_it(archive: Path) -> bool:
+    return archive.is_file() and hashlib.sha256(archive.read_bytes()).hexdigest() == SHA256
+
+
+def _download(archive: Path) -> None:
+    """By pip, from the index that it is set up for; it checks the hash as well."""
+    with tempfile.TemporaryDirectory() as folder:
+        wanted = Path(folder, "wanted.txt")
+        wanted.write_text(f"{PACKAGE}=={RELEASE} --hash=sha256:{SHA256}\n")
+        options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--require-hashes", "--dest", folder]
+        command = [sys.executable, "-m", "pip", "download", *options, "--requirement", str(wanted)]
+        subprocess.run(command, check=True, timeout=300)
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        archive.write_bytes(Path(folder, archive.name).read_bytes())
+
+
+def _yyjson() -> Path | None:
+    """The folder with yyjson's two files, or nothing: then the wheel goes without JSON's native part, which is slower."""
+    archive = KEPT / f"{PACKAGE}-{RELEASE}.tar.gz"
+    try:
+        if not _is_it(archive):
+            _download(archive)
+        if not _is_it(archive):
+            return None
+        folder = KEPT / f"{PACKAGE}-{RELEASE}"
+        folder.mkdir(exist_ok=True)
+        with tarfile.open(archive) as packed:
+            for member in packed.getmembers():
+                name = member.name.partition("/")[2]
+                found = packed.extractfile(member) if name in FILES else None
+                if found:
+                    (folder / Path(name).name).write_bytes(found.read())
+        return folder
+    except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:
+        print(f"without yyjson, so without native JSON: {error}", file=sys.stderr)  # noqa: T201  # a build's log
+        return None
+
+
+def _extension(name: str, sources: list[str], include_dirs: list[str]) -> Extension:
+    return Extension(
+        f"sparkcohort.native.{name}",
+        sources=sources,
+        depends=_files("", "*.h"),
+        include_dirs=include_dirs,
+        define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None)],
+        extra_compile_args=["-std=c11", "-fvisibility=hidden", "-g0", *HARDENED],
+        extra_link_args=["-Wl,-z,relro,-z,now,-z,noexecstack"],
+        py_limited_api=True,
+        # Without a compiler or Python's headers the wheel does without it, and records take the slower path.
+        optional=True,
+    )
+
+
+YYJSON = _yyjson()
+JSON = _files("json", "*.c")
+EXTENSIONS = [_extension("_drain", sorted(set(_files("", "*.c")) - set(JSON)), ["native"])]
+if YYJSON:
+    SHARED = ["native/arrow/blocks.c", "native/values/tree.c", "native/values/tree_export.c"]
+    SOURCES = [*JSON, *SHARED, str(YYJSON / "yyjson.c")]
+    EXTENSIONS.append(_extension("_json", SOURCES, ["native", str(YYJSON)]))
+
+setup(ext_modules=EXTENSIONS, options={"bdist_wheel": {"py_limited_api": ABI}})

@@ -12,7 +12,7 @@
  *   values/         what is inside of records: tree (growing columns of any shape) -> tree_export (into Arrow), avro
  *                   (runs a list of steps; avro_valid looks at it first), avro_decoder (a column of bytes, for Python)
  *
- * events.h has what both answer with.  Neither reader includes the other; arrow/ includes neither. */
+ * json/ is a module of its own, see json/module.c.  events.h has what both readers of records answer with.  Neither reader includes the other; arrow/ includes neither. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>

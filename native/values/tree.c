@@ -5,7 +5,8 @@
 
 enum { FIRST_ROWS = 256, FIRST_BYTES = 4096 };
 
-static const uint32_t widths[] = {[T_BOOLEAN] = 1, [T_INT] = 4, [T_LONG] = 8, [T_FLOAT] = 4, [T_DOUBLE] = 8, [T_DECIMAL] = 16};
+static const uint32_t widths[] = {[T_BOOLEAN] = 1, [T_INT] = 4, [T_LONG] = 8, [T_FLOAT] = 4, [T_DOUBLE] = 8, [T_DECIMAL] = 16,
+                                 [T_BYTE] = 1, [T_SHORT] = 2};
 
 static bool has_offsets(tree_kind kind) { return kind == T_BYTES || kind == T_STRING || kind == T_LIST || kind == T_MAP; }
 
@@ -35,7 +36,7 @@ bool tree_new(tree *all, const int32_t (*described)[2], int32_t count) {
   all->columns = calloc((size_t)count + 1, sizeof *all->columns);
   if (!all->columns) return false;
   for (int32_t i = 0; i < count; i++) {
-    if (described[i][0] < T_STRUCT || described[i][0] > T_DECIMAL || described[i][1] < 0 || described[i][1] >= count - i)
+    if (described[i][0] < T_STRUCT || described[i][0] >= T_KINDS || described[i][1] < 0 || described[i][1] >= count - i)
       return false;
     all->columns[i].kind = (tree_kind)described[i][0];
     all->columns[i].behind = i + 1 + described[i][1];
@@ -110,7 +111,7 @@ bool tree_null(tree *all, int32_t at) {
 
 /* --- taken back ------------------------------------------------------------------------------- */
 
-static void cut(tree *all, int32_t at, int64_t rows) {
+void tree_cut_column(tree *all, int32_t at, int64_t rows) {
   tree_column *column = &all->columns[at];
   /* A struct's fields may be behind it, or before it, when a record breaks off. */
   for (int64_t row = rows; column->nulls && row < column->rows; row++) {
@@ -123,7 +124,8 @@ static void cut(tree *all, int32_t at, int64_t rows) {
   int64_t last = column->offsets ? column->offsets[column->rows] : 0;
   if (column->kind == T_BYTES || column->kind == T_STRING) column->used = (size_t)last;
   int64_t items = column->kind == T_STRUCT ? rows : last;
-  for (int32_t child = at + 1; child < column->behind; child = all->columns[child].behind) cut(all, child, items);
+  for (int32_t child = at + 1; child < column->behind; child = all->columns[child].behind)
+    tree_cut_column(all, child, items);
 }
 
-void tree_cut(tree *all, int64_t rows) { cut(all, 0, rows); }
+void tree_cut(tree *all, int64_t rows) { tree_cut_column(all, 0, rows); }

@@ -11,7 +11,8 @@
 #include "arrow/arrow.h"
 
 /* The numbers are those of values/avro/spark_types.py, by which a tree is described. */
-typedef enum { T_STRUCT, T_LIST, T_MAP, T_BOOLEAN, T_INT, T_LONG, T_FLOAT, T_DOUBLE, T_BYTES, T_STRING, T_DECIMAL } tree_kind;
+typedef enum { T_STRUCT, T_LIST, T_MAP, T_BOOLEAN, T_INT, T_LONG, T_FLOAT, T_DOUBLE, T_BYTES, T_STRING, T_DECIMAL,
+  T_BYTE, T_SHORT, T_KINDS } tree_kind;
 
 typedef struct {
   tree_kind kind;
@@ -64,6 +65,9 @@ static inline bool tree_list(tree_column *column) {
 
 /* Take back the rows behind so many, in all columns. */
 void tree_cut(tree *, int64_t rows);
+
+/* The same, in one column and what is inside of it. */
+void tree_cut_column(tree *, int32_t column, int64_t rows);
 
 /* Move the rows into `array` and forget them, or do nothing: false when memory has run out, or when the columns don't
  * fit each other, which is a mistake of whoever filled them. */

@@ -63,6 +63,19 @@ class SparkAvro:
         answer = self._ask(f"record {data.hex()}")
         return None if answer.startswith("bad ") else sorted_maps(json.loads(answer))
 
+    def columns(self, ddl: str) -> None:
+        """What the next JSON is to be read into; ``_corrupt STRING`` among them is the column of bad records."""
+        answer = self._ask(f"columns {ddl}")
+        if answer != "ok":
+            raise ValueError(answer)
+
+    def json(self, record: bytes) -> Any:
+        """What ``from_json`` makes of it, as ``shown`` has it."""
+        answer = self._ask(f"json {record.hex()}")
+        if answer.startswith("no "):
+            raise ValueError(answer)
+        return json.loads(answer)
+
 
 def shown(value: Any, kind: ColumnType) -> Any:
     """A value as SparkAvro.java shows it: numbers by their bits, texts and bytes in hex, a map as its keys and values."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
+from sparkcohort.runtime.shell.values.arrow_types import arrow_type
 from sparkcohort.runtime.values.avro.columns import column_type
 from sparkcohort.runtime.values.avro.interpreter import AvroReader, words
 from sparkcohort.runtime.values.avro.resolution import resolve
@@ -22,19 +23,6 @@ except ImportError:  # built without a compiler
 
 FRAME = 5  # Confluent's: a zero, and the id of the writer's schema in four bytes, the highest first
 UNFRAMED = -1
-ARROW = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "binary": pa.binary(),
-    "string": pa.string(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-
 Writers = Callable[[int], RegisteredText | str]
 """The schema of an id, or why there is none; ``WriterSchemas.get`` is one."""
 
@@ -46,23 +34,6 @@ class BadRecord(NamedTuple):
     reason: AvroReason
     schema_id: int
     message: str
-
-
-def arrow_type(kind: ColumnType) -> Any:
-    """Arrow's type for Spark's.
-
-    >>> arrow_type(ColumnType("array", (ColumnType("date"),)))
-    ListType(list<element: date32[day]>)
-    """
-    if kind.kind == "struct":
-        return pa.struct([(name, arrow_type(child)) for name, child in zip(kind.names, kind.children, strict=True)])
-    if kind.kind == "array":
-        return pa.list_(pa.field("element", arrow_type(kind.children[0])))
-    if kind.kind == "map":
-        return pa.map_(*map(arrow_type, kind.children))
-    if kind.kind == "decimal":
-        return pa.decimal128(kind.precision, kind.scale)
-    return ARROW[kind.kind]
 
 
 class AvroValues:

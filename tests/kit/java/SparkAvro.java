@@ -7,6 +7,7 @@ import org.apache.avro.io.DecoderFactory;
 import org.apache.spark.sql.avro.AvroDeserializer;
 import org.apache.spark.sql.avro.SchemaConverters;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.types.ArrayType;
@@ -15,17 +16,22 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Option;
+import scala.collection.immutable.Map$;
 
 /**
  * What from_avro does, without a session: Avro's reader, then Spark's deserializer.
  *
  * <p>Lines: "type SCHEMA", answered with Spark's type; "schemas WRITER\tREADER", answered with "ok" or "no"; "record HEX",
- * answered with the value in JSON-like text, or "bad".
+ * answered with the value in JSON-like text, or "bad".  And from_json: "columns DDL", answered with "ok"; "json HEX",
+ * answered with the value.
  */
 public final class SparkAvro {
   private static GenericDatumReader<Object> reader;
   private static AvroDeserializer deserializer;
   private static DataType type;
+  private static JsonToStructsEvaluator fromJson;
 
   private static DataType sqlType(Schema schema) {
     return SchemaConverters.toSqlType(schema, false, "", -1).dataType();
@@ -48,6 +54,14 @@ public final class SparkAvro {
         type = sqlType(expected);
         deserializer = new AvroDeserializer(expected, type, "CORRECTED", false, "", -1);
         return "ok";
+      case "columns":
+        type = StructType.fromDDL(rest);
+        fromJson = new JsonToStructsEvaluator(Map$.MODULE$.empty(), type, "_corrupt", Option.apply("UTC"), false);
+        return "ok";
+      case "json":
+        StringBuilder out = new StringBuilder();
+        show(out, fromJson.evaluate(UTF8String.fromBytes(HexFormat.of().parseHex(rest))), type);
+        return out.toString();
       default:
         return read(HexFormat.of().parseHex(rest));
     }
@@ -89,7 +103,7 @@ public final class SparkAvro {
       out.append("]]");
     } else if (value instanceof byte[] bytes) {
       out.append("\"x").append(HexFormat.of().formatHex(bytes)).append('"');
-    } else if (value instanceof org.apache.spark.unsafe.types.UTF8String text) {
+    } else if (value instanceof UTF8String text) {
       out.append("\"t").append(HexFormat.of().formatHex(text.getBytes())).append('"');
     } else if (value instanceof Float number) {
       out.append("\"f").append(Integer.toHexString(Float.floatToRawIntBits(number))).append('"');

@@ -5,9 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
-from sparkcohort.native import _drain
+import pytest
+
+from sparkcohort.native import _drain, _json
 
 SEGMENT, DYNAMIC = struct.Struct("<IIQQQQQQ"), struct.Struct("<qQ")  # of 64 bits, little endian
 PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 2, 0x6474E551, 0x6474E552
@@ -35,9 +38,10 @@ def segments(data: bytes) -> Iterator[Segment]:
         yield Segment(kind, flags, offset, in_file)
 
 
-def test_it_is_hardened() -> None:
+@pytest.mark.parametrize("module", [_drain, _json])
+def test_it_is_hardened(module: ModuleType) -> None:
     """Stack protector, checked copies (FORTIFY), a table of addresses that is read-only from the start, no code on the stack."""
-    data = Path(_drain.__file__).read_bytes()
+    data = Path(str(module.__file__)).read_bytes()
     found = {segment.kind: segment for segment in segments(data)}
     assert PT_GNU_RELRO in found
     assert not found[PT_GNU_STACK].flags & EXECUTABLE

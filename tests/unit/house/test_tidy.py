@@ -63,7 +63,8 @@ def test_c_functions_fit_a_screen() -> None:
 def test_c_files_compile_without_a_warning() -> None:
     """Every C file says what it is first, and the compiler has nothing to say with -Wall -Wextra."""
     assert [_name(path) for path in C_FILES if not path.read_text().startswith("/* ")] == []
-    headers = [f"-I{sysconfig.get_path('include')}", f"-I{ROOT / 'native'}"]
+    parsers = [f"-I{folder}" for folder in (ROOT / ".cache" / "sources").glob("yyjson-*/")]
+    headers = [f"-I{sysconfig.get_path('include')}", f"-I{ROOT / 'native'}", *parsers]
     flags = ["-std=c11", "-D_GNU_SOURCE", "-DPy_LIMITED_API=0x030B0000", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
     sources = [str(path) for path in C_FILES if path.suffix == ".c"]
     done = subprocess.run(["cc", *flags, *headers, *sources], capture_output=True, text=True, check=False)
@@ -79,7 +80,7 @@ def test_rooms_of_c_include_downwards() -> None:
         if path.parent.name != "native" and ("/" in found or not (path.parent / found).is_file())
     }
     readers = {(room, below) for room in ("kafka_batches", "librdkafka") for below in ("arrow", "events.h")}
-    assert included == readers | {("values", "arrow")}
+    assert included == readers | {("values", "arrow"), ("json", "values"), ("json", "yyjson.h")}
 
 
 def test_nothing_is_left_for_later() -> None:

@@ -1,0 +1,187 @@
+/* A column of bytes from Python, and back to it a column of structs and what was wrong with which row; see _json.pyi.
+ *
+ * This file knows Python, by its stable ABI.  plan.c has what is to be read, json.c reads it, text.c knows dates, times and
+ * decimals.  yyjson, a pinned release that setup.py gets, parses; values/tree.h has the columns. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdlib.h>
+
+#include "json.h"
+
+enum { MOST_POOL = 16 << 20 }; /* what a decoder keeps for the next records */
+
+typedef struct {
+  PyObject_HEAD
+  json_reader reader; /* its columns are empty between calls */
+  int busy;           /* records are read, without the interpreter's lock */
+} Decoder;
+
+/* A column as Arrow has it. */
+typedef struct {
+  Py_buffer validity, offsets, data;
+  int64_t first, rows;
+} input;
+
+typedef struct {
+  int64_t row;
+  json_error error;
+} bad_row;
+
+typedef struct {
+  bad_row *all;
+  size_t count, room;
+} bad_rows;
+
+/* --- records ---------------------------------------------------------------------------------- */
+
+/* Where a row's bytes are; NULL where it is null. */
+static const char *row_bytes(const input *from, int64_t row, size_t *size) {
+  int64_t at = from->first + row;
+  const uint8_t *bits = from->validity.buf;
+  const int32_t *offsets = from->offsets.buf;
+  if (bits && !(bits[at / 8] >> (at % 8) & 1)) return NULL;
+  int32_t start = offsets[at], end = offsets[at + 1];
+  *size = start >= 0 && start <= end && end <= from->data.len ? (size_t)(end - start) : 0;
+  return *size ? (const char *)from->data.buf + start : "";
+}
+
+static bool note(bad_rows *bad, int64_t row, json_error error) {
+  if (bad->count == bad->room) {
+    size_t room = bad->room ? 2 * bad->room : 16;
+    bad_row *all = realloc(bad->all, room * sizeof *all);
+    if (!all) return false;
+    bad->all = all;
+    bad->room = room;
+  }
+  bad->all[bad->count++] = (bad_row){row, error};
+  return true;
+}
+
+static bool read_rows(json_reader *reader, const input *from, bad_rows *bad) {
+  size_t size;
+  for (int64_t row = 0; row < from->rows; row++) {
+    const char *record = row_bytes(from, row, &size);
+    if (!record) {
+      if (!tree_null(&reader->into, 0)) return false;
+      continue;
+    }
+    json_error error = json_read(reader, record, size);
+    if (error.reason == JSON_NO_MEMORY || (error.reason && !note(bad, row, error))) return false;
+  }
+  return true;
+}
+
+static PyObject *bad_list(const bad_rows *bad) {
+  PyObject *list = PyList_New(0);
+  for (size_t i = 0; list && i < bad->count; i++) {
+    const bad_row *from = &bad->all[i];
+    PyObject *one = Py_BuildValue("LiL", (long long)from->row, (int)from->error.reason, (long long)from->error.at);
+    if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+  }
+  return list;
+}
+
+static void forget_pool(json_reader *reader) {
+  if (reader->pool_size <= MOST_POOL) return;
+  free(reader->pool);
+  reader->pool = NULL;
+  reader->pool_size = 0;
+}
+
+static PyObject *decode(Decoder *self, const input *from, PyObject *take) {
+  bad_rows bad = {0};
+  struct ArrowArray array = {0};
+  bool done;
+  self->busy = 1;
+  Py_BEGIN_ALLOW_THREADS
+  done = read_rows(&self->reader, from, &bad) && tree_export(&self->reader.into, &array);
+  if (!done) tree_cut(&self->reader.into, 0);
+  forget_pool(&self->reader);
+  Py_END_ALLOW_THREADS
+  self->busy = 0;
+  PyObject *answer = NULL;
+  if (done) {
+    PyObject *what = PyObject_CallFunction(take, "K", (unsigned long long)(uintptr_t)&array);
+    if (array.release) array.release(&array);
+    answer = what ? Py_BuildValue("NN", what, bad_list(&bad)) : NULL;
+  } else
+    PyErr_NoMemory();
+  free(bad.all);
+  return answer;
+}
+
+static bool is_whole(const input *from) {
+  if (from->first < 0 || from->rows < 0 || from->first > INT32_MAX || from->rows > INT32_MAX) return false;
+  int64_t behind = from->first + from->rows;
+  if (from->rows && from->offsets.len / (Py_ssize_t)sizeof(int32_t) < behind + 1) return false;
+  return !from->validity.buf || from->validity.len >= (behind + 7) / 8;
+}
+
+static PyObject *decoder_decode(Decoder *self, PyObject *arguments) {
+  input from = {0};
+  long long first, rows;
+  PyObject *take, *answer = NULL;
+  if (!PyArg_ParseTuple(arguments, "z*z*z*LLO", &from.validity, &from.offsets, &from.data, &first, &rows, &take)) return NULL;
+  from.first = first;
+  from.rows = rows;
+  if (!is_whole(&from))
+    PyErr_SetString(PyExc_ValueError, "buffers that are shorter than their column");
+  else if (self->busy || !self->reader.into.columns)
+    PyErr_SetString(PyExc_RuntimeError, "a decoder is for one thread at a time");
+  else
+    answer = decode(self, &from, take);
+  PyBuffer_Release(&from.validity);
+  PyBuffer_Release(&from.offsets);
+  PyBuffer_Release(&from.data);
+  return answer;
+}
+
+/* --- made and ended --------------------------------------------------------------------------- */
+
+static bool make(json_reader *reader, const Py_buffer *fields, const Py_buffer *names) {
+  size_t each = sizeof(int32_t[4]), size = (size_t)fields->len;
+  if (reader->into.columns || !size || size % each || size / each > INT32_MAX) return false;
+  const int32_t(*described)[4] = fields->buf;
+  int32_t count = (int32_t)(size / each);
+  return json_tree_new(&reader->into, described, count) &&
+         json_plan_new(&reader->plan, described, count, names->buf, (size_t)names->len);
+}
+
+static int decoder_init(Decoder *self, PyObject *arguments, PyObject *keywords) {
+  static char *words[] = {"fields", "names", NULL};
+  Py_buffer fields, names;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*y*", words, &fields, &names)) return -1;
+  bool made = make(&self->reader, &fields, &names);
+  self->reader.as_text = self->reader.plan.has_decimals;
+  PyBuffer_Release(&fields);
+  PyBuffer_Release(&names);
+  if (made) return 0;
+  PyErr_SetString(PyExc_ValueError, "these are no fields of a struct, or it was made before");
+  return -1;
+}
+
+static void decoder_dealloc(Decoder *self) {
+  PyTypeObject *type = Py_TYPE((PyObject *)self);
+  json_reader_free(&self->reader);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF((PyObject *)type);
+}
+
+static PyMethodDef decoder_methods[] = {{"decode", (PyCFunction)decoder_decode, METH_VARARGS, NULL}, {0}};
+
+static PyType_Slot decoder_slots[] = {
+    {Py_tp_init, decoder_init}, {Py_tp_dealloc, decoder_dealloc}, {Py_tp_methods, decoder_methods}, {0, NULL}};
+
+static PyType_Spec decoder_spec = {"sparkcohort.native._json.JsonDecoder", sizeof(Decoder), 0, Py_TPFLAGS_DEFAULT,
+                                   decoder_slots};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_json", .m_size = -1};
+
+PyMODINIT_FUNC PyInit__json(void) {
+  PyObject *module = PyModule_Create(&definition);
+  PyObject *decoder = module ? PyType_FromSpec(&decoder_spec) : NULL;
+  if (!decoder || PyModule_AddObjectRef(module, "JsonDecoder", decoder) < 0) Py_CLEAR(module);
+  Py_XDECREF(decoder);
+  return module;
+}

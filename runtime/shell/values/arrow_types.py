@@ -1,0 +1,41 @@
+"""Arrow's types for Spark's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from sparkcohort.runtime.values.avro.spark_types import ColumnType
+
+ARROW = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def arrow_type(kind: ColumnType) -> Any:
+    """Arrow's type for Spark's.
+
+    >>> arrow_type(ColumnType("array", (ColumnType("date"),)))
+    ListType(list<element: date32[day]>)
+    """
+    if kind.kind == "struct":
+        return pa.struct([(name, arrow_type(child)) for name, child in zip(kind.names, kind.children, strict=True)])
+    if kind.kind == "array":
+        return pa.list_(pa.field("element", arrow_type(kind.children[0])))
+    if kind.kind == "map":
+        return pa.map_(*map(arrow_type, kind.children))
+    if kind.kind == "decimal":
+        return pa.decimal128(kind.precision, kind.scale)
+    return ARROW[kind.kind]

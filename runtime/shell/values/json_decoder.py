@@ -1,0 +1,59 @@
+"""JSON's records, read in C, or in Python where no compiler was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from sparkcohort.runtime.shell.values.arrow_types import arrow_type
+from sparkcohort.runtime.values.avro.spark_types import ColumnType
+from sparkcohort.runtime.values.json.plan import JsonReason, packed, plan, words
+from sparkcohort.runtime.values.json.reader import JsonReader
+
+try:
+    from sparkcohort.native._json import JsonDecoder as NativeDecoder
+except ImportError:  # built without a compiler, or without yyjson
+    NativeDecoder = None  # type: ignore[assignment,misc]
+
+
+class BadJson(NamedTuple):
+    """A row at fault: null as a whole, or with a field that is null (``reason.whole`` tells)."""
+
+    row: int
+    reason: JsonReason
+    message: str
+
+
+class JsonValues:
+    """Reads columns of JSON objects into one struct type; for one thread at a time."""
+
+    def __init__(self, target: ColumnType, *, native: bool = NativeDecoder is not None) -> None:
+        self.target, self.type = target, arrow_type(target)
+        self._fields = plan(target)
+        self._native = NativeDecoder(*packed(self._fields)) if native else None
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadJson]]:
+        """As many rows as ``values`` (binary) has, and those at fault among them; a null row is null and no fault."""
+        faults: Sequence[tuple[int, int, int]]
+        if self._native:
+            validity, offsets, data = values.buffers()
+            what, faults = self._native.decode(validity, offsets, data, values.offset, len(values), self._take)
+        else:
+            what, faults = self._plain_decode(values)
+        bad = [(row, JsonReason(reason), at) for row, reason, at in faults]
+        return what, [BadJson(row, reason, words(reason, at, self._fields)) for row, reason, at in bad]
+
+    def _take(self, address: int) -> Any:
+        return pa.Array._import_from_c(address, self.type)
+
+    def _plain_decode(self, values: pa.Array) -> tuple[Any, list[tuple[int, int, int]]]:
+        reader, rows = JsonReader(self._fields), []
+        bad: list[tuple[int, int, int]] = []
+        for row, record in enumerate(values.to_pylist()):
+            value, fault = (None, None) if record is None else reader.read(record)
+            rows.append(value)
+            if fault:
+                bad.append((row, *fault))
+        return pa.array(rows, self.type), bad

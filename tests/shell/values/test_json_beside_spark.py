@@ -1,0 +1,142 @@
+"""JSON beside Spark's own ``from_json``: values and bad records; each difference is one that the page names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sparkcohort.runtime.shell.values.json_decoder import JsonValues
+from sparkcohort.runtime.values.avro.spark_types import ColumnType, array, decimal, mapping, struct
+from tests.kit import json_records as drawn
+from tests.kit.spark_avro import SparkAvro, shown, sorted_maps
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "json.md"
+KINDS = ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp"]
+INNER = struct({"n": ColumnType("int"), "s": ColumnType("string")})
+EVERYTHING = struct(
+    {kind: ColumnType(kind) for kind in [*KINDS, "timestamp_ntz"]}
+    | {"decimal": decimal(5, 2), "large": decimal(38, 10), "list": array(ColumnType("int")), "struct": INNER}
+    | {"map": mapping(ColumnType("bigint")), "structs": array(INNER), "by_name": mapping(INNER)}
+)
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkAvro]:
+    """One JVM for all of them."""
+    with SparkAvro() as running:
+        yield running
+
+
+def theirs(spark: SparkAvro, target: ColumnType, record: bytes) -> tuple[Any, bool]:
+    """What Spark makes of a record, and whether it is a bad one."""
+    columns = zip(target.names, target.children, strict=True)
+    spark.columns(", ".join([*(f"`{name}` {kind}" for name, kind in columns), "_corrupt STRING"]))
+    value = spark.json(record)
+    bad = bool(value) and value.pop("_corrupt") is not None
+    return sorted_maps(value), bad
+
+
+def ours(target: ColumnType, record: bytes) -> tuple[Any, bool]:
+    """The same of ours, but a null record that is bad is a struct of nulls, as Spark has it."""
+    rows, bad = JsonValues(target).decode(pa.array([record], pa.binary()))
+    value = shown(_numbers(rows[0]), target)
+    return dict.fromkeys(target.names) if bad and bad[0].reason.whole else sorted_maps(value), bool(bad)
+
+
+def _numbers(value: Any) -> Any:
+    if not value.is_valid:
+        return None
+    if pa.types.is_struct(value.type):
+        return {name: _numbers(value[name]) for name in value}
+    if pa.types.is_map(value.type):
+        return [(pair["key"].as_py(), _numbers(pair["value"])) for pair in value.values]
+    if pa.types.is_list(value.type):
+        return [_numbers(each) for each in value.values]
+    return value.value if pa.types.is_temporal(value.type) else value.as_py()
+
+
+def _of(kind: str, *values: str) -> list[bytes]:
+    return [f'{{"{kind}":{value}}}'.encode() for value in values]
+
+
+SAME = [
+    *[b"", b" \n", b"null", b"1", b'"a"', b"[]", b'[{"int":1}]', b"{}", b'{"int":1', b'{"int":1,}', b'{"int":01}', b"{]"],
+    *[b'{"int":1} x', b'{"int":1}{"int":2}', b'{"int":1}]', b'\n{"int":1}', b'{"INT":1}', b'\xef\xbb\xbf{"int":1}'],
+    *[b'{"int":1,"int":2}', b'{"int":1,"int":"x"}', b'{"int":"x","int":2}', b'{"int":1,"int":null}'],
+    *_of("int", "-0", "1.0", "1e2", '"1"', '""', "2147483648", "true", "[1]", "{}", "null", "+1", "NaN"),
+    *_of("bigint", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "1" + "0" * 30),
+    *_of("double", "1", "-0", "1e400", "5e-324", "NaN", "-Infinity", '"NaN"', '"+INF"', '"-Infinity"', '"INF"', '"1"', '""'),
+    *_of("float", "1e300", "16777217", "0.1", '"Infinity"'),
+    *_of("boolean", "true", '"true"', "1"),
+    *_of("string", '""', "true", "12", "1.5", '{"a" : [1, null, "\\u00e9\\/"]}', '"\\u0000\\ud83d\\ude00"', '"a\tb"'),
+    *_of("binary", '"YWJj"', '"YQ=="', '"YWI="', '"YQ="', '"YQ"', '""', '" YWJj YWJj\\n"', '"YW Jj"', "1"),
+    *_of("decimal", "123.455", "-0.005", "0.0049", "999.994", "999.995", "1e2", "1e-400", "1e400", "1000", "true"),
+    *_of("decimal", '"1,23.4"', '"-.5"', '"5."', '"+1e1"', '" 1"', '"x"', '""', '"1e"'),
+    *_of("large", "1234567890123456789012345678.12345678905", "9" * 28, "9" * 29, "0.00000000005"),
+    *_of("date", *map(drawn.string, drawn.TEXTS), "1"),
+    *_of("timestamp", *map(drawn.string, drawn.TEXTS), "1", "-1", "1.5"),
+    *_of("timestamp_ntz", *map(drawn.string, drawn.TEXTS), "1"),
+    *_of("list", "[1,null]", '[1,"x"]', "{}", "[]", "[[1]]"),
+    *_of("struct", '{"n":"x","s":"y"}', "[]", '{"n":1,"n":"x"}', '{"s":{"a":1}}', "{}"),
+    *_of("map", '{"a":1,"b":null}', '{"a":"x"}', "{}", "[]"),
+    *_of("structs", '[{"n":1},{"n":"x"},null]', "[1]", '[{"n":"x"},3]', "[{}]"),
+    *_of("by_name", '{"a":{"n":"x","s":"y"},"b":{}}', '{"a":{"n":"x"},"b":3}'),
+    b'{"struct":{"n":1},"struct":{"s":"b"}}',
+    b'{"struct":{"n":"x","n":1},"struct":3}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("record", SAME, ids=str)
+def test_values_are_sparks(spark: SparkAvro, record: bytes) -> None:
+    """Every type's values at their limits, fields that don't fit, and records that are none."""
+    assert ours(EVERYTHING, record) == theirs(spark, EVERYTHING, record)
+
+
+DIFFERENT = {
+    "no JSON inside of a field's value": b'{"list":[1,2 3],"int":4}',
+    "names and strings in single quotes": b"{'int':1}",
+    "bytes that are no UTF-8": b'{"string":"\xff"}',
+    "half of a surrogate pair": b'{"string":"\\ud800"}',
+    "`nan`, `inf` in lower case": b'{"double":nan}',
+    "`+INF` without quotes": b'{"double":+INF}',
+    "over 1,000 levels": b'{"z":' + b"[" * 1001 + b"]" * 1001 + b',"int":1}',
+    "a number into STRING": b'{"string":1.10}',
+    "`NaN` into STRING": b'{"string":NaN}',
+    "128 to 255 into TINYINT": b'{"tinyint":128}',
+    "a number between two FLOATs": b'{"float":1.00000017881393432617187499}',
+    "a time of day without a date": b'{"timestamp":"10:11:12"}',
+    "a timestamp with the name of a region": b'{"timestamp":"2020-01-02 03:04:05 Europe/Berlin"}',
+    "a number of seconds that TIMESTAMP can't hold": b'{"timestamp":9223372036855}',
+    "base64 behind its padding": b'{"binary":"YQ==YQ=="}',
+    "a date as days before 1582-10-15 in a string": b'{"date":"-99999999"}',
+}
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_differences_are_those_of_the_page(spark: SparkAvro, what: str) -> None:
+    """Each is there, so none stays in the table that has gone."""
+    assert f"| {what}" in PAGE.read_text()
+    assert ours(EVERYTHING, DIFFERENT[what]) != theirs(spark, EVERYTHING, DIFFERENT[what])
+
+
+def test_the_page_has_no_more_differences() -> None:
+    """But for the first row, which ``ours`` hides."""
+    table = PAGE.read_text().partition("## Where it is not")[2]
+    assert len([line for line in table.splitlines() if line.startswith("| ")]) == 1 + 1 + len(DIFFERENT)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.data())
+def test_drawn_records(spark: SparkAvro, data: st.DataObject) -> None:
+    """Drawn types, and records that mostly fit them."""
+    target = data.draw(drawn.types(rare=False))
+    record = data.draw(drawn.objects(target, rare=False)).encode()
+    assert ours(target, record) == theirs(spark, target, record)

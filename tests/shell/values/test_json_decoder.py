@@ -1,0 +1,219 @@
+"""JSON's records into columns: the native reader beside its twin in Python, and what both say of bad records."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from sparkcohort.native import _json
+from sparkcohort.runtime.shell.values.json_decoder import BadJson, JsonValues
+from sparkcohort.runtime.values.avro.spark_types import (
+    BIGINT,
+    DOUBLE,
+    INT,
+    STRING,
+    ColumnType,
+    array,
+    decimal,
+    mapping,
+    struct,
+)
+from sparkcohort.runtime.values.json.plan import JsonReason
+from tests.kit import json_records as drawn
+
+FLIGHT = struct({"carrier": STRING, "flight": INT, "delay": DOUBLE, "price": decimal(9, 2)})
+RECORD = b'{"year":2013,"carrier":"UA","flight":1545,"tail":{"a":[1,"}"]},"delay":2.5,"price":12.345}'
+ROW = "{'carrier': 'UA', 'flight': 1545, 'delay': 2.5, 'price': Decimal('12.35')}"
+
+
+def binary(*records: bytes | None) -> Any:
+    """A column as it comes from Kafka."""
+    return pa.array(records, pa.binary())
+
+
+def read(target: ColumnType, records: Any, native: bool = True) -> tuple[list[Any], list[BadJson]]:
+    """The rows, times and dates as numbers, and the bad ones."""
+    rows, bad = JsonValues(target, native=native).decode(records)
+    rows.validate(full=True)
+    return [drawn.bits(plain(row)) for row in rows], bad
+
+
+def plain(value: Any) -> Any:
+    """What Arrow holds: dates and times as numbers, since Python knows no year 0."""
+    if not value.is_valid:
+        return None
+    if pa.types.is_struct(value.type):
+        return {name: plain(value[name]) for name in value}
+    if pa.types.is_map(value.type):
+        return [(pair["key"].as_py(), plain(pair["value"])) for pair in value.values]
+    if pa.types.is_list(value.type):
+        return [plain(each) for each in value.values]
+    return value.value if pa.types.is_temporal(value.type) else value.as_py()
+
+
+def told(bad: BadJson) -> tuple[int, str]:
+    """What both readers tell alike: of a record that breaks off inside of a broken character they see one thing first."""
+    broken = bad.reason in (JsonReason.SYNTAX, JsonReason.UTF8)
+    return bad.row, "broken" if broken else bad.message
+
+
+def test_a_record_becomes_a_row() -> None:
+    """What isn't asked for is passed over; a null row is null, and so is an empty one, and neither is bad."""
+    assert read(FLIGHT, binary(RECORD, None, b"", b" \n", RECORD)) == ([ROW, "None", "None", "None", ROW], [])
+
+
+def test_a_part_of_a_column() -> None:
+    """A slice, with nulls before it, inside of it and behind; an empty one; one that was never any other."""
+    whole = binary(None, RECORD, b"x", None, RECORD, None)
+    rows, bad = read(FLIGHT, whole[1:5])
+    assert (rows, [each.row for each in bad]) == ([ROW, "None", "None", ROW], [1])
+    assert read(FLIGHT, whole[6:]) == read(FLIGHT, binary()) == ([], [])
+
+
+FAULTS = [
+    (b'{"flight":1', JsonReason.SYNTAX, "not JSON at byte 11"),
+    (b'{"flight":1,}', JsonReason.SYNTAX, "not JSON at byte 11"),
+    (b'{"carrier":"\xff"}', JsonReason.UTF8, "not UTF-8 at byte 12"),
+    (b'\xef\xbb\xbf{"flight":1}', JsonReason.SYNTAX, "not JSON at byte 0"),
+    (b"null", JsonReason.NOT_OBJECT, "not a JSON object"),
+    (b'[{"flight":1}]', JsonReason.NOT_OBJECT, "not a JSON object"),
+    (b'{"flight":"1"}', JsonReason.WRONG_TYPE, "value.flight: JSON of another type than int"),
+    (b'{"flight":2147483648}', JsonReason.OUT_OF_RANGE, "value.flight: a number out of the range of int"),
+    (b'{"price":1e7}', JsonReason.OUT_OF_RANGE, "value.price: a number out of the range of decimal(9,2)"),
+    (b'{"price":"much"}', JsonReason.BAD_TEXT, "value.price: a text that can't be read as decimal(9,2)"),
+]
+
+
+@pytest.mark.parametrize(("record", "reason", "message"), FAULTS, ids=[message for *_, message in FAULTS])
+def test_what_is_wrong_is_told(record: bytes, reason: JsonReason, message: str) -> None:
+    """By row, reason and place, without the value; a record is lost as a whole, or a field of it; others aren't."""
+    rows, bad = read(FLIGHT, binary(RECORD, record, RECORD))
+    nothing = "{'carrier': None, 'flight': None, 'delay': None, 'price': None}"
+    assert (rows, bad) == ([ROW, "None" if reason.whole else nothing, ROW], [BadJson(1, reason, message)])
+
+
+INNER = struct({"n": INT, "s": STRING})
+PARTIAL = [
+    (INNER, b'{"f":{"n":"x","s":"y"}}', "{'n': None, 's': 'y'}"),
+    (array(INNER), b'{"f":[{"n":1},{"n":"x","s":"y"}]}', "[{'n': 1, 's': None}, {'n': None, 's': 'y'}]"),
+    (mapping(INNER), b'{"f":{"k":{"n":"x","s":"y"}}}', "[('k', {'n': None, 's': 'y'})]"),
+    (array(INT), b'{"f":[1,"x",3]}', "None"),
+    (mapping(INT), b'{"f":{"a":1,"b":"x"}}', "None"),
+    (array(array(INT)), b'{"f":[[1],["x"]]}', "None"),
+    (INT, b'{"f":1,"f":"x"}', "1"),
+    (INT, b'{"f":"x","f":2}', "2"),
+    (array(INT), b'{"f":[1,2],"f":[3,"x"]}', "[1, 2]"),
+    (INNER, b'{"f":{"n":1,"n":"x"},"f":7}', "{'n': 1, 's': None}"),
+]
+
+
+@pytest.mark.parametrize(("kind", "record", "value"), PARTIAL, ids=str)
+def test_what_fits_is_kept(kind: ColumnType, record: bytes, value: str) -> None:
+    """A field that doesn't fit is null, a list or a map with an element that doesn't is null, and the last that fits counts."""
+    rows, bad = read(struct({"f": kind, "g": INT}), binary(record[:-1] + b',"g":7}'))
+    assert rows == [f"{{'f': {value}, 'g': 7}}"]
+    assert [(each.row, each.reason) for each in bad] == [(0, JsonReason.WRONG_TYPE)]
+
+
+TWICE = [
+    (b'{"f":1,"f":2}', INT, "2"),
+    (b'{"f":1,"f":null}', INT, "None"),
+    (b'{"f":{"n":1},"f":{"s":"b"}}', INNER, "{'n': None, 's': 'b'}"),
+    (b'{"f":{"a":1,"a":2}}', mapping(INT), "[('a', 1), ('a', 2)]"),
+    (b'{"F":1}', INT, "None"),
+    (b'{"f":-0}', INT, "0"),
+    (b'{"f":1.10}', STRING, "'1.10'"),
+    (b'{"f":{"a" : [1.50, "\\u00e9"]}}', STRING, '\'{"a":[1.50,"é"]}\''),
+]
+
+
+@pytest.mark.parametrize(("record", "kind", "value"), TWICE, ids=str)
+def test_values(record: bytes, kind: ColumnType, value: str) -> None:
+    """Fields that come twice, names by their case, numbers as texts: no fault."""
+    assert read(struct({"f": kind}), binary(record)) == ([f"{{'f': {value}}}"], [])
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_the_native_reader_is_its_twin(data: st.DataObject) -> None:
+    """The same rows and the same faults of drawn types and records; a record that is cut off or hit somewhere, too."""
+    target = data.draw(drawn.types())
+    records = binary(*data.draw(st.lists(drawn.records(target), max_size=6)))
+    rows, bad = read(target, records)
+    expected, expected_bad = read(target, records, native=False)
+    assert rows == expected
+    assert [told(each) for each in bad] == [told(each) for each in expected_bad]
+    for each in bad:
+        event(each.reason.name)
+
+
+def test_many_rows() -> None:
+    """Columns grow; nulls in runs; what a batch had leaves nothing for the next."""
+    values = JsonValues(struct({"n": BIGINT, "l": array(STRING)}))
+    records = [b'{"n":%d,"l":["%d"]}' % (number, number) for number in range(10_000)]
+    some = [record if number % 7 else None for number, record in enumerate(records)]
+    for _ in range(2):
+        rows, bad = values.decode(binary(*some, *[None] * 5000, *records))
+        rows.validate(full=True)
+        assert (len(rows), rows.null_count, bad) == (25_000, 1429 + 5000, [])
+        assert rows[-1].as_py() == {"n": 9999, "l": ["9999"]}
+    assert values.decode(binary(b"{}"))[0].to_pylist() == [{"n": None, "l": None}]
+
+
+def test_deep_values() -> None:
+    """What is passed over may be as deep as it likes, and so may what becomes a text."""
+    deep = b"[" * 100_000 + b"]" * 100_000
+    assert read(struct({"n": INT}), binary(b'{"z":' + deep + b',"n":1}')) == (["{'n': 1}"], [])
+    rows, bad = JsonValues(struct({"z": STRING})).decode(binary(b'{"z":' + deep + b"}"))
+    assert (rows[0]["z"].as_py(), bad) == (deep.decode(), [])
+
+
+def test_threads_with_decoders_of_their_own() -> None:
+    """Each has what it alone would have."""
+    records = binary(*[b'{"n":%d,"t":%d.50}' % (number, number) for number in range(2000)], b"x")
+    target = struct({"n": INT, "t": STRING})
+    expected = JsonValues(target).decode(records)
+    found: list[Any] = []
+
+    def decode() -> None:
+        values = JsonValues(target)
+        found.extend(values.decode(records) for _ in range(20))
+
+    threads = [threading.Thread(target=decode) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(found) == 80
+    assert all(rows.equals(expected[0]) and bad == expected[1] for rows, bad in found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        (b"", b""),
+        (bytes(15), b"\0"),
+        (bytes(16), b""),
+        (bytes(16), b"a\0b\0"),
+        (b"\3" + bytes(15), b"\0"),
+        (b"\x10" + bytes(15), b"\0"),
+        (b"\0\0\0\0\2" + bytes(11), b"\0"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(fields: bytes, names: bytes) -> None:
+    """Whatever Python hands over, memory is not touched beyond it."""
+    with pytest.raises(ValueError, match="no fields"):
+        _json.JsonDecoder(fields, names)
+
+
+def test_buffers_that_are_too_short_are_refused() -> None:
+    """Before any row is read."""
+    decoder = _json.JsonDecoder(bytes(16), b"\0")
+    for offsets, rows in ((bytes(4), 1), (bytes(8), 2), (b"", 1)):
+        with pytest.raises(ValueError, match="shorter"):
+            decoder.decode(None, offsets, b"", 0, rows, print)
