@@ -27,7 +27,7 @@ from tools.bench.source import topics
 from tools.bench.source.clients import Clients, between
 from tools.bench.source.peers import READY, Peer, group_of
 
-LISTENER_TIMEOUT_S = 30.0
+LISTENER_TIMEOUT_S = 120.0  # with asynchronous progress events come faster than Python takes them
 AGENTS_GONE_S = 15.0
 CHECK_BATCHES = 4
 ERROR_CHARACTERS = 4000
