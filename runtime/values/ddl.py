@@ -1,10 +1,11 @@
 r"""Schemas as Spark writes them (DDL), read without a JVM.
 
 Spark's grammar (SqlBaseParser.g4, ``singleTableSchema`` and ``dataType``) as far as a decoded value can have its types: a
-list of columns, or a STRUCT.  Comments of SQL are skipped, those of columns read and dropped.
+list of columns, or a STRUCT.  Comments of SQL are skipped, those of columns and NOT NULL read and dropped: whatever is
+decoded may be null.
 
 >>> str(parse_ddl("id BIGINT NOT NULL, `my tags` ARRAY<STRING> COMMENT 'x', at STRUCT<d: DATE, m: MAP<STRING, DECIMAL(9,2)>>"))
-'struct<`id`:bigint not null,`my tags`:array<string>,`at`:struct<`d`:date,`m`:map<string,decimal(9,2)>>>'
+'struct<id:bigint,my tags:array<string>,at:struct<d:date,m:map<string,decimal(9,2)>>>'
 >>> parse_ddl("id BIGINT, name CHAR(3)")
 Traceback (most recent call last):
 ...
@@ -14,9 +15,10 @@ sparkcohort.runtime.values.ddl.MalformedDdl: the type CHAR at character 17 is no
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple, NoReturn
 
-from sparkcohort.runtime.values.types import SparkType, TypeField, array_of, map_of
+from sparkcohort.runtime.values.types import ColumnType, array, decimal, mapping
 
 MOST_DEPTH: Final = 100
 MOST_DIGITS: Final = 38
@@ -61,11 +63,11 @@ class _Token(NamedTuple):
     at: int
 
 
-def parse_ddl(text: str) -> SparkType:
+def parse_ddl(text: str) -> ColumnType:
     """The struct that the text describes: a list of columns, or STRUCT<...>.  Raises MalformedDdl."""
-    parser = _Parser(_tokens(text))
+    parser = _SchemaParser(_tokens(text))
     found = parser.whole()
-    if not found.fields:
+    if not found.children:
         raise MalformedDdl("the schema has no column: write some, such as id BIGINT, name STRING")
     return found
 
@@ -86,13 +88,17 @@ def _tokens(text: str) -> list[_Token]:
     return [*tokens, _Token("end", "", len(text) + 1)]
 
 
-class _Parser:
+def _struct(fields: Sequence[tuple[str, ColumnType]]) -> ColumnType:
+    return ColumnType("struct", tuple(kind for _, kind in fields), tuple(name for name, _ in fields))
+
+
+class _SchemaParser:
     """One pass from left to right; a method for each rule of the grammar."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens, self._at, self._depth = tokens, 0, 0
 
-    def whole(self) -> SparkType:
+    def whole(self) -> ColumnType:
         """The text as a whole: as Spark's ``DataType.fromDDL``, a type is tried before a list of columns."""
         if self._is_struct():
             found = self._type()
@@ -102,7 +108,7 @@ class _Parser:
         while self._take(","):
             fields.append(self._column(colon=False))
         self._end()
-        return SparkType("struct", tuple(fields))
+        return _struct(fields)
 
     def _is_struct(self) -> bool:
         first, second = self._tokens[0], self._tokens[min(1, len(self._tokens) - 1)]
@@ -132,20 +138,19 @@ class _Parser:
         found = f"{self._now.text!r} stands" if self._now.kind != "end" else "the schema ends"
         raise MalformedDdl(f"{wanted} at character {self._now.at}, where {found}")
 
-    def _column(self, *, colon: bool) -> TypeField:
+    def _column(self, *, colon: bool) -> tuple[str, ColumnType]:
         """``name TYPE [NOT NULL] [COMMENT 'text']``, in a struct with a colon behind the name, if one likes."""
         name = self._name()
         if colon:
             self._take(":")
         kind = self._type()
-        nullable = not self._take("not")
-        if not nullable:
+        if self._take("not"):
             self._expect("null")
         if self._take("comment"):
             if self._now.kind != "text":
                 self._fail("a text between quotes is expected")
             self._at += 1
-        return TypeField(name, kind, nullable)
+        return name, kind
 
     def _name(self) -> str:
         now = self._now
@@ -157,7 +162,7 @@ class _Parser:
             raise MalformedDdl(f"the name at character {now.at} is empty")
         return name
 
-    def _type(self) -> SparkType:
+    def _type(self) -> ColumnType:
         now, name = self._now, self._now.text.lower()
         if now.kind != "word":
             self._fail("a type is expected")
@@ -169,49 +174,49 @@ class _Parser:
         self._depth -= 1
         return found
 
-    def _nested(self, name: str) -> SparkType | None:
+    def _nested(self, name: str) -> ColumnType | None:
         if name == "struct":
-            return SparkType("struct", self._fields())
+            return self._fields()
         if name not in ("array", "map"):
             return None
         self._expect("<")
         first = self._type()
         if name == "array":
             self._expect(">")
-            return array_of(first)
+            return array(first)
         self._expect(",")
         value = self._type()
         self._expect(">")
-        return map_of(first, value)
+        return mapping(value, first)
 
-    def _fields(self) -> tuple[TypeField, ...]:
+    def _fields(self) -> ColumnType:
         if self._take("<>"):
-            return ()
+            return _struct(())
         self._expect("<")
         if self._take(">"):
-            return ()
+            return _struct(())
         fields = [self._column(colon=True)]
         while self._take(","):
             fields.append(self._column(colon=True))
         self._expect(">")
-        return tuple(fields)
+        return _struct(fields)
 
-    def _plain(self, now: _Token, name: str) -> SparkType:
+    def _plain(self, now: _Token, name: str) -> ColumnType:
         if name in _DECIMALS:
             return self._decimal(now)
         if name == "timestamp" and self._take("without"):
             for word in ("time", "zone"):
                 self._expect(word)
-            return SparkType("timestamp_ntz")
+            return ColumnType("timestamp_ntz")
         if name in _NAMES:
-            return SparkType(_NAMES[name])
+            return ColumnType(_NAMES[name])
         known = "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, STRING, BINARY, DATE, TIMESTAMP, "
         remedy = _INSTEAD.get(name, f"{known}TIMESTAMP_NTZ, ARRAY, MAP or STRUCT")
         raise MalformedDdl(
             f"the type {now.text.upper()} at character {now.at} is not one that a value can have: write {remedy}"
         )
 
-    def _decimal(self, now: _Token) -> SparkType:
+    def _decimal(self, now: _Token) -> ColumnType:
         precision, scale = 10, 0
         if self._take("("):
             precision = self._number()
@@ -222,7 +227,7 @@ class _Parser:
                 f"the DECIMAL at character {now.at} has {precision} digits, {scale} of them behind the point: at most "
                 f"{MOST_DIGITS} digits, and no more behind the point than there are"
             )
-        return SparkType("decimal", precision=precision, scale=scale)
+        return decimal(precision, scale)
 
     def _number(self) -> int:
         now = self._now

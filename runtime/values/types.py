@@ -1,53 +1,118 @@
-"""Spark's types, as far as a decoded value can have them; nothing here knows Spark or Arrow.
-
->>> str(SparkType("struct", (TypeField("id", SparkType("bigint"), nullable=False), TypeField("a b", SparkType("date")))))
-'struct<`id`:bigint not null,`a b`:date>'
-"""
+"""Spark's types, as far as a decoded value can have them; nothing here knows Spark or Arrow."""
 
 from __future__ import annotations
 
+import struct as struct_module
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class SparkType:
-    """A type by Spark's own name for it.
+class ColumnType:
+    """A type by Spark's own name for it; all of it may be null, as with ``from_json``.
 
-    ``fields`` are those of a struct, the ``element`` of an array, the ``key`` and ``value`` of a map; precision and scale
-    are a decimal's.
+    ``children`` are a struct's fields (with ``names``), an array's element, a map's key and value; precision and scale are
+    a decimal's.  Its text is Spark's ``simpleString``.
     """
 
     kind: str
-    fields: tuple[TypeField, ...] = ()
+    children: tuple[ColumnType, ...] = ()
+    names: tuple[str, ...] = ()
     precision: int = 0
     scale: int = 0
 
     def __str__(self) -> str:
         if self.kind == "struct":
-            return f"struct<{','.join(map(str, self.fields))}>"
+            fields = zip(self.names, self.children, strict=True)
+            return f"struct<{','.join(f'{name}:{child}' for name, child in fields)}>"
         if self.kind == "decimal":
             return f"decimal({self.precision},{self.scale})"
-        return f"{self.kind}<{','.join(str(each.type) for each in self.fields)}>" if self.fields else self.kind
+        return f"{self.kind}<{','.join(map(str, self.children))}>" if self.children else self.kind
 
 
-@dataclass(frozen=True, slots=True)
-class TypeField:
-    """A field of a struct, or a part of an array or a map."""
-
-    name: str
-    type: SparkType
-    nullable: bool = True
-
-    def __str__(self) -> str:
-        name = self.name.replace("`", "``")
-        return f"`{name}`:{self.type}{'' if self.nullable else ' not null'}"
+INT, BIGINT, FLOAT, DOUBLE, BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ = map(
+    ColumnType,
+    ("int", "bigint", "float", "double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz"),
+)
 
 
-def array_of(element: SparkType) -> SparkType:
-    """ARRAY<element>, whose elements may be null."""
-    return SparkType("array", (TypeField("element", element),))
+def decimal(precision: int, scale: int) -> ColumnType:
+    """DECIMAL(precision, scale)."""
+    return ColumnType("decimal", precision=precision, scale=scale)
 
 
-def map_of(key: SparkType, value: SparkType) -> SparkType:
-    """MAP<key, value>, whose values may be null."""
-    return SparkType("map", (TypeField("key", key, nullable=False), TypeField("value", value)))
+def array(element: ColumnType) -> ColumnType:
+    """ARRAY<element>."""
+    return ColumnType("array", (element,))
+
+
+def mapping(value: ColumnType, key: ColumnType = STRING) -> ColumnType:
+    """MAP<key, value>."""
+    return ColumnType("map", (key, value))
+
+
+def struct(fields: dict[str, ColumnType]) -> ColumnType:
+    """STRUCT<fields>.
+
+    >>> str(struct({"id": BIGINT, "tags": array(STRING)}))
+    'struct<id:bigint,tags:array<string>>'
+    """
+    return ColumnType("struct", tuple(fields.values()), tuple(fields))
+
+
+def ddl(kind: ColumnType) -> str:
+    """A type as a user writes it.
+
+    >>> ddl(struct({"id": BIGINT, "my tags": array(STRING)}))
+    'STRUCT<id: BIGINT, `my tags`: ARRAY<STRING>>'
+    """
+    if kind.kind == "struct":
+        fields = zip(kind.names, kind.children, strict=True)
+        return f"STRUCT<{', '.join(f'{_quoted(name)}: {ddl(child)}' for name, child in fields)}>"
+    if kind.kind == "decimal":
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    inside = f"<{', '.join(map(ddl, kind.children))}>" if kind.children else ""
+    return kind.kind.upper() + inside
+
+
+def _quoted(name: str) -> str:
+    plain = name.isascii() and name.replace("_", "a").isalnum() and not name.isdigit()
+    return name if plain else f"`{name.replace('`', '``')}`"
+
+
+def walk(root: ColumnType, path: str = "value") -> Iterator[tuple[str, ColumnType]]:
+    """Every column of a type, parents first, with its path: the place in this order is a column's number."""
+    yield path, root
+    names = {"array": ("element",), "map": ("key", "value")}.get(root.kind, root.names)
+    for name, child in zip(names, root.children, strict=True):
+        yield from walk(child, f"{path}.{name}")
+
+
+NATIVE_KINDS = {
+    "struct": 0,
+    "array": 1,
+    "map": 2,
+    "boolean": 3,
+    "int": 4,
+    "date": 4,
+    "bigint": 5,
+    "timestamp": 5,
+    "timestamp_ntz": 5,
+    "float": 6,
+    "double": 7,
+    "binary": 8,
+    "string": 9,
+    "decimal": 10,
+}
+"""By kind, as native/values/tree.h numbers them."""
+
+
+def packed(root: ColumnType) -> bytes:
+    """The columns as native/values takes them: for each its kind's number, and how many columns are inside of it."""
+    numbers = [number for _, each in walk(root) for number in (NATIVE_KINDS[each.kind], width(each) - 1)]
+    return struct_module.pack(f"={len(numbers)}i", *numbers)
+
+
+def width(root: ColumnType) -> int:
+    """How many columns a type is, itself included."""
+    return 1 + sum(map(width, root.children))

@@ -18,9 +18,9 @@ from typing import Any
 
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import parse_schema
-from sparkcohort.runtime.values.avro.spark_types import ColumnType, packed
-from sparkcohort.runtime.values.avro.spark_types import struct as struct_type
 from sparkcohort.runtime.values.avro.steps import StepList
+from sparkcohort.runtime.values.types import ColumnType, packed
+from sparkcohort.runtime.values.types import struct as struct_type
 from tests.kit.avro_schemas import encode
 
 HERE = Path(__file__).parent

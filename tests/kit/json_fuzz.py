@@ -14,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sparkcohort.runtime.values.avro.spark_types import ColumnType, array, mapping
-from sparkcohort.runtime.values.avro.spark_types import struct as struct_type
 from sparkcohort.runtime.values.json.plan import packed, plan
+from sparkcohort.runtime.values.types import ColumnType, array, mapping
+from sparkcohort.runtime.values.types import struct as struct_type
 from tests.kit.json_records import MORE_NUMBERS, NUMBERS, PRIMITIVES, TEXTS
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.values.avro.spark_types import ColumnType, array, decimal, mapping, struct
+from sparkcohort.runtime.values.types import ColumnType, array, decimal, mapping, struct
 
 PRIMITIVES = [
     *map(ColumnType, ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary")),

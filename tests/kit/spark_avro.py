@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import pyspark
 
-from sparkcohort.runtime.values.avro.spark_types import ColumnType
+from sparkcohort.runtime.values.types import ColumnType
 from tests.kit.jars import QUICK, java
 
 SOURCE: Final = Path(__file__).with_name("java") / "SparkAvro.java"

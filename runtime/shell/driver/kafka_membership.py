@@ -295,7 +295,9 @@ class GroupMembership:
         topics, (told, change) = self._topics(), self._told
         if topics != told:
             fixed = frozenset(self._options.subscription.partitions)
-            there = frozenset(TopicPartition(topic, number) for topic, count in topics.items() for number in range(count))
+            there = frozenset(
+                TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)
+            )
             change = s.TopicsChanged(tuple(sorted(topics)), there & fixed if fixed else there)
             self._told = topics, change
         self._feed(change)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkcohort.runtime.values.avro.spark_types import ColumnType
+from sparkcohort.runtime.values.types import ColumnType
 
 ARROW = {
     "boolean": pa.bool_(),

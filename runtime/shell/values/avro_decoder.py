@@ -13,8 +13,8 @@ from sparkcohort.runtime.values.avro.columns import column_type
 from sparkcohort.runtime.values.avro.interpreter import AvroReader, words
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import AvroSchema, AvroSchemaError, parse_schema
-from sparkcohort.runtime.values.avro.spark_types import ColumnType, packed
 from sparkcohort.runtime.values.avro.steps import AvroReason, StepList, without_schema
+from sparkcohort.runtime.values.types import ColumnType, packed
 
 try:
     from sparkcohort.native._drain import AvroDecoder as NativeDecoder

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sparkcohort.runtime.shell.values.arrow_types import arrow_type
-from sparkcohort.runtime.values.avro.spark_types import ColumnType
 from sparkcohort.runtime.values.json.plan import JsonReason, packed, plan, words
 from sparkcohort.runtime.values.json.reader import JsonReader
+from sparkcohort.runtime.values.types import ColumnType
 
 try:
     from sparkcohort.native._json import JsonDecoder as NativeDecoder

@@ -7,7 +7,7 @@ a ``null`` alone has no column; and Spark's own property ``spark.sql.catalyst.ty
 from __future__ import annotations
 
 from sparkcohort.runtime.values.avro.schema import AvroSchema, AvroSchemaError, below
-from sparkcohort.runtime.values.avro.spark_types import (
+from sparkcohort.runtime.values.types import (
     BIGINT,
     BINARY,
     BOOLEAN,

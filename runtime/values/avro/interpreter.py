@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from sparkcohort.runtime.values.avro.spark_types import ColumnType
 from sparkcohort.runtime.values.avro.steps import (
     MOST_EMPTY_ITEMS,
     MOST_FRAMES,
@@ -20,6 +19,7 @@ from sparkcohort.runtime.values.avro.steps import (
     Op,
     StepList,
 )
+from sparkcohort.runtime.values.types import ColumnType
 
 INT, LONG = (5, 31), (10, 63)  # bytes of a varint at most, and bits of what it says
 EXACT = Context(prec=60)

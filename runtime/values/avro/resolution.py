@@ -13,8 +13,8 @@ from sparkcohort.runtime.values.avro.columns import column_type, number_union, v
 from sparkcohort.runtime.values.avro.defaults import encode_default
 from sparkcohort.runtime.values.avro.schema import MISSING, AvroField, AvroSchema, AvroSchemaError, below
 from sparkcohort.runtime.values.avro.skipping import Skipper, least_size
-from sparkcohort.runtime.values.avro.spark_types import ColumnType, width
 from sparkcohort.runtime.values.avro.steps import MOST_STEPS, AvroStep, Op, StepList, paths
+from sparkcohort.runtime.values.types import ColumnType, width
 
 PROMOTIONS = {
     "int": ("long", "float", "double"),

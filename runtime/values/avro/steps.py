@@ -1,6 +1,6 @@
 """The list of steps that reads one record: flat, without names, the same for every interpreter.
 
-A step is an operation with the number of the column it appends to (see ``spark_types.walk``) and two numbers whose
+A step is an operation with the number of the column it appends to (see ``types.walk``) and two numbers whose
 meaning is the operation's.  What is longer than a number stands in ``constants``; unions and enums point into ``table``.
 """
 
@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparkcohort.runtime.values.avro.spark_types import ColumnType, walk
+from sparkcohort.runtime.values.types import ColumnType, walk
 
 MOST_STEPS = 100_000
 MOST_EMPTY_ITEMS = 4_096

@@ -6,7 +6,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from sparkcohort.runtime.values.avro.spark_types import ColumnType, walk, width
+from sparkcohort.runtime.values.types import ColumnType, walk, width
 
 KINDS = (
     "struct", "array", "map", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double",
@@ -31,7 +31,7 @@ class JsonReason(IntEnum):
         return self <= JsonReason.NOT_OBJECT
 
 
-class Field(NamedTuple):
+class JsonField(NamedTuple):
     """A column: ``path`` from the record, ``name`` in its struct, and how many columns are inside of it."""
 
     path: str
@@ -44,10 +44,10 @@ class JsonPlanError(ValueError):
     """No JSON object can be read into this type."""
 
 
-def plan(target: ColumnType) -> tuple[Field, ...]:
+def plan(target: ColumnType) -> tuple[JsonField, ...]:
     r"""The fields of a type, parents first.
 
-    >>> from sparkcohort.runtime.values.avro.spark_types import BIGINT, STRING, array, struct
+    >>> from sparkcohort.runtime.values.types import BIGINT, STRING, array, struct
     >>> print(*(f"{field.path}: {field.type}" for field in plan(struct({"id": BIGINT, "tags": array(STRING)}))), sep="\n")
     value: struct<id:bigint,tags:array<string>>
     value.id: bigint
@@ -59,7 +59,7 @@ def plan(target: ColumnType) -> tuple[Field, ...]:
     fields = []
     for path, each in walk(target):
         _check(path, each)
-        fields.append(Field(path, path.rpartition(".")[2], each, width(each) - 1))
+        fields.append(JsonField(path, path.rpartition(".")[2], each, width(each) - 1))
     for at, field in enumerate(fields):
         if field.type.kind == "struct":
             child = at + 1
@@ -80,14 +80,14 @@ def _check(path: str, each: ColumnType) -> None:
         raise JsonPlanError(f"{path}: JSON's names are STRING, so must be the keys of a MAP")
 
 
-def packed(fields: tuple[Field, ...]) -> tuple[bytes, bytes]:
+def packed(fields: tuple[JsonField, ...]) -> tuple[bytes, bytes]:
     """The plan as native/json takes it: numbers, and names."""
     numbers = [(KINDS.index(each.type.kind), each.inside, each.type.precision, each.type.scale) for each in fields]
     names = b"".join(each.name.encode() + b"\0" for each in fields)
     return b"".join(struct.pack("=4i", *each) for each in numbers), names
 
 
-def words(reason: JsonReason, at: int, fields: tuple[Field, ...]) -> str:
+def words(reason: JsonReason, at: int, fields: tuple[JsonField, ...]) -> str:
     """What is wrong, without the value.
 
     >>> words(JsonReason.SYNTAX, 17, ())

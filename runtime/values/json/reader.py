@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from sparkcohort.runtime.values.json.plan import Field, JsonReason
+from sparkcohort.runtime.values.json.plan import JsonField, JsonReason
 from sparkcohort.runtime.values.json.text import read_base64, read_date, read_decimal, read_timestamp
 
 WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
@@ -49,7 +49,7 @@ def _write(value: Any) -> str:
 class JsonReader:
     """Reads records, one after the other."""
 
-    def __init__(self, fields: tuple[Field, ...]) -> None:
+    def __init__(self, fields: tuple[JsonField, ...]) -> None:
         self._fields = fields
         self._children = {at: self._inside(at) for at in range(len(fields))}
         self._fault: Fault | None = None

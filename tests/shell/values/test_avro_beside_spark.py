@@ -16,8 +16,8 @@ from sparkcohort.runtime.values.avro.columns import column_type
 from sparkcohort.runtime.values.avro.interpreter import AvroReader
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
-from sparkcohort.runtime.values.avro.spark_types import BIGINT, struct
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op
+from sparkcohort.runtime.values.types import BIGINT, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.spark_avro import SparkAvro, shown
 

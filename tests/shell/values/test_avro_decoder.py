@@ -24,8 +24,8 @@ from sparkcohort.runtime.shell.registry.writer_schemas import WriterSchemas
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.values.avro.columns import column_type
 from sparkcohort.runtime.values.avro.schema import parse_schema
-from sparkcohort.runtime.values.avro.spark_types import STRING, packed, struct
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op
+from sparkcohort.runtime.values.types import STRING, packed, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.registry import serving
 

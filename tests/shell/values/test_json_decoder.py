@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sparkcohort.native import _json
 from sparkcohort.runtime.shell.values.json_decoder import BadJson, JsonValues
-from sparkcohort.runtime.values.avro.spark_types import (
+from sparkcohort.runtime.values.json.plan import JsonReason
+from sparkcohort.runtime.values.types import (
     BIGINT,
     DOUBLE,
     INT,
@@ -23,7 +24,6 @@ from sparkcohort.runtime.values.avro.spark_types import (
     mapping,
     struct,
 )
-from sparkcohort.runtime.values.json.plan import JsonReason
 from tests.kit import json_records as drawn
 
 FLIGHT = struct({"carrier": STRING, "flight": INT, "delay": DOUBLE, "price": decimal(9, 2)})

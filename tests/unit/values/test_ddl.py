@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.values import ddl as module
 from sparkcohort.runtime.values import types
 from sparkcohort.runtime.values.ddl import MalformedDdl, parse_ddl
-from sparkcohort.runtime.values.types import SparkType, TypeField, array_of, map_of
+from sparkcohort.runtime.values.types import ColumnType, array, ddl, decimal, mapping
 
 PLAIN = st.sampled_from(
     [
-        *map(SparkType, ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary")),
-        *map(SparkType, ("date", "timestamp", "timestamp_ntz")),
-        SparkType("decimal", precision=38, scale=38),
-        SparkType("decimal", precision=1),
+        *map(ColumnType, ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary")),
+        *map(ColumnType, ("date", "timestamp", "timestamp_ntz")),
+        decimal(38, 38),
+        decimal(1, 0),
     ]
 )
 NAMES = st.one_of(
@@ -26,42 +26,42 @@ NAMES = st.one_of(
 )
 
 
-def structs(of: st.SearchStrategy[SparkType]) -> st.SearchStrategy[SparkType]:
+def structs(of: st.SearchStrategy[ColumnType]) -> st.SearchStrategy[ColumnType]:
     """Structs of such types."""
-    fields = st.lists(st.builds(TypeField, NAMES, of, st.booleans()), min_size=1, max_size=4)
-    return fields.map(lambda all_: SparkType("struct", tuple(all_)))
+    fields = st.lists(st.tuples(NAMES, of), min_size=1, max_size=4)
+    return fields.map(
+        lambda all_: ColumnType("struct", tuple(kind for _, kind in all_), tuple(name for name, _ in all_))
+    )
 
 
-TYPES = st.recursive(
-    PLAIN, lambda of: st.one_of(structs(of), of.map(array_of), st.builds(map_of, of, of)), max_leaves=8
-)
+TYPES = st.recursive(PLAIN, lambda of: st.one_of(structs(of), of.map(array), st.builds(mapping, of, of)), max_leaves=8)
 
 
-@given(structs(TYPES), st.booleans())
-def test_what_is_written_is_read(wanted: SparkType, as_columns: bool) -> None:
+@given(structs(TYPES), st.booleans(), st.sampled_from(["", "NOT NULL", "COMMENT 'x'"]))
+def test_what_is_written_is_read(wanted: ColumnType, as_columns: bool, spoken: str) -> None:
     """A struct's own text, and its fields as a list of columns."""
-    text = ", ".join(str(field).replace("`:", "` ", 1) for field in wanted.fields)
-    plain = all("`:" not in field.name for field in wanted.fields)
-    assert parse_ddl(str(wanted)) == wanted
-    if as_columns and plain:
-        assert parse_ddl(text) == wanted
+    assert parse_ddl(ddl(wanted)) == wanted
+    if as_columns:
+        fields = zip(wanted.names, wanted.children, strict=True)
+        columns = [f"`{name.replace('`', '``')}` {ddl(kind)} {spoken}" for name, kind in fields]
+        assert parse_ddl(", ".join(columns)) == wanted
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("a INT", "`a`:int"),
-        ("a integer,b Long , c SHORT\n,d byte, e real", "`a`:int,`b`:bigint,`c`:smallint,`d`:tinyint,`e`:float"),
-        ("a DECIMAL, b dec(5), c NUMERIC ( 7 , 3 )", "`a`:decimal(10,0),`b`:decimal(5,0),`c`:decimal(7,3)"),
-        ("`a``b` DATE", "`a``b`:date"),
-        ("a TIMESTAMP_LTZ, b TIMESTAMP WITHOUT TIME ZONE", "`a`:timestamp,`b`:timestamp_ntz"),
-        ("a STRUCT<>, b STRUCT < >", "`a`:struct<>,`b`:struct<>"),
-        ("a STRUCT<b INT, c: INT NOT NULL COMMENT 'x'>", "`a`:struct<`b`:int,`c`:int not null>"),
-        ("a INT NOT NULL COMMENT 'it''s \\' -- no comment', b INT", "`a`:int not null,`b`:int"),
-        ('a INT COMMENT "x"', "`a`:int"),
-        ("-- the first\na INT, /* the\nsecond */ b INT -- the end", "`a`:int,`b`:int"),
-        ("struct INT, array STRING, comment DATE, null INT", "`struct`:int,`array`:string,`comment`:date,`null`:int"),
-        ("a ARRAY<ARRAY<MAP<STRING,ARRAY<INT>>>>", "`a`:array<array<map<string,array<int>>>>"),
+        ("a INT", "a:int"),
+        ("a integer,b Long , c SHORT\n,d byte, e real", "a:int,b:bigint,c:smallint,d:tinyint,e:float"),
+        ("a DECIMAL, b dec(5), c NUMERIC ( 7 , 3 )", "a:decimal(10,0),b:decimal(5,0),c:decimal(7,3)"),
+        ("`a``b` DATE", "a`b:date"),
+        ("a TIMESTAMP_LTZ, b TIMESTAMP WITHOUT TIME ZONE", "a:timestamp,b:timestamp_ntz"),
+        ("a STRUCT<>, b STRUCT < >", "a:struct<>,b:struct<>"),
+        ("a STRUCT<b INT, c: INT NOT NULL COMMENT 'x'>", "a:struct<b:int,c:int>"),
+        ("a INT NOT NULL COMMENT 'it''s \\' -- no comment', b INT", "a:int,b:int"),
+        ('a INT COMMENT "x"', "a:int"),
+        ("-- the first\na INT, /* the\nsecond */ b INT -- the end", "a:int,b:int"),
+        ("struct INT, array STRING, comment DATE, null INT", "struct:int,array:string,comment:date,null:int"),
+        ("a ARRAY<ARRAY<MAP<STRING,ARRAY<INT>>>>", "a:array<array<map<string,array<int>>>>"),
     ],
 )
 def test_what_spark_writes(text: str, wanted: str) -> None:
@@ -120,7 +120,7 @@ def test_any_text_is_a_schema_or_malformed(text: str) -> None:
     except MalformedDdl as error:
         assert "\n" not in str(error) or "\n" in text
     else:
-        assert parse_ddl(str(found)) == found
+        assert parse_ddl(ddl(found)) == found
 
 
 @pytest.mark.parametrize("shown", [module, types])

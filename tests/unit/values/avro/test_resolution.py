@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.values.avro.interpreter import AvroReader
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import parse_schema
-from sparkcohort.runtime.values.avro.spark_types import STRING, struct
 from sparkcohort.runtime.values.avro.steps import StepList
+from sparkcohort.runtime.values.types import STRING, struct
 from tests.kit import avro_schemas as drawn
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.values.avro import columns, defaults, interpreter, schema, spark_types, steps
+from sparkcohort.runtime.values.avro import columns, defaults, interpreter, schema, steps
 from sparkcohort.runtime.values.avro.schema import AvroSchemaError, LogicalType, most_digits, parse_schema
 from tests.kit import avro_schemas as drawn
 
@@ -153,9 +153,7 @@ def test_text_that_is_no_json_and_types_without_end_are_refused() -> None:
         parsed(deep)
 
 
-@pytest.mark.parametrize(
-    "module", [columns, defaults, interpreter, schema, spark_types, steps], ids=lambda each: each.__name__
-)
+@pytest.mark.parametrize("module", [columns, defaults, interpreter, schema, steps], ids=lambda each: each.__name__)
 def test_examples_hold(module: ModuleType) -> None:
     """What the docstrings show."""
     assert doctest.testmod(module).failed == 0
