@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
 from sparkcohort.runtime.shell.values.arrow_types import arrow_type
 from sparkcohort.runtime.values.avro.columns import column_type
@@ -57,6 +58,8 @@ class AvroValues:
         self.type = arrow_type(self.target)
         self._lists: dict[int, StepList] = {}
         self._native = NativeDecoder(packed(self.target)) if native else None
+        if NativeDecoder is None:
+            warn_of_missing_parts()
         if writers is None:
             self._add(UNFRAMED, resolve(writer or reader, reader, self.target))
 

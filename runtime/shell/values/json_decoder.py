@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.values.arrow_types import arrow_type
 from sparkcohort.runtime.values.avro.spark_types import ColumnType
 from sparkcohort.runtime.values.json.plan import JsonReason, packed, plan, words
@@ -33,6 +34,8 @@ class JsonValues:
         self.target, self.type = target, arrow_type(target)
         self._fields = plan(target)
         self._native = NativeDecoder(*packed(self._fields)) if native else None
+        if NativeDecoder is None:
+            warn_of_missing_parts()
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadJson]]:
         """As many rows as ``values`` (binary) has, and those at fault among them; a null row is null and no fault."""
