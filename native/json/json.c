@@ -127,7 +127,7 @@ static outcome put_string(json_reader *in, int32_t at, yyjson_val *value) {
 static outcome put_binary(json_reader *in, int32_t at, yyjson_val *value) {
   if (!yyjson_is_str(value)) return bad(in, at, JSON_WRONG_TYPE);
   tree_column *column = &in->into.columns[at];
-  size_t length = yyjson_get_len(value), size, most = length / 4 * 3 + 3;
+  size_t length = yyjson_get_len(value), size, most = length / 4 * 3;
   if (!tree_ready(column) || (most > column->room - column->used && !tree_grow_data(column, most))) return NO_MEMORY;
   if (!base64_to_bytes(yyjson_get_str(value), length, column->data + column->used, &size)) return bad(in, at, JSON_BAD_TEXT);
   column->used += size;
@@ -337,4 +337,6 @@ void json_reader_free(json_reader *in) {
   json_plan_free(&in->plan);
   tree_free(&in->into);
   free(in->pool);
+  in->pool = NULL;
+  in->pool_size = 0;
 }

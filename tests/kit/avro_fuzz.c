@@ -59,7 +59,7 @@ static void *block(FILE *file, size_t size) {
 static void read_plan(FILE *file, plan *made) {
   int64_t columns = number(file);
   int32_t(*described)[2] = block(file, (size_t)columns * sizeof *described);
-  if (!tree_new(&made->into, (const int32_t(*)[2])described, (int32_t)columns)) abort();
+  if (!tree_new(&made->into, (const int32_t(*)[2])described, (int32_t)columns, INT32_MAX)) abort();
   free(described);
   made->list.count = number(file);
   made->list.steps = block(file, (size_t)made->list.count * sizeof(avro_step));

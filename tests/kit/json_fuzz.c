@@ -56,7 +56,7 @@ static void read_plan(FILE *file, json_reader *made) {
   int32_t(*described)[4] = block(file, (size_t)count * sizeof *described);
   size_t size = (size_t)number(file);
   char *names = block(file, size);
-  if (!json_tree_new(&made->into, (const int32_t(*)[4])described, (int32_t)count) ||
+  if (!json_tree_new(&made->into, (const int32_t(*)[4])described, (int32_t)count, INT32_MAX) ||
       !json_plan_new(&made->plan, (const int32_t(*)[4])described, (int32_t)count, names, size))
     abort();
   free(described);

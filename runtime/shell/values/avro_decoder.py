@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
-from sparkcohort.runtime.shell.values.arrow_types import arrow_type
+from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers
 from sparkcohort.runtime.values.avro.columns import column_type
 from sparkcohort.runtime.values.avro.interpreter import AvroReader, words
 from sparkcohort.runtime.values.avro.resolution import resolve
@@ -52,12 +52,13 @@ class AvroValues:
         writers: Writers | None = None,
         writer: AvroSchema | None = None,
         native: bool = NativeDecoder is not None,
+        most: int = MOST,
     ) -> None:
         self._reader, self._writers = reader, writers
         self.target = target or column_type(reader)
         self.type = arrow_type(self.target)
         self._lists: dict[int, StepList] = {}
-        self._native = NativeDecoder(packed(self.target)) if native else None
+        self._native, self._most = NativeDecoder(packed(self.target), most) if native else None, most
         if NativeDecoder is None:
             warn_of_missing_parts()
         if writers is None:
@@ -66,7 +67,9 @@ class AvroValues:
     def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadRecord]]:
         """As many rows as ``values`` (binary) has, and the bad ones among them.
 
-        Raises what ``writers`` raises, before any row is read: an answer that is late is no bad record.
+        Raises what ``writers`` raises, before any row is read: an answer that is late is no bad record.  OverflowError
+        where a column of theirs would have more than ``most`` bytes or items, MemoryError where memory has run out; the
+        decoder is as good as new then.
         """
         passing: list[int] = []
         try:
@@ -111,13 +114,13 @@ class AvroValues:
 
     def _attempt(self, values: pa.Array) -> tuple[Any, list[BadRecord], list[int]]:
         """The rows and the bad ones; or, before any is read, the ids that are missing."""
+        validity, offsets, data = binary_buffers(values)
         if self._native is None:
             return self._plain_decode(values)
 
         def take(address: int) -> Any:
             return pa.Array._import_from_c(address, self.type)
 
-        validity, offsets, data = values.buffers()
         framed = self._writers is not None
         what, bad, missing = self._native.decode(validity, offsets, data, values.offset, len(values), framed, take)
         return what, [self._bad(*each) for each in bad or ()], missing
@@ -144,7 +147,7 @@ class AvroValues:
                     bad.append(BadRecord(row, AvroReason.FRAME, UNFRAMED, message))
             elif error := reader.read(record, steps, FRAME if self._writers else 0):
                 bad.append(BadRecord(row, error.reason, schema_id, str(error)))
-        return pa.array(reader.root.rows(), self.type), bad, []
+        return array_of(reader.root.rows(), self.type, self._most), bad, []
 
 
 def _frame_id(record: bytes) -> int:

@@ -298,7 +298,7 @@ def test_a_decoder_takes_only_steps_that_fit() -> None:
         numbers = [number for step in steps for number in step]
         decoder = AvroDecoder(packed(target))
         with pytest.raises(ValueError, match="can't be run on these columns"):
-            decoder.add(-1, struct_module.pack(f"={len(numbers)}q", *numbers), b"\0" * 8, [b""])
+            decoder.add(-1, struct_module.pack(f"={len(numbers)}q", *numbers), b"\0" * 8, (b"",))
     with pytest.raises(ValueError, match="these are no columns"):
         AvroDecoder(struct_module.pack("=2i", 0, 5))
     with pytest.raises(ValueError, match="shorter than their column"):
@@ -309,7 +309,7 @@ def test_offsets_that_lie_are_no_way_out() -> None:
     """Rows whose offsets point behind the bytes, or backwards, have no bytes."""
     decoder = AvroDecoder(packed(STRING))
     steps = struct_module.pack("=8q", Op.STRING, 0, 0, 0, Op.END, 0, 0, 0)
-    decoder.add(-1, steps, b"", [])
+    decoder.add(-1, steps, b"", ())
     offsets = struct_module.pack("=5i", 0, 100, 2, -3, 1)
     found, bad, _ = decoder.decode(
         None, offsets, b"\x02a", 0, 4, False, lambda address: pa.Array._import_from_c(address, pa.string())
