@@ -329,8 +329,9 @@ json_error json_read(json_reader *in, const char *record, size_t size) {
   }
   if (got <= PARTIAL) return in->error;
   tree_cut(&in->into, row);
-  if (got != BAD || !tree_null(&in->into, 0)) in->error = (json_error){JSON_NO_MEMORY, 0};
-  return in->error;
+  if (got == BAD && tree_null(&in->into, 0)) return in->error;
+  tree_cut(&in->into, row); /* also a part of a null */
+  return in->error = (json_error){JSON_NO_MEMORY, 0};
 }
 
 void json_reader_free(json_reader *in) {
