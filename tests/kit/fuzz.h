@@ -209,7 +209,7 @@ int main(int count, char **arguments) {
   state = strtoull(arguments[5], NULL, 10) * 2654435769u + 1;
   long rounds = atol(arguments[3]), done = 0;
   time_t end = time(NULL) + atol(arguments[4]);
-  for (; done < rounds || (done % 256 ? end : time(NULL)) < end; done++) {
+  for (; done < rounds || done % 256 || time(NULL) < end; done++) {
     input given = kept[chance((uint32_t)kept_count)];
     for (uint32_t times = 1 + chance(6); times; times--) change(&given);
     attempt(&given);

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
 from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers
-from sparkcohort.runtime.values.avro.columns import column_type
+from sparkcohort.runtime.values.avro.columns import check_target, column_type
 from sparkcohort.runtime.values.avro.interpreter import AvroReader, words
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import AvroSchema, AvroSchemaError, parse_schema
@@ -38,7 +38,7 @@ class BadRecord(NamedTuple):
 
 
 class AvroValues:
-    """Reads columns of records into one type: the reader's, or what is asked for of it.
+    """Reads columns of records into one type: the reader's, or what is asked for of it (else AvroSchemaError).
 
     ``writers`` gives the schemas that framed records were written with; without it, records have no frame and were
     written with ``writer``, or with the reader's schema itself.
@@ -55,6 +55,8 @@ class AvroValues:
         most: int = MOST,
     ) -> None:
         self._reader, self._writers = reader, writers
+        if target:
+            check_target(reader, target)
         self.target = target or column_type(reader)
         self.type = arrow_type(self.target)
         self._lists: dict[int, StepList] = {}

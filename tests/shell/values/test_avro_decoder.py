@@ -23,8 +23,8 @@ from sparkcohort.runtime.shell.registry.settings import read_settings
 from sparkcohort.runtime.shell.registry.writer_schemas import WriterSchemas
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.values.avro.columns import column_type
-from sparkcohort.runtime.values.avro.schema import parse_schema
-from sparkcohort.runtime.values.avro.spark_types import STRING, packed, struct
+from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
+from sparkcohort.runtime.values.avro.spark_types import BIGINT, STRING, packed, struct
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op
 from tests.kit import avro_schemas as drawn
 from tests.kit.registry import serving
@@ -303,6 +303,18 @@ def test_a_decoder_takes_only_steps_that_fit() -> None:
         AvroDecoder(struct_module.pack("=2i", 0, 5))
     with pytest.raises(ValueError, match="shorter than their column"):
         AvroDecoder(packed(target)).decode(None, b"\0" * 8, b"", 0, 5, False, lambda _: None)
+
+
+def test_a_type_that_is_none_of_the_readers_is_refused_at_once(native: bool) -> None:
+    """One error by name, before any record: not one of each record, nor of memory."""
+    for target in (struct({"ID": STRING}), struct({"id": STRING}), STRING):
+        with pytest.raises(AvroSchemaError, match=r"upper and lower case|its column is"):
+            AvroValues(parsed(ORDER), target, native=native)
+    tree = {**ORDER, "fields": [*ORDER["fields"], {"name": "next", "type": ["null", "Order"]}]}
+    with pytest.raises(AvroSchemaError, match="at next: record 'Order' is inside of itself"):
+        AvroValues(parsed(tree), native=native)
+    rows, bad = AvroValues(parsed(tree), struct({"id": BIGINT}), native=native).decode(pa.array([b"\2\2\4\0"]))
+    assert (rows.to_pylist(), bad) == ([{"id": 1}], [])
 
 
 def test_offsets_that_lie_are_no_way_out() -> None:
