@@ -49,12 +49,13 @@ class Fuzzed:
     def build(self, folder: Path) -> list[str]:
         """The program, and the plans that it reads: the beginning of its command."""
         program, written = folder / f"{self.name}_fuzz", folder / "plans"
-        flags, objects = [*FLAGS, *(f"-I{source.parent}" for source in self.others())], []
+        flags = [*FLAGS, *(f"-I{source.parent}" for source in self.others())]
+        objects: list[str] = []
         for source in self.others():
-            objects.append(folder / f"{source.stem}.o")
+            objects.append(str(folder / f"{source.stem}.o"))
             subprocess.run(["cc", *flags, *SANITIZED, "-c", "-o", objects[-1], source], check=True, timeout=300)
         sources = [HERE / f"{self.name}_fuzz.c", *(NATIVE / source for source in self.sources)]
-        command = ["cc", *flags, *SANITIZED, TRACED, *SHORT, "-o", program, *sources, *objects, "-lm"]
+        command = ["cc", *flags, *SANITIZED, TRACED, *SHORT, "-o", str(program), *map(str, sources), *objects, "-lm"]
         subprocess.run(command, check=True, timeout=300)
         written.write_bytes(self.plans())
         return [str(program), str(written)]

@@ -54,7 +54,7 @@ class Wheel:
             shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
         if kept:
             shutil.copytree(ROOT / ".cache" / "sources", tree / ".cache" / "sources")
-        command = [UV, "build", "--wheel", "--out-dir", str(folder / "dist"), str(tree)]
+        command = [str(UV), "build", "--wheel", "--out-dir", str(folder / "dist"), str(tree)]
         built = subprocess.run(
             command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=500, check=False
         )
