@@ -165,7 +165,7 @@ static outcome put_boolean(json_reader *in, int32_t at, yyjson_val *value) {
 /* --- what has others inside ------------------------------------------------------------------- */
 
 static inline bool is_named(const json_field *field, const char *name, size_t length) {
-  return field->name_length == length && memcmp(field->name, name, length) == 0;
+  return field->name_length == length && name_equals(field->name, name, length);
 }
 
 /* The column of a name, or -1.  Writers keep to an order: the field behind the last one is tried first. */
@@ -176,6 +176,7 @@ static int32_t find(const json_plan *plan, const json_field *shape, yyjson_val *
     int32_t child = plan->lists[shape->first + *next];
     if (is_named(&plan->fields[child], name, length)) return ++*next, child;
   }
+  if (!(shape->lengths >> length % 64 & 1)) return -1;
   const int32_t *table = plan->table + shape->slots;
   for (uint32_t place = name_hash(name, length) & (uint32_t)shape->mask; table[place] >= 0;
        place = (place + 1) & (uint32_t)shape->mask) {

@@ -46,6 +46,7 @@ static void add_struct(json_plan *plan, int32_t at, const int32_t (*described)[4
   for (int32_t i = 0; i < size; i++) plan->table[field->slots + i] = -1;
   for (int32_t i = field->first; i < *used; i++) {
     const json_field *named = &plan->fields[plan->lists[i]];
+    field->lengths |= UINT64_C(1) << named->name_length % 64;
     uint32_t place = name_hash(named->name, named->name_length) & (uint32_t)field->mask;
     while (plan->table[field->slots + (int32_t)place] >= 0) place = (place + 1) & (uint32_t)field->mask;
     plan->table[field->slots + (int32_t)place] = i;
