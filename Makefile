@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts lint test test-unit test-e2e test-newest simulate optimum model demo bench bench-group bench-assignors wheel clean
+.PHONY: help venv jars jdk hosts lint test test-unit test-e2e test-newest simulate optimum model fuzz demo bench bench-group bench-assignors wheel clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -63,6 +63,12 @@ optimum: venv ## the sticky assignors beside an exact optimum: DRAWS=20000
 
 model: venv ## all that two members and three partitions can come to: ARGS="--faults 3 --strays 1"
 	@$(BIN)/python -m tests.model.check $(ARGS)
+
+TIME ?= 60
+SEED ?= 1
+
+fuzz: venv ## the decoders of values under sanitizers, fed with what reaches new code: TIME=60 (seconds each), SEED=1
+	@$(BIN)/python -m tests.kit.fuzz $(TIME) $(SEED) $(ARGS)
 
 demo: venv ## a stream, a killed executor, a verdict
 	@tools/bootstrap.sh java

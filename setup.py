@@ -15,11 +15,12 @@ ABI, VERSION = "cp311", "0x030B0000"
 # It reads bytes from the network: a mistake in it is to end the process, not to be used.
 HARDENED = ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
 
-# The release of yyjson that a package brings with it, and nothing else of that package.
+# The release of yyjson that a package brings with it, its notice, and nothing else of that package.
 PACKAGE, RELEASE = "yyjson", "4.0.6"
 SHA256 = "fcd4dc15c1e39a30bf9fa85d56903029111506860fc3080ab0d81c6c6dacaa8c"
 KEPT = Path(".cache/sources")
-FILES = {f"{PACKAGE}/yyjson.c", f"{PACKAGE}/yyjson.h"}
+NOTICE = "LICENSE"
+FILES = {NOTICE, f"{PACKAGE}/yyjson.c", f"{PACKAGE}/yyjson.h"}
 
 
 def _files(folder: str, pattern: str) -> list[str]:
@@ -35,32 +36,53 @@ def _download(archive: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         wanted = Path(folder, "wanted.txt")
         wanted.write_text(f"{PACKAGE}=={RELEASE} --hash=sha256:{SHA256}\n")
-        options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--require-hashes", "--dest", folder]
+        options = [
+            "--quiet",
+            "--no-deps",
+            "--no-binary",
+            ":all:",
+            "--require-hashes",
+            "--retries",
+            "1",
+            "--dest",
+            folder,
+        ]
         command = [sys.executable, "-m", "pip", "download", *options, "--requirement", str(wanted)]
-        subprocess.run(command, check=True, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+            raise OSError(lines[-1].removeprefix("ERROR: ") if lines else "pip could not download it")
         archive.parent.mkdir(parents=True, exist_ok=True)
         archive.write_bytes(Path(folder, archive.name).read_bytes())
+    if not _is_it(archive):
+        raise OSError("what came has another hash")
+
+
+def _unpack(archive: Path) -> Path:
+    folder = KEPT / f"{PACKAGE}-{RELEASE}"
+    folder.mkdir(exist_ok=True)
+    with tarfile.open(archive) as packed:
+        for name in sorted(FILES):
+            found = packed.extractfile(f"{PACKAGE}-{RELEASE}/{name}")
+            if found is None:
+                raise OSError(f"{name} is no file")
+            (folder / Path(name).name).write_bytes(found.read())
+    return folder
 
 
 def _yyjson() -> Path | None:
-    """The folder with yyjson's two files, or nothing: then the wheel goes without JSON's native part, which is slower."""
+    """The folder with yyjson's two files and its notice, or nothing: then the wheel goes without JSON's native part."""
     archive = KEPT / f"{PACKAGE}-{RELEASE}.tar.gz"
     try:
         if not _is_it(archive):
             _download(archive)
-        if not _is_it(archive):
-            return None
-        folder = KEPT / f"{PACKAGE}-{RELEASE}"
-        folder.mkdir(exist_ok=True)
-        with tarfile.open(archive) as packed:
-            for member in packed.getmembers():
-                name = member.name.partition("/")[2]
-                found = packed.extractfile(member) if name in FILES else None
-                if found:
-                    (folder / Path(name).name).write_bytes(found.read())
-        return folder
-    except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:
-        print(f"without yyjson, so without native JSON: {error}", file=sys.stderr)  # noqa: T201  # a build's log
+        return _unpack(archive)
+    except (OSError, KeyError, subprocess.SubprocessError, tarfile.TarError) as error:
+        print(  # noqa: T201  # a build's log
+            f"sparkcohort: no source of {PACKAGE} {RELEASE} ({error}), so this wheel reads JSON in Python, many times slower;"
+            f" build it where pip reaches its index, or put {archive} there",
+            file=sys.stderr,
+        )
         return None
 
 
@@ -79,7 +101,8 @@ def _extension(name: str, sources: list[str], include_dirs: list[str]) -> Extens
     )
 
 
-YYJSON = _yyjson()
+# A front end asks for the requirements first: for that nothing is fetched.
+YYJSON = None if sys.argv[1:2] == ["egg_info"] else _yyjson()
 JSON = _files("json", "*.c")
 EXTENSIONS = [_extension("_drain", sorted(set(_files("", "*.c")) - set(JSON)), ["native"])]
 if YYJSON:
@@ -87,4 +110,8 @@ if YYJSON:
     SOURCES = [*JSON, *SHARED, str(YYJSON / "yyjson.c")]
     EXTENSIONS.append(_extension("_json", SOURCES, ["native", str(YYJSON)]))
 
-setup(ext_modules=EXTENSIONS, options={"bdist_wheel": {"py_limited_api": ABI}})
+
+# Whoever gets the wheel gets the notices of all that is compiled into it.
+NOTICES = ["LICENSE", *([str(YYJSON / NOTICE)] if YYJSON else [])]
+
+setup(ext_modules=EXTENSIONS, license_files=NOTICES, options={"bdist_wheel": {"py_limited_api": ABI}})

@@ -130,10 +130,11 @@ class AvroDecoder:
     """Reads columns of Avro's records into a tree of columns; for one thread at a time, else RuntimeError.
 
     ``columns`` has two 32-bit numbers for each column, parents first: its kind, and how many columns are inside of it.
+    ``most``: bytes or items of a column, as many as 32-bit offsets can tell.
     """
 
-    def __init__(self, columns: bytes) -> None: ...
-    def add(self, schema_id: int, steps: bytes, table: bytes, constants: Sequence[bytes]) -> None:
+    def __init__(self, columns: bytes, most: int = ...) -> None: ...
+    def add(self, schema_id: int, steps: bytes, table: bytes, constants: tuple[bytes, ...]) -> None:
         """The steps for records of a writer's schema, or those for records without a frame (id -1).
 
         Steps are four 64-bit numbers each.  ValueError where they can't be run on these columns.
@@ -156,5 +157,6 @@ class AvroDecoder:
 
         ``take`` is called with the address of an ArrowArray (C data interface).  Returns what that gives, the bad rows
         as (row, reason, bytes read, schema's id, constant that says more or -1), and nothing; or, before anything is
-        read, None, None and ids for which there are no steps yet.  A bad row and a null one are null.
+        read, None, None and ids for which there are no steps yet.  A bad row and a null one are null.  OverflowError where
+        a column would have more than ``most``.
         """

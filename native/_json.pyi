@@ -8,14 +8,15 @@ class JsonDecoder:
 
     ``fields`` has four 32-bit numbers for each column, parents first: its kind, how many columns are inside of it, and a
     decimal's precision and scale; ``names`` has their names, a zero behind each.  ValueError where these make no struct.
+    ``most``: bytes or items of a column, as many as 32-bit offsets can tell.
     """
 
-    def __init__(self, fields: bytes, names: bytes) -> None: ...
+    def __init__(self, fields: bytes, names: bytes, most: int = ...) -> None: ...
     def decode(
         self, validity: Any, offsets: Any, data: Any, first: int, rows: int, take: Callable[[int], Any]
     ) -> tuple[Any, list[tuple[int, int, int]]]:
         """Read ``rows`` rows, from the ``first`` on, of a binary array's buffers, without the interpreter's lock.
 
         ``take`` is called with the address of an ArrowArray (C data interface).  Returns what that gives, and the rows
-        at fault as (row, reason, byte or column).  MemoryError also where a column would be larger than Arrow's offsets.
+        at fault as (row, reason, byte or column).  OverflowError where a column would have more than ``most``.
         """

@@ -101,7 +101,12 @@ has_headers() { # a C compiler, and the headers of the Python that is used here
     -I"$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')" - 2>/dev/null
 }
 
-has_native() { compgen -G '.venv/lib/python*/site-packages/sparkcohort/native/_drain*.so' >/dev/null; }
+native_missing() { # the parts of the native code that the installed wheel went without; see native/__init__.py
+  local part
+  for part in _drain _json; do
+    compgen -G ".venv/lib/python*/site-packages/sparkcohort/native/$part*.so" >/dev/null || printf ' %s' "$part"
+  done
+}
 
 need_cc() { # for the native drain; the wheel can do without, slower
   if has_headers; then return; fi
@@ -116,7 +121,7 @@ install_wheel() {
   local stamp old=$PWD/.venv/.cohort-wheel
   stamp=$(tree_stamp)
   if [ -f "$old" ] && [ "$(cat "$old")" = "$stamp" ]; then
-    if has_native || ! has_headers; then return; fi # else there is a compiler now
+    if [ -z "$(native_missing)" ] || ! has_headers; then return; fi # else there is a compiler now, or an index
   fi
   need_cc
   rm -rf "$CACHE/wheel" build native/*.so
@@ -128,6 +133,9 @@ install_wheel() {
     if [ -e "$built" ]; then cp "$built" native/; fi # for runs without the wheel: PYTHONPATH=.dev
   done
   printf '%s' "$stamp" >"$old"
+  local gone
+  gone=$(native_missing)
+  if [ -n "$gone" ]; then say "the wheel has no native part$gone: it reads in Python what these read, and their tests fail"; fi
 }
 
 dev_links() { # the tree under its import names, for mypy and for runs without a wheel: PYTHONPATH=.dev

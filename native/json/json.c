@@ -127,7 +127,7 @@ static outcome put_string(json_reader *in, int32_t at, yyjson_val *value) {
 static outcome put_binary(json_reader *in, int32_t at, yyjson_val *value) {
   if (!yyjson_is_str(value)) return bad(in, at, JSON_WRONG_TYPE);
   tree_column *column = &in->into.columns[at];
-  size_t length = yyjson_get_len(value), size, most = length / 4 * 3 + 3;
+  size_t length = yyjson_get_len(value), size, most = length / 4 * 3;
   if (!tree_ready(column) || (most > column->room - column->used && !tree_grow_data(column, most))) return NO_MEMORY;
   if (!base64_to_bytes(yyjson_get_str(value), length, column->data + column->used, &size)) return bad(in, at, JSON_BAD_TEXT);
   column->used += size;
@@ -165,7 +165,7 @@ static outcome put_boolean(json_reader *in, int32_t at, yyjson_val *value) {
 /* --- what has others inside ------------------------------------------------------------------- */
 
 static inline bool is_named(const json_field *field, const char *name, size_t length) {
-  return field->name_length == length && memcmp(field->name, name, length) == 0;
+  return field->name_length == length && name_equals(field->name, name, length);
 }
 
 /* The column of a name, or -1.  Writers keep to an order: the field behind the last one is tried first. */
@@ -176,6 +176,7 @@ static int32_t find(const json_plan *plan, const json_field *shape, yyjson_val *
     int32_t child = plan->lists[shape->first + *next];
     if (is_named(&plan->fields[child], name, length)) return ++*next, child;
   }
+  if (!(shape->lengths >> length % 64 & 1)) return -1;
   const int32_t *table = plan->table + shape->slots;
   for (uint32_t place = name_hash(name, length) & (uint32_t)shape->mask; table[place] >= 0;
        place = (place + 1) & (uint32_t)shape->mask) {
@@ -329,12 +330,15 @@ json_error json_read(json_reader *in, const char *record, size_t size) {
   }
   if (got <= PARTIAL) return in->error;
   tree_cut(&in->into, row);
-  if (got != BAD || !tree_null(&in->into, 0)) in->error = (json_error){JSON_NO_MEMORY, 0};
-  return in->error;
+  if (got == BAD && tree_null(&in->into, 0)) return in->error;
+  tree_cut(&in->into, row); /* also a part of a null */
+  return in->error = (json_error){JSON_NO_MEMORY, 0};
 }
 
 void json_reader_free(json_reader *in) {
   json_plan_free(&in->plan);
   tree_free(&in->into);
   free(in->pool);
+  in->pool = NULL;
+  in->pool_size = 0;
 }

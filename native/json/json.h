@@ -24,6 +24,7 @@ typedef struct {
   size_t name_length;
   int32_t first, count;     /* of a struct: where its fields stand in the plan's list */
   int32_t slots, mask;      /* of a struct: where its table of names starts, and its size less one */
+  uint64_t lengths;         /* of a struct: a bit for the length of each name, modulo 64 */
   yyjson_val *from;         /* what the row at hand was made of, while its struct is read */
 } json_field;
 
@@ -40,7 +41,7 @@ bool json_plan_new(json_plan *, const int32_t (*described)[4], int32_t count, co
 void json_plan_free(json_plan *);
 
 /* The columns of a plan, as tree_new() wants them. */
-bool json_tree_new(tree *, const int32_t (*described)[4], int32_t count);
+bool json_tree_new(tree *, const int32_t (*described)[4], int32_t count, int32_t most);
 
 typedef struct {
   json_reason reason;
@@ -56,7 +57,7 @@ typedef struct {
   json_error error;
 } json_reader;
 
-/* Append a record.  Nothing is left of one that is bad as a whole: its row is null. */
+/* Append a record.  When memory has run out, or a column is full (tree_full), it is as if it had not been read.  Nothing is left of one that is bad as a whole: its row is null. */
 json_error json_read(json_reader *, const char *record, size_t size);
 
 void json_reader_free(json_reader *);

@@ -4,6 +4,7 @@
  * decimals.  yyjson, a pinned release that setup.py gets, parses; values/tree.h has the columns. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #include "json.h"
@@ -92,11 +93,14 @@ static void forget_pool(json_reader *reader) {
 static PyObject *decode(Decoder *self, const input *from, PyObject *take) {
   bad_rows bad = {0};
   struct ArrowArray array = {0};
-  bool done;
+  bool done, full = false;
   self->busy = 1;
   Py_BEGIN_ALLOW_THREADS
   done = read_rows(&self->reader, from, &bad) && tree_export(&self->reader.into, &array);
-  if (!done) tree_cut(&self->reader.into, 0);
+  if (!done) {
+    full = tree_full(&self->reader.into);
+    tree_clear(&self->reader.into);
+  }
   forget_pool(&self->reader);
   Py_END_ALLOW_THREADS
   self->busy = 0;
@@ -105,7 +109,9 @@ static PyObject *decode(Decoder *self, const input *from, PyObject *take) {
     PyObject *what = PyObject_CallFunction(take, "K", (unsigned long long)(uintptr_t)&array);
     if (array.release) array.release(&array);
     answer = what ? Py_BuildValue("NN", what, bad_list(&bad)) : NULL;
-  } else
+  } else if (full)
+    PyErr_SetString(PyExc_OverflowError, "a column of these rows has more bytes or items than its offsets can tell");
+  else
     PyErr_NoMemory();
   free(bad.all);
   return answer;
@@ -127,7 +133,9 @@ static PyObject *decoder_decode(Decoder *self, PyObject *arguments) {
   from.rows = rows;
   if (!is_whole(&from))
     PyErr_SetString(PyExc_ValueError, "buffers that are shorter than their column");
-  else if (self->busy || !self->reader.into.columns)
+  else if (!self->reader.into.columns)
+    PyErr_SetString(PyExc_RuntimeError, "a decoder that was not made");
+  else if (self->busy)
     PyErr_SetString(PyExc_RuntimeError, "a decoder is for one thread at a time");
   else
     answer = decode(self, &from, take);
@@ -139,25 +147,33 @@ static PyObject *decoder_decode(Decoder *self, PyObject *arguments) {
 
 /* --- made and ended --------------------------------------------------------------------------- */
 
-static bool make(json_reader *reader, const Py_buffer *fields, const Py_buffer *names) {
+static bool make(json_reader *reader, const Py_buffer *fields, const Py_buffer *names, int most) {
   size_t each = sizeof(int32_t[4]), size = (size_t)fields->len;
-  if (reader->into.columns || !size || size % each || size / each > INT32_MAX) return false;
+  if (!size || size % each || size / each > INT32_MAX || most < 0) return false;
   const int32_t(*described)[4] = fields->buf;
   int32_t count = (int32_t)(size / each);
-  return json_tree_new(&reader->into, described, count) &&
+  return json_tree_new(&reader->into, described, count, most) &&
          json_plan_new(&reader->plan, described, count, names->buf, (size_t)names->len);
 }
 
 static int decoder_init(Decoder *self, PyObject *arguments, PyObject *keywords) {
-  static char *words[] = {"fields", "names", NULL};
+  static char *words[] = {"fields", "names", "most", NULL};
   Py_buffer fields, names;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*y*", words, &fields, &names)) return -1;
-  bool made = make(&self->reader, &fields, &names);
+  int most = INT32_MAX;
+  if (self->reader.into.columns) return PyErr_SetString(PyExc_RuntimeError, "a decoder is made once"), -1;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*y*|i", words, &fields, &names, &most)) return -1;
+  errno = 0;
+  bool made = make(&self->reader, &fields, &names, most);
+  bool no_memory = errno == ENOMEM;
   self->reader.as_text = self->reader.plan.has_decimals;
   PyBuffer_Release(&fields);
   PyBuffer_Release(&names);
   if (made) return 0;
-  PyErr_SetString(PyExc_ValueError, "these are no fields of a struct, or it was made before");
+  json_reader_free(&self->reader);
+  if (no_memory)
+    PyErr_NoMemory();
+  else
+    PyErr_SetString(PyExc_ValueError, "these are no fields of a struct");
   return -1;
 }
 

@@ -13,7 +13,7 @@ static const int32_t tree_kinds[J_KINDS] = {
     [J_TIMESTAMP_NTZ] = T_LONG,
 };
 
-bool json_tree_new(tree *all, const int32_t (*described)[4], int32_t count) {
+bool json_tree_new(tree *all, const int32_t (*described)[4], int32_t count, int32_t most) {
   int32_t(*columns)[2] = calloc((size_t)count + 1, sizeof *columns);
   if (!columns) return false;
   bool known = count > 0 && count <= MOST_COLUMNS && described[0][0] == J_STRUCT;
@@ -23,7 +23,7 @@ bool json_tree_new(tree *all, const int32_t (*described)[4], int32_t count) {
     if (known && described[i][0] == J_DECIMAL)
       known = described[i][2] > 0 && described[i][2] <= 38 && described[i][3] >= 0 && described[i][3] <= described[i][2];
   }
-  bool made = known && tree_new(all, (const int32_t(*)[2])columns, count);
+  bool made = known && tree_new(all, (const int32_t(*)[2])columns, count, most);
   free(columns);
   /* A map's keys are JSON's names. */
   for (int32_t i = 0; made && i < count; i++) made = described[i][0] != J_MAP || described[i + 1][0] == J_STRING;
@@ -46,6 +46,7 @@ static void add_struct(json_plan *plan, int32_t at, const int32_t (*described)[4
   for (int32_t i = 0; i < size; i++) plan->table[field->slots + i] = -1;
   for (int32_t i = field->first; i < *used; i++) {
     const json_field *named = &plan->fields[plan->lists[i]];
+    field->lengths |= UINT64_C(1) << named->name_length % 64;
     uint32_t place = name_hash(named->name, named->name_length) & (uint32_t)field->mask;
     while (plan->table[field->slots + (int32_t)place] >= 0) place = (place + 1) & (uint32_t)field->mask;
     plan->table[field->slots + (int32_t)place] = i;

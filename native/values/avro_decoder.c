@@ -1,6 +1,7 @@
 /* A column of bytes from Python, and back to it a column of values and what was wrong with which record. */
 #include "avro_decoder.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "avro.h"
@@ -76,9 +77,7 @@ static bool put(AvroDecoder *self, const entry *made) {
 static size_t constants_size(PyObject *constants, Py_ssize_t count) {
   size_t size = (size_t)count * sizeof(avro_constant);
   for (Py_ssize_t i = 0; i < count; i++) {
-    PyObject *each = PySequence_GetItem(constants, i);
-    Py_ssize_t length = each ? PyBytes_Size(each) : -1;
-    Py_XDECREF(each);
+    Py_ssize_t length = PyBytes_Size(PyTuple_GetItem(constants, i));
     if (length < 0) return SIZE_MAX;
     size += (size_t)length;
   }
@@ -87,8 +86,8 @@ static size_t constants_size(PyObject *constants, Py_ssize_t count) {
 
 /* Steps, table and constants in one piece of memory. */
 static bool copy_list(entry *made, const Py_buffer *steps, const Py_buffer *table, PyObject *constants) {
-  Py_ssize_t count = PySequence_Size(constants);
-  size_t size = count < 0 ? SIZE_MAX : constants_size(constants, count);
+  Py_ssize_t count = PyTuple_Size(constants);
+  size_t size = constants_size(constants, count);
   if (size == SIZE_MAX) return false;
   uint8_t *to = made->memory = malloc((size_t)steps->len + (size_t)table->len + size + 1);
   if (!to) return PyErr_NoMemory(), false;
@@ -105,11 +104,10 @@ static bool copy_list(entry *made, const Py_buffer *steps, const Py_buffer *tabl
   made->list.constants = all;
   made->list.constant_count = count;
   for (Py_ssize_t i = 0; i < count; i++) {
-    PyObject *each = PySequence_GetItem(constants, i);
+    PyObject *each = PyTuple_GetItem(constants, i);
     all[i] = (avro_constant){to, (size_t)PyBytes_Size(each)};
     memcpy(to, PyBytes_AsString(each), all[i].size);
     to += all[i].size;
-    Py_DECREF(each);
   }
   return true;
 }
@@ -124,7 +122,7 @@ static PyObject *decoder_add(AvroDecoder *self, PyObject *arguments) {
   Py_buffer steps, table;
   PyObject *constants;
   entry made = {0};
-  if (!PyArg_ParseTuple(arguments, "Ly*y*O", &id, &steps, &table, &constants)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "Ly*y*O!", &id, &steps, &table, &PyTuple_Type, &constants)) return NULL;
   bool whole = steps.len % (Py_ssize_t)sizeof(avro_step) == 0 && table.len % (Py_ssize_t)sizeof(int64_t) == 0;
   if (!whole) PyErr_SetString(PyExc_ValueError, "steps that are cut off");
   bool copied = whole && !is_busy(self) && copy_list(&made, &steps, &table, constants);
@@ -239,19 +237,24 @@ static PyObject *decode(AvroDecoder *self, const input *from, PyObject *take) {
   struct ArrowArray array = {0};
   int64_t missing[MOST_MISSING];
   size_t missing_count = 0;
-  bool done = false;
+  bool done = false, full = false;
   self->busy = 1;
   Py_BEGIN_ALLOW_THREADS
   if (from->framed) missing_count = find_missing(self, from, missing);
   if (!missing_count) {
     done = read_rows(self, from, &bad) && tree_export(&self->into, &array);
-    if (!done) tree_cut(&self->into, 0);
+    if (!done) {
+      full = tree_full(&self->into);
+      tree_clear(&self->into);
+    }
   }
   Py_END_ALLOW_THREADS
   self->busy = 0;
   PyObject *answer = NULL;
   if (missing_count)
     answer = Py_BuildValue("OON", Py_None, Py_None, missing_list(missing, missing_count));
+  else if (full)
+    PyErr_SetString(PyExc_OverflowError, "a column of these rows has more bytes or items than its offsets can tell");
   else if (!done)
     PyErr_NoMemory();
   else {
@@ -281,6 +284,8 @@ static PyObject *decoder_decode(AvroDecoder *self, PyObject *arguments) {
   from.rows = rows;
   if (!is_whole(&from))
     PyErr_SetString(PyExc_ValueError, "buffers that are shorter than their column");
+  else if (!self->into.columns)
+    PyErr_SetString(PyExc_RuntimeError, "a decoder that was not made");
   else if (!is_busy(self))
     answer = decode(self, &from, take);
   PyBuffer_Release(&from.validity);
@@ -292,15 +297,23 @@ static PyObject *decoder_decode(AvroDecoder *self, PyObject *arguments) {
 /* --- made and ended --------------------------------------------------------------------------- */
 
 static int decoder_init(AvroDecoder *self, PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"columns", NULL};
+  static char *names[] = {"columns", "most", NULL};
   Py_buffer columns;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*", names, &columns)) return -1;
-  size_t each = sizeof(int32_t[2]);
-  bool made = !self->into.columns && columns.len > 0 && (size_t)columns.len % each == 0 &&
-              tree_new(&self->into, (const int32_t(*)[2])columns.buf, (int32_t)((size_t)columns.len / each));
+  int most = INT32_MAX;
+  if (self->into.columns) return PyErr_SetString(PyExc_RuntimeError, "a decoder is made once"), -1;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*|i", names, &columns, &most)) return -1;
+  size_t size = (size_t)columns.len, each = sizeof(int32_t[2]);
+  errno = 0;
+  bool made = size && size % each == 0 && size / each <= INT32_MAX && most >= 0 &&
+              tree_new(&self->into, (const int32_t(*)[2])columns.buf, (int32_t)(size / each), most);
+  bool no_memory = errno == ENOMEM;
   PyBuffer_Release(&columns);
   if (made) return 0;
-  PyErr_SetString(PyExc_ValueError, "these are no columns, or it was made before");
+  tree_free(&self->into);
+  if (no_memory)
+    PyErr_NoMemory();
+  else
+    PyErr_SetString(PyExc_ValueError, "these are no columns");
   return -1;
 }
 

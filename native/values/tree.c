@@ -31,7 +31,7 @@ static bool is_tree(const tree *all) {
   return all->count > 0 && all->columns[0].behind == all->count;
 }
 
-bool tree_new(tree *all, const int32_t (*described)[2], int32_t count) {
+bool tree_new(tree *all, const int32_t (*described)[2], int32_t count, int32_t most) {
   all->count = count;
   all->columns = calloc((size_t)count + 1, sizeof *all->columns);
   if (!all->columns) return false;
@@ -41,6 +41,7 @@ bool tree_new(tree *all, const int32_t (*described)[2], int32_t count) {
     all->columns[i].kind = (tree_kind)described[i][0];
     all->columns[i].behind = i + 1 + described[i][1];
     all->columns[i].width = described[i][0] >= T_BOOLEAN ? widths[described[i][0]] : 0;
+    all->columns[i].most = most;
   }
   return is_tree(all);
 }
@@ -74,7 +75,7 @@ static bool grow_bits(tree_column *column, int64_t from, int64_t to) {
 
 bool tree_grow_rows(tree_column *column) {
   int64_t capacity = column->capacity ? 2 * column->capacity : FIRST_ROWS;
-  if (capacity > INT32_MAX) return false;
+  if (capacity > INT32_MAX) return column->full = true, false;
   if (column->width && !resize(&column->values, (size_t)capacity * column->width)) return false;
   if (has_offsets(column->kind)) {
     if (!resize(&column->offsets, (size_t)(capacity + 1) * sizeof *column->offsets)) return false;
@@ -86,12 +87,19 @@ bool tree_grow_rows(tree_column *column) {
 }
 
 bool tree_grow_data(tree_column *column, size_t more) {
-  if (more > INT32_MAX - column->used) return false;
-  size_t room = column->room ? column->room : FIRST_BYTES;
+  size_t room = column->room ? column->room : FIRST_BYTES, most = (size_t)column->most;
+  if (more > most - column->used) return column->full = true, false;
   while (room < column->used + more) room *= 2;
+  if (room > most) room = most; /* what fits in the room is not counted again */
   if (!resize(&column->data, room)) return false;
   column->room = room;
   return true;
+}
+
+bool tree_full(const tree *all) {
+  for (int32_t i = 0; i < all->count; i++)
+    if (all->columns[i].full) return true;
+  return false;
 }
 
 bool tree_null(tree *all, int32_t at) {

@@ -25,6 +25,8 @@ typedef struct {
   int32_t *offsets; /* of bytes, strings, lists and maps; rows + 1 of them */
   uint8_t *data;
   size_t used, room;
+  int32_t most; /* bytes of `data`, or items of a list: what its offsets can tell */
+  bool full;    /* it had to be larger than that */
 } tree_column;
 
 typedef struct {
@@ -32,12 +34,15 @@ typedef struct {
   tree_column *columns;
 } tree;
 
-/* `described`: for each column its kind, and the number of columns inside of it, all levels counted.  False when memory
- * has run out, or when this describes no tree. */
-bool tree_new(tree *, const int32_t (*described)[2], int32_t count);
+/* `described`: for each column its kind, and the number of columns inside of it, all levels counted.  `most`: bytes or items
+ * of a column, INT32_MAX but in tests.  False when memory has run out (errno tells), or when this describes no tree. */
+bool tree_new(tree *, const int32_t (*described)[2], int32_t count, int32_t most);
 void tree_free(tree *);
 
-/* What appends returns false when memory has run out or a column would be larger than Arrow's offsets can tell. */
+/* What appends returns false when memory has run out, or when a column would be larger than its offsets can tell, which
+ * tree_full() then says. */
+
+bool tree_full(const tree *);
 
 bool tree_grow_rows(tree_column *);
 bool tree_grow_data(tree_column *, size_t more);
@@ -58,7 +63,8 @@ static inline bool tree_bytes(tree_column *column, const void *from, size_t leng
 /* A list or a map that ends with the row which its items have reached. */
 static inline bool tree_list(tree_column *column) {
   int64_t items = (column + 1)->rows;
-  if (items > INT32_MAX || !tree_ready(column)) return false;
+  if (items > column->most) return column->full = true, false;
+  if (!tree_ready(column)) return false;
   column->offsets[++column->rows] = (int32_t)items;
   return true;
 }
@@ -68,6 +74,9 @@ void tree_cut(tree *, int64_t rows);
 
 /* The same, in one column and what is inside of it. */
 void tree_cut_column(tree *, int32_t column, int64_t rows);
+
+/* Forget all rows, also half of one; the room stays for the next ones, unless it is out of the ordinary. */
+void tree_clear(tree *);
 
 /* Move the rows into `array` and forget them, or do nothing: false when memory has run out, or when the columns don't
  * fit each other, which is a mistake of whoever filled them. */

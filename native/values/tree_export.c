@@ -142,8 +142,7 @@ static struct ArrowArray *copied_column(owner *all, const tree *from, int32_t at
   return array;
 }
 
-/* The room stays for the next rows, unless it is out of the ordinary. */
-static void clear(tree *all) {
+void tree_clear(tree *all) {
   for (int32_t i = 0; i < all->count; i++) {
     tree_column *column = &all->columns[i];
     free(column->bits);
@@ -162,6 +161,7 @@ static void clear(tree *all) {
     }
     column->used = 0;
     column->rows = column->nulls = 0;
+    column->full = false;
   }
 }
 
@@ -188,6 +188,6 @@ bool tree_export(tree *all, struct ArrowArray *array) {
   struct ArrowArray *root = copied_column(made, all, 0);
   *array = *root; /* moved: the caller's is the one that counts */
   root->release = NULL;
-  clear(all);
+  tree_clear(all);
   return true;
 }

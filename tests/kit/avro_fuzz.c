@@ -1,66 +1,26 @@
-/* Feeds bytes to the Avro interpreter, built with sanitizers and the compiler's trace of what runs.
- *
- *     avro_fuzz PLANS CORPUS ROUNDS SEED
- *
- * PLANS (written by tests/kit/avro_fuzz.py) has trees of columns with their lists of steps.  CORPUS has one input a line,
- * in hex: the number of a plan, then a record.  All of them are read first; then, ROUNDS times, one that is like one of
- * them.  What reaches code that none before it has reached is kept, and printed at the end, one a line. */
-#include <stdio.h>
-#include <stdlib.h>
+/* The Avro interpreter for tests/kit/fuzz.h. */
+#include "fuzz.h"
 
 #include "values/avro.h"
 
-enum { MOST_INPUT = 4096, MAP = 1 << 16, MOST_KEPT = 4096, MOST_PLANS = 64 };
-
 typedef struct {
-  uint8_t bytes[MOST_INPUT];
-  size_t size;
-} input;
-
-typedef struct {
+  int32_t (*described)[2];
+  int32_t columns;
   tree into;
   avro_list list;
 } plan;
 
 static plan plans[MOST_PLANS];
-static size_t plan_count;
-static input kept[MOST_KEPT];
-static size_t kept_count;
-static uint8_t seen[MAP];
-static int fresh;
-static uintptr_t before;
 
-/* The compiler calls this at every branch's target. */
-__attribute__((no_sanitize("all"), no_sanitize_coverage)) void __sanitizer_cov_trace_pc(void) {
-  uintptr_t place = (uintptr_t)__builtin_return_address(0);
-  uint8_t *at = &seen[(place ^ place >> 16 ^ before) % MAP]; /* the way that led there counts */
-  before = place << 1;
-  fresh |= !*at;
-  *at = 1;
+static bool make(const plan *of, tree *made) {
+  return tree_new(made, (const int32_t(*)[2])of->described, of->columns, INT32_MAX);
 }
 
-static void *must(void *pointer) {
-  if (!pointer) abort();
-  return pointer;
-}
-
-static int64_t number(FILE *file) {
-  int64_t found;
-  if (fread(&found, sizeof found, 1, file) != 1) abort();
-  return found;
-}
-
-static void *block(FILE *file, size_t size) {
-  void *made = must(malloc(size + 1));
-  if (size && fread(made, size, 1, file) != 1) abort();
-  return made;
-}
-
-static void read_plan(FILE *file, plan *made) {
-  int64_t columns = number(file);
-  int32_t(*described)[2] = block(file, (size_t)columns * sizeof *described);
-  if (!tree_new(&made->into, (const int32_t(*)[2])described, (int32_t)columns)) abort();
-  free(described);
+static void read_plan(FILE *file, size_t at) {
+  plan *made = &plans[at];
+  made->columns = (int32_t)number(file);
+  made->described = block(file, (size_t)made->columns * sizeof *made->described);
+  if (!make(made, &made->into)) abort();
   made->list.count = number(file);
   made->list.steps = block(file, (size_t)made->list.count * sizeof(avro_step));
   made->list.table_count = number(file);
@@ -75,91 +35,57 @@ static void read_plan(FILE *file, plan *made) {
   if (!avro_valid(&made->list, &made->into)) abort();
 }
 
-/* The record in memory that ends where it ends, three times: what one leaves behind, the next one finds. */
-static void run(const input *given) {
-  if (!given->size) return;
-  plan *of = &plans[given->bytes[0] % plan_count];
-  size_t size = given->size - 1;
-  uint8_t *record = must(malloc(size ? size : 1));
-  memcpy(record, given->bytes + 1, size);
-  for (int row = 0; row < 3; row++) {
-    avro_error error = avro_read(&of->list, &of->into, record, 0, size);
-    if (error.reason == AVRO_NO_MEMORY || error.at < 0) abort();
-    if (!error.reason) continue;
-    tree_cut(&of->into, row);
-    if (!tree_null(&of->into, 0)) abort();
-  }
+/* One record as native/values/avro_decoder.c reads it: false when memory has run out. */
+static bool read_row(const avro_list *list, tree *into, const uint8_t *record, size_t size) {
+  int64_t row = into->columns[0].rows;
+  avro_error error = avro_read(list, into, record, 0, size);
+  if (error.at < 0) abort();
+  if (!error.reason) return true;
+  tree_cut(into, row);
+  return error.reason != AVRO_NO_MEMORY && tree_null(into, 0);
+}
+
+static void export(tree *of, int64_t rows) {
   struct ArrowArray array;
-  if (!tree_export(&of->into, &array) || array.length != 3) abort();
+  if (!tree_export(of, &array) || array.length != rows) abort();
   array.release(&array);
+}
+
+/* Three times: what one leaves behind, the next one finds. */
+static void run(const input *given) {
+  plan *of = &plans[given->bytes[0] % plan_count];
+  uint8_t *record = record_of(given);
+  for (int row = 0; row < 3; row++)
+    if (!read_row(&of->list, &of->into, record, given->size - 1)) abort();
+  export(&of->into, 3);
   free(record);
 }
 
-static void attempt(const input *given) {
-  fresh = 0;
-  before = 0;
-  run(given);
-  if (fresh && kept_count < MOST_KEPT) kept[kept_count++] = *given;
+/* What fails leaves no row that counts, and the next attempt finds all as it was. */
+static void run_short(const input *given) {
+  const plan *of = &plans[given->bytes[0] % plan_count];
+  tree into = {0};
+  struct ArrowArray array;
+  long left = shortage(-1);
+  uint8_t *record = record_of(given);
+  shortage(left);
+  bool made = make(of, &into);
+  if (!made && !failed) abort();
+  for (int row = 0; made && row < 3; row++) {
+    if (read_row(&of->list, &into, record, given->size - 1)) continue;
+    if (!failed || tree_full(&into)) abort();
+    tree_cut(&into, row);
+    if (!read_row(&of->list, &into, record, given->size - 1)) abort();
+  }
+  if (made && tree_export(&into, &array))
+    array.release(&array);
+  else if (made)
+    export(&into, 3);
+  tree_free(&into);
+  free(record);
 }
 
-static uint64_t state;
-
-static uint32_t chance(uint32_t most) {
-  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-  return (uint32_t)(state >> 32) % most;
-}
-
-static void change(input *given) {
+static uint8_t odd_byte(void) {
   static const uint8_t odd[] = {0, 1, 2, 3, 0x7F, 0x80, 0xFF, 0xFE, 0x40};
-  size_t at = given->size ? chance((uint32_t)given->size) : 0;
-  uint8_t byte = chance(2) ? odd[chance(sizeof odd)] : (uint8_t)chance(256);
-  switch (chance(5)) {
-    case 0: if (given->size) given->bytes[at] = byte; break;
-    case 1: if (given->size) given->bytes[at] ^= (uint8_t)(1u << chance(8)); break;
-    case 2: given->size = at; break;
-    case 3:
-      if (given->size == MOST_INPUT) break;
-      memmove(given->bytes + at + 1, given->bytes + at, given->size++ - at);
-      given->bytes[at] = byte;
-      break;
-    default: {
-      const input *other = &kept[chance((uint32_t)kept_count)];
-      size_t from = other->size ? chance((uint32_t)other->size) : 0, size = other->size - from;
-      if (size > MOST_INPUT - at) size = MOST_INPUT - at;
-      memcpy(given->bytes + at, other->bytes + from, size);
-      given->size = at + size;
-    }
-  }
-}
-
-static void read_corpus(const char *path) {
-  static char line[2 * MOST_INPUT + 2];
-  FILE *file = must(fopen(path, "r"));
-  while (fgets(line, sizeof line, file)) {
-    input given = {.size = 0};
-    unsigned byte;
-    for (const char *at = line; sscanf(at, "%2x", &byte) == 1; at += 2) given.bytes[given.size++] = (uint8_t)byte;
-    attempt(&given);
-  }
-  fclose(file);
-}
-
-int main(int count, char **arguments) {
-  if (count != 5) return 2;
-  FILE *file = must(fopen(arguments[1], "rb"));
-  for (int64_t left = plan_count = (size_t)number(file); left > 0; left--) read_plan(file, &plans[plan_count - (size_t)left]);
-  fclose(file);
-  read_corpus(arguments[2]);
-  if (!kept_count) return 3;
-  state = strtoull(arguments[4], NULL, 10) * 2654435769u + 1;
-  for (long left = atol(arguments[3]); left > 0; left--) {
-    input given = kept[chance((uint32_t)kept_count)];
-    for (uint32_t times = 1 + chance(6); times; times--) change(&given);
-    attempt(&given);
-  }
-  for (size_t i = 0; i < kept_count; i++) {
-    for (size_t at = 0; at < kept[i].size; at++) printf("%02x", kept[i].bytes[at]);
-    printf("\n");
-  }
-  return 0;
+  return odd[chance(sizeof odd)];
 }

@@ -1,19 +1,10 @@
-"""The Avro interpreter built with sanitizers, and what is fed to it.
-
-    python -m tests.kit.avro_fuzz ROUNDS [SEED]
-
-tries so many inputs and adds to the corpus (``avro_corpus.txt``) those that reach new code.  Tests read the corpus.
-"""
+"""What the Avro interpreter is fed with; ``fuzz.py`` feeds it."""
 
 from __future__ import annotations
 
 import json
 import struct
-import subprocess
-import sys
-import tempfile
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from sparkcohort.runtime.values.avro.resolution import resolve
@@ -22,19 +13,16 @@ from sparkcohort.runtime.values.avro.steps import StepList
 from sparkcohort.runtime.values.types import ColumnType, packed
 from sparkcohort.runtime.values.types import struct as struct_type
 from tests.kit.avro_schemas import encode
+from tests.kit.fuzz import Fuzzed
 
-HERE = Path(__file__).parent
-CORPUS = HERE / "avro_corpus.txt"
-NATIVE = HERE.parents[1] / "native"
-SOURCES = [
+SOURCES = (
     "values/avro.c",
     "values/avro_valid.c",
     "values/tree.c",
     "values/tree_export.c",
     "arrow/blocks.c",
     "arrow/utf8.c",
-]
-SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fsanitize-coverage=trace-pc", "-g", "-O1"]
+)
 
 TREE: dict[str, Any] = {
     "type": "record",
@@ -163,15 +151,10 @@ def plans() -> list[StepList]:
     ]
 
 
-def build(folder: Path) -> list[str]:
-    """The program, and the plans that it reads: the beginning of its command."""
-    program, written = folder / "avro_fuzz", folder / "plans"
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{NATIVE}"]
-    sources = [str(NATIVE / source) for source in SOURCES]
-    subprocess.run(["cc", *flags, *SANITIZED, "-o", program, HERE / "avro_fuzz.c", *sources], check=True, timeout=300)
+def packed_plans() -> bytes:
+    """As the program reads them."""
     everything = plans()
-    written.write_bytes(struct.pack("=q", len(everything)) + b"".join(map(_written, everything)))
-    return [str(program), str(written)]
+    return struct.pack("=q", len(everything)) + b"".join(map(_written, everything))
 
 
 def _written(steps: StepList) -> bytes:
@@ -190,24 +173,4 @@ def _written(steps: StepList) -> bytes:
     return b"".join(struct.pack("=q", part) if isinstance(part, int) else part for part in parts)
 
 
-def run(command: list[str], rounds: int, seed: int, timeout: float) -> list[str]:
-    """The inputs that reach all the code which was reached, in hex; an error when a sanitizer has found something."""
-    command = [*command, str(CORPUS), str(rounds), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    if done.returncode:
-        raise AssertionError(done.stderr[-5000:])
-    return done.stdout.split()
-
-
-def main(rounds: str, seed: str = "1") -> None:
-    """Make the corpus better."""
-    CORPUS.touch()
-    CORPUS.write_text("\n".join(sorted({*seeds(), *CORPUS.read_text().split()})) + "\n")
-    with tempfile.TemporaryDirectory() as folder:
-        found = {*seeds(), *run(build(Path(folder)), int(rounds), int(seed), 36_000)}
-    CORPUS.write_text("\n".join(sorted(found)) + "\n")
-    sys.stdout.write(f"{len(found)} inputs\n")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+FUZZED = Fuzzed("avro", SOURCES, packed_plans, seeds, seeds)

@@ -22,6 +22,7 @@ SPECIAL = ("tinyint", "string", "binary")
 NAMES = ["a", "b", "ab", "ba", "aab", "abb", "", "é", "name", "nome", "x" * 40]
 WHOLE = [0, 1, -1, 127, 128, -128, -129, 32767, 32768, -32768, -32769, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, -(2**63)]
 NUMBERS = [*map(str, WHOLE), "-0", "1.0", "0.5", "-2.25", "1e2", "1E-2", "123456.75", "999.99", "-999.99", "0.005"]
+SECONDS = [number for number in NUMBERS if len(number) < 12]  # which TIMESTAMP can hold
 MORE_NUMBERS = [
     *[
         str(2**63),
@@ -131,6 +132,7 @@ def string(text: str) -> str:
 @st.composite
 def values(draw: st.DrawFn, kind: ColumnType, rare: bool = True) -> str:
     """JSON for a type, or for another one; without ``rare``, none that stands in the page of differences."""
+    seconds = kind.kind == "timestamp" and not rare
     if draw(st.integers(0, 9)) == 0:
         kind = draw(st.sampled_from([*PRIMITIVES, array(ColumnType("int")), mapping(ColumnType("int")), struct({})]))
     if draw(st.integers(0, 9)) == 0:
@@ -146,6 +148,8 @@ def values(draw: st.DrawFn, kind: ColumnType, rare: bool = True) -> str:
         return draw(st.sampled_from(["true", "false"]))
     if kind.kind in ("string", "binary", "date", "timestamp", "timestamp_ntz"):
         return string(draw(st.sampled_from(TEXTS)))
+    if seconds:
+        return draw(st.sampled_from(SECONDS))
     return draw(st.sampled_from([*NUMBERS, *MORE_NUMBERS] if rare else NUMBERS) | st.integers(-200, 200).map(str))
 
 

@@ -23,6 +23,39 @@ ARROW = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 
+MOST = (1 << 31) - 1
+"""Bytes of a column, or items of its lists: Arrow's offsets have 32 bits."""
+
+
+def array_of(rows: list[Any], kind: Any, most: int) -> Any:
+    """One array; an error where one can't hold them."""
+    try:
+        found = pa.array(rows, kind)
+    except pa.ArrowCapacityError:
+        found = None
+    if not isinstance(found, pa.Array) or _largest(found) > most:
+        raise OverflowError("a column of these rows has more bytes or items than its offsets can tell")
+    return found
+
+
+def _largest(column: Any) -> int:
+    """The most bytes or items that a column of it has."""
+    if pa.types.is_struct(column.type):
+        return max((_largest(column.field(place)) for place in range(column.type.num_fields)), default=0)
+    if pa.types.is_list(column.type):
+        return max(len(column.values), _largest(column.values))
+    if pa.types.is_map(column.type):
+        return max(len(column.keys), _largest(column.keys), _largest(column.items))
+    is_bytes = pa.types.is_binary(column.type) or pa.types.is_string(column.type)
+    return len(column.buffers()[2] or b"") if is_bytes else 0
+
+
+def binary_buffers(column: Any) -> list[Any]:
+    """The buffers of a BINARY column; whatever else would be read as one is refused."""
+    if not pa.types.is_binary(column.type):
+        raise TypeError(f"records are a column of type binary, not {column.type}")
+    return list(column.buffers())
+
 
 def arrow_type(kind: ColumnType) -> Any:
     """Arrow's type for Spark's.

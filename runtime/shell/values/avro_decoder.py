@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
-from sparkcohort.runtime.shell.values.arrow_types import arrow_type
-from sparkcohort.runtime.values.avro.columns import column_type
+from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers
+from sparkcohort.runtime.values.avro.columns import check_target, column_type
 from sparkcohort.runtime.values.avro.interpreter import AvroReader, words
 from sparkcohort.runtime.values.avro.resolution import resolve
 from sparkcohort.runtime.values.avro.schema import AvroSchema, AvroSchemaError, parse_schema
@@ -37,7 +38,7 @@ class BadRecord(NamedTuple):
 
 
 class AvroValues:
-    """Reads columns of records into one type: the reader's, or what is asked for of it.
+    """Reads columns of records into one type: the reader's, or what is asked for of it (else AvroSchemaError).
 
     ``writers`` gives the schemas that framed records were written with; without it, records have no frame and were
     written with ``writer``, or with the reader's schema itself.
@@ -51,19 +52,26 @@ class AvroValues:
         writers: Writers | None = None,
         writer: AvroSchema | None = None,
         native: bool = NativeDecoder is not None,
+        most: int = MOST,
     ) -> None:
         self._reader, self._writers = reader, writers
+        if target:
+            check_target(reader, target)
         self.target = target or column_type(reader)
         self.type = arrow_type(self.target)
         self._lists: dict[int, StepList] = {}
-        self._native = NativeDecoder(packed(self.target)) if native else None
+        self._native, self._most = NativeDecoder(packed(self.target), most) if native else None, most
+        if NativeDecoder is None:
+            warn_of_missing_parts()
         if writers is None:
             self._add(UNFRAMED, resolve(writer or reader, reader, self.target))
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadRecord]]:
         """As many rows as ``values`` (binary) has, and the bad ones among them.
 
-        Raises what ``writers`` raises, before any row is read: an answer that is late is no bad record.
+        Raises what ``writers`` raises, before any row is read: an answer that is late is no bad record.  OverflowError
+        where a column of theirs would have more than ``most`` bytes or items, MemoryError where memory has run out; the
+        decoder is as good as new then.
         """
         passing: list[int] = []
         try:
@@ -108,13 +116,13 @@ class AvroValues:
 
     def _attempt(self, values: pa.Array) -> tuple[Any, list[BadRecord], list[int]]:
         """The rows and the bad ones; or, before any is read, the ids that are missing."""
+        validity, offsets, data = binary_buffers(values)
         if self._native is None:
             return self._plain_decode(values)
 
         def take(address: int) -> Any:
             return pa.Array._import_from_c(address, self.type)
 
-        validity, offsets, data = values.buffers()
         framed = self._writers is not None
         what, bad, missing = self._native.decode(validity, offsets, data, values.offset, len(values), framed, take)
         return what, [self._bad(*each) for each in bad or ()], missing
@@ -141,7 +149,7 @@ class AvroValues:
                     bad.append(BadRecord(row, AvroReason.FRAME, UNFRAMED, message))
             elif error := reader.read(record, steps, FRAME if self._writers else 0):
                 bad.append(BadRecord(row, error.reason, schema_id, str(error)))
-        return pa.array(reader.root.rows(), self.type), bad, []
+        return array_of(reader.root.rows(), self.type, self._most), bad, []
 
 
 def _frame_id(record: bytes) -> int:

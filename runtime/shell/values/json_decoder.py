@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparkcohort.runtime.shell.values.arrow_types import arrow_type
+from sparkcohort.native import warn_of_missing_parts
+from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers
 from sparkcohort.runtime.values.json.plan import JsonReason, packed, plan, words
 from sparkcohort.runtime.values.json.reader import JsonReader
 from sparkcohort.runtime.values.types import ColumnType
@@ -29,16 +30,22 @@ class BadJson(NamedTuple):
 class JsonValues:
     """Reads columns of JSON objects into one struct type; for one thread at a time."""
 
-    def __init__(self, target: ColumnType, *, native: bool = NativeDecoder is not None) -> None:
+    def __init__(self, target: ColumnType, *, native: bool = NativeDecoder is not None, most: int = MOST) -> None:
         self.target, self.type = target, arrow_type(target)
-        self._fields = plan(target)
-        self._native = NativeDecoder(*packed(self._fields)) if native else None
+        self._fields, self._most = plan(target), most
+        self._native = NativeDecoder(*packed(self._fields), most) if native else None
+        if NativeDecoder is None:
+            warn_of_missing_parts()
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadJson]]:
-        """As many rows as ``values`` (binary) has, and those at fault among them; a null row is null and no fault."""
+        """As many rows as ``values`` (binary) has, and those at fault among them; a null row is null and no fault.
+
+        OverflowError where a column of theirs would have more than ``most`` bytes or items, MemoryError where memory has
+        run out; the decoder is as good as new then.
+        """
         faults: Sequence[tuple[int, int, int]]
+        validity, offsets, data = binary_buffers(values)
         if self._native:
-            validity, offsets, data = values.buffers()
             what, faults = self._native.decode(validity, offsets, data, values.offset, len(values), self._take)
         else:
             what, faults = self._plain_decode(values)
@@ -56,4 +63,4 @@ class JsonValues:
             rows.append(value)
             if fault:
                 bad.append((row, *fault))
-        return pa.array(rows, self.type), bad
+        return array_of(rows, self.type, self._most), bad

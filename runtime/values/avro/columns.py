@@ -114,6 +114,40 @@ class _Mapping:
         return struct({name: kind for name, kind in found.items() if kind is not None})
 
 
+def check_target(schema: AvroSchema, target: ColumnType, path: str = "") -> None:
+    """Refuse a type that is not the schema's own, or what is left of it when fields are not asked for.
+
+    >>> check_target(AvroSchema("long"), STRING)
+    Traceback (most recent call last):
+    sparkcohort.runtime.values.avro.schema.AvroSchemaError: Avro schema: its column is bigint, not string
+    """
+    branches = value_branches(schema)
+    if schema.kind == "union" and len(branches) == 1:
+        check_target(branches[0], target, path)
+    elif schema.kind == "record" and target.kind == "struct":
+        _check_fields({each.name: each.schema for each in schema.fields}, target, path)
+    elif len(branches) > 1 and number_union(branches) is None and target.kind == "struct":
+        _check_fields({f"member{number}": branch for number, branch in enumerate(branches)}, target, path)
+    elif schema.kind in ("array", "map") and target.kind == schema.kind and target.children[:-1] in ((), (STRING,)):
+        check_target(schema.item, target.children[-1], below(path, "items" if schema.kind == "array" else "values"))
+    elif schema.kind == "record" or (own := column_type(schema)) != target:
+        raise AvroSchemaError(path, f"its column is {'struct' if schema.kind == 'record' else own}, not {target}")
+
+
+def _check_fields(fields: dict[str, AvroSchema], target: ColumnType, path: str) -> None:
+    alike = {name.lower(): name for name in fields}
+    for number, (name, kind) in enumerate(zip(target.names, target.children, strict=True)):
+        where = below(path, name)
+        if name in target.names[:number]:
+            raise AvroSchemaError(where, "the column is there twice")
+        if name in fields:
+            check_target(fields[name], kind, where)
+        elif name.lower() in alike:
+            raise AvroSchemaError(where, f"its field is {alike[name.lower()]!r}: names go by upper and lower case")
+        else:
+            raise AvroSchemaError(where, "there is no such field")
+
+
 def value_branches(union: AvroSchema) -> list[AvroSchema]:
     """A union's branches but null."""
     return [branch for branch in union.branches if branch.kind != "null"]

@@ -23,9 +23,9 @@ from sparkcohort.runtime.shell.registry.settings import read_settings
 from sparkcohort.runtime.shell.registry.writer_schemas import WriterSchemas
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.values.avro.columns import column_type
-from sparkcohort.runtime.values.avro.schema import parse_schema
+from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
 from sparkcohort.runtime.values.avro.steps import AvroReason, Op
-from sparkcohort.runtime.values.types import STRING, packed, struct
+from sparkcohort.runtime.values.types import BIGINT, STRING, packed, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.registry import serving
 
@@ -298,18 +298,30 @@ def test_a_decoder_takes_only_steps_that_fit() -> None:
         numbers = [number for step in steps for number in step]
         decoder = AvroDecoder(packed(target))
         with pytest.raises(ValueError, match="can't be run on these columns"):
-            decoder.add(-1, struct_module.pack(f"={len(numbers)}q", *numbers), b"\0" * 8, [b""])
+            decoder.add(-1, struct_module.pack(f"={len(numbers)}q", *numbers), b"\0" * 8, (b"",))
     with pytest.raises(ValueError, match="these are no columns"):
         AvroDecoder(struct_module.pack("=2i", 0, 5))
     with pytest.raises(ValueError, match="shorter than their column"):
         AvroDecoder(packed(target)).decode(None, b"\0" * 8, b"", 0, 5, False, lambda _: None)
 
 
+def test_a_type_that_is_none_of_the_readers_is_refused_at_once(native: bool) -> None:
+    """One error by name, before any record: not one of each record, nor of memory."""
+    for target in (struct({"ID": STRING}), struct({"id": STRING}), STRING):
+        with pytest.raises(AvroSchemaError, match=r"upper and lower case|its column is"):
+            AvroValues(parsed(ORDER), target, native=native)
+    tree = {**ORDER, "fields": [*ORDER["fields"], {"name": "next", "type": ["null", "Order"]}]}
+    with pytest.raises(AvroSchemaError, match="at next: record 'Order' is inside of itself"):
+        AvroValues(parsed(tree), native=native)
+    rows, bad = AvroValues(parsed(tree), struct({"id": BIGINT}), native=native).decode(pa.array([b"\2\2\4\0"]))
+    assert (rows.to_pylist(), bad) == ([{"id": 1}], [])
+
+
 def test_offsets_that_lie_are_no_way_out() -> None:
     """Rows whose offsets point behind the bytes, or backwards, have no bytes."""
     decoder = AvroDecoder(packed(STRING))
     steps = struct_module.pack("=8q", Op.STRING, 0, 0, 0, Op.END, 0, 0, 0)
-    decoder.add(-1, steps, b"", [])
+    decoder.add(-1, steps, b"", ())
     offsets = struct_module.pack("=5i", 0, 100, 2, -3, 1)
     found, bad, _ = decoder.decode(
         None, offsets, b"\x02a", 0, 4, False, lambda address: pa.Array._import_from_c(address, pa.string())

@@ -173,6 +173,20 @@ def test_deep_values() -> None:
     assert (rows[0]["z"].as_py(), bad) == (deep.decode(), [])
 
 
+@pytest.mark.parametrize("length", [*range(1, 18), 63, 64, 65, 128])
+def test_names_are_told_apart_by_every_letter(length: int) -> None:
+    """Of whatever length: one that differs in one place only is another one, and so is a longer one."""
+    name = "abcdefghijklmnopq"[:length].ljust(length, "z")
+    others = [name[:place] + "_" + name[place + 1 :] for place in range(length)] + [name + "a", name[:-1]]
+    record = "{" + ",".join(f'"{other}":2' for other in others) + f',"{name}":1' + "}"
+    found, bad = JsonValues(struct({name: INT, "o": INT})).decode(
+        binary(record.encode(), record[:-1].encode() + b',"o":3}')
+    )
+    assert (found.to_pylist(), bad) == ([{name: 1, "o": None}, {name: 1, "o": 3}], [])
+    rows, _ = JsonValues(struct({other: INT for other in others if other})).decode(binary(record.encode()))
+    assert set(rows[0].as_py().values()) == {2}
+
+
 def test_threads_with_decoders_of_their_own() -> None:
     """Each has what it alone would have."""
     records = binary(*[b'{"n":%d,"t":%d.50}' % (number, number) for number in range(2000)], b"x")

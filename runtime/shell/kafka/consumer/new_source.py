@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
 from sparkcohort.runtime.shell.process.resources import check_room
 from sparkcohort.runtime.values.columns import Columns
@@ -78,12 +79,8 @@ def native() -> Callable[..., RecordSource] | None:
     """The native source; None where it can't be loaded, of which one line of warning tells."""
     try:
         from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource  # noqa: PLC0415  it may not be there
-    except ImportError as error:
-        _log.warning(
-            "the native source can't be loaded (%s): records are read in Python, at several times the CPU; a wheel "
-            "built where there are a C compiler and Python's headers has it",
-            error,
-        )
+    except ImportError:
+        warn_of_missing_parts()
         return None
     return NativeSource
 

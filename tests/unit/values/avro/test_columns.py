@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.values.avro.columns import column_type
+from sparkcohort.runtime.values.avro.columns import check_target, column_type
 from sparkcohort.runtime.values.avro.schema import AvroSchemaError, parse_schema
+from sparkcohort.runtime.values.types import BIGINT, BINARY, INT, STRING, ColumnType, array, mapping, struct
 
 
 def columns(schema: Any, recursive_depth: int = -1) -> str:
@@ -95,3 +96,60 @@ def test_what_spark_has_no_column_for_is_told_with_the_place() -> None:
         doubling = {"type": "record", "name": f"R{level}", "fields": fields}
     with pytest.raises(AvroSchemaError, match="more than 10,000 columns"):
         columns(doubling)
+
+
+WOOD: dict[str, Any] = {"type": "record", "name": "Wood", "fields": [{"name": "w", "type": "long"}]}
+WOOD["fields"].append({"name": "kids", "type": {"type": "array", "items": "Wood"}})
+FIELDS = {
+    "id": "long",
+    "by": ["null", "string"],
+    "tags": {"type": "array", "items": WOOD},
+    "marks": {"type": "map", "values": ["int", "string", "null"]},
+    "sum": ["int", "long"],
+}
+ORDER = {"type": "record", "name": "O", "fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
+MEMBERS = struct({"member0": INT, "member1": STRING})
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        struct({}),
+        struct({"by": STRING, "id": BIGINT}),
+        struct({"tags": array(struct({"w": BIGINT}))}),
+        struct({"tags": array(struct({"w": BIGINT, "kids": array(struct({"kids": array(struct({}))}))}))}),
+        struct({"marks": mapping(MEMBERS)}),
+        struct({"marks": mapping(struct({"member1": STRING})), "sum": BIGINT}),
+    ],
+    ids=str,
+)
+def test_what_is_left_of_a_type_may_be_asked_for(target: ColumnType) -> None:
+    """Some of the fields, in any order, at every depth; a record inside of itself as deep as it is asked for."""
+    check_target(parse_schema(json.dumps(ORDER)), target)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (BIGINT, "Avro schema: its column is struct, not bigint"),
+        (struct({"ID": BIGINT}), "at ID: its field is 'id': names go by upper and lower case"),
+        (struct({"idd": BIGINT}), "at idd: there is no such field"),
+        (struct({"id": INT}), "at id: its column is bigint, not int"),
+        (struct({"by": BINARY}), "at by: its column is string, not binary"),
+        (struct({"tags": array(BIGINT)}), "at tags.items: its column is struct, not bigint"),
+        (struct({"tags": array(struct({"x": INT}))}), "at tags.items.x: there is no such field"),
+        (
+            struct({"marks": mapping(INT)}),
+            r"at marks.values: its column is struct<member0:int,member1:string>, not int",
+        ),
+        (struct({"marks": mapping(struct({"member2": INT}))}), "at marks.values.member2: there is no such field"),
+        (struct({"marks": ColumnType("map", (INT, MEMBERS))}), "at marks: its column is map<string,"),
+        (struct({"sum": INT}), "at sum: its column is bigint, not int"),
+        (ColumnType("struct", (BIGINT, BIGINT), ("id", "id")), "at id: the column is there twice"),
+    ],
+    ids=str,
+)
+def test_what_is_no_part_of_a_type_is_refused_by_name(target: ColumnType, message: str) -> None:
+    """Before any record is read, with the place."""
+    with pytest.raises(AvroSchemaError, match=message):
+        check_target(parse_schema(json.dumps(ORDER)), target)

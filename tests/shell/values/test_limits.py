@@ -1,0 +1,167 @@
+"""What a batch of values can't be: larger than its offsets can tell, larger than memory, of another type than BINARY."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sparkcohort.native import _drain, _json
+from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
+from sparkcohort.runtime.shell.values.json_decoder import JsonValues
+from sparkcohort.runtime.values.avro.schema import parse_schema
+from sparkcohort.runtime.values.types import BINARY, INT, STRING, ColumnType, array, mapping, struct
+
+MOST = 5000
+TEN = '"0123456789"'
+FULL = "more bytes or items than its offsets can tell"
+SYMBOL = "S" * 100
+Decoder = JsonValues | AvroValues
+
+
+@pytest.fixture(params=["in C", "in Python"])
+def native(request: pytest.FixtureRequest) -> bool:
+    """The test once with each."""
+    return bool(request.param == "in C")
+
+
+def json_of(kind: ColumnType, native: bool) -> JsonValues:
+    """A decoder whose columns are full with few bytes."""
+    return JsonValues(struct({"f": kind}), native=native, most=MOST)
+
+
+def avro_of(schema: Any, native: bool) -> AvroValues:
+    """The same; its records are of no byte but what the schema has."""
+    return AvroValues(parse_schema(json.dumps(schema)), native=native, most=MOST)
+
+
+RECORD: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "f", "type": "string"}]}
+ENUM = {"type": "enum", "name": "E", "symbols": [SYMBOL]}
+JSON = [
+    (STRING, f'{{"f":{TEN}}}', 10),
+    (STRING, '{"f":{"a":1.5}}', 9),
+    (BINARY, '{"f":"QUJD"}', 3),
+    (array(INT), '{"f":[1,2,3,4,5]}', 5),
+    (array(STRING), f'{{"f":[{TEN},{TEN}]}}', 20),
+    (mapping(INT), f'{{"f":{{{TEN}:1}}}}', 10),
+    (struct({"g": STRING}), f'{{"f":{{"g":{TEN}}}}}', 10),
+]
+AVRO = [
+    (RECORD, b"\x14" + b"0123456789", 10),
+    (ENUM, b"\0", len(SYMBOL)),
+    ({"type": "array", "items": "null"}, b"", 0),
+    ({"type": "array", "items": "int"}, b"\x0a\2\4\6\x08\x0a\0", 5),
+    ({"type": "map", "values": ENUM}, b"\2\x02a\0\0", len(SYMBOL)),
+    ({"type": "fixed", "name": "F", "size": 25}, b"x" * 25, 25),
+]
+
+
+def full(decoder: Decoder, record: bytes, each: int) -> None:
+    """As many rows as fit, to the byte; one more is an error; then as many again, as if nothing had been."""
+    fits = MOST // each
+    for _ in range(2):
+        rows, bad = decoder.decode(pa.array([record] * fits))
+        rows.validate(full=True)
+        assert (len(rows), rows.null_count, bad) == (fits, 0, [])
+        with pytest.raises(OverflowError, match=FULL):
+            decoder.decode(pa.array([record] * (fits + 1)))
+    assert decoder.decode(pa.array([record]))[0].to_pylist() == rows[:1].to_pylist()
+
+
+@pytest.mark.parametrize(("kind", "record", "each"), JSON, ids=[f"{kind} {record}" for kind, record, _ in JSON])
+def test_json_that_is_too_large_for_a_column(native: bool, kind: ColumnType, record: str, each: int) -> None:
+    """Strings, what stays JSON, base64, items, keys."""
+    full(json_of(kind, native), record.encode(), each)
+
+
+@pytest.mark.parametrize(("schema", "record", "each"), [each for each in AVRO if each[2]], ids=str)
+def test_avro_that_is_too_large_for_a_column(native: bool, schema: Any, record: bytes, each: int) -> None:
+    """Strings, symbols of which a record has a byte only, items, keys."""
+    full(avro_of(schema, native), record, each)
+
+
+def test_a_default_that_is_too_large_for_a_column(native: bool) -> None:
+    """Records of no byte at all."""
+    reader = {**RECORD, "fields": [{"name": "f", "type": "string", "default": "0123456789"}]}
+    writer = parse_schema(json.dumps({**RECORD, "fields": []}))
+    full(AvroValues(parse_schema(json.dumps(reader)), writer=writer, native=native, most=MOST), b"", 10)
+
+
+def test_the_limit_is_that_of_arrows_offsets() -> None:
+    """Where nobody says another one; and none that an offset can't have is taken."""
+    fields = bytes(16)
+    for most in (2**31, -1):
+        with pytest.raises((OverflowError, ValueError)):
+            _json.JsonDecoder(fields, b"\0", most)
+        with pytest.raises((OverflowError, ValueError)):
+            _drain.AvroDecoder(bytes(8), most)
+    assert _json.JsonDecoder(fields, b"\0", 2**31 - 1).decode(None, b"", b"", 0, 0, lambda _: "rows") == ("rows", [])
+
+
+@pytest.mark.parametrize("kind", [pa.large_binary(), pa.string(), pa.binary_view(), pa.int64()], ids=str)
+def test_only_binary_is_read(native: bool, kind: Any) -> None:
+    """Offsets of another width would be read as others."""
+    for decoder in (json_of(INT, native), avro_of("int", native)):
+        with pytest.raises(TypeError, match="of type binary, not"):
+            decoder.decode(pa.array([], kind))
+
+
+def test_a_decoder_that_was_not_made_reads_nothing() -> None:
+    """Nor one whose making failed; and none is made twice."""
+    for kind, good in ((_json.JsonDecoder, (bytes(16), b"\0")), (_drain.AvroDecoder, (bytes(8),))):
+        framed = () if kind is _json.JsonDecoder else (False,)
+        for bad in (None, (b"\1" + bytes(15), b"\0") if kind is _json.JsonDecoder else (b"\1" + bytes(7),)):
+            decoder: Any = kind.__new__(kind)
+            if bad:
+                with pytest.raises(ValueError, match="these are no"):
+                    decoder.__init__(*bad)
+            with pytest.raises(RuntimeError, match="not made"):
+                decoder.decode(None, bytes(8), b"", 0, 1, *framed, print)
+            decoder.__init__(*good)
+            with pytest.raises(RuntimeError, match="made once"):
+                decoder.__init__(*good)
+
+
+SHORT = """
+import ctypes
+import pyarrow as pa
+from sparkcohort.runtime.shell.values.json_decoder import JsonValues
+from sparkcohort.runtime.values.types import INT, STRING, array, struct
+target = struct({"s": STRING, "n": INT, "l": array(STRING)})
+record = b'{"s":{"a":"%s"},"n":null,"l":["a",null]}' % (b"x" * 8000)
+column = pa.array([record, b'{"n":7,"l":["%s"]}' % (b"y" * 8000)] * 2000)
+process = ctypes.CDLL(None)
+failed = 0
+for failures in range(1, 40):
+    decoder = JsonValues(target)
+    process.fail_large(1)
+    for _ in range(failures):
+        try:
+            decoder.decode(column.slice(0, 100 * failures))
+        except MemoryError:
+            failed += 1
+            process.fail_large(1)
+    process.fail_large(0)
+    rows, bad = decoder.decode(column)
+    rows.validate(full=True)
+    assert not bad and len(rows) == 4000 and rows[3999].as_py() == {"s": None, "n": 7, "l": ["y" * 8000]}
+print("short of memory" if failed > 35 else failed)
+"""
+
+
+def test_memory_that_runs_out(tmp_path: Path) -> None:
+    """It is a MemoryError of one call, wherever it runs out; the next one has all rows."""
+    shim = tmp_path / "short_of_memory.so"
+    code = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True, timeout=60)
+    preloaded = {**os.environ, "LD_PRELOAD": str(shim)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SHORT], env=preloaded, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.stdout, done.stderr) == ("short of memory\n", "")
