@@ -9,35 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructField, StructType
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.values.columns import BINARY, HEADERS, STRING, UserColumn, chosen_columns, with_headers
+from sparkcohort.runtime.values.columns import UserColumn, chosen_columns, unknown_fields, with_headers
+from sparkcohort.streaming.data_types import column_type, data_type
+from sparkcohort.streaming.reader_schemas import with_registered
 from sparkcohort.streaming.spark_errors import message_first
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
     from sparkcohort.streaming.reader import CohortStreamReader
-
-# Built by hand: PySpark parses DDL text in the JVM, and the processes that make readers have none.
-_TYPES: dict[str, DataType] = {
-    BINARY: BinaryType(),
-    STRING: StringType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
-    "timestamp": TimestampType(),
-    HEADERS: ArrayType(StructType().add("key", StringType()).add("value", BinaryType())),
-}
 
 
 class CohortSource(DataSource):
@@ -53,7 +35,7 @@ class CohortSource(DataSource):
         if self._parsed is None:
             from sparkcohort.runtime.shell.options import parse as source_options  # noqa: PLC0415  not to be found
 
-            self._parsed = source_options.parse(self.options)
+            self._parsed = with_registered(source_options.parse(self.options))
         return self._parsed
 
     @classmethod
@@ -64,13 +46,16 @@ class CohortSource(DataSource):
     @message_first
     def schema(self) -> StructType:
         """Spark's Kafka row, with ``headers`` when ``includeHeaders`` is true.  Raises OptionError for bad options."""
-        return StructType([StructField(each.name, _TYPES[each.type]) for each in self._source_options().columns])
+        columns = self._source_options().columns
+        if why := unknown_fields(columns):
+            raise OptionError(why)
+        return StructType([StructField(each.name, data_type(each.type)) for each in columns])
 
     @message_first
     def streamReader(self, schema: StructType) -> CohortStreamReader:  # noqa: N802  PySpark's name
         """The reader of one query, whose schema may be the user's.  Raises OptionError for bad options or columns."""
         options = self._source_options()
-        asked = [UserColumn(each.name, _text(each.dataType), each.nullable) for each in schema.fields]
+        asked = [UserColumn(each.name, column_type(each.dataType), each.nullable) for each in schema.fields]
         columns = chosen_columns(asked, with_headers(options.columns))
         from sparkcohort.streaming.reader import CohortStreamReader  # noqa: PLC0415  not to be found, nor to be made
 
@@ -93,16 +78,3 @@ class CohortSource(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: N802  PySpark's signature
         """Writing is refused with what to do instead."""
         self.writer(schema, overwrite)
-
-
-def _text(kind: DataType) -> str:
-    """A type as Spark writes it; what may not be null inside of it is told, since Arrow's types differ by it."""
-    return kind.simpleString() + (" with NOT NULL inside" if _has_not_null(kind) else "")
-
-
-def _has_not_null(kind: DataType) -> bool:
-    if isinstance(kind, ArrayType):
-        return not kind.containsNull or _has_not_null(kind.elementType)
-    if isinstance(kind, StructType):
-        return any(not each.nullable or _has_not_null(each.dataType) for each in kind.fields)
-    return False

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -46,6 +46,23 @@ class OffsetRuns:
     def nbytes(self) -> int:
         """What the runs take beside the first, which every batch has."""
         return self._numbers.nbytes - _RUN.size
+
+    def without(self, dropped: Collection[int], rows: int) -> OffsetRuns:
+        """The runs when some of the batch's ``rows`` are dropped, and not all.
+
+        >>> list(OffsetRuns.of([5, 6, 7, 10]).without({1}, 4))
+        [(5, 0), (7, 1), (10, 2)]
+        """
+        starts = [*self, (0, rows)]
+        offsets = (
+            offset + row - first for (offset, first), (_, after) in pairwise(starts) for row in range(first, after)
+        )
+        return OffsetRuns.of([offset for row, offset in enumerate(offsets) if row not in dropped])
+
+    def offset_of(self, row: int) -> int:
+        """The offset of a row."""
+        offset, first = max((run for run in self if run[1] <= row), key=lambda run: run[1])
+        return offset + row - first
 
     def rows_below(self, limit: int, rows: int) -> int:
         """How many of the batch's ``rows`` have offsets below ``limit``."""

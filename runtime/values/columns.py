@@ -4,7 +4,7 @@ Nothing that isn't among them is built or copied on the way.
 
 >>> [column.name for column in KAFKA_ROW]
 ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'timestampType']
->>> chosen = chosen_columns([UserColumn("Timestamp", "timestamp"), UserColumn("value", "binary")], KAFKA_ROW_WITH_HEADERS)
+>>> chosen = chosen_columns([UserColumn("Timestamp", TIMESTAMP), UserColumn("value", BINARY)], KAFKA_ROW_WITH_HEADERS)
 >>> [(column.name, column.field.name) for column in chosen], fields_of(chosen)
 ([('Timestamp', 'TIMESTAMP'), ('value', 'VALUE')], b'\x05\x01')
 """
@@ -16,11 +16,12 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.values.formats import RAW, Decoding, Format
+from sparkcohort.runtime.values.formats import RAW, UNKNOWN_FIELDS, Decoding
+from sparkcohort.runtime.values.types import BIGINT, BINARY, INT, STRING, TIMESTAMP, ColumnType, array, ddl, struct
 
 
 class Field(IntEnum):
-    """What a record has; the native code knows it by these numbers (``native/arrow/columns.h``)."""
+    """What a record has; the native code knows the first eight by these numbers (``native/arrow/columns.h``)."""
 
     KEY = 0
     VALUE = 1
@@ -30,17 +31,19 @@ class Field(IntEnum):
     TIMESTAMP = 5
     TIMESTAMP_TYPE = 6
     HEADERS = 7
+    CORRUPT_KEY = 8  # its bytes, if they could not be decoded
+    CORRUPT_VALUE = 9
 
 
 class Column(NamedTuple):
-    """One column: what of the record it has, its name as the user wrote it, and its type as Spark's ``simpleString``.
+    """One column: what of the record it has, its name as the user wrote it, and its type.
 
-    ``decoding`` is what is made of the record's bytes.
+    ``decoding`` is what is made of the record's bytes; of its type the column has all, or the fields that are asked for.
     """
 
     field: Field
     name: str
-    type: str
+    type: ColumnType
     nullable: bool = True
     decoding: Decoding = RAW
 
@@ -49,33 +52,36 @@ class UserColumn(NamedTuple):
     """A column of the user's schema."""
 
     name: str
-    type: str
+    type: ColumnType
     nullable: bool = True
 
 
 Columns: TypeAlias = tuple[Column, ...]
 
-BINARY: Final = "binary"
-STRING: Final = "string"
-HEADERS: Final = "array<struct<key:string,value:binary>>"
+HEADERS: Final = array(struct({"key": STRING, "value": BINARY}))
 
 _REST: Final[Columns] = (
     Column(Field.TOPIC, "topic", STRING),
-    Column(Field.PARTITION, "partition", "int"),
-    Column(Field.OFFSET, "offset", "bigint"),
-    Column(Field.TIMESTAMP, "timestamp", "timestamp"),
-    Column(Field.TIMESTAMP_TYPE, "timestampType", "int"),
+    Column(Field.PARTITION, "partition", INT),
+    Column(Field.OFFSET, "offset", BIGINT),
+    Column(Field.TIMESTAMP, "timestamp", TIMESTAMP),
+    Column(Field.TIMESTAMP_TYPE, "timestampType", INT),
 )
+CORRUPT: Final = {Field.KEY: Field.CORRUPT_KEY, Field.VALUE: Field.CORRUPT_VALUE}
 _HEADERS: Final = Column(Field.HEADERS, "headers", HEADERS)
 
 
 def kafka_row(key: Decoding = RAW, value: Decoding = RAW, *, headers: bool = False) -> Columns:
     """The row of Spark's Kafka source, its key and value as their formats make them."""
-    both = (
-        Column(field, name, STRING if made.format is Format.STRING else BINARY, decoding=made)
-        for field, name, made in ((Field.KEY, "key", key), (Field.VALUE, "value", value))
-    )
-    return with_headers((*both, *_REST)) if headers else (*both, *_REST)
+    both = ((Field.KEY, "key", key), (Field.VALUE, "value", value))
+    decoded = [Column(field, name, made.type, decoding=made) for field, name, made in both]
+    corrupt = [
+        Column(CORRUPT[field], made.corrupt_column, BINARY, decoding=made)
+        for field, _, made in both
+        if made.corrupt_column
+    ]
+    row = (*decoded, *_REST, *corrupt)
+    return with_headers(row) if headers else row
 
 
 def with_headers(columns: Columns) -> Columns:
@@ -88,6 +94,25 @@ def has(columns: Columns, field: Field) -> bool:
     return any(column.field is field for column in columns)
 
 
+def raw_columns(columns: Columns) -> Columns:
+    """The columns of bytes, and of all else, that these are made of, in their order."""
+    return tuple(
+        each._replace(type=BINARY, decoding=RAW) if each.decoding.of_structs else each
+        for each in columns
+        if each.field not in CORRUPT.values()
+    )
+
+
+def unknown_fields(columns: Columns) -> str:
+    """The names of columns whose fields nobody has named, with what to do; "" if there are none."""
+    names = [each.name for each in columns if each.type == UNKNOWN_FIELDS]
+    return "; ".join(
+        f"option {name}.format is set, and nothing says which fields there are: set {name}.schema, or give them with "
+        f".schema('{name} STRUCT<...>')"
+        for name in names
+    )
+
+
 KAFKA_ROW: Final[Columns] = kafka_row()
 """The row of Spark's Kafka source."""
 KAFKA_ROW_WITH_HEADERS: Final[Columns] = with_headers(KAFKA_ROW)
@@ -95,7 +120,7 @@ OFFSETS: Final[Columns] = tuple(column for column in KAFKA_ROW if column.field i
 """The least that can be read, for whoever looks only whether something comes."""
 
 _DECODED: Final = (Field.KEY, Field.VALUE)
-_MAY_BE_NULL: Final = frozenset((Field.KEY, Field.VALUE, Field.HEADERS))
+_MAY_BE_NULL: Final = frozenset((Field.KEY, Field.VALUE, Field.HEADERS, Field.CORRUPT_KEY, Field.CORRUPT_VALUE))
 
 
 def fields_of(columns: Columns) -> bytes:
@@ -127,33 +152,72 @@ def chosen_columns(asked: Sequence[UserColumn], possible: Columns) -> Columns:
                 f"the schema of format('cohort') names the column {each.name} twice: name it once, and copy it with "
                 "select(...)"
             )
-        if each.type != column.type:
-            raise OptionError(_wrong_type(each, column))
+        _check_type(each, column)
         if not each.nullable and column.field in _MAY_BE_NULL:
             raise OptionError(
                 f"the schema of format('cohort') has the column {each.name} as NOT NULL, and a record may come without "
                 f"{'headers' if column.field is Field.HEADERS else f'a {column.name}'}: leave out NOT NULL"
             )
-        chosen[column.field] = column._replace(name=each.name, nullable=each.nullable)
+        chosen[column.field] = column._replace(name=each.name, type=each.type, nullable=each.nullable)
+    for field, corrupt in CORRUPT.items():
+        if corrupt in chosen and field not in chosen:
+            raise OptionError(
+                f"the schema of format('cohort') names the column {chosen[corrupt].name} and not {field.name.lower()}: "
+                "it tells which of those could not be decoded, so name both"
+            )
     return tuple(chosen.values())
 
 
+def _check_type(asked: UserColumn, column: Column) -> None:
+    """A column can only have its own type; a decoded struct can have less, and what isn't known the user tells."""
+    if not column.decoding.of_structs or column.field in CORRUPT.values():
+        if asked.type != column.type:
+            raise OptionError(_wrong_type(asked, column))
+        return
+    told = f"the schema of format('cohort') has the column {asked.name} as"
+    if asked.type.kind != "struct" or not asked.type.children:
+        raise OptionError(
+            f"{told} {ddl(asked.type)}, and with {column.name}.format={column.decoding.format} it can only be a STRUCT "
+            "with fields"
+        )
+    if column.type == UNKNOWN_FIELDS:
+        from sparkcohort.runtime.values.json.plan import JsonPlanError, plan  # noqa: PLC0415  most queries have none
+
+        try:
+            plan(asked.type)
+        except JsonPlanError as error:
+            raise OptionError(f"{told} {ddl(asked.type)}: {error}") from None
+    elif other := _not_part(asked.type, column.type, asked.name):
+        raise OptionError(f"{told} a STRUCT that its schema does not have: {other}")
+
+
+def _not_part(asked: ColumnType, whole: ColumnType, path: str) -> str:
+    """Where a type has something that the whole has not, or otherwise; "" if it is a part of it."""
+    if asked.kind != whole.kind or asked.kind not in ("struct", "array", "map"):
+        return "" if asked == whole else f"{path} is {ddl(asked)} instead of {ddl(whole)}"
+    if asked.kind != "struct":
+        inside = zip(asked.children, whole.children, strict=True)
+        return next((other for mine, its in inside if (other := _not_part(mine, its, f"{path}[]"))), "")
+    its = dict(zip(whole.names, whole.children, strict=True))
+    for name, mine in zip(asked.names, asked.children, strict=True):
+        if name not in its:
+            return f"there is no {path}.{name}"
+        if other := _not_part(mine, its[name], f"{path}.{name}"):
+            return other
+    return ""
+
+
 def _wrong_type(asked: UserColumn, column: Column) -> str:
-    ddl, option = _ddl(column), f"{column.name}.format"
-    hint = f"write it as {asked.name} {ddl}, and cast it with select(...)"
+    shown, option = ddl(column.type), f"{column.name}.format"
+    hint = f"write it as {asked.name} {shown}, and cast it with select(...)"
     if column.field in _DECODED and {asked.type, column.type} == {BINARY, STRING}:
         remedy = f"set the option {option} to string" if asked.type == STRING else f"leave out the option {option}"
-        hint = f"{remedy}, or write it as {asked.name} {ddl}"
+        hint = f"{remedy}, or write it as {asked.name} {shown}"
     return (
-        f"the schema of format('cohort') has the column {asked.name} as {asked.type.upper()}, and it can only be "
-        f"{ddl}: {hint}"
+        f"the schema of format('cohort') has the column {asked.name} as {ddl(asked.type)}, and it can only be "
+        f"{shown}: {hint}"
     )
 
 
-def _ddl(column: Column) -> str:
-    """A type as a user writes it."""
-    return "ARRAY<STRUCT<key: STRING, value: BINARY>>" if column.field is Field.HEADERS else column.type.upper()
-
-
 def _listed(columns: Iterable[Column]) -> str:
-    return ", ".join(f"{column.name} {_ddl(column)}" for column in columns)
+    return ", ".join(f"{column.name} {ddl(column.type)}" for column in columns)

@@ -1,7 +1,7 @@
 """What is made of a record's value, or key, before it is delivered: the format's options as one value.
 
->>> decoding("value", {"format": "string"})
-Decoding(format=<Format.STRING: 'string'>, schema='', message='', mode=<Mode.PERMISSIVE: 'permissive'>, corrupt_column='', subject='')
+>>> decoding("value", {"format": "json", "schema": "id BIGINT"}).type.names
+('id',)
 >>> decoding("key", {"schema": "a INT"})
 Traceback (most recent call last):
 ...
@@ -12,9 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.values.types import BINARY, STRING, ColumnType, struct
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.values.avro.schema import AvroSchema
+
+UNKNOWN_FIELDS: Final = struct({})
+"""The type of a struct whose fields the query's schema has to name."""
 
 
 class Format(StrEnum):
@@ -36,26 +43,44 @@ class Mode(StrEnum):
 
 
 class Decoding(NamedTuple):
-    """The options of one format."""
+    """The options of one format.
+
+    ``type`` is what the bytes become, all of it.  ``schema`` is Avro's reader's, with the texts that it refers to;
+    ``registry`` are the options of the one that has the writers' schemas, () where records have no frame; what has no
+    schema yet gets the reader's from there, by ``subject`` and ``version``.
+    """
 
     format: Format = Format.BINARY
-    schema: str = ""  # DDL for JSON; the schema's text or file for Avro; the file of a descriptor set for Protobuf
-    message: str = ""  # of the descriptor set
+    type: ColumnType = BINARY
     mode: Mode = Mode.PERMISSIVE
     corrupt_column: str = ""  # its name; "": none
-    subject: str = ""  # in the registry; "": the topic's
+    schema: str = ""
+    references: tuple[str, ...] = ()
+    registry: tuple[tuple[str, str], ...] = ()
+    subject: str = ""  # "": the topic's
+    version: str = "latest"
+
+    def __repr__(self) -> str:  # settings of a registry have passwords
+        return f"Decoding({self.format}, {self.type}, {self.mode})"
+
+    @property
+    def of_structs(self) -> bool:
+        """Whether records are read field by field, and may turn out not to be readable."""
+        return self.format not in (Format.BINARY, Format.STRING)
+
+    def reader_schema(self) -> AvroSchema:
+        """Avro's reader's schema."""
+        from sparkcohort.runtime.values.avro.schema import parse_schema  # noqa: PLC0415  most queries have none
+
+        return parse_schema(self.schema, self.references)
 
 
 RAW: Final = Decoding()
 
-OF_STRUCTS: Final = ("schema", "message", "mode", "corrupt.column", "subject")
+OF_STRUCTS: Final = ("schema", "message", "mode", "corrupt.column", "subject", "schema.version")
 """The options that only formats of structs have."""
 
-NOT_YET: Final = {
-    Format.JSON: "from_json",
-    Format.AVRO: "from_avro",
-    Format.PROTOBUF: "from_protobuf",
-}
+NOT_YET: Final = {Format.PROTOBUF: "from_protobuf"}
 """Formats without a decoder so far, and what decodes them in Spark: a decoder that is added takes its line away."""
 
 
@@ -69,16 +94,42 @@ def decoding(which: str, given: Mapping[str, str]) -> Decoding:
                     f"option {which}.{name} has no effect with {which}.format={chosen}: set {which}.format to json, "
                     f"avro or protobuf, or leave {which}.{name} out"
                 )
+        return Decoding(chosen, STRING if chosen is Format.STRING else BINARY)
     if chosen in NOT_YET:
         raise OptionError(
             f"option {which}.format={chosen} is not supported yet: leave it out, and decode the column {which} with "
             f"{NOT_YET[chosen]}"
         )
-    return Decoding(
+    made = Decoding(
         chosen,
-        schema=given.get("schema", ""),
-        message=given.get("message", ""),
+        UNKNOWN_FIELDS,
         mode=Mode(given.get("mode", Mode.PERMISSIVE)),
         corrupt_column=given.get("corrupt.column", ""),
         subject=given.get("subject", ""),
+        version=given.get("schema.version", "latest"),
     )
+    return with_schema(which, made, given["schema"]) if given.get("schema") else made
+
+
+def with_schema(which: str, made: Decoding, text: str, references: tuple[str, ...] = ()) -> Decoding:
+    """The decoding by a schema: DDL for JSON, Avro's own JSON for Avro.  Raises OptionError."""
+    try:
+        return _by_avro(made, text, references) if made.format is Format.AVRO else made._replace(type=_json_type(text))
+    except ValueError as error:  # AvroSchemaError, MalformedDdl, JsonPlanError
+        raise OptionError(f"option {which}.schema: {error}") from None
+
+
+def _by_avro(made: Decoding, text: str, references: tuple[str, ...]) -> Decoding:
+    from sparkcohort.runtime.values.avro.columns import column_type  # noqa: PLC0415  most queries have none
+
+    made = made._replace(schema=text, references=references)
+    return made._replace(type=column_type(made.reader_schema()))
+
+
+def _json_type(text: str) -> ColumnType:
+    from sparkcohort.runtime.values.ddl import parse_ddl  # noqa: PLC0415  as above
+    from sparkcohort.runtime.values.json.plan import plan  # noqa: PLC0415
+
+    found = parse_ddl(text)
+    plan(found)
+    return found

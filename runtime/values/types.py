@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import struct as struct_module
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnType:
+class ColumnType(NamedTuple):
     """A type by Spark's own name for it; all of it may be null, as with ``from_json``.
 
     ``children`` are a struct's fields (with ``names``), an array's element, a map's key and value; precision and scale are

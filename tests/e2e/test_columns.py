@@ -187,15 +187,12 @@ def test_ddl_means_what_it_means_to_spark(spark: SparkSession, text: str) -> Non
 
 
 def described(kind: Any) -> str:
-    """Spark's JSON of a type, as ``SparkType`` writes it."""
+    """Spark's JSON of a type, as ``ColumnType`` writes it."""
     if isinstance(kind, str):
         return {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}.get(kind, kind)
     if kind["type"] == "array":
         return f"array<{described(kind['elementType'])}>"
     if kind["type"] == "map":
         return f"map<{described(kind['keyType'])},{described(kind['valueType'])}>"
-    fields = (
-        f"`{each['name'].replace('`', '``')}`:{described(each['type'])}{'' if each['nullable'] else ' not null'}"
-        for each in kind["fields"]
-    )
+    fields = (f"{each['name']}:{described(each['type'])}" for each in kind["fields"])
     return f"struct<{','.join(fields)}>"

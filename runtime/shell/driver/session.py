@@ -96,6 +96,8 @@ class Session:
         Ender(self._ending, None if jvm is None else jvm.pid).start()
         for warning in self._options.warnings:
             log.warning("%s", warning)
+        for note in self._options.notes:
+            log.info("%s", note)
         closing = self._ending.add
         closing(Order.LOCK, self._lock.release)
         self._lock.take()

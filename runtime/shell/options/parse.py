@@ -12,12 +12,12 @@ from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.options.decodings import read_decoding
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
-from sparkcohort.runtime.values.columns import kafka_row
-from sparkcohort.runtime.values.formats import OF_STRUCTS, Decoding, Mode, decoding
+from sparkcohort.runtime.values.columns import Columns, kafka_row
 
 __all__ = ["KAFKAS_PACKAGE", "SourceOptions", "SourceSubscription", "assignor_name", "parse"]
 
@@ -45,7 +45,9 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     conf.setdefault("client.id", "cohort")
     if value.text("client.rack"):
         conf["client.rack"] = value.text("client.rack")
-    parsed = _build(value, subscription, conf, (*warnings, *more, *_idle(given)))
+    made = (read_decoding(value, which, given) for which in ("key", "value"))
+    columns = kafka_row(*made, headers=value.boolean("includeHeaders"))
+    parsed = _build(value, subscription, conf, columns, (*warnings, *more, *_idle(given)))
     _check_relations(parsed)
     return parsed
 
@@ -109,7 +111,11 @@ def _bootstrap(given: Mapping[str, str]) -> str:
 
 
 def _build(
-    value: Values, subscription: SourceSubscription, conf: Mapping[str, str], warnings: tuple[str, ...]
+    value: Values,
+    subscription: SourceSubscription,
+    conf: Mapping[str, str],
+    columns: Columns,
+    warnings: tuple[str, ...],
 ) -> SourceOptions:
     return SourceOptions(
         bootstrap_servers=conf["bootstrap.servers"],
@@ -129,7 +135,7 @@ def _build(
         min_partitions=value.optional("minPartitions"),
         max_records_per_partition=value.optional("maxRecordsPerPartition"),
         fail_on_data_loss=value.boolean("failOnDataLoss"),
-        columns=kafka_row(_decoding(value, "key"), _decoding(value, "value"), headers=value.boolean("includeHeaders")),
+        columns=columns,
         unreachable=Policy(value.choice("unreachable.partitions"), value.integer("unreachable.timeout.ms")),
         session_timeout_ms=value.integer("session.timeout.ms"),
         heartbeat_interval_ms=value.integer("heartbeat.interval.ms"),
@@ -156,14 +162,6 @@ def _build(
         kafka=dict(conf),
         warnings=warnings,
     )
-
-
-def _decoding(value: Values, which: str) -> Decoding:
-    """What is made of values or keys, by the options that have been given."""
-    texts = {name: value.text(f"{which}.{name}") for name in OF_STRUCTS if value.has(f"{which}.{name}")}
-    if texts.pop("mode", "") and (mode := value.choice(f"{which}.mode")) != Mode.PERMISSIVE:
-        texts["mode"] = mode
-    return decoding(which, {**texts, "format": value.choice(f"{which}.format")})
 
 
 def _check_relations(parsed: SourceOptions) -> None:

@@ -87,6 +87,7 @@ class SourceOptions:
     client_rack_env: str
     kafka: Mapping[str, str] = field(repr=False)
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # for the driver's log, as the warnings are
 
     def __repr__(self) -> str:
         from sparkcohort.runtime.shell.options.security_settings import redact  # noqa: PLC0415  a task shows them to nobody

@@ -155,8 +155,8 @@ VALUES = (
                 f"{of}.format",
                 "choice",
                 "binary",
-                f"what the column {of} is: binary; string, as CAST({of} AS STRING); json, avro and protobuf are refused "
-                "until their decoders are there",
+                f"what the column {of} is: binary; string, as CAST({of} AS STRING); json and avro, a "
+                "struct; protobuf is refused until its decoder is there",
                 choices=("binary", "string", "json", "avro", "protobuf"),
             ),
             Option(
@@ -184,7 +184,40 @@ VALUES = (
             Option(
                 f"{of}.subject", "string", None, f"the subject in the schema registry; default: the topic's for {of}s"
             ),
+            Option(
+                f"{of}.schema.version",
+                "string",
+                "latest",
+                f"the version of the subject whose schema {what} is read with: latest, or a number",
+            ),
         )
+    ),
+)
+
+REGISTRY = (
+    Option(
+        "schema.registry.url",
+        "list",
+        None,
+        "the schema registry: avro is then framed as Confluent's serializers do, and its reader's schema comes from there "
+        "unless value.schema gives it; needs sparkcohort[registry]",
+    ),
+    Option("schema.registry.basic.auth.user.info", "string", None, "user:password for the registry"),
+    Option("schema.registry.bearer.auth.token", "string", None, "a token for the registry"),
+    Option("schema.registry.bearer.auth.logical.cluster", "string", None, "the registry's cluster, with a token"),
+    Option("schema.registry.bearer.auth.identity.pool.id", "string", None, "the token's identity pool"),
+    Option("schema.registry.ssl.ca.location", "string", None, "who has signed the registry's certificate: a PEM file"),
+    Option("schema.registry.ssl.certificate.location", "string", None, "our certificate for the registry: a PEM file"),
+    Option("schema.registry.ssl.key.location", "string", None, "its key: a PEM file"),
+    Option("schema.registry.ssl.key.password", "string", None, "the key's password"),
+    Option("schema.registry.proxy", "string", None, "a proxy on the way to the registry"),
+    Option(
+        "schema.registry.timeout.ms",
+        "milliseconds",
+        "30000",
+        "how long a schema may be waited for",
+        minimum=1,
+        maximum=3_600_000,
     ),
 )
 
@@ -354,7 +387,7 @@ OTHER = (
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*WHERE, *START, *BATCH, *VALUES, *GROUP, *TIMES, *SEEN, *OTHER)
+OPTIONS: tuple[Option, ...] = (*WHERE, *START, *BATCH, *VALUES, *REGISTRY, *GROUP, *TIMES, *SEEN, *OTHER)
 
 BY_KEY: dict[str, Option] = {option.name.lower(): option for option in OPTIONS}
 

@@ -18,6 +18,7 @@ from sparkcohort.runtime.values.columns import (
     fields_of,
     has,
 )
+from sparkcohort.runtime.values.types import BINARY, INT, STRING, mapping
 
 
 def asked(column: Column) -> UserColumn:
@@ -37,8 +38,8 @@ def test_any_columns_in_any_order() -> None:
 
 def test_names_are_compared_as_spark_does_and_stay_as_they_were_written() -> None:
     """Spark's analyzer is insensitive to case by default; PySpark compares with the user's own spelling."""
-    found = chosen_columns([UserColumn("TimestampTYPE", "int", nullable=False)], KAFKA_ROW_WITH_HEADERS)
-    assert found == (Column(Field.TIMESTAMP_TYPE, "TimestampTYPE", "int", nullable=False),)
+    found = chosen_columns([UserColumn("TimestampTYPE", INT, nullable=False)], KAFKA_ROW_WITH_HEADERS)
+    assert found == (Column(Field.TIMESTAMP_TYPE, "TimestampTYPE", INT, nullable=False),)
 
 
 @pytest.mark.parametrize(
@@ -46,18 +47,18 @@ def test_names_are_compared_as_spark_does_and_stay_as_they_were_written() -> Non
     [
         ([], "has no column: name at least one of key BINARY, value BINARY, .*; to count rows"),
         (
-            [UserColumn("valeu", "binary")],
+            [UserColumn("valeu", BINARY)],
             "names the column valeu, which a record of Kafka does not have: it can have key BINARY,",
         ),
-        ([UserColumn("value", "binary"), UserColumn("VALUE", "binary")], "names the column VALUE twice: name it once"),
+        ([UserColumn("value", BINARY), UserColumn("VALUE", BINARY)], "names the column VALUE twice: name it once"),
         (
-            [UserColumn("value", "string")],
+            [UserColumn("value", STRING)],
             "has the column value as STRING, and it can only be BINARY: set the option value.format to string, or write it as value BINARY",
         ),
-        ([UserColumn("offset", "int")], "has the column offset as INT, and it can only be BIGINT"),
-        ([UserColumn("headers", "map<string,binary>")], r"it can only be ARRAY<STRUCT<key: STRING, value: BINARY>>"),
+        ([UserColumn("offset", INT)], "has the column offset as INT, and it can only be BIGINT"),
+        ([UserColumn("headers", mapping(BINARY))], r"it can only be ARRAY<STRUCT<key: STRING, value: BINARY>>"),
         (
-            [UserColumn("key", "binary", nullable=False)],
+            [UserColumn("key", BINARY, nullable=False)],
             "has the column key as NOT NULL, and a record may come without a key: ",
         ),
         (

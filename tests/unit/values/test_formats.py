@@ -9,8 +9,9 @@ import pytest
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values import formats as module
-from sparkcohort.runtime.values.columns import KAFKA_ROW, STRING, Field, UserColumn, chosen_columns
+from sparkcohort.runtime.values.columns import KAFKA_ROW, Field, UserColumn, chosen_columns
 from sparkcohort.runtime.values.formats import RAW, Decoding, Format
+from sparkcohort.runtime.values.types import BINARY, STRING, ColumnType
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"}
 
@@ -24,8 +25,8 @@ def test_the_default_is_the_bytes() -> None:
 def test_strings_are_columns_of_that_type() -> None:
     """Each of the two by its own option; a schema then names them as STRING."""
     columns = parse({**OPTIONS, "value.format": "STRING"}).columns
-    assert [column.type for column in columns[:2]] == ["binary", STRING]
-    assert [column.decoding for column in columns[:2]] == [RAW, Decoding(Format.STRING)]
+    assert [column.type for column in columns[:2]] == [BINARY, STRING]
+    assert [column.decoding for column in columns[:2]] == [RAW, Decoding(Format.STRING, STRING)]
     assert columns[2:] == KAFKA_ROW[2:]
     (key,) = chosen_columns([UserColumn("key", STRING)], parse({**OPTIONS, "key.format": "string"}).columns)
     assert (key.field, key.type) == (Field.KEY, STRING)
@@ -34,11 +35,11 @@ def test_strings_are_columns_of_that_type() -> None:
 @pytest.mark.parametrize(
     ("format_", "asked", "remedy"),
     [
-        ("binary", "string", "set the option value.format to string, or write it as value BINARY"),
-        ("string", "binary", "leave out the option value.format, or write it as value STRING"),
+        ("binary", STRING, "set the option value.format to string, or write it as value BINARY"),
+        ("string", BINARY, "leave out the option value.format, or write it as value STRING"),
     ],
 )
-def test_a_schema_that_wants_another_type_is_told_which_option(format_: str, asked: str, remedy: str) -> None:
+def test_a_schema_that_wants_another_type_is_told_which_option(format_: str, asked: ColumnType, remedy: str) -> None:
     """Both ways out."""
     with pytest.raises(OptionError, match=remedy):
         chosen_columns([UserColumn("value", asked)], parse({**OPTIONS, "value.format": format_}).columns)

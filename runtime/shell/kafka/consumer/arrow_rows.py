@@ -10,23 +10,16 @@ from functools import cache
 
 import pyarrow as pa
 
-from sparkcohort.runtime.values.columns import BINARY, HEADERS, STRING, Columns
+from sparkcohort.runtime.shell.values.arrow_types import arrow_type
+from sparkcohort.runtime.values.columns import HEADERS, Columns
+from sparkcohort.runtime.values.types import TIMESTAMP as SPARK_TIMESTAMP
 
-HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-HEADERS_LIST = pa.list_(pa.field("element", HEADER))
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-
-_TYPES = {
-    BINARY: pa.binary(),
-    STRING: pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "timestamp": TIMESTAMP,
-    HEADERS: HEADERS_LIST,
-}
+HEADERS_LIST = arrow_type(HEADERS)
+HEADER = HEADERS_LIST.value_type
+TIMESTAMP = arrow_type(SPARK_TIMESTAMP)
 
 
 @cache
 def schema(columns: Columns) -> pa.Schema:
     """Return the schema of every batch of these columns; ``headers`` is null where a record has none."""
-    return pa.schema([pa.field(each.name, _TYPES[each.type], each.nullable) for each in columns])
+    return pa.schema([pa.field(each.name, arrow_type(each.type), each.nullable) for each in columns])

@@ -16,7 +16,7 @@ from typing import Any
 from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
 from sparkcohort.runtime.shell.process.resources import check_room
-from sparkcohort.runtime.values.columns import Columns
+from sparkcohort.runtime.values.columns import Columns, raw_columns
 
 SWITCH = "COHORT_NATIVE"
 IN_PYTHON, BY_LIBRDKAFKA = "0", "librdkafka"
@@ -31,12 +31,27 @@ def new_record_source(
     batch_bytes: int = BATCH_BYTES,
     unhurried: bool = False,
     largest: Largest | None = None,
+    threads: int = 1,
 ) -> RecordSource:
     """A source for these librdkafka settings; raises KafkaException for those that librdkafka refuses.
+
+    ``threads`` decode what is inside of keys and values, if that is asked for.
 
     ``unhurried``: nobody waits for the next record, as a rule; those that can be paced call for ``RecordSource.pace``.
     ``largest``: larger records are an error; librdkafka has them unpacked before it can be asked.
     """
+    raw = raw_columns(columns)
+    source = _source_of_bytes(conf, raw, batch_bytes, unhurried=unhurried, largest=largest)
+    if raw == columns:
+        return source
+    from sparkcohort.runtime.shell.kafka.consumer.decoding_source import DecodingSource  # noqa: PLC0415  most queries have none
+
+    return DecodingSource(source, columns, threads)
+
+
+def _source_of_bytes(
+    conf: Mapping[str, Any], columns: Columns, batch_bytes: int, *, unhurried: bool, largest: Largest | None
+) -> RecordSource:
     # A callback is Python's: only confluent-kafka's own client can call it.
     plain = all(isinstance(value, str | int | float) for value in conf.values())
     chosen = os.environ.get(SWITCH)

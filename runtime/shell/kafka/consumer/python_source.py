@@ -36,7 +36,8 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     settings_of,
     timestamp_error,
 )
-from sparkcohort.runtime.values.columns import STRING, Column, Columns, Field
+from sparkcohort.runtime.values.columns import Column, Columns, Field
+from sparkcohort.runtime.values.types import STRING
 
 CHUNK, FIRST_CHUNK, ROW_BYTES = 256, 64, 40
 SETTLE_S = 0.1  # see SETTLE_MS in native/librdkafka/client.c; confluent-kafka waits with Python's lock in hand

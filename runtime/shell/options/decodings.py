@@ -1,0 +1,61 @@
+"""The options of values and keys: what is made of their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options.values import Values
+from sparkcohort.runtime.values.formats import OF_STRUCTS, Decoding, Format, Mode, decoding
+
+REGISTRY: Final = "schema.registry."
+MOST_SCHEMA: Final = 4 << 20
+_OPENS_TEXT: Final = ("{", "[", '"')
+
+
+def read_decoding(value: Values, which: str, given: Mapping[str, str]) -> Decoding:
+    """What is made of values or keys, by the options that have been given.  Raises OptionError."""
+    texts = {name: value.text(f"{which}.{name}") for name in OF_STRUCTS if value.has(f"{which}.{name}")}
+    if texts.pop("mode", "") and (mode := value.choice(f"{which}.mode")) != Mode.PERMISSIVE:
+        texts["mode"] = mode
+    kind = value.choice(f"{which}.format")
+    if kind == Format.AVRO and "schema" in texts and not texts["schema"].startswith(_OPENS_TEXT):
+        texts["schema"] = _file(f"{which}.schema", texts["schema"])
+    made = decoding(which, {**texts, "format": kind})
+    registry = tuple((key, text) for key, text in sorted(given.items()) if key.startswith(REGISTRY))
+    if made.format is not Format.AVRO:
+        _check_unused(which, kind, texts)
+        return made
+    if not registry and not made.schema:
+        raise OptionError(
+            f"option {which}.format=avro needs the schema that records are read with: set {which}.schema to its text or "
+            "file, or schema.registry.url"
+        )
+    if not registry:
+        _check_unused(which, "avro without schema.registry.url", texts)
+    return made._replace(registry=registry)
+
+
+def _check_unused(which: str, kind: str, texts: Mapping[str, str]) -> None:
+    for name in ("subject", "schema.version"):
+        if name in texts:
+            raise OptionError(f"option {which}.{name} has no effect with {which}.format={kind}: leave it out")
+
+
+def _file(option: str, name: str) -> str:
+    """The text of a schema's file, as the driver sees it."""
+    try:
+        path = Path(name).expanduser()
+        if path.stat().st_size > MOST_SCHEMA:
+            raise OptionError(
+                f"option {option}: the file {name!r} has more than {MOST_SCHEMA >> 20} MiB: it is no schema"
+            )
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise OptionError(
+            f"option {option}: the file {name!r} can't be read on the driver ({why}): give the path of a file there, or "
+            "the schema's text, which begins with a brace"
+        ) from None

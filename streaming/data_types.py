@@ -1,0 +1,94 @@
+"""PySpark's types and ours.
+
+Built by hand: PySpark parses DDL text in the JVM, and the processes that make readers have none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from sparkcohort.runtime.values.types import ColumnType, array, decimal, mapping
+
+PLAIN: Final[dict[str, DataType]] = {
+    "boolean": BooleanType(),
+    "tinyint": ByteType(),
+    "smallint": ShortType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestampType(),
+    "timestamp_ntz": TimestampNTZType(),
+}
+_KINDS: Final = {each: kind for kind, each in PLAIN.items()}
+
+
+def data_type(kind: ColumnType) -> DataType:
+    """PySpark's type, all of which may be null.
+
+    >>> data_type(array(ColumnType("int"))).simpleString()
+    'array<int>'
+    """
+    if kind.kind == "struct":
+        return StructType([StructField(*each) for each in zip(kind.names, map(data_type, kind.children), strict=True)])
+    if kind.kind == "array":
+        return ArrayType(data_type(kind.children[0]))
+    if kind.kind == "map":
+        return MapType(data_type(kind.children[0]), data_type(kind.children[1]))
+    if kind.kind == "decimal":
+        return DecimalType(kind.precision, kind.scale)
+    return PLAIN[kind.kind]
+
+
+def column_type(given: DataType) -> ColumnType:
+    """Our type for PySpark's.  What we don't have, or may not be null inside, is a kind that nothing else is.
+
+    >>> str(column_type(ArrayType(IntegerType(), containsNull=False)))
+    'array<int> with NOT NULL inside'
+    """
+    if _has_not_null(given):
+        return ColumnType(given.simpleString() + " with NOT NULL inside")
+    if isinstance(given, StructType):
+        kinds = tuple(column_type(each.dataType) for each in given.fields)
+        return ColumnType("struct", kinds, tuple(given.names))
+    if isinstance(given, ArrayType):
+        return array(column_type(given.elementType))
+    if isinstance(given, MapType):
+        return mapping(column_type(given.valueType), column_type(given.keyType))
+    if isinstance(given, DecimalType):
+        return decimal(given.precision, given.scale)
+    return ColumnType(_KINDS.get(given, given.simpleString()))
+
+
+def _has_not_null(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return not kind.containsNull or _has_not_null(kind.elementType)
+    if isinstance(kind, MapType):
+        return not kind.valueContainsNull or _has_not_null(kind.valueType) or _has_not_null(kind.keyType)
+    if isinstance(kind, StructType):
+        return any(not each.nullable or _has_not_null(each.dataType) for each in kind.fields)
+    return False

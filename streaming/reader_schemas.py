@@ -1,0 +1,60 @@
+"""The schemas that records are read with, where a registry has them: asked for once, when the source is made.
+
+What is found stays with the options: every process of the query reads with the same schema, whatever the registry gets
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.values.columns import CORRUPT, Column
+from sparkcohort.runtime.values.formats import with_schema
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.options.source_options import SourceOptions
+
+
+def with_registered(options: SourceOptions) -> SourceOptions:
+    """The options with the schemas that a registry has for them.  Raises OptionError, RegistryError."""
+    if not any(_is_missing(each) for each in options.columns):
+        return options
+    columns, notes = zip(*(_registered(options, each) for each in options.columns), strict=True)
+    return replace(options, columns=columns, notes=tuple(filter(None, notes)))
+
+
+def _is_missing(column: Column) -> bool:
+    return bool(column.decoding.registry) and not column.decoding.schema and column.field in CORRUPT
+
+
+def _registered(options: SourceOptions, column: Column) -> tuple[Column, str]:
+    if not _is_missing(column):
+        return column, ""
+    from sparkcohort.runtime.shell.registry.schema_registry import SchemaRegistry, subject_name  # noqa: PLC0415  rarely
+    from sparkcohort.runtime.shell.registry.settings import read_settings  # noqa: PLC0415
+
+    made, which = column.decoding, column.field.name.lower()
+    topics = {*options.subscription.topics, *(tp.topic for tp in options.subscription.partitions)}
+    if not made.subject and len(topics) != 1:
+        raise OptionError(
+            f"option {which}.format=avro with schema.registry.url: records of several topics are read with one schema, so "
+            f"set {which}.subject to the subject that has it, or {which}.schema"
+        )
+    settings = read_settings(dict(made.registry))
+    if settings is None:
+        return column, ""
+    registry = SchemaRegistry(settings)
+    try:
+        found = registry.reader_schema(subject_name(min(topics, default=""), which, made.subject), made.version)
+    finally:
+        registry.close()
+    if found.schema.kind != "AVRO":
+        raise OptionError(
+            f"option {which}.format=avro: subject {found.subject!r}, version {found.version} has a schema of "
+            f"{found.schema.kind}"
+        )
+    made = with_schema(which, made, found.schema.text, found.schema.references)
+    note = f"{which}s are read with version {found.version} of subject {found.subject!r} (schema {found.schema_id})"
+    return column._replace(type=made.type, decoding=made), note

@@ -1,0 +1,239 @@
+"""What is inside of the records, as columns, through Spark: beside ``from_json``, and with a registry."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.kit.broker import Broker
+from tests.kit.produce import FLUSH_TIMEOUT_S, producer
+from tests.kit.registry import serving
+from tests.kit.streams import ASAP, LIMIT_S, Stream, options
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
+FIELDS = (
+    "id BIGINT, name STRING, price DECIMAL(9,2), tags ARRAY<STRING>, seen STRUCT<at: TIMESTAMP, by: MAP<STRING, INT>>"
+)
+RECORDS = [
+    b'{"id": 1, "name": "a", "price": 1.25, "tags": ["x", null], "seen": {"at": "2026-11-23T12:00:00Z", "by": {"k": 7}}}',
+    b'{"name": "\\u20ac \xc3\xbc", "id": 9223372036854775807, "more": [1, {"a": 2}]}',
+    b"{}",
+    None,
+    b'{"id": 2, "name": "cut',
+    b"[1, 2]",
+    b"",
+    b'{"id": "no number", "name": "kept"}',
+    b'{"id": 3, "id": 4, "tags": []}',
+    b'{"id": 5, "price": 123456789012.5}',
+]
+NO_OBJECT, WRONG_FIELD = {4, 5}, {7, 9}  # by their place; an empty value is null, and no fault
+BAD = NO_OBJECT | WRONG_FIELD
+ROUNDS = 12
+
+
+def fill(broker: Broker, topic: str, records: list[bytes | None], rounds: int = ROUNDS) -> None:
+    """The records, again and again, in two partitions."""
+    broker.admin.create_topic(topic, 2)
+    client = producer(broker.bootstrap)
+    for number in range(rounds):
+        for record in records:
+            client.produce(topic, record, record, number % 2)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+
+
+def rows(run: Stream) -> list[Any]:
+    """All rows, in an order that does not depend on who delivered them."""
+    return sorted((row.asDict(recursive=True) for row in run.rows), key=repr)
+
+
+def by_place(run: Stream, of: str) -> dict[tuple[int, int], Any]:
+    """What a column has, by partition and offset."""
+    return {(row["partition"], row["offset"]): row[of] for row in rows(run)}
+
+
+def parsed(fields: str, column: str = "value") -> Any:
+    """What Spark's own functions make of the same records."""
+
+    def made(stream: DataFrame) -> DataFrame:
+        text = f"from_json(CAST({column} AS STRING), '{fields}')"
+        return stream.selectExpr(f"{text} AS {column}", "partition", "offset")
+
+    return made
+
+
+@pytest.mark.parametrize("of", ["value", "key"])
+def test_json_is_what_from_json_makes_of_it(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, of: str
+) -> None:
+    """Row by row, bad records and tombstones among them, read directly and from agents."""
+    fill(broker, topic, RECORDS)
+    typed = {f"{of}__format": "json", f"{of}__schema": FIELDS}
+    source = options(broker, topic, maxOffsetsPerTrigger=40, **typed)
+    ours = Stream(spark, source, tmp_path / "ours", columns=(of, "partition", "offset"))
+    plain = options(broker, topic, maxOffsetsPerTrigger=40)
+    theirs = Stream(spark, plain, tmp_path / "theirs", form="kafka", columns=None, transform=parsed(FIELDS, of))
+    found = by_place(ours.finish(), of)
+    wanted = by_place(theirs.finish(), of)
+    assert len(found) == len(RECORDS) * ROUNDS
+    for place in wanted:
+        if place[1] % len(RECORDS) in NO_OBJECT:  # the one difference: Spark's is a struct of nulls
+            wanted[place] = None
+    assert found == wanted
+    assert len(ours.batches) == 3
+
+
+def test_a_schema_names_the_fields_that_are_wanted(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Without value.schema, in any order, with the bytes of what is bad beside it."""
+    fill(broker, topic, RECORDS)
+    fields = "seen STRUCT<by: MAP<STRING, INT>>, id BIGINT"
+    source = options(broker, topic, value__format="json", value__corrupt__column="bad", maxOffsetsPerTrigger=40)
+    ours = Stream(
+        spark, source, tmp_path / "ours", columns=None, schema=f"offset BIGINT, bad BINARY, value STRUCT<{fields}>"
+    )
+    found = ours.finish().rows
+    assert sorted(row.bad for row in found if row.bad is not None) == sorted(
+        record for n, record in enumerate(RECORDS) if n in NO_OBJECT | {7} and record is not None for _ in range(ROUNDS)
+    )
+    by_id = [row.value.id for row in found if row.value is not None and row.value.id is not None]
+    assert sorted(by_id) == sorted([1, 9223372036854775807, 4, 5] * ROUNDS)
+    assert len(found) == len(RECORDS) * ROUNDS
+
+
+def test_bad_records_are_dropped_and_positions_move_on(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """DROPMALFORMED, with a whole batch of them at the end; the group has committed the end."""
+    fill(broker, topic, [*RECORDS, *[b"bad"] * 30])
+    source = options(
+        broker, topic, value__format="json", value__schema=FIELDS, value__mode="DROPMALFORMED", maxOffsetsPerTrigger=100
+    )
+    ours = Stream(spark, source, tmp_path / "ours", trigger=ASAP, columns=("value", "partition", "offset"))
+    good = len(RECORDS) - len(BAD)
+    ends = {(topic, number): (len(RECORDS) + 30) * ROUNDS // 2 for number in range(2)}
+    with ours:
+        ours.wait_for_rows(good * ROUNDS)
+        wait_until(lambda: broker.admin.committed(topic) == ends, LIMIT_S, "the end to be committed")
+    assert len(ours.rows) == good * ROUNDS
+    left = [n for n in range(len(RECORDS)) if n not in BAD]
+    assert {row.offset % (len(RECORDS) + 30) for row in ours.rows} == set(left)
+
+
+def test_failfast_names_the_record_and_not_its_value(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Topic, partition, offset, why, and what to do."""
+    fill(broker, topic, [b'{"id": 1}', b'{"id": 2}', b'{"id": secret}'], rounds=1)
+    source = options(broker, topic, value__format="json", value__schema="id BIGINT", value__mode="FAILFAST")
+    with pytest.raises(StreamingQueryException) as failed:
+        Stream(spark, source, tmp_path / "checkpoint", columns=None).finish()
+    said = str(failed.value)
+    assert f"topic {topic} partition 0 offset 2: the value can't be read as json: not JSON at byte" in said
+    assert "value.mode=permissive" in said
+    assert "secret" not in said
+
+
+OLD = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, {"name": "name", "type": "string"}]}
+NEW = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "name", "type": "string"},
+        {"name": "id", "type": "long"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}, "default": ["none"]},
+    ],
+}
+
+
+def avro(schema: Any, record: dict[str, Any], schema_id: int | None = None) -> bytes:
+    """A record, behind Confluent's frame if it has an id."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, record)
+    return (b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")) + out.getvalue()
+
+
+def test_avro_of_old_and_new_writers_comes_as_the_registrys_schema(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Framed records, some of a writer that appears while the query runs, and one whose schema nobody knows."""
+    with serving(user_info="me:hidden") as registry:
+        old = registry.register(f"{topic}-value", OLD)
+        new = registry.register(f"{topic}-value", NEW)
+        records = [avro(OLD, {"id": 1, "name": "a"}, old), avro(NEW, {"id": 2, "name": "b", "tags": []}, new), None]
+        fill(broker, topic, [*records, avro(OLD, {"id": 1, "name": "a"}, 77)], rounds=2)
+        source = options(
+            broker,
+            topic,
+            value__format="avro",
+            schema__registry__url=registry.url,
+            schema__registry__basic__auth__user__info="me:hidden",
+        )
+        ours = Stream(spark, source, tmp_path / "checkpoint", columns=("value", "partition", "offset"))
+        assert dict(ours.load().dtypes)["value"] == "struct<name:string,id:bigint,tags:array<string>>"
+        values = [
+            row["value"] for row in sorted(rows(ours.finish()), key=lambda row: (row["partition"], row["offset"]))
+        ]
+    wanted = [{"name": "a", "id": 1, "tags": ["none"]}, {"name": "b", "id": 2, "tags": []}, None, None]
+    assert values == wanted * 2
+
+
+def test_avro_by_its_schemas_text_or_file(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Without a frame, and a part of the fields."""
+    fill(broker, topic, [avro(NEW, {"id": 5, "name": "n", "tags": ["t"]}), b"\x01"], rounds=2)
+    file = tmp_path / "order.avsc"
+    file.write_text(json.dumps(NEW))
+    for schema in (str(file), json.dumps(NEW)):
+        source = options(broker, topic, value__format="avro", value__schema=schema, group__id=f"{topic}-{len(schema)}")
+        run = Stream(
+            spark,
+            source,
+            tmp_path / str(len(schema)),
+            columns=None,
+            schema="value STRUCT<tags: ARRAY<STRING>, id: BIGINT>",
+        )
+        assert rows(run.finish()) == [{"value": None}] * 2 + [{"value": {"tags": ["t"], "id": 5}}] * 2
+
+
+@pytest.mark.parametrize(
+    ("given", "schema", "words"),
+    [
+        ({"value__format": "json"}, None, "nothing says which fields there are: set value.schema, or give them with"),
+        (
+            {"value__format": "json", "value__schema": "a INTT"},
+            None,
+            "option value.schema: the type INTT at character 3",
+        ),
+        ({"value__format": "avro"}, None, "needs the schema that records are read with"),
+        ({"value__format": "avro", "value__schema": "/no/file"}, None, "can't be read on the driver"),
+        ({"value__format": "avro", "value__schema": "{}"}, None, "option value.schema: "),
+        (
+            {"value__format": "json", "value__schema": "a INT"},
+            "value STRUCT<b: INT>",
+            "a STRUCT that its schema does not have: there is no value.b",
+        ),
+        ({"value__format": "json"}, "value STRING", "it can only be a STRUCT with fields"),
+        (
+            {"value__format": "json", "value__corrupt__column": "bad"},
+            "bad BINARY",
+            "names the column bad and not value",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_at_the_start(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, given: Any, schema: str | None, words: str
+) -> None:
+    """One sentence, with the option and what to do."""
+    broker.admin.create_topic(topic, 1)
+    with pytest.raises(PySparkException) as refused:
+        Stream(spark, options(broker, topic, **given), tmp_path / "checkpoint", columns=None, schema=schema).finish()
+    assert words in str(refused.value)
