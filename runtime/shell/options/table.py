@@ -187,8 +187,8 @@ VALUES = (
             Option(
                 f"{of}.schema.version",
                 "string",
-                "latest",
-                f"the version of the subject whose schema {what} is read with: latest, or a number",
+                None,
+                f"the version of the subject whose schema {what} is read with: a number; default: the latest one",
             ),
         )
     ),

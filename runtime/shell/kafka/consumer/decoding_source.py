@@ -27,7 +27,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     RecordSource,
 )
 from sparkcohort.runtime.shell.registry.schema_registry import RegistryError
-from sparkcohort.runtime.shell.values.decoders import Decoder, Malformed, new_decoder
+from sparkcohort.runtime.shell.values.by_format import Decoder, Malformed, new_decoder
 from sparkcohort.runtime.values.columns import CORRUPT, Columns, Field
 from sparkcohort.runtime.values.formats import Mode
 
