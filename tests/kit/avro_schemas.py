@@ -124,6 +124,25 @@ def _evolve_fields(draw: Draw, fields: list[dict[str, Any]]) -> list[dict[str, A
 
 
 @st.composite
+def renamed(draw: Draw, schema: Any) -> Any:
+    """The same with some types under new names, which know the old ones: by themselves or inside of unions."""
+    return _rename(draw, schema)
+
+
+def _rename(draw: Draw, schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_rename(draw, each) for each in schema]
+    if isinstance(schema, str):
+        return schema
+    inner = {key: _rename(draw, schema[key]) for key in ("items", "values") if key in schema}
+    if "fields" in schema:
+        inner["fields"] = [{**each, "type": _rename(draw, each["type"])} for each in schema["fields"]]
+    if "name" in schema and draw(st.integers(0, 2)) == 0:
+        inner |= {"name": f"New{schema['name']}", "aliases": [schema["name"]]}
+    return {**schema, **inner}
+
+
+@st.composite
 def values(draw: Draw, schema: Any) -> Any:
     """A value that fastavro can write; of a union, its branch's number is chosen, too."""
     return _value(draw, schema)

@@ -8,6 +8,7 @@ read the corpora, with every allocation failing once.  A decoder's own module sa
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 NATIVE: Final = HERE.parents[1] / "native"
+KEPT: Final = HERE.parents[1] / ".cache" / "sanitized"
 FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{NATIVE}"]
 SANITIZED: Final = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
 TRACED: Final = "-fsanitize-coverage=trace-pc"
@@ -50,10 +52,7 @@ class Fuzzed:
         """The program, and the plans that it reads: the beginning of its command."""
         program, written = folder / f"{self.name}_fuzz", folder / "plans"
         flags = [*FLAGS, *(f"-I{source.parent}" for source in self.others())]
-        objects: list[str] = []
-        for source in self.others():
-            objects.append(str(folder / f"{source.stem}.o"))
-            subprocess.run(["cc", *flags, *SANITIZED, "-c", "-o", objects[-1], source], check=True, timeout=300)
+        objects = [str(sanitized(source)) for source in self.others()]
         sources = [HERE / f"{self.name}_fuzz.c", *(NATIVE / source for source in self.sources)]
         command = ["cc", *flags, *SANITIZED, TRACED, *SHORT, "-o", str(program), *map(str, sources), *objects, "-lm"]
         subprocess.run(command, check=True, timeout=300)
@@ -78,11 +77,22 @@ class Fuzzed:
         self.corpus.write_text("\n".join(sorted(found)) + "\n")
 
 
+def sanitized(source: Path) -> Path:
+    """The object of others' source, kept: a large one takes a minute, and never changes."""
+    flags = ["-std=c11", "-fPIC", *SANITIZED]
+    made = KEPT / hashlib.sha256(b" ".join([*map(str.encode, flags), source.read_bytes()])).hexdigest()
+    if not made.exists():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=KEPT) as folder:
+            written = Path(folder, "made.o")
+            subprocess.run(["cc", *flags, "-c", "-o", written, source], check=True, timeout=300)
+            written.replace(made)
+    return made
+
+
 def fuzzed(name: str) -> Fuzzed:
     """The decoder of a name."""
-    found = import_module(f"tests.kit.{name}_fuzz").FUZZED
-    if not isinstance(found, Fuzzed):
-        raise TypeError(name)
+    found: Fuzzed = import_module(f"tests.kit.{name}_fuzz").FUZZED
     return found
 
 

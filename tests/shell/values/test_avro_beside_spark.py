@@ -97,7 +97,7 @@ def test_drawn_types_are_sparks(spark: SparkAvro, data: st.DataObject) -> None:
 def test_records_are_what_spark_makes_of_them(spark: SparkAvro, data: st.DataObject) -> None:
     """Drawn pairs of schemas, good records and broken ones: the same values, bit by bit, and the same ones bad."""
     writer = data.draw(drawn.schemas())
-    reader = data.draw(drawn.evolved(writer))
+    reader = data.draw(drawn.renamed(data.draw(drawn.evolved(writer))))
     assert spark.schemas(writer, reader) == "ok"
     steps = resolve(parsed(writer), parsed(reader))
     skips = SKIPS & {step.op for step in steps.steps}
@@ -146,6 +146,70 @@ def test_values_at_their_limits(spark: SparkAvro, writer: Any, reader: Any, reco
     assert shown(plain[0].as_py(), decoder.target) == spark.record(bytes.fromhex(record))
 
 
+def record(*names: str) -> dict[str, Any]:
+    """A record of longs."""
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": "long"} for name in names]}
+
+
+def named(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    """A record of one field."""
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind, **more}]}
+
+
+def colours(*symbols: str, **more: Any) -> dict[str, Any]:
+    """An enum."""
+    return {"type": "enum", "name": "E", "symbols": list(symbols), **more}
+
+
+POINT = {**named("x", "int"), "name": "Point"}
+SHAPES = [POINT, {**named("r", "double"), "name": "Round"}, "string"]
+EVOLVED: list[tuple[Any, Any, str]] = [
+    (named("id", "long"), named("ID", "long", default=7), "02"),
+    (named("id", "long"), named("ID", "long", aliases=["id"]), "02"),
+    (named("id", "long"), named("ID", "long", aliases=["Id"], default=7), "02"),
+    (named("id", ["null", "long"]), named("Id", ["null", "long"], default=None), "0202"),
+    (colours("A", "B"), colours("A", default="A"), "02"),
+    (colours("A", "B"), colours("C", "A", default="C"), "00"),
+    (colours("A", "B"), colours("A"), "00"),
+    (colours("A", "B"), colours("A"), "02"),
+    (colours("A"), colours("a", default="a"), "00"),
+    (named("e", colours("A", "B")), named("e", colours("A", default="A"), default="A"), "02"),
+    (SHAPES, ["null", *reversed(SHAPES)], "0008"),
+    (SHAPES, SHAPES, "02000000000000f03f"),
+    (SHAPES, [SHAPES[1], "string"], "0008"),
+    (SHAPES, [SHAPES[1], "string"], "040261"),
+    ("string", ["null", "int", "bytes"], "0261"),
+    (["null", "int", "string"], ["null", "string", "long", "double"], "0204"),
+    (["int", "string", "boolean"], "long", "0004"),
+    (["int", "string", "boolean"], "long", "0201"),
+    (POINT, {**POINT, "name": "Spot", "aliases": ["Point"]}, "04"),
+    (["null", POINT], ["null", {**POINT, "name": "Spot", "aliases": ["Point"]}], "0204"),
+    (["null", POINT], ["null", {**POINT, "name": "Spot"}], "0204"),
+]
+
+
+@pytest.mark.parametrize(("writer", "reader", "data"), EVOLVED, ids=str)
+def test_evolution_is_sparks(spark: SparkAvro, writer: Any, reader: Any, data: str) -> None:
+    """Letters of names, aliases of fields and of types, an enum's default symbol, unions of several branches."""
+    if isinstance(
+        reader, list
+    ):  # a column of its own is none that Spark's deserializer takes without a record around it
+        writer, reader = ({**named("v", kind), "name": "Outer"} for kind in (writer, reader))
+    assert spark.schemas(writer, reader) == "ok"
+    steps = resolve(parsed(writer), parsed(reader))
+    reading = AvroReader(steps.target)
+    error = reading.read(bytes.fromhex(data), steps)
+    assert (None if error else shown(reading.root.rows()[0], steps.target)) == spark.record(bytes.fromhex(data)), error
+
+
+def test_a_record_inside_of_itself_is_refused_by_both(spark: SparkAvro) -> None:
+    """By its name, wherever it comes again."""
+    tree = named("kids", {"type": "array", "items": "R"})
+    assert "recursi" in spark.type_of(tree)
+    with pytest.raises(AvroSchemaError, match=r"at kids.items: record 'R' is inside of itself"):
+        column_type(parsed(tree))
+
+
 def test_where_spark_reads_something_else(spark: SparkAvro) -> None:
     """A frame that nobody cut off, a unit or a scale that has changed: Spark has another value, we the right one or none."""
     order = {"type": "record", "name": "O", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"}]}
@@ -175,11 +239,6 @@ def fixed(name: str) -> dict[str, Any]:
 
 TEXTS = {"type": "map", "values": "int"}
 EMPTY = {"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}}
-
-
-def record(*names: str) -> dict[str, Any]:
-    """A record of longs."""
-    return {"type": "record", "name": "R", "fields": [{"name": name, "type": "long"} for name in names]}
 
 
 @pytest.mark.parametrize(
@@ -215,6 +274,13 @@ def test_what_is_not_asked_for_is_not_looked_at(spark: SparkAvro) -> None:
     assert (rows.to_pylist(), [each.reason for each in bad]) == ([None], [AvroReason.UNRESOLVED])
     rows, bad = AvroValues(parsed(reader), struct({"a": BIGINT}), writer=parsed(writer)).decode(pa.array([b"\x02"]))
     assert (rows.to_pylist(), bad) == ([{"a": 1}], [])
+
+
+def test_names_that_differ_in_case_only_are_two(spark: SparkAvro) -> None:
+    """Spark finds them one by the other, and refuses both."""
+    assert "Cannot convert Avro" in spark.schemas(record("a", "A"), record("A", "a"))
+    rows, bad = AvroValues(parsed(record("A", "a")), writer=parsed(record("a", "A"))).decode(pa.array([b"\2\4"]))
+    assert (rows.to_pylist(), bad) == ([{"A": 2, "a": 1}], [])
 
 
 def test_a_length_below_zero_is_no_way_back(spark: SparkAvro) -> None:
