@@ -12,10 +12,10 @@ from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.options.value_options import read_decoding
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
+from sparkcohort.runtime.shell.options.value_options import read_decoding
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
 from sparkcohort.runtime.values.columns import Columns, kafka_row
 
