@@ -109,9 +109,9 @@ class World:
         """
         config = replace(self.config(executor, rack), listener=self.listener)
         said = to_json(config)
-        wait_until(lambda: start_agent(agent or config.address, said, self.paths), 5, "an agent to be allowed")
+        wait_until(lambda: start_agent(agent or config.address, said, self.paths), 60, "an agent to be allowed")
         info = wait_until(
-            lambda: self.member(executor, after), 20, f"the agent of executor {executor.executor_id} to join"
+            lambda: self.member(executor, after), 60, f"the agent of executor {executor.executor_id} to join"
         )
         self.agents.add(info.pid)
         return psutil.Process(info.pid)
