@@ -73,6 +73,9 @@ class World:
         """A process that lives until it is killed."""
         process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
         self.executors.append(process)
+        # Popen returns while exec is still under way, and what the agent's name is made of is not there yet.
+        secret = Path(f"/proc/{process.pid}/auxv")
+        wait_until(lambda: any(secret.read_bytes()), 60, "the executor to have begun", every_s=0.001)
         return Executor(process.pid, int(psutil.Process(process.pid).create_time()), name, "host", 2)
 
     def config(self, executor: Executor, rack: str = "") -> AgentConfig:
