@@ -26,8 +26,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    """The shared application; what a test kills in it is replaced, the queries it starts it stops."""
+def _application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """The shared application, for as long as there are tests."""
     faults = Faults(tmp_path_factory.mktemp("faults"))
     # No job before all executors are there: the first batch is what brings the agents up.
     conf = {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
@@ -37,6 +37,13 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Applicatio
         yield running
     # Sockets of others on this machine are not ours to judge: see test_leftovers.
     assert [line for line in running.driver.left if line.startswith("pid ")] == []
+
+
+@pytest.fixture
+def application(_application: Application) -> Iterator[Application]:
+    """The shared application; what a test kills in it is replaced, a query that the test leaves is stopped."""
+    yield _application
+    _application.stop_all()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.kit import processes
 from tests.kit.application import Application, Query, settled
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
-from tests.kit.waiting import wait_until
+from tests.kit.waiting import wait_for_none, wait_until
 
 ROUNDS, SHORT = 3, 10
 LIMIT_S = 240
@@ -47,7 +47,7 @@ def test_two_groups_started_and_stopped_three_times(application: Application, br
         for query in queries:
             query.stop()
         for run in runs:
-            wait_until(lambda: _left(run) == [], LIMIT_S, f"the end of all that run {run.run_id} has")  # noqa: B023
+            wait_for_none(lambda: _left(run), LIMIT_S, f"the end of all that run {run.run_id} has")  # noqa: B023
         assert not _ports(application) & {run.port for run in runs}
     assert set(SHARED_MEMORY.iterdir()) <= shared_before
     for name in topics:
@@ -76,7 +76,19 @@ def test_ten_short_queries_leave_nothing(application: Application, broker: Broke
         assert not run.file.exists()
         assert run.port not in _ports(application)
         assert _locks(application) == []
-        wait_until(lambda: not application.driver.agents() and _left(run) == [], AGENTS_S, "its agents to be gone")  # noqa: B023
+        wait_for_none(lambda: [*application.driver.agents(), *_left(run)], AGENTS_S, "its agents to be gone")  # noqa: B023
+
+
+def test_a_query_that_a_test_has_left_is_stopped(application: Application, broker: Broker, topic: str) -> None:
+    """Whatever it waits for, so that the next test finds nothing of it."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 10, partitions=1)
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
+    query = application.start(topic, options, gate=-1)
+    query.wait_for("begin", 0)
+    application.stop_all()
+    assert query.events("ended")
+    wait_for_none(lambda: _locks(application), RUNNER_S, "its lock to be free")
 
 
 def _started(application: Application, broker: Broker, topic: str) -> Query:

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    ClusterMetadata,
     NewPartitions,
     NewTopic,
     OffsetSpec,
@@ -35,7 +36,8 @@ from confluent_kafka.admin import (
 
 from tests.kit.waiting import wait_until
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
+ANSWER_S = 2.0  # of a broker that is there
 # What a broker says of a partition that the metadata gives it already, or still.
 CATCHING_UP = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -45,6 +47,7 @@ CATCHING_UP = {
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError._NOENT,  # librdkafka's own: no leaders found
 }
+NOBODY = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 # Compacts within a second once the active segment has rolled, which a write after segment.ms makes it do.
 COMPACTED = {
@@ -62,11 +65,12 @@ class Admin:
 
     def __init__(self, bootstrap: str, conf: Mapping[str, str] | None = None) -> None:
         """Connect on first use; ``conf`` are further librdkafka settings."""
+        self._servers, self._further = bootstrap.split(","), dict(conf or {})
         self._conf: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap,
             "reconnect.backoff.max.ms": 200,
             "log_level": 0,  # brokers come and go in tests
-            **(conf or {}),
+            **self._further,
         }
         self._client = AdminClient(self._conf)
 
@@ -79,7 +83,20 @@ class Admin:
 
     def topics(self) -> frozenset[str]:
         """The names of all topics, internal ones included."""
-        return frozenset(self._client.list_topics(timeout=TIMEOUT_S).topics)
+        return frozenset(self._metadata().topics)
+
+    def _metadata(self, topic: str | None = None) -> ClusterMetadata:
+        """Ask until a broker answers: one that is frozen keeps its connections, and the client asks any."""
+
+        def asked() -> ClusterMetadata | None:
+            try:
+                return self._client.list_topics(topic, timeout=ANSWER_S)
+            except KafkaException as error:
+                if error.args[0].code() not in NOBODY:
+                    raise
+                return None
+
+        return wait_until(asked, TIMEOUT_S, "metadata")
 
     def create_topic(
         self,
@@ -111,6 +128,20 @@ class Admin:
 
         wait_until(led, TIMEOUT_S, f"{partitions} led partitions of {topic}")
         self.ends(topic)  # answers only when the leaders know of it too
+        for server in self._servers if len(self._servers) > 1 else ():
+            # A client asks the broker that it is told of, as long as it knows no other.
+            only = Admin(server, self._further)
+            wait_until(lambda: only._knows(topic, partitions), TIMEOUT_S, f"{server} to know {topic}")  # noqa: B023
+
+    def _knows(self, topic: str, partitions: int) -> bool:
+        """Whether the first broker that answers knows so many partitions; one that is away needn't."""
+        try:
+            described = self._client.list_topics(topic, timeout=ANSWER_S).topics[topic]
+        except KafkaException as error:
+            if error.args[0].code() not in NOBODY:
+                raise
+            return True
+        return described.error is None and len(described.partitions) == partitions
 
     def elect_anyone(self, topic: str) -> None:
         """Let partition 0, whose in-sync replicas are all away, be led by one that may know less (unclean election)."""
@@ -129,12 +160,12 @@ class Admin:
 
     def leaders(self, topic: str) -> dict[int, int]:
         """The leading broker of each partition; -1 where there is none."""
-        described = self._client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        described = self._metadata(topic).topics[topic]
         return {number: partition.leader for number, partition in described.partitions.items()}
 
     def in_sync(self, topic: str) -> dict[int, set[int]]:
         """The brokers that have all of each partition."""
-        described = self._client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        described = self._metadata(topic).topics[topic]
         return {number: set(partition.isrs) for number, partition in described.partitions.items()}
 
     def beginnings(self, topic: str) -> dict[int, int]:
@@ -179,7 +210,7 @@ class Admin:
         # (librdkafka issue 5040).
         client = Consumer(self._conf | {"group.id": group})
         try:
-            topics = self._client.list_topics(timeout=TIMEOUT_S).topics
+            topics = self._metadata().topics
             asked = [TopicPartition(topic, number) for topic, about in topics.items() for number in about.partitions]
             found = client.committed(asked, timeout=TIMEOUT_S) if asked else []
         finally:

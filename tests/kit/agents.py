@@ -73,6 +73,9 @@ class World:
         """A process that lives until it is killed."""
         process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
         self.executors.append(process)
+        # Popen returns while exec is still under way, and what the agent's name is made of is not there yet.
+        secret = Path(f"/proc/{process.pid}/auxv")
+        wait_until(lambda: any(secret.read_bytes()), 60, "the executor to have begun", every_s=0.001)
         return Executor(process.pid, int(psutil.Process(process.pid).create_time()), name, "host", 2)
 
     def config(self, executor: Executor, rack: str = "") -> AgentConfig:
@@ -109,9 +112,9 @@ class World:
         """
         config = replace(self.config(executor, rack), listener=self.listener)
         said = to_json(config)
-        wait_until(lambda: start_agent(agent or config.address, said, self.paths), 5, "an agent to be allowed")
+        wait_until(lambda: start_agent(agent or config.address, said, self.paths), 60, "an agent to be allowed")
         info = wait_until(
-            lambda: self.member(executor, after), 20, f"the agent of executor {executor.executor_id} to join"
+            lambda: self.member(executor, after), 60, f"the agent of executor {executor.executor_id} to join"
         )
         self.agents.add(info.pid)
         return psutil.Process(info.pid)

@@ -141,7 +141,7 @@ class Application:
         self._commands = directory / "commands"
         self._commands.mkdir(parents=True)
         self._count = 0
-        self._runs: dict[str, int] = {}
+        self._queries: list[Query] = []
         env = {HOME: str(directory / "home"), **options.pop("env", {})}
         self.driver = Driver(SCRIPT, directory, {"commands": self._commands}, env=env, **options)
 
@@ -163,6 +163,15 @@ class Application:
         finally:
             self.driver.__exit__(kind, error, at)
 
+    def stop_all(self) -> None:
+        """Stop the queries that still run, as a test that failed leaves them; how they end is not looked at."""
+        running = [query for query in self._queries if not query.events("ended")]
+        for query in running:
+            query.allow(ALL)
+            self.command(do="stop", name=query.name)
+        for query in running:
+            wait_until(lambda: query.events("ended"), LIMIT_S, f"the end of query {query.name}")  # noqa: B023
+
     def command(self, **said: Any) -> None:
         """Tell the script what to do."""
         fresh = self._commands / "new"
@@ -177,11 +186,12 @@ class Application:
 
         The name of a query that has ended starts it again, from its checkpoint.
         """
-        folder, runs = self.directory / name, self._runs.setdefault(name, 0) + 1
-        self._runs[name] = runs
+        folder = self.directory / name
+        runs = 1 + sum(query.out == folder / "out" for query in self._queries)
         query = Query(self, f"{name}.{runs}", str(options["group.id"]), folder / "out", folder / "checkpoint")
         query.out.mkdir(parents=True, exist_ok=True)
         query.allow(gate)
+        self._queries.append(query)
         self.command(
             do="start",
             name=query.name,

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 KEY = ["topic", "partition", "offset"]
@@ -112,15 +112,24 @@ def table(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 
 
 def from_parquet(path: Path) -> pa.Table:
-    """What ``sink.parquet`` wrote below ``path``."""
-    partitioning = ds.partitioning(pa.schema([("batch_id", pa.int64())]), flavor="hive")
-    if not any(path.glob("batch_id=*/*.parquet")):
-        return table([], DELIVERED)
-    found = ds.dataset(path, format="parquet", partitioning=partitioning).to_table()
+    """What ``sink.parquet`` wrote below ``path``; batches that are being written are there as far as they are committed."""
+    # Not all that is below: Spark's committer moves a file out of _temporary when it is whole, whoever looks.
+    written = [batch for file in path.glob("batch_id=*/*.parquet") if (batch := _batch(file)) is not None]
+    return pa.concat_tables([table([], DELIVERED), *written])
+
+
+def _batch(file: Path) -> pa.Table | None:
+    """The rows of one file; None when the batch that runs again has just taken it away."""
+    try:
+        found = pq.read_table(file, partitioning=None)
+    except FileNotFoundError:
+        return None
     pairs = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
     figures = table((measured(key, value) for key, value in pairs), pa.schema([HELD.field("size"), HELD.field("crc")]))
     for name in figures.column_names:
         found = found.append_column(name, figures[name])
+    batch_id = int(file.parent.name.removeprefix("batch_id="))
+    found = found.append_column("batch_id", pa.array([batch_id] * len(found), pa.int64()))
     return found.select(DELIVERED.names).cast(DELIVERED)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -31,6 +31,21 @@ def wait_until(predicate: Callable[[], T | None], timeout_s: float, what: str, *
         if left <= 0:
             raise AssertionError(f"waited {timeout_s} s for {what}; last seen: {value!r}")
         nobody.wait(min(every_s, left))
+
+
+def wait_for_none(left: Callable[[], Sequence[object]], timeout_s: float, what: str, *, every_s: float = 0.05) -> None:
+    """Poll ``left`` until it returns nothing; raises AssertionError naming ``what`` and what is left."""
+    seen: Sequence[object] = ()
+
+    def none() -> bool:
+        nonlocal seen
+        seen = left()
+        return not seen
+
+    try:
+        wait_until(none, timeout_s, what, every_s=every_s)
+    except AssertionError:
+        raise AssertionError(f"waited {timeout_s} s for {what}; left: {seen!r}") from None
 
 
 def hold_for(predicate: Callable[[], object], duration_s: float, what: str, *, every_s: float = 0.05) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import socket
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -22,6 +23,7 @@ from sparkcohort.runtime.protocol.messages import (
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent_config import to_json
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
+from sparkcohort.runtime.shell.agent.task_frames import address
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.mock import MockCluster
@@ -255,15 +257,28 @@ def test_an_agent_that_can_serve_nobody_ends_and_is_replaced(world: World) -> No
     executor, agent = world.start("1")
     before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (agent.num_fds(), before[1]))
-    for _ in range(2):  # the accept that waits has its descriptor already
-        with (
-            suppress(AgentTimeout),
-            closing(TaskClient(executor.address("run"), world.authority.client.token, 0.5)) as client,
-        ):
-            client.hello()
-    wait_until(lambda: gone(agent), 30, "the agent to end")
+    asking: list[socket.socket] = []
+
+    def ended() -> bool:
+        # Not one connection: the accept that waits has its descriptor already, and what it had open for a moment is free.
+        asking.append(connected(executor))
+        return gone(agent)
+
+    try:
+        wait_until(ended, 60, "the agent to end", every_s=0.2)
+    finally:
+        for each in asking:
+            each.close()
     again = world.start_on(executor, agent)
-    assert said_hello(world, executor) == again.pid
+    wait_until(lambda: said_hello(world, executor) == again.pid, 60, "the new agent to answer")
+
+
+def connected(executor: Executor) -> socket.socket:
+    """A connection to the executor's agent, accepted or not."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    with suppress(BlockingIOError, ConnectionRefusedError):  # nobody accepts, or the agent has ended
+        connection.connect(address(executor.address("run")))
+    return connection
 
 
 def said_hello(world: World, executor: Executor) -> int:

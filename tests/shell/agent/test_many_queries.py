@@ -90,6 +90,15 @@ def test_ten_queries_have_their_members_in_one_process(runs: Runs) -> None:
     flows(first, runs.executor)
 
 
+def test_an_executor_that_is_here_has_one_agent(runs: Runs) -> None:
+    """Its name does not change: a process that is being executed still has nothing to make it of."""
+    world = runs.worlds[0]
+    names = {executor: executor.agent() for executor in (world.executor(str(number)) for number in range(60))}
+    for executor in names:
+        wait_until(lambda executor=executor: psutil.Process(executor.pid).status() == "sleeping", 60, "it to run")  # type: ignore[misc]
+    assert {executor: executor.agent() for executor in names} == names
+
+
 def test_each_query_has_its_own_columns(runs: Runs) -> None:
     """In one process, of one topic: what its schema names, in its order, and the same rows."""
     runs.more(2)

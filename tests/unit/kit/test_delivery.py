@@ -130,6 +130,17 @@ def test_parquet_batches_are_read_back(tmp_path: Path) -> None:
     ]
 
 
+def test_parquet_batches_are_read_while_they_are_written(tmp_path: Path) -> None:
+    """What a task has not committed is not there yet, and what is taken away after it was listed is there no more."""
+    columns = {"topic": ["t"], "partition": [1], "offset": [5], "key": [b"k"], "value": [b"v"]}
+    attempt = tmp_path / "batch_id=0" / "_temporary" / "0" / "task_1"
+    attempt.mkdir(parents=True)
+    pq.write_table(pa.table(columns), attempt / "part-0.parquet")
+    (tmp_path / "batch_id=0" / "part-1.parquet").symlink_to(tmp_path / "taken away")
+    pq.write_table(pa.table(columns), tmp_path / "batch_id=0" / "part-2.parquet")
+    assert from_parquet(tmp_path)["offset"].to_pylist() == [5]
+
+
 def test_json_batches_are_read_back(tmp_path: Path) -> None:
     """Rows come in order of batch and place, their bytes decoded for the checksum."""
     value = base64.b64encode(b"v").decode()

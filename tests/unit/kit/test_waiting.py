@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.waiting import hold_for, wait_until
+from tests.kit.waiting import hold_for, wait_for_none, wait_until
 
 
 def test_the_first_true_value_is_returned() -> None:
@@ -17,6 +17,14 @@ def test_a_deadline_names_what_was_waited_for() -> None:
     """Past the deadline the error says what did not come, and what was seen last."""
     with pytest.raises(AssertionError, match=r"waited 0\.01 s for the moon; last seen: 0"):
         wait_until(lambda: 0, 0.01, "the moon", every_s=0.001)
+
+
+def test_a_deadline_names_what_is_left() -> None:
+    """The shorter list of the last poll is what stands in the error; none at all is what was waited for."""
+    answers = iter([["a", "b"], ["b"], []])
+    wait_for_none(lambda: next(answers), 5, "the end", every_s=0.001)
+    with pytest.raises(AssertionError, match=r"waited 0\.01 s for the end; left: \['b'\]"):
+        wait_for_none(lambda: ["b"], 0.01, "the end", every_s=0.001)
 
 
 def test_the_predicates_own_error_goes_through() -> None:

@@ -14,7 +14,20 @@ from rich.table import Table
 from tests.kit.broker import Broker, Port
 from tools.bench import report
 from tools.bench.figures import Bound
-from tools.bench.source import drain, far, gap, isolation, latency, many, memory, partitions, sizes, source, start
+from tools.bench.source import (
+    drain,
+    far,
+    gap,
+    isolation,
+    latency,
+    many,
+    memory,
+    partitions,
+    sizes,
+    source,
+    start,
+    values,
+)
 from tools.bench.source.peers import PEERS
 from tools.bench.source.runs import ERROR_CHARACTERS
 from tools.bench.source.world import Part, Plan, World, say
@@ -25,6 +38,7 @@ PARTS: dict[str, Part] = {
     "far": far,
     "start": start,
     "sizes": sizes,
+    "values": values,
     "partitions": partitions,
     "latency": latency,
     "gap": gap,

@@ -37,6 +37,22 @@ TUNED = {"kafka.max.poll.records": "10000", "kafka.receive.buffer.bytes": "10485
 
 
 @dataclass(frozen=True)
+class View:
+    """What of a topic is read, and how each source is asked for it; as a rule the whole row."""
+
+    name: str
+    schema: str = ""  # for Cohort's reader
+    options: Mapping[str, str] = field(default_factory=dict)  # for Cohort
+    of_both: Mapping[str, str] = field(default_factory=dict)  # options that Spark's own source has, too
+    selected: tuple[str, ...] = ()  # expressions over Cohort's columns
+    selected_of_kafka: tuple[str, ...] = ()  # expressions over those of Spark's own source
+
+
+ROW = View("the whole row")
+WITH_HEADERS = View("the whole row and its headers", of_both={"includeHeaders": "true"})
+
+
+@dataclass(frozen=True)
 class Peer:
     """One source under test: its name in the report, Spark's format name, its options."""
 
@@ -44,14 +60,19 @@ class Peer:
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, spark: SparkSession, bootstrap: str, topic: str, run: str, **options: str) -> DataFrame:
+    def read(
+        self, spark: SparkSession, bootstrap: str, topic: str, run: str, view: View = ROW, **options: str
+    ) -> DataFrame:
         """A stream of ``topic``; ``run`` names the consumer group where the source wants one."""
-        asked = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **self.options, **options}
+        asked = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **self.options, **view.of_both, **options}
+        reader, selected = spark.readStream.format(self.format), view.selected_of_kafka
         if self.format == "cohort":
-            asked["group.id"] = group_of(run)
+            asked |= {"group.id": group_of(run), **view.options}
+            reader, selected = reader.schema(view.schema) if view.schema else reader, view.selected
         if self.format == ready.FORMAT:
-            asked = {"slots": str(spark.sparkContext.defaultParallelism), **options}
-        return spark.readStream.format(self.format).options(**asked).load()
+            asked, selected = {"slots": str(spark.sparkContext.defaultParallelism), **options}, ()
+        frame = reader.options(**asked).load()
+        return frame.selectExpr(*selected) if selected else frame
 
 
 def group_of(run: str) -> str:

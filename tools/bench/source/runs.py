@@ -25,7 +25,7 @@ from tests.kit.waiting import wait_until
 from tools.bench.results import Batch, BenchError, Throughput, Whole
 from tools.bench.source import topics
 from tools.bench.source.clients import Clients, between
-from tools.bench.source.peers import READY, Peer, group_of
+from tools.bench.source.peers import READY, ROW, Peer, View, group_of
 
 LISTENER_TIMEOUT_S = 120.0  # with asynchronous progress events come faster than Python takes them
 AGENTS_GONE_S = 15.0
@@ -97,13 +97,13 @@ class Bench:
         records: int,
         batches: int,
         *,
-        headers: bool = False,
+        view: View = ROW,
         bootstrap: str | None = None,
     ) -> Throughput:
         """Read all of ``topic`` with AvailableNow in ``batches`` batches; raises BenchError unless all rows came."""
         before, began = self.clients.cpu(), time.monotonic()
         epoch = time.time()
-        frame = self._all_of(peer, topic, records, batches, bootstrap, headers=headers)
+        frame = self._all_of(peer, topic, records, batches, bootstrap, view)
         with self._started(frame.writeStream.format("noop"), available_now=True) as query:
             query.awaitTermination()
             wall = time.monotonic() - began
@@ -127,7 +127,7 @@ class Bench:
     def whole(self, peer: Peer, topic: str, records: int, batches: int) -> Whole:
         """Read all of ``topic`` with AvailableNow; what it took from load() to the end of the query, its agents gone."""
         before, began, epoch = sum(self.clients.cpu().values()), time.monotonic(), time.time()
-        frame = self._all_of(peer, topic, records, batches, None, headers=False)
+        frame = self._all_of(peer, topic, records, batches, None, ROW)
         loaded = time.monotonic() - began
         with self._started(frame.writeStream.format("noop"), available_now=True) as query:
             query.awaitTermination()
@@ -140,19 +140,27 @@ class Bench:
         return Whole(loaded, seen[0].ended - epoch, wall, sum(self.clients.cpu().values()) - before)
 
     def check(
-        self, peer: Peer, topic: str, written: topics.Sums, *, headers: bool = False, bootstrap: str | None = None
+        self, peer: Peer, topic: str, written: topics.Sums, *, view: View = ROW, bootstrap: str | None = None
     ) -> None:
         """Read all of ``topic``, unmeasured, and compare what came with what was written; raises BenchError."""
         if peer is READY:
             return  # which reads no topic
-        rows: list[Row] = []
         records = sum(seen[0] for seen in written.values())
-        frame = self._all_of(peer, topic, records, CHECK_BATCHES, bootstrap, headers=headers)
-        writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(topics.summed(batch).collect()))
+        rows = self._collected(peer, self._all_of(peer, topic, records, CHECK_BATCHES, bootstrap, view), topics.summed)
+        topics.compare(f"{peer.name}, {topic}", topics.totals(rows), written)
+
+    def check_values(self, peer: Peer, topic: str, written: topics.Values, view: View) -> None:
+        """As ``check``, for views that don't tell places: number and values of all rows; raises BenchError."""
+        frame = self._all_of(peer, topic, written.rows, CHECK_BATCHES, None, view)
+        topics.compare_values(f"{peer.name}, {topic}", self._collected(peer, frame, topics.valued), written)
+
+    def _collected(self, peer: Peer, frame: DataFrame, made: Callable[[DataFrame], DataFrame]) -> list[Row]:
+        rows: list[Row] = []
+        writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(made(batch).collect()))
         with self._started(writer, available_now=True) as query:
             query.awaitTermination()
         self._settle(peer)
-        topics.compare(f"{peer.name}, {topic}", topics.totals(rows), written)
+        return rows
 
     def await_batches(self, query: StreamingQuery, batches: int, cap_s: float) -> None:
         """Wait for so many batches with rows, or so long; raises BenchError when the query ends with an error."""
@@ -172,10 +180,10 @@ class Bench:
         except AssertionError:
             return False  # what was got through by then is the result
 
-    def read(self, peer: Peer, topic: str, bootstrap: str | None = None, **options: str) -> DataFrame:
+    def read(self, peer: Peer, topic: str, bootstrap: str | None = None, view: View = ROW, **options: str) -> DataFrame:
         """A stream of ``topic``, in a group of its own."""
         self._runs += 1
-        return peer.read(self.spark, bootstrap or self.broker.bootstrap, topic, str(self._runs), **options)
+        return peer.read(self.spark, bootstrap or self.broker.bootstrap, topic, str(self._runs), view, **options)
 
     @property
     def group(self) -> str:
@@ -201,13 +209,11 @@ class Bench:
         self._settle(peer)
 
     def _all_of(
-        self, peer: Peer, topic: str, records: int, batches: int, bootstrap: str | None, *, headers: bool
+        self, peer: Peer, topic: str, records: int, batches: int, bootstrap: str | None, view: View
     ) -> DataFrame:
         limit = str(-(-records // batches))
         extra = {"records": str(records)} if peer is READY else {"startingOffsets": "earliest"}
-        if headers:
-            extra["includeHeaders"] = "true"
-        return self.read(peer, topic, bootstrap, maxOffsetsPerTrigger=limit, **extra)
+        return self.read(peer, topic, bootstrap, view, maxOffsetsPerTrigger=limit, **extra)
 
     @contextmanager
     def _started(

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from tools.bench.figures import Bound, middle, shown
 from tools.bench.source import source
-from tools.bench.source.peers import COHORT, KAFKA
+from tools.bench.source.peers import COHORT, KAFKA, ROW, WITH_HEADERS
 from tools.bench.source.topics import Shape
 from tools.bench.source.world import Found, World, say
 
@@ -37,7 +37,9 @@ def measure(world: World) -> Found:
             say(f"-- {name}")
             written = source.fill(bench, topic, shape, records_of(shape, world.plan.records))
             peers = world.chosen(COHORT, KAFKA)
-            runs = source.rounds(bench, peers, topic, written, world.plan.rounds, headers=shape.headers)
+            runs = source.rounds(
+                bench, peers, topic, written, world.plan.rounds, view=WITH_HEADERS if shape.headers else ROW
+            )
             found[name] = source.summary(runs)
             bench.broker.admin.delete_topic(topic)
     return found

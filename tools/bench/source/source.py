@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from rich.table import Table
@@ -10,7 +10,7 @@ from rich.table import Table
 from tools.bench.figures import Bound, middle, paired, shown, spread
 from tools.bench.results import Throughput, order
 from tools.bench.source import topics
-from tools.bench.source.peers import COHORT, KAFKA, KAFKA_TUNED, PEERS, READY, Peer
+from tools.bench.source.peers import COHORT, KAFKA, KAFKA_TUNED, PEERS, READY, ROW, Peer, View
 from tools.bench.source.runs import Bench
 from tools.bench.source.world import Found, World, say
 
@@ -38,18 +38,35 @@ def fill(bench: Bench, topic: str, shape: topics.Shape, records: int) -> topics.
 
 
 def rounds(
-    bench: Bench, peers: Sequence[Peer], topic: str, written: topics.Sums, count: int, *, headers: bool = False
+    bench: Bench, peers: Sequence[Peer], topic: str, written: topics.Sums, count: int, *, view: View = ROW
 ) -> list[Throughput]:
     """Each peer ``count`` times, there and back, after a checked and a warming run of each."""
     records = sum(seen[0] for seen in written.values())
+
+    def check(peer: Peer) -> None:
+        bench.check(peer, topic, written, view=view)
+
+    return checked_rounds(bench, peers, topic, records, count, check, view)
+
+
+def checked_rounds(
+    bench: Bench,
+    peers: Sequence[Peer],
+    topic: str,
+    records: int,
+    count: int,
+    check: Callable[[Peer], None],
+    view: View,
+) -> list[Throughput]:
+    """As ``rounds``; ``check`` raises BenchError when a source delivers something else than was written."""
     for peer in peers:
         say(f"checking every byte and warming up: {peer.name}")
-        bench.check(peer, topic, written, headers=headers)
-        bench.throughput(peer, topic, records, BATCHES, headers=headers)
+        check(peer)
+        bench.throughput(peer, topic, records, BATCHES, view=view)
     runs: list[Throughput] = []
     todo = order(peers, count)
     for number, peer in enumerate(todo, 1):
-        runs.append(bench.throughput(peer, topic, records, BATCHES, headers=headers))
+        runs.append(bench.throughput(peer, topic, records, BATCHES, view=view))
         say(f"[{number}/{len(todo)}] {told(runs[-1])}")
     return runs
 

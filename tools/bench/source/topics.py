@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql.functions import expr
@@ -68,18 +70,52 @@ def rows(spark: SparkSession, shape: Shape, records: int, partitions: int) -> Da
 
 def fill(spark: SparkSession, broker: Broker, topic: str, shape: Shape, records: int) -> Sums:
     """Create ``topic`` with the records of a shape, evenly over PARTITIONS; what was written, in sums.  Raises BenchError."""
-    broker.admin.create_topic(topic, PARTITIONS)
     made = rows(spark, shape, records, PARTITIONS)
-    client = PRODUCER | {"compression.type": shape.compression}
+    write(made, broker, topic, records, shape.compression)
+    return totals(summed(made, "0L").collect(), offsets_known=False)
+
+
+def write(made: DataFrame, broker: Broker, topic: str, records: int, compression: str = "none") -> None:
+    """Create ``topic`` with so many records, as Spark's sink for Kafka takes them.  Raises BenchError."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    client = PRODUCER | {"compression.type": compression}
     options = {f"kafka.{key}": value for key, value in client.items()}
     asked = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic, **options}
-    if shape.headers:
+    if "headers" in made.columns:
         asked["includeHeaders"] = "true"
     made.write.format("kafka").options(**asked).save()
     held = sum(broker.admin.ends(topic).values())
     if held != records:
         raise BenchError(f"{topic} holds {held} records instead of {records}")
-    return totals(summed(made, "0L").collect(), offsets_known=False)
+
+
+class Values(NamedTuple):
+    """Rows by their values, whatever their order: how many, and the sum of the hashes of their texts."""
+
+    rows: int
+    hashes: Decimal
+
+
+def valued(frame: DataFrame) -> DataFrame:
+    """One row of ``Values``; a column that is null is told from one that isn't by its name in the text."""
+    text = f"to_json(struct({', '.join(f'`{name}`' for name in frame.columns)}))"
+    return frame.agg(
+        expr("count(1)").alias("rows"),
+        expr(f"coalesce(sum(cast(xxhash64({text}) as decimal(20))), 0)").alias("hashes"),
+    )
+
+
+def values_of(found: Iterable[Row]) -> Values:
+    """Rows of ``valued``, added up."""
+    both = [(row["rows"], row["hashes"]) for row in found]
+    return Values(sum(rows for rows, _ in both), sum((hashes for _, hashes in both), Decimal()))
+
+
+def compare_values(who: str, delivered: Iterable[Row], written: Values) -> None:
+    """Raise BenchError when other rows came than were written."""
+    seen = values_of(delivered)
+    if seen != written:
+        raise BenchError(f"{who}: {seen.rows} rows, hashes {seen.hashes}, instead of {written.rows}, {written.hashes}")
 
 
 def summed(frame: DataFrame, offset: str = "offset") -> DataFrame:
