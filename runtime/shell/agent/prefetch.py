@@ -99,9 +99,13 @@ class Prefetcher:
         columns: Columns = KAFKA_ROW,
         buffer_bytes: int = 64 << 20,
         patience_s: float = PATIENCE_S,
+        threads: int = 1,
         give_up: Callable[[CohortError], None] | None = None,
     ) -> None:
-        """Create the client and start its thread; nothing is awaited.  ``give_up`` hears of it when nothing can be fetched."""
+        """Create the client and start its thread; nothing is awaited.
+
+        ``threads`` decode what is inside of records; ``give_up`` hears of it when nothing can be fetched.
+        """
         queue = max(buffer_bytes // 8, 64 << 10)
         self._buffer_bytes = buffer_bytes
         self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
@@ -113,6 +117,7 @@ class Prefetcher:
             batch_bytes=self._batch_bytes,
             unhurried=True,
             largest=Largest(max(buffer_bytes // 4, LEAST_LARGEST), REMEDY),
+            threads=threads,
         )
         self._source = self._new_source()
         self._untold = UnidentifiedRecords(conf)

@@ -55,6 +55,7 @@ TRY_MS = 2_000
 """How often an agent tries leaders that did not answer it."""
 RECONNECT_S = 0.5
 CALLERS = 4
+MOST_DECODERS = 8
 LOOP_END_S = 2.0
 """How long a member that ends waits for the step that its machine is at."""
 LISTENER_END_S = 1.0
@@ -115,6 +116,7 @@ class QueryMember:
             config.kafka,
             columns=config.columns,
             buffer_bytes=config.buffer_bytes,
+            threads=min(config.executor.cores, MOST_DECODERS),
             give_up=self._resign,
         )
         serving = (

@@ -1,0 +1,196 @@
+"""What is inside of records, at the seam of sources: rows, offsets and sizes that fit, and what is bad costs itself."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import chain
+from typing import Any
+
+import fastavro
+import pytest
+
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.consumer.decoding_source import DecodingSource
+from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError, Records
+from sparkcohort.runtime.values.columns import Columns, Field, kafka_row
+from sparkcohort.runtime.values.formats import Decoding, decoding
+from tests.kit.mock import MockCluster
+from tests.kit.produce import FLUSH_TIMEOUT_S, producer
+from tests.kit.registry import serving
+from tests.kit.waiting import wait_until
+
+NO_END = 2**63 - 1
+PARTITIONS = 4
+SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+
+
+def columns(made: Decoding) -> Columns:
+    """Value, offset, and the bytes of what is bad."""
+    row = kafka_row(value=made._replace(corrupt_column="bad"))
+    return tuple(each for each in row if each.field in (Field.VALUE, Field.OFFSET, Field.CORRUPT_VALUE))
+
+
+def fill(mock: MockCluster, topic: str, records: list[bytes | None]) -> list[TopicPartition]:
+    """The records in each partition."""
+    mock.create_topic(topic, PARTITIONS)
+    client = producer(mock.bootstrap)
+    for record in records:
+        for number in range(PARTITIONS):
+            client.produce(topic, record, partition=number)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+    return [TopicPartition(topic, number) for number in range(PARTITIONS)]
+
+
+def opened(mock: MockCluster, made: Decoding, threads: int = 1) -> DecodingSource:
+    """A source of these values."""
+    conf = {"bootstrap.servers": mock.bootstrap, "log_level": 0}
+    source = new_record_source(conf, columns=columns(made), threads=threads)
+    assert isinstance(source, DecodingSource)
+    return source
+
+
+def polled(source: DecodingSource, ends: dict[TopicPartition, int], limit: int) -> Iterator[Event]:
+    """All events until the positions are at these ends."""
+    stands = dict.fromkeys(ends, 0)
+    found: list[Event] = []
+
+    def all_there() -> bool:
+        for event in chain.from_iterable(iter(lambda: source.poll(0.1, limit), [])):
+            found.append(event)
+            if isinstance(event, Records):
+                assert event.next_offset > stands[event.tp]
+                stands[event.tp] = event.next_offset
+            if stands == ends:
+                break
+        return stands == ends
+
+    wait_until(all_there, 30, "the ends of the logs")
+    return iter(found)
+
+
+def rows(events: Iterator[Event]) -> dict[TopicPartition, list[dict[str, Any]]]:
+    """The rows by partition; each batch's runs and bytes are those of its rows."""
+    found: dict[TopicPartition, list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        if isinstance(event, Records) and event.batch is not None and event.runs is not None:
+            event.batch.validate(full=True)
+            offsets = event.batch.column("offset").to_pylist()
+            assert [event.runs.offset_of(row) for row in range(len(offsets))] == offsets
+            assert abs(event.batch.nbytes - event.nbytes) <= 64 * event.batch.num_columns + event.batch.nbytes // 2
+            found[event.tp] += event.batch.to_pylist()
+    return found
+
+
+MIXED: list[bytes | None] = [
+    [b'{"id": %d}' % n, None, b'{"id": ', b'{"id": "x"}'][n % 4 if n % 50 > 40 else 0] for n in range(2_000)
+]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_every_row_is_where_it_was(mock_broker: MockCluster, topic: str, threads: int) -> None:
+    """Whoever decodes beside whom: in order, null where it is bad or was null, its bytes beside it."""
+    tps = fill(mock_broker, topic, MIXED)
+    with closing(opened(mock_broker, decoding("value", {"format": "json", "schema": "id BIGINT"}), threads)) as source:
+        source.assign(dict.fromkeys(tps, (0, NO_END)))
+        found = rows(polled(source, dict.fromkeys(tps, len(MIXED)), 300))
+        bad = (
+            sum(record is not None and b"}" not in record for record in MIXED),
+            sum(record is not None and b'"x"' in record for record in MIXED),
+        )
+        assert source.malformed == {(topic, "syntax"): bad[0] * PARTITIONS, (topic, "wrong_type"): bad[1] * PARTITIONS}
+
+    def expected(offset: int, record: bytes | None) -> dict[str, Any]:
+        good = record is not None and b"}" in record and b'"x"' not in record
+        value = {"id": offset} if good else {"id": None} if record is not None and b'"x"' in record else None
+        return {"value": value, "offset": offset, "bad": None if good else record}
+
+    assert found == {tp: [expected(*each) for each in enumerate(MIXED)] for tp in tps}
+
+
+def test_what_is_dropped_leaves_no_hole_in_positions(mock_broker: MockCluster, topic: str) -> None:
+    """Offsets of the rows that stay are theirs, and batches of nothing but bad records move the position."""
+    records = [*MIXED, *[b"bad"] * 500]
+    tps = fill(mock_broker, topic, records)
+    made = decoding("value", {"format": "json", "schema": "id BIGINT", "mode": "dropmalformed"})
+    with closing(opened(mock_broker, made)) as source:
+        source.assign(dict.fromkeys(tps, (0, NO_END)))
+        found = rows(polled(source, dict.fromkeys(tps, len(records)), 100))
+    kept = [n for n, record in enumerate(records) if record is None or (b"}" in record and b'"x"' not in record)]
+    assert {tp: [row["offset"] for row in each] for tp, each in found.items()} == dict.fromkeys(tps, kept)
+
+
+def test_failfast_ends_its_partition_only(mock_broker: MockCluster, topic: str) -> None:
+    """Nothing of it comes behind the error, until it is assigned anew; the others flow."""
+    mock_broker.create_topic(topic, 2)
+    client = producer(mock_broker.bootstrap)
+    for number, record in enumerate([b'{"id": 1}', b"bad", b'{"id": 2}', b'{"id": 3}']):
+        client.produce(topic, b'{"id": 0}', partition=0)
+        client.produce(topic, record, partition=1)
+        assert client.flush(FLUSH_TIMEOUT_S) == 0, number
+    good, bad = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    made = decoding("value", {"format": "json", "schema": "id BIGINT", "mode": "failfast"})
+    with closing(opened(mock_broker, made)) as source:
+        events: list[Event] = []
+
+        def have(enough: Callable[[], bool], what: str) -> None:
+            def asked() -> bool:
+                events.extend(source.poll(0.1))
+                return enough()
+
+            wait_until(asked, 30, what)
+
+        source.assign({good: (0, NO_END), bad: (0, NO_END)})
+        have(lambda: any(isinstance(event, PartitionError) for event in events), "the error")
+        (error,) = [event for event in events if isinstance(event, PartitionError)]
+        assert (error.tp, error.offset, error.code) == (bad, 1, 0)
+        assert f"{topic} partition 1 offset 1: the value can't be read as json" in str(error.error)
+        client.produce(topic, b'{"id": 4}', partition=0)
+        assert client.flush(FLUSH_TIMEOUT_S) == 0
+        have(lambda: any(isinstance(each, Records) and each.next_offset == 5 for each in events), "the other's rows")
+        assert len([event for event in events if isinstance(event, PartitionError)]) == 1
+        events.clear()
+        source.assign({bad: (2, NO_END)})
+        have(
+            lambda: any(isinstance(each, Records) and each.tp == bad and each.next_offset == 4 for each in events),
+            "more",
+        )
+        found = rows(iter(events))
+    assert [row["value"]["id"] for row in found[bad]] == [2, 3]
+
+
+def test_records_wait_for_a_registry_that_is_away(mock_broker: MockCluster, topic: str) -> None:
+    """Nothing is decoded to garbage, nothing is lost, and the reason is told to whoever asks why nothing comes."""
+    with serving() as registry:
+        schema_id = registry.register("s", SCHEMA)
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, SCHEMA, {"id": 7})
+        tps = fill(mock_broker, topic, [b"\0" + schema_id.to_bytes(4, "big") + out.getvalue()] * 10)
+        made = decoding("value", {"format": "avro", "schema": str(SCHEMA).replace("'", '"')})
+        given = {"schema.registry.url": registry.url, "schema.registry.timeout.ms": "200"}
+        with closing(opened(mock_broker, made._replace(registry=tuple(given.items())))) as source:
+            registry.status = 503
+            source.assign(dict.fromkeys(tps, (0, NO_END)))
+            wait_until(lambda: not source.poll(0.1) and "registry" in source.last_error, 30, "the reason")
+            registry.status = 0
+            found = rows(polled(source, dict.fromkeys(tps, 10), 100))
+    assert {tp: [row["value"] for row in each] for tp, each in found.items()} == dict.fromkeys(tps, [{"id": 7}] * 10)
+
+
+def test_one_line_tells_of_a_reason_and_none_of_a_value(
+    mock_broker: MockCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many records are bad."""
+    caplog.set_level(logging.WARNING, "sparkcohort.values")
+    tps = fill(mock_broker, topic, [b'{"secret": ', b'{"id": "secret"}'] * 200)
+    with closing(opened(mock_broker, decoding("value", {"format": "json", "schema": "id BIGINT"}))) as source:
+        source.assign(dict.fromkeys(tps, (0, NO_END)))
+        rows(polled(source, dict.fromkeys(tps, 400), 50))
+    said = [record.getMessage() for record in caplog.records if record.name == "sparkcohort.values"]
+    assert len(said) == 2
+    assert not [line for line in said if "secret" in line]
+    assert [line for line in said if f"topic {topic} partition " in line] == said
