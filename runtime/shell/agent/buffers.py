@@ -29,6 +29,16 @@ class Chunk(NamedTuple):
     runs: OffsetRuns | None = None  # the offsets of the batch's rows
 
 
+class PartitionStats(NamedTuple):
+    """One owned partition: where fetching stands, what is buffered, what has been handed out since it was assigned."""
+
+    position: int
+    buffered_bytes: int
+    records: int
+    bytes: int
+    error: str
+
+
 @dataclass(slots=True, eq=False)
 class Reader:
     """One range being served: what comes next, and whether it waits for Kafka."""

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.errors import CohortError
@@ -27,6 +27,7 @@ from sparkcohort.runtime.shell.agent.buffers import (
     Buffer,
     BufferLoad,
     Chunk,
+    PartitionStats,
     Reader,
     dismiss,
     evict_for_waiting,
@@ -63,16 +64,6 @@ REMEDY = "that is a quarter of buffer.bytes; the tasks read it directly"
 MOST_RETRY_S = 60.0
 
 _log = logging.getLogger("sparkcohort.prefetch")
-
-
-class PartitionStats(NamedTuple):
-    """One owned partition: where fetching stands, what is buffered, what has been handed out since it was assigned."""
-
-    position: int
-    buffered_bytes: int
-    records: int
-    bytes: int
-    error: str
 
 
 class _TaskWait:
