@@ -44,8 +44,8 @@ class View:
     schema: str = ""  # for Cohort's reader
     options: Mapping[str, str] = field(default_factory=dict)  # for Cohort
     of_both: Mapping[str, str] = field(default_factory=dict)  # options that Spark's own source has, too
-    selected: tuple[str, ...] = ()  # expressions over Cohort's columns
-    selected_of_kafka: tuple[str, ...] = ()  # expressions over those of Spark's own source
+    of_kafka: tuple[str, ...] = ()  # expressions over the columns of Spark's own source: the same columns as Cohort's
+    selected: tuple[str, ...] = ()  # expressions over these
 
 
 ROW = View("the whole row")
@@ -65,14 +65,16 @@ class Peer:
     ) -> DataFrame:
         """A stream of ``topic``; ``run`` names the consumer group where the source wants one."""
         asked = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **self.options, **view.of_both, **options}
-        reader, selected = spark.readStream.format(self.format), view.selected_of_kafka
+        reader = spark.readStream.format(self.format)
+        if self.format == ready.FORMAT:
+            return reader.options(slots=str(spark.sparkContext.defaultParallelism), **options).load()
         if self.format == "cohort":
             asked |= {"group.id": group_of(run), **view.options}
-            reader, selected = reader.schema(view.schema) if view.schema else reader, view.selected
-        if self.format == ready.FORMAT:
-            asked, selected = {"slots": str(spark.sparkContext.defaultParallelism), **options}, ()
+            reader = reader.schema(view.schema) if view.schema else reader
         frame = reader.options(**asked).load()
-        return frame.selectExpr(*selected) if selected else frame
+        for columns in (view.of_kafka if self.format == "kafka" else (), view.selected):
+            frame = frame.selectExpr(*columns) if columns else frame
+        return frame
 
 
 def group_of(run: str) -> str:

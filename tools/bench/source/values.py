@@ -2,59 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import gzip
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from pyspark.sql import DataFrame
 from rich.table import Table
 
 from tools.bench.figures import Bound, middle
+from tools.bench.results import Throughput
 from tools.bench.source import source, topics
 from tools.bench.source.peers import COHORT, KAFKA_TUNED, ROW, Peer, View
 from tools.bench.source.runs import Bench
 from tools.bench.source.world import Found, World, say
+from tools.demo import flights
 
-VALUE = View("value alone", schema="value BINARY", selected_of_kafka=("value",))
-TOPIC = "values-bytes"
+BYTES, JSON = "values-bytes", "values-json"
+FLIGHT = (
+    "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, sched_arr_time INT, "
+    "arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, air_time INT, distance INT, "
+    "hour INT, minute INT, time_hour TIMESTAMP"
+)
+SOME = "dep_delay INT, carrier STRING, flight INT, origin STRING, distance INT"
 
 
 @dataclass(frozen=True)
 class Case:
     """One view of a topic, and what is demanded of it beside Spark's own source, tuned."""
 
+    topic: str
     view: View
     rows_per_s: float
     cpu: float
     aims: tuple[float | None, float | None] = (None, None)  # of both
+    truth: tuple[str, ...] = field(
+        default=()
+    )  # expressions over the records as they were made; (): places are compared
 
 
-WHOLE = Case(ROW, 1.1, 1.05, (None, 1.0))
-CASES = (WHOLE, Case(VALUE, 1.6, 0.8, (2.0, 0.65)))
+def _json(name: str, fields: str) -> View:
+    """Flights as columns: by the member, and by Spark's own function."""
+    return View(
+        name,
+        schema=f"value STRUCT<{fields}>",
+        options={"value.format": "json"},
+        of_kafka=(f"from_json(cast(value as string), '{fields}') as value",),
+        selected=("value.*",),
+    )
+
+
+VALUE = View("value alone", schema="value BINARY", of_kafka=("value",))
+CASES = (
+    Case(BYTES, ROW, 1.1, 1.05, (None, 1.0)),
+    Case(BYTES, VALUE, 1.6, 0.8, (2.0, 0.65), ("value",)),
+    Case(JSON, _json("JSON, 19 columns", FLIGHT), 3.0, 0.4, (None, 0.33), ("flight.*",)),
+    Case(
+        JSON,
+        _json("JSON, 5 of 19 columns", SOME),
+        3.0,
+        0.3,
+        (None, 0.25),
+        tuple(f"flight.{each.split()[0]}" for each in SOME.split(", ")),
+    ),
+)
 
 
 def measure(world: World) -> Found:
     """Both sources ``rounds`` times on each view, after their rows were compared with what was written."""
     found: Found = {}
-    with world.application(world.plan.masters[0]) as bench:
-        places = source.fill(bench, TOPIC, topics.Shape(), world.plan.records)
-        made = topics.rows(bench.spark, topics.Shape(), world.plan.records, topics.PARTITIONS)
-        written = topics.values_of(topics.valued(made.select("value")).collect())
+    with world.application(world.plan.masters[0]) as bench, tempfile.TemporaryDirectory() as folder:
+        made = {BYTES: topics.rows(bench.spark, topics.Shape(), world.plan.records, topics.PARTITIONS)}
+        places = source.fill(bench, BYTES, topics.Shape(), world.plan.records)
+        years = max(world.plan.records // 2 // flights.FLIGHTS, 1)
+        made[JSON] = _flights(bench, Path(folder), years)
+        records = {BYTES: world.plan.records, JSON: years * flights.FLIGHTS}
+        say(f"filling a topic: {records[JSON]:,} flights")
+        topics.write(made[JSON].drop("flight"), bench.broker, JSON, records[JSON])
         for case in CASES:
             say(f"-- {case.view.name}")
-            check = _check_places(bench, places) if case is WHOLE else _check_values(bench, written, case.view)
-            peers = world.chosen(COHORT, KAFKA_TUNED)
-            runs = source.checked_rounds(
-                bench, peers, TOPIC, world.plan.records, world.plan.rounds, check, view=case.view
+            found[case.view.name] = source.summary(
+                _runs(world, bench, case, made[case.topic], records[case.topic], places)
             )
-            found[case.view.name] = source.summary(runs)
     return found
 
 
-def _check_places(bench: Bench, places: topics.Sums) -> Callable[[Peer], None]:
-    return lambda peer: bench.check(peer, TOPIC, places)
+def _runs(
+    world: World, bench: Bench, case: Case, made: DataFrame, records: int, places: topics.Sums
+) -> list[Throughput]:
+    written = topics.values_of(topics.valued(made.selectExpr(*case.truth)).collect()) if case.truth else None
+
+    def check(peer: Peer) -> None:
+        if written is None:
+            bench.check(peer, case.topic, places)
+        else:
+            bench.check_values(peer, case.topic, written, case.view)
+
+    peers = world.chosen(COHORT, KAFKA_TUNED)
+    return source.checked_rounds(bench, peers, case.topic, records, world.plan.rounds, check, case.view)
 
 
-def _check_values(bench: Bench, written: topics.Values, view: View) -> Callable[[Peer], None]:
-    return lambda peer: bench.check_values(peer, TOPIC, written, view)
+def _flights(bench: Bench, folder: Path, years: int) -> DataFrame:
+    """All flights, so many times: key, value as JSON, partition, and the flight itself."""
+    file = folder / "flights.json.gz"
+    with gzip.open(file, "wb", compresslevel=1) as out:
+        for _, value in flights.events():
+            out.write(value + b"\n")
+    year = bench.spark.read.schema("value STRING").text(str(file)).repartition(8).cache()
+    year = year.crossJoin(bench.spark.range(years))
+    return year.selectExpr(
+        "cast(value as binary) as value",
+        "cast(null as string) as key",
+        f"cast(pmod(hash(value, id), {topics.PARTITIONS}) as int) as partition",
+        f"from_json(value, '{FLIGHT}') as flight",
+    )
 
 
 def bounds(found: Found) -> list[Bound]:
