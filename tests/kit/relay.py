@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 
 _PIECE = 4096
+_CONNECT_S = 5.0
 
 
 class Relay:
@@ -70,10 +71,11 @@ class Relay:
             except OSError:
                 return
             try:
-                broker = socket.create_connection((self._host, self._target_port), 5)
+                broker = socket.create_connection((self._host, self._target_port), _CONNECT_S)
             except OSError:
                 client.close()
                 continue
+            broker.settimeout(None)  # the limit of connecting is none of waiting: clients may be quiet for minutes
             with self._lock:
                 self._open |= {client, broker}
             for source, sink, slow in ((client, broker, False), (broker, client, True)):

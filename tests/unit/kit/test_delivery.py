@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,12 +134,25 @@ def test_parquet_batches_are_read_back(tmp_path: Path) -> None:
 def test_parquet_batches_are_read_while_they_are_written(tmp_path: Path) -> None:
     """What a task has not committed is not there yet, and what is taken away after it was listed is there no more."""
     columns = {"topic": ["t"], "partition": [1], "offset": [5], "key": [b"k"], "value": [b"v"]}
-    attempt = tmp_path / "batch_id=0" / "_temporary" / "0" / "task_1"
-    attempt.mkdir(parents=True)
-    pq.write_table(pa.table(columns), attempt / "part-0.parquet")
+    attempts, over = tmp_path / "batch_id=0" / "_temporary" / "0", threading.Event()
+    attempts.mkdir(parents=True)
     (tmp_path / "batch_id=0" / "part-1.parquet").symlink_to(tmp_path / "taken away")
     pq.write_table(pa.table(columns), tmp_path / "batch_id=0" / "part-2.parquet")
-    assert from_parquet(tmp_path)["offset"].to_pylist() == [5]
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            for number in range(20):
+                (attempts / f"task_{number}").mkdir()
+            for number in range(20):
+                (attempts / f"task_{number}").rmdir()
+
+    committer = threading.Thread(target=come_and_go)
+    committer.start()
+    try:
+        assert [from_parquet(tmp_path)["offset"].to_pylist() for _ in range(200)] == [[5]] * 200
+    finally:
+        over.set()
+        committer.join(10)
 
 
 def test_json_batches_are_read_back(tmp_path: Path) -> None:
