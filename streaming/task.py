@@ -56,6 +56,7 @@ class _Tally:
     timed_out: bool = False
     anew: set[str] = field(default_factory=set)  # topics made anew under the plan
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
+    bad: list[calls.MalformedCount] = field(default_factory=list)
 
     def count(self, path: list[int], rows: int, sizes: Iterable[tuple[TopicPartition, int]]) -> None:
         """Count a batch that came by this path, so many bytes of each partition."""
@@ -174,6 +175,7 @@ class _SlotClient:
             sizes=tuple(tally.sizes.get(item.tp, 0) for item in ranges),  # a slot has one range of a partition at most
             timed_out=tally.timed_out,
             anew=tuple(sorted(tally.anew)),
+            bad=tuple(tally.bad),
         )
         try:
             if self._relays:
@@ -282,6 +284,7 @@ def _directly(
     options: SourceOptions, ranges: list[Range], ids: dict[str, str], tally: _Tally, through: Through
 ) -> Iterator[pa.RecordBatch]:
     from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader  # noqa: PLC0415  with the Kafka client
+    from sparkcohort.runtime.shell.kafka.consumer.record_source import malformed_counts  # noqa: PLC0415  as above
 
     reader = RangeReader(
         options.kafka,
@@ -297,5 +300,6 @@ def _directly(
                 tally.count(tally.direct, batch.num_rows, [(tp, batch.nbytes)])
                 yield batch
         tally.anew |= reader.replaced
+        tally.bad = malformed_counts(reader.malformed)
     finally:
         reader.close()

@@ -24,6 +24,8 @@ MAX_RECORD_BYTES: Final = 2**31
 MAX_WAITED_MS: Final = 1e9
 MAX_RANGES: Final = 10_000
 """Ranges that the driver reads for a task in one call."""
+MAX_MALFORMED_COUNTS: Final = 1_000
+"""Topics and reasons in one report of bad records."""
 MAX_WORDS: Final = 300
 """Characters of what a task or an agent says in its own words."""
 
@@ -78,8 +80,22 @@ class ClaimReply(Call, frozen=True):
     message: str = ""
 
 
+class MalformedCount(NamedTuple):
+    """So many records of a topic could not be decoded, all for the same reason."""
+
+    topic: String
+    reason: String
+    records: Count
+
+
+Bad: TypeAlias = Annotated[tuple[MalformedCount, ...], Meta(max_length=MAX_MALFORMED_COUNTS)]
+
+
 class Delivered(Call, frozen=True):
-    """A task tells what it has read: (records, bytes) by path, bytes by range; ``anew`` are topics made anew meanwhile."""
+    """A task tells what it has read: (records, bytes) by path, bytes by range; ``anew`` are topics made anew meanwhile.
+
+    ``bad`` is what it decoded by itself, and could not.
+    """
 
     plan: String
     address: String
@@ -89,6 +105,7 @@ class Delivered(Call, frozen=True):
     sizes: tuple[Size, ...]
     timed_out: bool
     anew: tuple[String, ...] = ()
+    bad: Bad = ()
 
 
 class ReadRequest(Call, frozen=True):
@@ -193,6 +210,12 @@ class Listened(Call, frozen=True):
     event: String
     outcome: String
     took_ms: Int64
+
+
+class MalformedRecords(Call, frozen=True):
+    """A member tells which records it could not decode since it told last."""
+
+    bad: Bad
 
 
 class PushEvent(Call, frozen=True, omit_defaults=True):

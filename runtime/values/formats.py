@@ -77,6 +77,26 @@ class Decoding(NamedTuple):
 
 RAW: Final = Decoding()
 
+TOO_LARGE: Final = "too_large"
+"""The reason for a record that becomes more than a column can hold, of whatever format."""
+
+
+def reasons(kind: Format) -> tuple[str, ...]:
+    """Why a record of this format may be bad: the names in counters, errors and log lines."""
+    match kind:
+        case Format.JSON:
+            from sparkcohort.runtime.values.json.plan import JsonReason  # noqa: PLC0415  most queries have none
+
+            names = [each.name for each in JsonReason]
+        case Format.AVRO:
+            from sparkcohort.runtime.values.avro.steps import AvroReason  # noqa: PLC0415  as above
+
+            names = [each.name for each in AvroReason]
+        case _:
+            return ()
+    return (*(name.lower() for name in names), TOO_LARGE)
+
+
 OF_STRUCTS: Final = ("schema", "message", "mode", "corrupt.column", "subject", "schema.version")
 """The options that only formats of structs have."""
 

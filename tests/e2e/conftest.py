@@ -3,11 +3,14 @@
 ``spark``       one session in this process for all tests that need no driver of their own
 ``application`` one driver process with three executors to kill, for all tests that need real ones
 ``checkpoint``  a folder for this test's checkpoint
+``port``        a port that nobody listens on
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -50,3 +53,12 @@ def application(_application: Application) -> Iterator[Application]:
 def checkpoint(tmp_path: Path) -> Path:
     """A checkpoint location that is not there yet."""
     return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that nobody uses."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        number: int = free.getsockname()[1]
+        return number

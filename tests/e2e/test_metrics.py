@@ -27,15 +27,6 @@ PARTITIONS = 4
 RECORDS = 2_000
 
 
-@pytest.fixture
-def port() -> int:
-    """A port that nobody uses."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        number: int = free.getsockname()[1]
-        return number
-
-
 def described(group: str, *flags: str) -> list[dict[str, Any]] | None:
     """The rows of ``cohort describe --output json``, None when it has nothing to tell."""
     command = [

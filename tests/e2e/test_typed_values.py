@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -70,6 +72,14 @@ def parsed(fields: str, column: str = "value") -> Any:
     return made
 
 
+def bad_records(port: int) -> dict[str, float]:
+    """How many there were of each reason, by a scrape."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        samples = [each for family in families for each in family.samples]
+    return {each.labels["reason"]: each.value for each in samples if each.name == "cohort_malformed_records_total"}
+
+
 @pytest.mark.parametrize("of", ["value", "key"])
 def test_json_is_what_from_json_makes_of_it(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, of: str
@@ -111,12 +121,18 @@ def test_a_schema_names_the_fields_that_are_wanted(
 
 
 def test_bad_records_are_dropped_and_positions_move_on(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, port: int
 ) -> None:
-    """DROPMALFORMED, with a whole batch of them at the end; the group has committed the end."""
+    """DROPMALFORMED, with a whole batch of them at the end; the group has committed the end, and each is counted."""
     fill(broker, topic, [*RECORDS, *[b"bad"] * 30])
     source = options(
-        broker, topic, value__format="json", value__schema=FIELDS, value__mode="DROPMALFORMED", maxOffsetsPerTrigger=100
+        broker,
+        topic,
+        value__format="json",
+        value__schema=FIELDS,
+        value__mode="DROPMALFORMED",
+        maxOffsetsPerTrigger=100,
+        metrics__port=port,
     )
     ours = Stream(spark, source, tmp_path / "ours", trigger=ASAP, columns=("value", "partition", "offset"))
     good = len(RECORDS) - len(BAD)
@@ -124,6 +140,12 @@ def test_bad_records_are_dropped_and_positions_move_on(
     with ours:
         ours.wait_for_rows(good * ROUNDS)
         wait_until(lambda: broker.admin.committed(topic) == ends, LIMIT_S, "the end to be committed")
+        syntax = 31 * ROUNDS  # some decoded by an agent and, as it had just begun, by a task, too
+        counted = wait_until(
+            lambda: told if (told := bad_records(port))["syntax"] >= syntax else None, LIMIT_S, "counters"
+        )
+        assert counted["wrong_type"] >= ROUNDS
+        assert counted["utf8"] == 0
     assert len(ours.rows) == good * ROUNDS
     left = [n for n in range(len(RECORDS)) if n not in BAD]
     assert {row.offset % (len(RECORDS) + 30) for row in ours.rows} == set(left)

@@ -42,6 +42,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "rebalances": [],
         "rebalance_totals": totals.as_value(),
         "listener_calls": listened.as_value(),
+        "malformed": [{"topic": "orders", "reason": "syntax", "count": 5}],
         "refused": [{"request": "OffsetCommit", "error": "ILLEGAL_GENERATION", "count": 3}],
         "assignors": ["cooperative-sticky", "range"],
         "load_balance": [1.2, 60_000, 5],

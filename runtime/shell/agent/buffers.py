@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -59,6 +60,16 @@ class Reader:
     def limit(self) -> int:
         """Up to where it is given what is buffered."""
         return min(self.buffer.sure, self.buffer.position) if self.topic_id else self.buffer.position
+
+
+class TaskWait:
+    """A task that waits for records of any of its ranges, and from when on that hasn't been counted yet."""
+
+    __slots__ = ("began", "readers", "since")
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self.readers = readers
+        self.began = self.since = time.monotonic()
 
 
 @dataclass(slots=True, eq=False)

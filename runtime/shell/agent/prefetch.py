@@ -21,6 +21,7 @@ from typing import Any
 from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader.load_report import Progress
+from sparkcohort.runtime.protocol.calls import MalformedCount
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.buffers import (
     CHUNK_OVERHEAD,
@@ -29,6 +30,7 @@ from sparkcohort.runtime.shell.agent.buffers import (
     Chunk,
     PartitionStats,
     Reader,
+    TaskWait,
     dismiss,
     evict_for_waiting,
     joined,
@@ -45,6 +47,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     MalformedRecordError,
     PartitionError,
     Records,
+    malformed_counts,
 )
 from sparkcohort.runtime.shell.process.threads import Supervised
 from sparkcohort.runtime.text import printable
@@ -66,16 +69,6 @@ MOST_RETRY_S = 60.0
 _log = logging.getLogger("sparkcohort.prefetch")
 
 
-class _TaskWait:
-    """A task that waits for records of any of its ranges, and from when on that hasn't been counted yet."""
-
-    __slots__ = ("began", "readers", "since")
-
-    def __init__(self, readers: Sequence[Reader]) -> None:
-        self.readers = readers
-        self.began = self.since = time.monotonic()
-
-
 class Prefetcher:
     """Fetches owned partitions ahead; all methods may be called from any thread.
 
@@ -92,11 +85,14 @@ class Prefetcher:
         patience_s: float = PATIENCE_S,
         threads: int = 1,
         give_up: Callable[[CohortError], None] | None = None,
+        tell_bad: Callable[[list[MalformedCount]], None] | None = None,
     ) -> None:
         """Create the client and start its thread; nothing is awaited.
 
-        ``threads`` decode what is inside of records; ``give_up`` hears of it when nothing can be fetched.
+        ``threads`` decode what is inside of records; ``give_up`` hears of it when nothing can be fetched, ``tell_bad`` of what
+        could not be decoded.
         """
+        self._tell_bad = tell_bad or (lambda _: None)
         queue = max(buffer_bytes // 8, 64 << 10)
         self._buffer_bytes = buffer_bytes
         self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
@@ -115,7 +111,7 @@ class Prefetcher:
         self._doubtful = False  # how the source stands is not known
         self._buffers: dict[TopicPartition, Buffer] = {}
         self._assigned: set[TopicPartition] = set()  # in the client; the thread's own
-        self._waiting: set[_TaskWait] = set()
+        self._waiting: set[TaskWait] = set()
         self._waits: dict[TopicPartition, float] = {}  # seconds since they were asked for
         self._ends: Mapping[TopicPartition, int | None] = {}
         self._ends_asked = False
@@ -190,7 +186,7 @@ class Prefetcher:
         with self._lock:
             return {tp: (b.position, b.silent) for tp, b in self._buffers.items() if b.silent}
 
-    def _count(self, wait: _TaskWait) -> None:
+    def _count(self, wait: TaskWait) -> None:
         now = time.monotonic()
         if now - wait.began >= SHORT_S:
             for reader in wait.readers:
@@ -306,7 +302,7 @@ class Prefetcher:
 
     def _await(self, readers: Sequence[Reader], patience_s: float) -> list[tuple[int, str]]:
         """Wait until something can be served; returns what can't be any more."""
-        wait = _TaskWait(readers)
+        wait = TaskWait(readers)
         deadline = wait.since + patience_s
         self._waiting.add(wait)
         for reader in readers:
@@ -397,11 +393,17 @@ class Prefetcher:
         return 0.0 if self._waiting else IDLE_PACE_S if idle else PACE_S
 
     def _hear_silence(self) -> None:
-        """Look, twice a second, which leaders owe an answer for too long: who waits for their records, waits in vain."""
+        """Look, twice a second, which leaders owe an answer for too long: who waits for their records, waits in vain.
+
+        And tell what was bad meanwhile.
+        """
         now = time.monotonic()
         if now < self._silence_due:
             return
         self._silence_due = now + 0.5
+        if self._source.malformed:
+            self._tell_bad(malformed_counts(self._source.malformed))
+            self._source.malformed.clear()
         silent = {tp: since for tp, since in (self._source.silence() or {}).items() if since >= SILENT_S}
         with self._lock:
             for tp, buffer in self._buffers.items():

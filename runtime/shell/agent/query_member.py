@@ -118,6 +118,7 @@ class QueryMember:
             buffer_bytes=config.buffer_bytes,
             threads=min(config.executor.cores, MOST_DECODERS),
             give_up=self._resign,
+            tell_bad=self._on_malformed,
         )
         serving = (
             config.address,
@@ -252,6 +253,10 @@ class QueryMember:
     def _on_listened(self, event: str, outcome: str, took_ms: int) -> None:
         """A figure for the metrics; without an answer it is not counted."""
         self._tell("Listened", calls.encode(calls.Listened(event, outcome, took_ms)))
+
+    def _on_malformed(self, bad: list[calls.MalformedCount]) -> None:
+        """As above."""
+        self._tell("MalformedRecords", calls.encode(calls.MalformedRecords(tuple(bad))))
 
     def _tell(self, what: str, said: bytes) -> None:
         """Let the coordinator know something; it's nobody's loss if it doesn't hear."""

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from sparkcohort.runtime.batches.claims import Plan, Slot, claim, new_plan
 from sparkcohort.runtime.batches.record_sizes import ObservedSize, Sizes, after
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.coordinator.totals import MalformedTotals
 
 KEPT_PLANS = 64
 """Plans whose claims are remembered.  Spark re-reads the inputs of the current batch only; the surplus serves
@@ -73,6 +74,7 @@ class PlanRegistry:
         self._planned: dict[TopicPartition, int] = {}
         self._seen: dict[TopicPartition, ObservedSize] = {}
         self.audit = Audit()
+        self.malformed = MalformedTotals()
 
     def register(
         self, plan_id: str, slots: Sequence[Slot], ids: Mapping[str, str] | None = None, *, last: bool = False

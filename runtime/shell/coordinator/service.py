@@ -88,6 +88,7 @@ class Service:
             "Story": self._member_timeline,
         }
         heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened, "Loads": self._loads}
+        heard["MalformedRecords"] = self._malformed
         return {**group, **told, **heard, "Claim": self._claim, "Fetched": self._fetched, "Read": self._read}
 
     def silent(self) -> frozenset[str]:
@@ -180,6 +181,7 @@ class Service:
         report = calls.decode(body, calls.Delivered)
         calls.check_delivered(report)
         self._plans.report(report.plan, report.ranges, agent=report.agent, direct=report.direct, sizes=report.sizes)
+        self._plans.malformed.add(report.bad)
         if report.anew:
             self._anew()
         member = self._member_at(report.address)
@@ -208,6 +210,10 @@ class Service:
     def _listened(self, body: bytes) -> bytes:
         call = calls.decode(body, calls.Listened)
         self._coordinator.listener_totals.add(call.event, call.outcome, call.took_ms)
+        return _DONE
+
+    def _malformed(self, body: bytes) -> bytes:
+        self._plans.malformed.add(calls.decode(body, calls.MalformedRecords).bad)
         return _DONE
 
     def _loads(self, body: bytes) -> bytes:

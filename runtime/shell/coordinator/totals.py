@@ -1,4 +1,4 @@
-"""Rebalances counted over a whole run: by reason, and how long they took.
+"""What is counted over a whole run: rebalances by reason and how long they took, calls of listeners, bad records.
 
 The coordinator's history is bounded; these totals are not, so that a rate over them is true.
 """
@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
+from itertools import product
 from typing import Any, Final
 
 from sparkcohort.runtime.group.context import SIGNALS
 from sparkcohort.runtime.listener import LISTENER_EVENTS
+from sparkcohort.runtime.protocol.calls import MalformedCount
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.reasons import Reason
+from sparkcohort.runtime.values.formats import Format, reasons
 
 BUCKETS_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000)
 
@@ -26,6 +30,9 @@ _OF_THE_WHOLE_GROUP: Final = {
 }
 REFUSALS: Final = tuple(error.name for error in ErrorCode if error not in SIGNALS | _OF_THE_WHOLE_GROUP)
 """The errors with which they may be refused."""
+
+_REASONS: Final = {reason for kind in Format for reason in reasons(kind)}
+MOST_KINDS: Final = 10_000
 
 MOST_MS: Final = 86_400_000
 LISTENER_OUTCOMES: Final = ("returned", "raised", "overran")
@@ -56,6 +63,27 @@ class RebalanceTotals:
             "sum_ms": self._sum_ms,
             "buckets": [[bound, count] for bound, count in zip(BUCKETS_MS, self._buckets, strict=True)],
         }
+
+
+class MalformedTotals:
+    """Records that could not be decoded, by topic and reason; for any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def add(self, bad: Iterable[MalformedCount]) -> None:
+        """Count what a member or a task tells of; nothing of it for reasons that there aren't, or beyond ``MOST_KINDS``."""
+        with self._lock:
+            for topic, reason, count in bad:
+                if reason in _REASONS and ((topic, reason) in self._counts or len(self._counts) < MOST_KINDS):
+                    self._counts[topic, reason] += count
+
+    def as_value(self, topics: Iterable[str], reasons: Iterable[str]) -> list[dict[str, Any]]:
+        """The totals in plain values, a row for each of these topics and reasons and for what else occurred."""
+        with self._lock:
+            found = {**dict.fromkeys(product(topics, reasons), 0), **self._counts}
+        return [{"topic": topic, "reason": reason, "count": count} for (topic, reason), count in sorted(found.items())]
 
 
 class ListenerTotals:

@@ -45,6 +45,7 @@ from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import new_authority
+from sparkcohort.runtime.values.formats import reasons
 
 log = logging.getLogger("sparkcohort.session")
 
@@ -415,6 +416,7 @@ class Session:
             late=self._isolation.reasons(),
             cut_off=self._abilities.described() if self._abilities else (),
             commits=self._commits.counters(),
+            reasons={reason for each in self._options.columns for reason in reasons(each.decoding.format)},
         )
 
     def _ends_now(self) -> Snapshot:

@@ -105,6 +105,12 @@ METRICS: Final = (
         "cohort_records_consumed_total", "counter", "Records tasks delivered, by path (agent, direct)", ("path",)
     ),
     MetricSpec("cohort_bytes_consumed_total", "counter", "Arrow bytes tasks delivered, by path", ("path",)),
+    MetricSpec(
+        "cohort_malformed_records_total",
+        "counter",
+        "Records whose key or value could not be decoded, each time one was (value.format, key.format)",
+        ("topic", "reason"),
+    ),
     MetricSpec("cohort_plans_total", "counter", "Plans made; Spark may plan a batch more than once"),
     MetricSpec("cohort_slots_total", "counter", "Slots planned; a slot is the work of one task"),
     MetricSpec("cohort_ranges_delivered_total", "counter", "Ranges delivered for the first time"),
@@ -216,6 +222,9 @@ def _consumed(status: Status) -> dict[str, Samples]:
             (("direct",), audit["records_direct"]),
         ],
         "cohort_bytes_consumed_total": [(("agent",), audit["bytes_from_agent"]), (("direct",), audit["bytes_direct"])],
+        "cohort_malformed_records_total": [
+            ((row["topic"], row["reason"]), row["count"]) for row in status["malformed"]
+        ],
         "cohort_plans_total": [((), audit["plans"])],
         "cohort_slots_total": [((), audit["slots"])],
         "cohort_ranges_delivered_total": [((), audit["ranges_delivered"])],

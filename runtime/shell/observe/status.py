@@ -5,7 +5,7 @@ Its history, the rebalances and the members' stories, is told apart (see ``repor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sparkcohort.runtime import group as groups
@@ -33,11 +33,13 @@ def build(
     commits: Mapping[str, int],
     late: Mapping[TopicPartition, str] | None = None,
     cut_off: Sequence[Mapping[str, Any]] = (),
+    reasons: Collection[str] = (),
 ) -> dict[str, Any]:
     """Everything there is to see, in plain values.
 
     ``committed`` is what the real group has, ``announced`` the end of the batch in flight, ``late`` has the reasons;
-    ``cut_off`` tells which members can't fetch what, and why.
+    ``cut_off`` tells which members can't fetch what, and why; ``reasons`` are those for which a record of this query may be
+    bad.
     """
     described = coordinator.request(DescribeGroup(), DESCRIBE_TIMEOUT_S)
     assert isinstance(described, DescribeGroupReply)  # noqa: S101  the reply of a describe
@@ -59,6 +61,7 @@ def build(
         "rebalances": reports.history(coordinator.history.entries()),
         "rebalance_totals": coordinator.rebalance_totals.as_value(),
         "listener_calls": coordinator.listener_totals.as_value(),
+        "malformed": plans.malformed.as_value({tp.topic for tp in announced}, reasons),
         "refused": [
             {"request": request, "error": error, "count": count}
             for (request, error), count in sorted(coordinator.counters.items())

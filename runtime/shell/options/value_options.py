@@ -15,8 +15,19 @@ MOST_SCHEMA: Final = 4 << 20
 _OPENS_TEXT: Final = ("{", "[", '"')
 
 
-def read_decoding(value: Values, which: str, given: Mapping[str, str]) -> Decoding:
-    """What is made of values or keys, by the options that have been given.  Raises OptionError."""
+def read_decodings(value: Values, given: Mapping[str, str]) -> tuple[Decoding, Decoding]:
+    """What is made of keys and of values, by the options that have been given.  Raises OptionError."""
+    registry = tuple((key, text) for key, text in sorted(given.items()) if key.startswith(REGISTRY))
+    key, of_value = (_decoding(value, which, registry) for which in ("key", "value"))
+    if registry and not key.registry and not of_value.registry:
+        raise OptionError(
+            f"option {registry[0][0]} has no effect with key.format={key.format} and value.format={of_value.format}: set "
+            "one of them to avro, or leave the registry's options out"
+        )
+    return key, of_value
+
+
+def _decoding(value: Values, which: str, registry: tuple[tuple[str, str], ...]) -> Decoding:
     texts = {name: value.text(f"{which}.{name}") for name in OF_STRUCTS if value.has(f"{which}.{name}")}
     if texts.pop("mode", "") and (mode := value.choice(f"{which}.mode")) != Mode.PERMISSIVE:
         texts["mode"] = mode
@@ -24,7 +35,6 @@ def read_decoding(value: Values, which: str, given: Mapping[str, str]) -> Decodi
     if kind == Format.AVRO and "schema" in texts and not texts["schema"].startswith(_OPENS_TEXT):
         texts["schema"] = _file(f"{which}.schema", texts["schema"])
     made = decoding(which, {**texts, "format": kind})
-    registry = tuple((key, text) for key, text in sorted(given.items()) if key.startswith(REGISTRY))
     if made.format is not Format.AVRO:
         _check_unused(which, kind, texts)
         return made

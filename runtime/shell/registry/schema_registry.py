@@ -67,6 +67,11 @@ class SchemaRegistry:
         self._stopped = stopped or threading.Event()
         self._client = self._redacting(lambda: _client(settings))
 
+    @property
+    def place(self) -> str:
+        """Where it is, without a login."""
+        return self._settings.place
+
     def close(self) -> None:
         """End what waits, and the connections."""
         self._stopped.set()

@@ -17,6 +17,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer.decoding_source import DecodingSource
 from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError, Records
+from sparkcohort.runtime.shell.values import json_decoder
 from sparkcohort.runtime.values.columns import Columns, Field, kafka_row
 from sparkcohort.runtime.values.formats import Decoding, decoding
 from tests.kit.mock import MockCluster
@@ -179,6 +180,77 @@ def test_records_wait_for_a_registry_that_is_away(mock_broker: MockCluster, topi
             registry.status = 0
             found = rows(polled(source, dict.fromkeys(tps, 10), 100))
     assert {tp: [row["value"] for row in each] for tp, each in found.items()} == dict.fromkeys(tps, [{"id": 7}] * 10)
+
+
+def test_only_those_wait_whose_schema_is_not_there(mock_broker: MockCluster, topic: str) -> None:
+    """What has a schema flows, also in a partition that waits, up to the first record that has none."""
+    with serving() as registry:
+        known, late = (registry.register(name, {**SCHEMA, "name": name}) for name in ("Known", "Late"))
+        mock_broker.create_topic(topic, 2)
+        client = producer(mock_broker.bootstrap)
+
+        def write(schema_id: int, partition: int, number: int) -> None:
+            out = io.BytesIO()
+            fastavro.schemaless_writer(out, SCHEMA, {"id": number})
+            client.produce(topic, b"\0" + schema_id.to_bytes(4, "big") + out.getvalue(), partition=partition)
+            assert client.flush(FLUSH_TIMEOUT_S) == 0
+
+        good, waits = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        write(known, 0, 0)
+        write(known, 1, 0)
+        made = decoding("value", {"format": "avro", "schema": str(SCHEMA).replace("'", '"')})
+        given = {"schema.registry.url": registry.url, "schema.registry.timeout.ms": "60000"}
+        with closing(opened(mock_broker, made._replace(registry=tuple(given.items())))) as source:
+            stands, events = dict.fromkeys((good, waits), 0), list[Event]()
+
+            def until(ends: dict[TopicPartition, int]) -> None:
+                def there() -> bool:
+                    for event in source.poll(0.1):
+                        events.append(event)
+                        if isinstance(event, Records):
+                            assert stands[event.tp] < event.next_offset
+                            stands[event.tp] = event.next_offset
+                    return stands == ends
+
+                wait_until(there, 30, f"positions {ends}")
+
+            source.assign(dict.fromkeys((good, waits), (0, NO_END)))
+            until({good: 1, waits: 1})
+            registry.held.clear()
+            write(late, 1, 1)
+            wait_until(lambda: not source.poll(0.1) and f"schema {late}" in source.last_error, 30, "the reason")
+            for number in range(1, 5):
+                write(known, 0, number)
+                write(known, 1, 10 + number)
+                until({good: 1 + number, waits: 1})
+            registry.held.set()
+            until({good: 5, waits: 6})
+    found = {tp: [row["value"]["id"] for row in each] for tp, each in rows(iter(events)).items()}
+    assert found == {good: [0, 1, 2, 3, 4], waits: [0, 1, 11, 12, 13, 14]}
+
+
+def test_what_becomes_more_than_a_column_holds(
+    mock_broker: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is read in pieces that fit; a record that fits nowhere is bad, and costs itself."""
+    monkeypatch.setattr(json_decoder.JsonValues.__init__, "__kwdefaults__", {"native": True, "most": 3_000})
+    records: list[bytes | None] = [
+        b'{"text": "%s"}' % (b"x" * (5_000 if n in (7, 100, 101) else 200)) for n in range(300)
+    ]
+    tps = fill(mock_broker, topic, records)
+    with closing(opened(mock_broker, decoding("value", {"format": "json", "schema": "text STRING"}), 2)) as source:
+        source.assign(dict.fromkeys(tps, (0, NO_END)))
+        found = rows(polled(source, dict.fromkeys(tps, len(records)), 300))
+        assert source.malformed == {(topic, "too_large"): 3 * PARTITIONS}
+    expected = [
+        {
+            "value": None if len(record or b"") > 5_000 else {"text": "x" * 200},
+            "offset": n,
+            "bad": record if len(record or b"") > 5_000 else None,
+        }
+        for n, record in enumerate(records)
+    ]
+    assert found == dict.fromkeys(tps, expected)
 
 
 def test_one_line_tells_of_a_reason_and_none_of_a_value(

@@ -196,8 +196,9 @@ COUNTS = st.lists(FIGURES | INT64, min_size=2, max_size=2)
 OTHERS = {
     "Delivered": st.fixed_dictionaries(
         {"plan": NAMES, "ranges": ROWS, "agent": COUNTS, "direct": COUNTS, "sizes": st.lists(FIGURES, max_size=3)},
-        optional={"timed_out": FIGURES, "address": NAMES},
+        optional={"timed_out": FIGURES, "address": NAMES, "bad": ROWS},
     ),
+    "MalformedRecords": st.fixed_dictionaries({"bad": st.lists(st.tuples(NAMES, st.just("syntax") | NAMES, FIGURES))}),
     "Fetched": st.fixed_dictionaries({"member": NAMES, "fetched": ROWS}),
     "Loads": st.fixed_dictionaries({"v": st.just(1), "member": NAMES, "loads": st.dictionaries(NAMES, st.lists(COUNTS))}),
     "Listened": st.fixed_dictionaries({"event": st.just("assigned"), "outcome": st.just("raised"), "took_ms": FIGURES}),

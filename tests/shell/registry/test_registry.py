@@ -24,7 +24,13 @@ from sparkcohort.runtime.shell.registry.schema_registry import (
     subject_name,
 )
 from sparkcohort.runtime.shell.registry.settings import RegistrySettings, read_settings
-from sparkcohort.runtime.shell.registry.writer_schemas import UNKNOWN_SECONDS, WriterSchemas, shared_writer_schemas
+from sparkcohort.runtime.shell.registry.writer_schemas import (
+    FAILED_SECONDS,
+    MOST_THREADS,
+    UNKNOWN_SECONDS,
+    WriterSchemas,
+    shared_writer_schemas,
+)
 from sparkcohort.runtime.values.avro.schema import parse_schema
 from tests.kit.certificates import Authority
 from tests.kit.registry import Registry, serving
@@ -255,23 +261,44 @@ def test_a_writers_schema_is_fetched_once(registry: Registry) -> None:
     assert schemas.get(number) == found[0]
 
 
-def test_many_that_wait_wait_once(registry: Registry) -> None:
-    """A registry that is away holds up threads for one time-out, not for one after the other; each gets the error."""
-    registry.status = 503
-    schemas = WriterSchemas(SchemaRegistry(settings(registry.url, timeout_ms="1000")))
+def test_a_registry_that_is_away_holds_nobody_up(registry: Registry) -> None:
+    """Threads that need its schemas go on after a moment, each with the error; the answer is kept when it comes."""
+    number = registry.register("s", ORDER)
+    registry.held.clear()
+    schemas = WriterSchemas(SchemaRegistry(settings(registry.url, timeout_ms="60000")))
 
     def attempt(schema_id: int) -> str:
         with pytest.raises(RegistryUnavailableError) as raised:
             schemas.get(schema_id)
         return str(raised.value)
 
-    begin = time.monotonic()
     with ThreadPoolExecutor(16) as pool:
-        errors = set(pool.map(attempt, [1] * 8 + list(range(2, 10))))
+        errors = set(pool.map(attempt, [number] * 8 + list(range(101, 109))))
     assert len(errors) == 9
-    assert time.monotonic() - begin < 12
-    registry.status = 0
-    number = registry.register("s", ORDER)
+    assert all(f"{registry.url} has not answered for schema " in error for error in errors)
+    assert sum(each.name == "cohort-schemas" for each in threading.enumerate()) <= MOST_THREADS
+    registry.held.set()
+
+    def answer() -> RegisteredText | str | None:
+        try:
+            return schemas.get(number)
+        except RegistryUnavailableError:
+            return None
+
+    assert isinstance(wait_until(answer, 30, "the answer"), RegisteredText)
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name == "cohort-schemas"], 30, "all answers")
+
+
+def test_what_a_registry_refuses_is_told_and_asked_for_again(registry: Registry) -> None:
+    """In its words, at once for a moment, and then it is asked again."""
+    number, now = registry.register("s", ORDER), [0.0]
+    schemas = WriterSchemas(SchemaRegistry(settings(registry.url)), lambda: now[0])
+    registry.status = 403
+    for _ in range(2):
+        with pytest.raises(RegistryError, match=f"refused the login for schema {number}"):
+            schemas.get(number)
+    assert len(registry.requests) == 1
+    registry.status, now[0] = 0, FAILED_SECONDS
     assert isinstance(schemas.get(number), RegisteredText)
 
 

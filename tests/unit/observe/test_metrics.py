@@ -70,6 +70,7 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_partition_late{group="billing",partition="2",topic="orders"} 0.0',
         'cohort_records_consumed_total{group="billing",path="agent"} 9000.0',
         'cohort_bytes_consumed_total{group="billing",path="direct"} 100000.0',
+        'cohort_malformed_records_total{group="billing",reason="syntax",topic="orders"} 5.0',
         'cohort_ranges_read_again_total{group="billing"} 12.0',
         'cohort_agent_timeouts_total{group="billing"} 1.0',
         'cohort_member_heartbeat_age_seconds{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 1.5',

@@ -13,7 +13,8 @@ from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 
 R = (Range("t", 0, 5, 9),)
-DELIVERED = calls.Delivered("p", "a", R, (1, 10), (3, 30), (40,), timed_out=False, anew=("t",))
+BAD = (calls.MalformedCount("t", "syntax", 2),)
+DELIVERED = calls.Delivered("p", "a", R, (1, 10), (3, 30), (40,), timed_out=False, anew=("t",), bad=BAD)
 VALUES = [
     calls.Claim("p", 3, "a", "no JVM above", "h"),
     calls.ClaimReply(R, (5,), 7, {"t": "id"}, (0,), agent=True),
@@ -29,6 +30,7 @@ VALUES = [
     ),
     calls.FetchedReply((TopicPartition("t", 0),), (calls.Barred("t", 1, 9),)),
     calls.Listened("assigned", "done", 3),
+    calls.MalformedRecords(BAD),
     calls.PushEvent("rejoin", ("t",), "topics changed", 4),
     calls.PushEvent("subscription", ()),
     calls.RebalancesRequest(last=3),

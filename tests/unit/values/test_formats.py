@@ -74,3 +74,12 @@ def test_words_that_are_none() -> None:
 def test_the_examples_in_the_docs_are_true() -> None:
     """Doctests."""
     assert doctest.testmod(module).failed == 0
+
+
+def test_a_registry_that_nobody_asks() -> None:
+    """It is refused, not ignored: its schemas would be expected to be used."""
+    given = {**OPTIONS, "schema.registry.url": "http://r", "value.format": "json", "value.schema": "a INT"}
+    with pytest.raises(
+        OptionError, match=r"schema.registry.url has no effect with key.format=binary and value.format=json"
+    ):
+        parse(given)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from queue import SimpleQueue
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.kafka.consumer.record_source import (
@@ -29,8 +31,9 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
 from sparkcohort.runtime.shell.registry.schema_registry import RegistryError
 from sparkcohort.runtime.shell.values.by_format import Decoder, Malformed, new_decoder
 from sparkcohort.runtime.values.columns import CORRUPT, Columns, Field
-from sparkcohort.runtime.values.formats import Mode
+from sparkcohort.runtime.values.formats import TOO_LARGE, Mode
 
+HOLD_S, MOST_HOLD_S = 0.1, 2.0  # between attempts at records whose schema is not there
 TELL_S = 60.0  # one line for each topic and reason in so long
 _log = logging.getLogger("sparkcohort.values")
 
@@ -38,6 +41,12 @@ _log = logging.getLogger("sparkcohort.values")
 class _Bad(NamedTuple):
     of: Field
     what: Malformed
+
+
+class _Attempt(NamedTuple):
+    before: Event
+    after: Event | RegistryError
+    bad: list[_Bad]
 
 
 class DecodingSource(RecordSource):
@@ -48,68 +57,112 @@ class DecodingSource(RecordSource):
         self._source, self._columns = source, columns
         self._schema = arrow_rows.schema(columns)
         self._decoded = {each.field: each for each in columns if each.decoding.of_structs and each.field in CORRUPT}
+        self._asked = {each.field for each in columns}
         self._free: SimpleQueue[dict[Field, Decoder]] = SimpleQueue()
         for _ in range(threads):
             self._free.put({of: new_decoder(each.decoding, each.type) for of, each in self._decoded.items()})
         self._pool = ThreadPoolExecutor(threads, "cohort-decode") if threads > 1 else None
-        self._undecoded: list[Event] = []  # they wait for a schema
+        self._spans: dict[TopicPartition, tuple[int, int]] = {}  # what has not been delivered of what is assigned
+        self._waiting: dict[TopicPartition, float] = {}  # until when, for a schema; nothing of these is fetched
+        self._pauses: dict[TopicPartition, float] = {}  # the last one, of those that have waited for their next record
         self._failed: set[TopicPartition] = set()
-        self.malformed: Counter[tuple[str, str]] = Counter()  # by topic and reason
-        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+        self.malformed: Counter[tuple[str, str]] = Counter()
+        self._told: dict[tuple[str, str], float] = {}
+        self._untold: Counter[tuple[str, str]] = Counter()  # since the last line
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
-        """As ``RecordSource``; nothing, as long as the schema of the next record can't be had."""
-        events = self._undecoded or self._source.poll(timeout_s, records)
-        self._undecoded = []
+        """As ``RecordSource``; nothing of a partition, as long as the schema of its next record can't be had."""
+        self._resume()
+        events = self._source.poll(timeout_s, records)
         beside = self._pool.map if self._pool is not None and len(events) > 1 else map
         found: list[Event] = []
-        for before, (after, bad) in zip(events, beside(self._attempt, events), strict=True):
-            # What comes behind a batch that waits has to wait, too: the positions of a partition move in order.
-            if isinstance(after, RegistryError) or self._undecoded:
-                self.last_error = str(after) if isinstance(after, RegistryError) else self.last_error
-                self._undecoded.append(before)
-            elif after.tp not in self._failed:
+        for before, after, bad in chain.from_iterable(beside(self._attempt, events)):
+            if before.tp in self._waiting or before.tp in self._failed or before.tp not in self._spans:
+                continue  # its positions move in order
+            if isinstance(after, RegistryError):
+                self._hold(before.tp, after)
+            else:
                 found.append(after)
                 self._note(before, after, bad)
         return found
 
-    def _attempt(self, event: Event) -> tuple[Event | RegistryError, list[_Bad]]:
+    def _hold(self, tp: TopicPartition, error: RegistryError) -> None:
+        """Throw away what needs the schema, to fetch it again: nobody counts what would be kept."""
+        self.last_error = str(error)
+        self._source.unassign([tp])
+        pause = min(2 * self._pauses.get(tp, HOLD_S / 2), MOST_HOLD_S)
+        self._pauses[tp] = pause
+        self._waiting[tp] = time.monotonic() + pause
+
+    def _resume(self) -> None:
+        now = time.monotonic()
+        due = [tp for tp, at in self._waiting.items() if at <= now] if self._waiting else []
+        for tp in due:
+            del self._waiting[tp]
+        if due:
+            self._source.assign({tp: self._spans[tp] for tp in due})
+
+    def _attempt(self, event: Event) -> list[_Attempt]:
         """In any thread; what is counted and told waits for the one that polls."""
-        if not isinstance(event, Records) or event.batch is None:
-            return event, []
+        if not isinstance(event, Records) or event.batch is None or event.runs is None:
+            return [_Attempt(event, event, [])]
         decoders = self._free.get()
         try:
-            return self._row_by_row(event, event.batch, decoders)
+            return self._decode(event, event.batch, event.runs, decoders)
         except RegistryError as error:
-            return error, []
+            return [_Attempt(event, error, [])]
         finally:
             self._free.put(decoders)
 
+    def _decode(
+        self, event: Records, batch: pa.RecordBatch, runs: OffsetRuns, decoders: Mapping[Field, Decoder]
+    ) -> list[_Attempt]:
+        """A batch that has become more than a column can hold is read in halves; a record that does so alone is bad."""
+        fields: dict[Field, tuple[pa.Array, list[Malformed]]] = {}
+        for of, decoder in decoders.items():
+            raw = batch.column(self._decoded[of].name)
+            try:
+                fields[of] = decoder(raw)
+            except OverflowError:
+                if len(raw) > 1:
+                    return list(
+                        chain.from_iterable(self._decode(*each, decoders) for each in _halves(event, batch, runs))
+                    )
+                fields[of] = (
+                    pa.nulls(1, self._schema.field(self._decoded[of].name).type),
+                    [Malformed(0, TOO_LARGE, "what it becomes is more than a column can hold")],
+                )
+        return [self._row_by_row(event, batch, runs, fields)]
+
     def _row_by_row(
-        self, event: Records, batch: pa.RecordBatch, decoders: Mapping[Field, Decoder]
-    ) -> tuple[Event, list[_Bad]]:
+        self,
+        event: Records,
+        batch: pa.RecordBatch,
+        runs: OffsetRuns,
+        fields: Mapping[Field, tuple[pa.Array, list[Malformed]]],
+    ) -> _Attempt:
         arrays = {each.field: batch.column(each.name) for each in self._columns if each.field not in CORRUPT.values()}
         nbytes, dropped, malformed = event.nbytes, set[int](), list[_Bad]()
-        for of, decoder in decoders.items():
-            raw = arrays[of]
-            arrays[of], bad = decoder(raw)
+        for of, (decoded, bad) in fields.items():
+            raw, arrays[of] = arrays[of], decoded
             arrays[CORRUPT[of]] = _only(raw, bad)
             malformed += [_Bad(of, each) for each in bad]
             mode = self._decoded[of].decoding.mode
             if bad and mode is Mode.FAILFAST:
-                return self._failure(event, of, bad[0]), malformed
+                return _Attempt(event, self._failure(event, of, bad[0]), malformed)
             if mode is Mode.DROPMALFORMED:
                 dropped.update(each.row for each in bad)
-            nbytes += arrays[of].nbytes - raw.nbytes
+            nbytes += arrays[of].nbytes - raw.nbytes + (arrays[CORRUPT[of]].nbytes if CORRUPT[of] in self._asked else 0)
         made = pa.RecordBatch.from_arrays([arrays[each.field] for each in self._columns], schema=self._schema)
         if not dropped:
-            return Records(event.tp, event.next_offset, made, nbytes, event.runs), malformed
+            return _Attempt(event, Records(event.tp, event.next_offset, made, nbytes, runs), malformed)
         rows = made.num_rows
         kept = [row for row in range(rows) if row not in dropped]
-        if not kept or event.runs is None:
-            return Records(event.tp, event.next_offset, None, 0), malformed
+        if not kept:
+            return _Attempt(event, Records(event.tp, event.next_offset, None, 0), malformed)
         made, nbytes = made.take(pa.array(kept)), nbytes * len(kept) // rows
-        return Records(event.tp, event.next_offset, made, nbytes, event.runs.without(dropped, rows)), malformed
+        left = Records(event.tp, event.next_offset, made, nbytes, runs.without(dropped, rows))
+        return _Attempt(event, left, malformed)
 
     def _failure(self, event: Records, of: Field, bad: Malformed) -> PartitionError:
         which, decoding = of.name.lower(), self._decoded[of].decoding
@@ -122,6 +175,8 @@ class DecodingSource(RecordSource):
     def _note(self, before: Event, after: Event, malformed: list[_Bad]) -> None:
         if not isinstance(before, Records):
             return
+        self._spans[before.tp] = before.next_offset, self._spans[before.tp][1]
+        self._pauses.pop(before.tp, None)
         self.malformed.update((before.tp.topic, bad.reason) for _, bad in malformed)
         for of, bad in malformed:
             self._tell(before, of, bad)
@@ -132,22 +187,23 @@ class DecodingSource(RecordSource):
     def _tell(self, event: Records, of: Field, bad: Malformed) -> None:
         """One line for each reason and minute, without the value."""
         key, now = (event.tp.topic, bad.reason), time.monotonic()
-        at, told = self._told.get(key, (float("-inf"), 0))
-        if now - at < TELL_S:
+        if now - self._told.get(key, float("-inf")) < TELL_S:
+            self._untold[key] += 1
             return
-        self._told[key] = now, self.malformed[key]
+        self._told[key] = now
         _log.warning(
             "%s: the %s can't be read as %s: %s; %d more of this kind since the last such line",
             _place(event, bad.row),
             of.name.lower(),
             self._decoded[of].decoding.format,
             bad.message,
-            max(self.malformed[key] - told - 1, 0),
+            self._untold.pop(key, 0),
         )
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """See ``RecordSource``."""
         self._forget(spans)
+        self._spans.update(spans)
         self._source.assign(spans)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -157,9 +213,10 @@ class DecodingSource(RecordSource):
         self._source.unassign(gone)
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
-        gone = set(partitions)
-        self._failed -= gone
-        self._undecoded = [each for each in self._undecoded if each.tp not in gone]
+        for tp in partitions:
+            self._failed.discard(tp)
+            for each in (self._spans, self._waiting, self._pauses):
+                each.pop(tp, None)
 
     def close(self) -> None:
         """See ``RecordSource``."""
@@ -224,6 +281,17 @@ class DecodingSource(RecordSource):
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """See ``RecordSource``."""
         return self._source.exists(tp, timeout_s)
+
+
+def _halves(
+    event: Records, batch: pa.RecordBatch, runs: OffsetRuns
+) -> Iterator[tuple[Records, pa.RecordBatch, OffsetRuns]]:
+    rows = batch.num_rows
+    at = rows // 2
+    after = runs.offset_of(at)
+    for rest, piece, end in ((range(at, rows), batch[:at], after), (range(at), batch[at:], event.next_offset)):
+        kept = runs.without(rest, rows)
+        yield Records(event.tp, end, piece, piece.nbytes + kept.nbytes, kept), piece, kept
 
 
 def _place(event: Records, row: int) -> str:

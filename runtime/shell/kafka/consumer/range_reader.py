@@ -94,9 +94,8 @@ class _ReadProgress:
 class RangeReader:
     """Reads offset ranges with a consumer of its own; one read at a time, by one thread.
 
-    ``conf`` are librdkafka settings, ``poll_timeout_ms`` bounds the time without progress
-    (``kafkaConsumer.pollTimeoutMs``), ``on_data_loss`` gets a sentence for every loss that is let pass
-    (``fail_on_data_loss=False``).
+    ``conf`` are librdkafka settings, ``poll_timeout_ms`` bounds the time without progress (``kafkaConsumer.pollTimeoutMs``),
+    ``on_data_loss`` gets a sentence for every loss that is let pass (``fail_on_data_loss=False``).
     """
 
     def __init__(
@@ -112,6 +111,7 @@ class RangeReader:
         """Create the client; nothing is awaited.  ``elsewhere`` reads what doesn't come from here."""
         self._conf = dict(conf)
         self._source = new_record_source(conf, columns=columns)
+        self.malformed = self._source.malformed
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
         self._on_data_loss = on_data_loss

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -18,6 +19,7 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.calls import MAX_MALFORMED_COUNTS, MalformedCount
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column, value_of
@@ -96,7 +98,8 @@ class RecordSource(ABC):
     """Assigned partitions of one Kafka cluster as a stream of events; for one thread at a time.
 
     ``last_error`` is what the client last complained about, for messages of time-outs; ``complaints`` are the codes of
-    errors that came without a partition, until the caller empties it.
+    errors that came without a partition, until the caller empties it; ``malformed`` counts what could not be decoded, by
+    topic and reason, as long.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -104,6 +107,7 @@ class RecordSource(ABC):
         self._conf = conf
         self.last_error = ""
         self.complaints: set[int] = set()
+        self.malformed: Counter[tuple[str, str]] = Counter()
 
     def prepare(self) -> None:  # noqa: B027  most have nothing to do
         """Do what the first record would else have to wait for."""
@@ -177,6 +181,12 @@ class RecordSource(ABC):
         """Take an error that came as a record without a partition."""
         if error.code() not in _GROUP_ERRORS:
             self._on_error(error)
+
+
+def malformed_counts(counts: Mapping[tuple[str, str], int]) -> list[MalformedCount]:
+    """What ``malformed`` has counted, as it is told, the most first; what goes beyond one report is left out."""
+    most = sorted(counts.items(), key=lambda each: -each[1])[:MAX_MALFORMED_COUNTS]
+    return [MalformedCount(topic, reason, count) for (topic, reason), count in most]
 
 
 def partition_error(tp: TopicPartition, error: KafkaError, offset: int, conf: Mapping[str, Any]) -> PartitionError:
