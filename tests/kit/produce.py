@@ -102,6 +102,8 @@ def produce(
     however busy the machine is.
     """
     client = producer(bootstrap, compression_type=compression, linger_ms=60_000)  # which a flush cuts short
+    # What is produced before the partitions are known is moved to them one by one, and a flush would send the first at once.
+    client.list_topics(topic, FLUSH_TIMEOUT_S)
     seen = Acknowledged()
     extra: dict[str, Any] = {} if headers is None else {"headers": headers}
     at = timestamp_ms or 0  # 0: the client's clock
