@@ -23,7 +23,7 @@ SLOWLY: Final = 8
 FLUSH_S: Final = 30.0
 
 Books = dict[int, dict[int, int]]
-"""Per partition: the checksum (crc32) of the value at each offset."""
+"""Per partition: the checksum of the flight's columns at each offset."""
 
 
 class FlightProducer:
@@ -43,7 +43,7 @@ class FlightProducer:
                 "log_level": 0,
             }
         )
-        self._events: Iterator[tuple[bytes, bytes]] = flights.events()
+        self._events: Iterator[flights.Flight] = flights.events()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
         self.acknowledged: Books = {partition: {} for partition in range(partitions)}
@@ -94,12 +94,11 @@ class FlightProducer:
     def _write(self, count: int) -> int:
         """Write the next ``count`` flights; fewer when there are no more."""
         for sent in range(count):
-            event = next(self._events, None)
-            if event is None:
+            flight = next(self._events, None)
+            if flight is None:
                 return sent
-            key, value = event
-            partition = zlib.crc32(key) % self._partitions
-            self._producer.produce(self._topic, value, key, partition, self._entry(zlib.crc32(value)))
+            partition = zlib.crc32(flight.key) % self._partitions
+            self._producer.produce(self._topic, flight.value, flight.key, partition, self._entry(flight.checksum))
             if not sent & 0x3FF:
                 self._producer.poll(0)
         self._producer.poll(0)

@@ -23,8 +23,8 @@ from rich.table import Table
 from tools.demo import flights
 from tools.demo.broker import EmbeddedBroker
 from tools.demo.producer import FlightProducer
-from tools.demo.sink import Sink
-from tools.demo.verdict import LABELS, Delivery, Verdict, compare, longest_gap
+from tools.demo.sink import Sink, delivered
+from tools.demo.verdict import LABELS, Verdict, compare, longest_gap
 from tools.demo.view import Screen
 from tools.demo.watch import Watch, numbers, partitions
 
@@ -65,7 +65,7 @@ class Demo:
         self._bootstrap = bootstrap
         self.screen = Screen(out, self._facts)
         self._producer = FlightProducer(bootstrap, TOPIC, PARTITIONS, at_once=AT_ONCE, rate=RATE)
-        self._sink = Sink(directory / "sink")
+        self._sink = Sink(directory / "sink", "value.*")
         self._watch = Watch(GROUP_ID, self.screen.say)
         self._query: StreamingQuery | None = None
         self._ends: dict[int, int] = {}
@@ -194,9 +194,8 @@ class Demo:
     # --- the verdict -----------------------------------------------------------------------------------
 
     def _verdict(self) -> Verdict:
-        columns = self._sink.read().to_pydict().values()
-        deliveries: list[Delivery] = list(zip(*columns, strict=True))
-        delivered, lost, duplicated = compare(self._producer.acknowledged, deliveries)
+        deliveries = list(delivered(self._sink))
+        count, lost, duplicated = compare(self._producer.acknowledged, deliveries)
         last: dict[int, int] = {}
         for partition, offset, _, _ in deliveries:
             last[partition] = max(offset + 1, last.get(partition, 0))
@@ -207,7 +206,7 @@ class Demo:
         stayed = frozenset(range(PARTITIONS)) - killed.owned - given
         return Verdict(
             produced=self._producer.count,
-            delivered=delivered,
+            delivered=count,
             lost=lost,
             duplicated=duplicated,
             rebalances=len(after),

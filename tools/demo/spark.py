@@ -19,6 +19,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from tests.kit.standalone import standalone
+from tools.demo import flights
 from tools.recommended import recommended
 
 if TYPE_CHECKING:
@@ -92,17 +93,19 @@ def _end_jvm(jvm: subprocess.Popen[bytes]) -> None:
 def stream(
     spark: SparkSession, bootstrap: str, topic: str, group_id: str, sink: Sink, checkpoint: Path
 ) -> StreamingQuery:
-    """Start the query: the topic, read as a consumer group, into the sink."""
-    flights = (
+    """Start the query: the topic, read as a consumer group, its values as columns, into the sink."""
+    columns = (
         spark.readStream.format("cohort")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("group.id", group_id)
+        .option("value.format", "json")
+        .option("value.schema", flights.FIELDS)
         .option("maxOffsetsPerTrigger", 20_000)
         .load()
     )
     return (
-        flights.writeStream.foreachBatch(sink.write)
+        columns.writeStream.foreachBatch(sink.write)
         .option("checkpointLocation", str(checkpoint))
         .trigger(processingTime="500 milliseconds")
         .start()

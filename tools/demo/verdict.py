@@ -9,13 +9,13 @@ from itertools import pairwise
 from typing import Final
 
 Delivery = tuple[int, int, int, int]
-"""Partition, offset, checksum, and when (ms)."""
+"""Partition, offset, checksum of the columns, and when (ms)."""
 
 
 LABELS: Final = {
     "produced": "flights the broker acknowledged",
     "delivered": "delivered at the sink",
-    "lost": "lost",
+    "lost": "lost, or with another value in a column",
     "duplicated": "duplicated",
     "rebalances": "rebalances since the kill",
     "partitions_moved": "partitions moved since the kill",
@@ -59,7 +59,7 @@ class Verdict:
 
 
 def compare(books: Mapping[int, Mapping[int, int]], deliveries: Iterable[Delivery]) -> tuple[int, int, int]:
-    """(delivered, lost, duplicated) against the books: partition to offset to checksum of the value.
+    """(delivered, lost, duplicated) against the books: partition to offset to checksum of the columns.
 
     Lost is what the broker acknowledged and no delivery has with that checksum; duplicated is every delivery of an
     offset beyond its first, and every delivery of what nobody produced.

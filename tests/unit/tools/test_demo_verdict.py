@@ -79,8 +79,7 @@ def test_the_events_are_the_flights() -> None:
     """Every row of the file is one JSON object of 19 typed columns, keyed by its aircraft."""
     first, *rest = flights.events()
     assert len(rest) + 1 == flights.FLIGHTS
-    key, value = first
-    said = json.loads(value)
+    key, said = first.key, json.loads(first.value)
     assert (key, said["tailnum"], said["dep_delay"], said["time_hour"]) == (
         b"N14228",
         "N14228",
@@ -88,4 +87,4 @@ def test_the_events_are_the_flights() -> None:
         "2013-01-01T10:00:00Z",
     )
     assert len(said) == 19
-    assert any(json.loads(value)["dep_time"] is None for _, value in rest[:5000])
+    assert any(json.loads(flight.value)["dep_time"] is None for flight in rest[:5000])

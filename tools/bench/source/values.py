@@ -19,11 +19,6 @@ from tools.bench.source.world import Found, World, say
 from tools.demo import flights
 
 BYTES, JSON = "values-bytes", "values-json"
-FLIGHT = (
-    "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, sched_arr_time INT, "
-    "arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, air_time INT, distance INT, "
-    "hour INT, minute INT, time_hour TIMESTAMP"
-)
 SOME = "dep_delay INT, carrier STRING, flight INT, origin STRING, distance INT"
 
 
@@ -56,7 +51,7 @@ VALUE = View("value alone", schema="value BINARY", of_kafka=("value",))
 CASES = (
     Case(BYTES, ROW, 1.1, 1.05, (None, 1.0)),
     Case(BYTES, VALUE, 1.6, 0.8, (2.0, 0.65), ("value",)),
-    Case(JSON, _json("JSON, 19 columns", FLIGHT), 3.0, 0.4, (None, 0.33), ("flight.*",)),
+    Case(JSON, _json("JSON, 19 columns", flights.FIELDS), 3.0, 0.4, (None, 0.33), ("flight.*",)),
     Case(
         JSON,
         _json("JSON, 5 of 19 columns", SOME),
@@ -106,15 +101,15 @@ def _flights(bench: Bench, folder: Path, years: int) -> DataFrame:
     """All flights, so many times: key, value as JSON, partition, and the flight itself."""
     file = folder / "flights.json.gz"
     with gzip.open(file, "wb", compresslevel=1) as out:
-        for _, value in flights.events():
-            out.write(value + b"\n")
+        for flight in flights.events():
+            out.write(flight.value + b"\n")
     year = bench.spark.read.schema("value STRING").text(str(file)).repartition(8).cache()
     year = year.crossJoin(bench.spark.range(years))
     return year.selectExpr(
         "cast(value as binary) as value",
         "cast(null as string) as key",
         f"cast(pmod(hash(value, id), {topics.PARTITIONS}) as int) as partition",
-        f"from_json(value, '{FLIGHT}') as flight",
+        f"from_json(value, '{flights.FIELDS}') as flight",
     )
 
 
