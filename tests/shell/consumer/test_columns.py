@@ -20,7 +20,7 @@ from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Records, RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, OFFSETS, Columns, kafka_row
-from sparkcohort.runtime.values.formats import Decoding, Format
+from sparkcohort.runtime.values.formats import decoding
 from tests.kit.mock import MockCluster
 from tests.kit.odd_headers import write_header_key
 from tests.kit.produce import producer
@@ -115,7 +115,8 @@ def test_what_is_not_asked_for_is_not_held(kind: Any, cluster: MockCluster) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_strings_are_the_same_bytes(kind: Any, mock_broker: MockCluster) -> None:
     """As Spark's cast has them: null is null, and what is no UTF-8 stays as it is."""
-    columns = kafka_row(value=Decoding(Format.STRING))[1:2] + kafka_row(key=Decoding(Format.STRING))[:1]
+    string = decoding("value", {"format": "string"})
+    columns = kafka_row(value=string)[1:2] + kafka_row(key=string)[:1]
     texts = [None, b"", "ü€𝄞".encode(), b"\xff\xc0\x80", b"{}" * 50]
     client = producer(mock_broker.bootstrap)
     for text in texts:

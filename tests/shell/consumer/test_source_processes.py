@@ -189,7 +189,7 @@ def test_without_the_native_part() -> None:
     assert done.stdout.split() == ["PythonSource", "PythonSource"]
     lines = done.stderr.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("WARNING sparkcohort.record_source the native source can't be loaded")
+    assert lines[0].startswith("WARNING sparkcohort.native the native part _drain can't be loaded")
 
 
 def test_a_library_that_is_none() -> None:
