@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts lint test test-unit test-e2e test-newest simulate optimum model fuzz demo bench bench-group bench-assignors wheel clean
+.PHONY: help venv jars jdk hosts lint test test-unit test-e2e test-newest simulate optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -82,6 +82,10 @@ bench-group: venv jdk jars ## the group on the scale, and beside Kafka's own pro
 
 bench-assignors: venv jdk jars ## the assignors beside Kafka's own, up to a million partitions
 	@$(BIN)/python -P tools/bench assignors $(ARGS)
+
+bench-decoders: venv ## from bytes to columns on one core, beside other people's decoders
+	@.cache/uv/bin/uv sync --quiet --frozen --all-extras --all-groups --no-install-project --inexact
+	@$(BIN)/python -P tools/bench decoders $(ARGS)
 
 wheel: venv ## the wheel, into dist/
 	@.cache/uv/bin/uv build --quiet --wheel --out-dir dist && rm -rf build *.egg-info && ls dist/*.whl

@@ -12,7 +12,7 @@ QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # for short-lived JVMs
 
 
 def jars(part: str) -> list[Path]:
-    """The jars of one part: ``broker``, ``tools`` or ``spark-kafka``; raises FileNotFoundError when not fetched."""
+    """The jars of one part: ``broker``, ``tools``, ``spark-kafka`` or ``spark-values``; raises FileNotFoundError when not fetched."""
     found = sorted((JARS / part).glob("*.jar"))
     if not found:
         raise FileNotFoundError(f"no jars in {JARS / part}: run `make jars`")

@@ -166,7 +166,7 @@ def _settings(directory: Path) -> dict[str, str]:
         "spark.executor.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
         "spark.driver.memory": "2g",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        "spark.jars": ",".join(str(jar) for jar in jars("spark-kafka")),
+        "spark.jars": ",".join(str(jar) for part in ("spark-kafka", "spark-values") for jar in jars(part)),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.ui.enabled": "false",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import json
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import expr
 from rich.table import Table
 
+from sparkcohort.runtime.shell.values.avro_decoder import FRAME
+from tests.kit.registry import serving
+from tools.bench.decoders.sides import SOME, avro_schema
 from tools.bench.figures import Bound, middle
 from tools.bench.results import Throughput
 from tools.bench.source import source, topics
@@ -18,8 +23,8 @@ from tools.bench.source.runs import Bench
 from tools.bench.source.world import Found, World, say
 from tools.demo import flights
 
-BYTES, JSON = "values-bytes", "values-json"
-SOME = "dep_delay INT, carrier STRING, flight INT, origin STRING, distance INT"
+BYTES, JSON, AVRO = "values-bytes", "values-json", "values-avro"
+SUBJECT = "flights"
 
 
 @dataclass(frozen=True)
@@ -47,38 +52,58 @@ def _json(name: str, fields: str) -> View:
     )
 
 
+def _avro(name: str, fields: str) -> View:
+    """As above, behind Confluent's frame; Spark's own is given the schema of the fields that are wanted, too."""
+    writer, reader = json.dumps(avro_schema(flights.FIELDS)), json.dumps(avro_schema(fields))
+    return View(
+        name,
+        schema=f"value STRUCT<{fields}>",
+        options={"value.format": "avro", "value.subject": SUBJECT},
+        of_kafka=(f"from_avro(substring(value, {FRAME + 1}), '{writer}', map('avroSchema', '{reader}')) as value",),
+        selected=("value.*",),
+    )
+
+
+def _columns(fields: str) -> tuple[str, ...]:
+    return tuple(f"flight.{each.split()[0]}" for each in fields.split(", "))
+
+
 VALUE = View("value alone", schema="value BINARY", of_kafka=("value",))
 CASES = (
     Case(BYTES, ROW, 1.1, 1.05, (None, 1.0)),
     Case(BYTES, VALUE, 1.6, 0.8, (2.0, 0.65), ("value",)),
     Case(JSON, _json("JSON, 19 columns", flights.FIELDS), 3.0, 0.4, (None, 0.33), ("flight.*",)),
-    Case(
-        JSON,
-        _json("JSON, 5 of 19 columns", SOME),
-        3.0,
-        0.3,
-        (None, 0.25),
-        tuple(f"flight.{each.split()[0]}" for each in SOME.split(", ")),
-    ),
+    Case(JSON, _json("JSON, 5 of 19 columns", SOME), 3.0, 0.3, (None, 0.25), _columns(SOME)),
+    Case(AVRO, _avro("Avro, 19 columns", flights.FIELDS), 2.5, 0.5, (None, None), ("flight.*",)),
+    Case(AVRO, _avro("Avro, 5 of 19 columns", SOME), 2.5, 0.5, (None, None), _columns(SOME)),
 )
 
 
 def measure(world: World) -> Found:
     """Both sources ``rounds`` times on each view, after their rows were compared with what was written."""
     found: Found = {}
-    with world.application(world.plan.masters[0]) as bench, tempfile.TemporaryDirectory() as folder:
+    with (
+        world.application(world.plan.masters[0]) as bench,
+        tempfile.TemporaryDirectory() as folder,
+        serving() as registry,
+    ):
         made = {BYTES: topics.rows(bench.spark, topics.Shape(), world.plan.records, topics.PARTITIONS)}
         places = source.fill(bench, BYTES, topics.Shape(), world.plan.records)
         years = max(world.plan.records // 2 // flights.FLIGHTS, 1)
+        records = dict.fromkeys((JSON, AVRO), years * flights.FLIGHTS) | {BYTES: world.plan.records}
         made[JSON] = _flights(bench, Path(folder), years)
-        records = {BYTES: world.plan.records, JSON: years * flights.FLIGHTS}
-        say(f"filling a topic: {records[JSON]:,} flights")
-        topics.write(made[JSON].drop("flight"), bench.broker, JSON, records[JSON])
+        schema = json.dumps(avro_schema(flights.FIELDS))
+        frame = f"X'00', X'{registry.register(SUBJECT, json.loads(schema)):08x}'"
+        made[AVRO] = made[JSON].withColumn("value", expr(f"concat({frame}, to_avro(flight, '{schema}'))"))
+        for topic in (JSON, AVRO):
+            say(f"filling a topic: {records[topic]:,} flights, {topic}")
+            topics.write(made[topic].drop("flight"), bench.broker, topic, records[topic])
         for case in CASES:
             say(f"-- {case.view.name}")
-            found[case.view.name] = source.summary(
-                _runs(world, bench, case, made[case.topic], records[case.topic], places)
-            )
+            asked = {"schema.registry.url": registry.url} if case.topic == AVRO else {}
+            view = replace(case.view, options={**case.view.options, **asked})
+            runs = _runs(world, bench, replace(case, view=view), made[case.topic], records[case.topic], places)
+            found[case.view.name] = source.summary(runs)
     return found
 
 
