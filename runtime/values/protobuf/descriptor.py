@@ -54,6 +54,10 @@ class DescriptorError(ValueError):
     """A descriptor set that is none, or that lacks something, or has no columns in Spark."""
 
 
+class UnknownMessageError(DescriptorError):
+    """There is no such message in it, or there are several."""
+
+
 @dataclass(slots=True, eq=False)
 class Enum:
     """Its values by number, the first name of each."""
@@ -124,11 +128,11 @@ def parse_message(data: bytes, name: str) -> Message:
     found = [each for each in found if not each.map_entry]
     if not name or not found:
         names = sorted(each.name for each in known.values() if not each.map_entry and not each.name.startswith(_GOOGLE))
-        raise DescriptorError(
+        raise UnknownMessageError(
             f"there is no message {name!r} in the descriptor set: it has {', '.join(names[:20]) or 'none'}"
         )
     if len(found) > 1:
-        raise DescriptorError(f"{name!r} are several: {', '.join(sorted(each.name for each in found))}")
+        raise UnknownMessageError(f"{name!r} are several: {', '.join(sorted(each.name for each in found))}")
     return found[0]
 
 
