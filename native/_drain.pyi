@@ -160,3 +160,30 @@ class AvroDecoder:
         read, None, None and ids for which there are no steps yet.  A bad row and a null one are null.  OverflowError where
         a column would have more than ``most``.
         """
+
+class ProtobufDecoder:
+    """Reads columns of Protobuf's records into a tree of columns; for one thread at a time, else RuntimeError.
+
+    ``columns`` and ``most`` as for ``AvroDecoder``; steps are seven 64-bit numbers each.  ValueError where they can't be run on
+    these columns.
+    """
+
+    def __init__(
+        self, columns: bytes, steps: bytes, table: bytes, constants: tuple[bytes, ...], most: int = ...
+    ) -> None: ...
+    def decode(
+        self,
+        validity: Any,
+        offsets: Any,
+        data: Any,
+        first: int,
+        rows: int,
+        framed: bool,
+        take: Callable[[int], Any],
+    ) -> tuple[Any, list[tuple[int, int, int, int]]]:
+        """Read ``rows`` rows, from the ``first`` on, of a binary array's buffers, without the interpreter's lock.
+
+        ``take`` is called with the address of an ArrowArray (C data interface).  Returns what that gives, and the bad rows as
+        (row, reason, where its field begins, step or -1).  A bad row and a null one are null.  OverflowError where a column
+        would have more than ``most``.
+        """

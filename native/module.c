@@ -1,4 +1,4 @@
-/* The Python module: see _drain.pyi for what each thing is.  This file, decoder.c and avro_decoder.c know Python, by its stable ABI.
+/* The Python module: see _drain.pyi for what each thing is.  This file and those named decoder know Python, by its stable ABI.
  *
  * The rooms, in the order of the data:
  *
@@ -10,7 +10,8 @@
  *   arrow/          what both fill: columns (growing) -> export (into Arrow's C data interface, arrow.h) in blocks of
  *                   memory; spans (topics and partitions, with the column of each topic's name) and utf8, which both use
  *   values/         what is inside of records: tree (growing columns of any shape) -> tree_export (into Arrow), avro
- *                   (runs a list of steps; avro_valid looks at it first), avro_decoder (a column of bytes, for Python)
+ *                   (runs a list of steps; avro_valid looks at it first), avro_decoder (a column of bytes, for Python);
+ *                   protobuf in the same way, with protobuf_wire (how values are written)
  *
  * json/ is a module of its own, see json/module.c.  events.h has what both readers of records answer with.  Neither reader includes the other; arrow/ includes neither. */
 #define PY_SSIZE_T_CLEAN
@@ -22,6 +23,7 @@
 #include "kafka_batches/decoder.h"
 #include "librdkafka/drain.h"
 #include "values/avro_decoder.h"
+#include "values/protobuf_decoder.h"
 
 static PyObject *native_error;
 
@@ -398,7 +400,7 @@ PyMODINIT_FUNC PyInit__drain(void) {
       PyModule_AddIntConstant(module, "BAD_HEADER", BAD_HEADER) < 0 ||
       PyModule_AddIntConstant(module, "TOO_LARGE", TOO_LARGE) < 0 ||
       PyModule_AddIntConstant(module, "UNPACKING", UNPACKING) < 0 || add_decoder(module) < 0 ||
-      add_avro_decoder(module) < 0)
+      add_avro_decoder(module) < 0 || add_protobuf_decoder(module) < 0)
     Py_CLEAR(module);
   Py_XDECREF(client);
   return module;

@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -43,6 +44,7 @@ PLAIN: Final[dict[str, DataType]] = {
     "date": DateType(),
     "timestamp": TimestampType(),
     "timestamp_ntz": TimestampNTZType(),
+    "interval day to second": DayTimeIntervalType(),
 }
 _KINDS: Final = {each: kind for kind, each in PLAIN.items()}
 

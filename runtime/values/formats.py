@@ -10,6 +10,7 @@ sparkcohort.runtime.errors.OptionError: option key.schema has no effect with key
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -19,6 +20,7 @@ from sparkcohort.runtime.values.types import BINARY, STRING, ColumnType, struct
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.values.avro.schema import AvroSchema
+    from sparkcohort.runtime.values.protobuf.descriptor import Message
 
 UNKNOWN_FIELDS: Final = struct({})
 """The type of a struct whose fields the query's schema has to name."""
@@ -45,9 +47,10 @@ class Mode(StrEnum):
 class Decoding(NamedTuple):
     """The options of one format.
 
-    ``type`` is what the bytes become, all of it.  ``schema`` is Avro's reader's, with the texts that it refers to;
-    ``registry`` are the options of the one that has the writers' schemas, () where records have no frame; what has no
-    schema yet gets the reader's from there, by ``subject`` and ``version``.
+    ``type`` is what the bytes become, all of it.  ``schema`` is Avro's reader's, with the texts that it refers to, or
+    Protobuf's descriptor set in base64, with the name of its ``message``.  ``registry`` are the options of the one that has
+    the writers' schemas, () where records have no frame; what has no schema yet gets the reader's from there, by ``subject``
+    and ``version``.
     """
 
     format: Format = Format.BINARY
@@ -59,6 +62,7 @@ class Decoding(NamedTuple):
     registry: tuple[tuple[str, str], ...] = ()
     subject: str = ""  # "": the topic's
     version: str = "latest"
+    message: str = ""
 
     def __repr__(self) -> str:  # settings of a registry have passwords
         return f"Decoding({self.format}, {self.type}, {self.mode})"
@@ -73,6 +77,12 @@ class Decoding(NamedTuple):
         from sparkcohort.runtime.values.avro.schema import parse_schema  # noqa: PLC0415  most queries have none
 
         return parse_schema(self.schema, self.references)
+
+    def reader_message(self) -> Message:
+        """Protobuf's message."""
+        from sparkcohort.runtime.values.protobuf.descriptor import parse_message  # noqa: PLC0415  as above
+
+        return parse_message(b64decode(self.schema), self.message)
 
 
 RAW: Final = Decoding()
@@ -92,6 +102,10 @@ def reasons(kind: Format) -> tuple[str, ...]:
             from sparkcohort.runtime.values.avro.steps import AvroReason  # noqa: PLC0415  as above
 
             names = [each.name for each in AvroReason]
+        case Format.PROTOBUF:
+            from sparkcohort.runtime.values.protobuf.steps import ProtobufReason  # noqa: PLC0415  as above
+
+            names = [each.name for each in ProtobufReason]
         case _:
             return ()
     return (*(name.lower() for name in names), TOO_LARGE)
@@ -99,9 +113,6 @@ def reasons(kind: Format) -> tuple[str, ...]:
 
 OF_STRUCTS: Final = ("schema", "message", "mode", "corrupt.column", "subject", "schema.version")
 """The options that only formats of structs have."""
-
-NOT_YET: Final = {Format.PROTOBUF: "from_protobuf"}
-"""Formats without a decoder so far, and what decodes them in Spark: a decoder that is added takes its line away."""
 
 
 def decoding(which: str, given: Mapping[str, str]) -> Decoding:
@@ -115,11 +126,13 @@ def decoding(which: str, given: Mapping[str, str]) -> Decoding:
                     f"avro or protobuf, or leave {which}.{name} out"
                 )
         return Decoding(chosen, STRING if chosen is Format.STRING else BINARY)
-    if chosen in NOT_YET:
-        raise OptionError(
-            f"option {which}.format={chosen} is not supported yet: leave it out, and decode the column {which} with "
-            f"{NOT_YET[chosen]}"
-        )
+    if chosen is not Format.PROTOBUF and given.get("message"):
+        raise OptionError(f"option {which}.message has no effect with {which}.format={chosen}: leave it out")
+    for name, what in (("schema", "the file of a descriptor set"), ("message", "a message's name in it")):
+        if chosen is Format.PROTOBUF and not given.get(name):
+            raise OptionError(
+                f"option {which}.format=protobuf needs {which}.schema and {which}.message: set {which}.{name} to {what}"
+            )
     made = Decoding(
         chosen,
         UNKNOWN_FIELDS,
@@ -127,16 +140,36 @@ def decoding(which: str, given: Mapping[str, str]) -> Decoding:
         corrupt_column=given.get("corrupt.column", ""),
         subject=given.get("subject", ""),
         version=given.get("schema.version", "latest"),
+        message=given.get("message", ""),
     )
     return with_schema(which, made, given["schema"]) if given.get("schema") else made
 
 
 def with_schema(which: str, made: Decoding, text: str, references: tuple[str, ...] = ()) -> Decoding:
-    """The decoding by a schema: DDL for JSON, Avro's own JSON for Avro.  Raises OptionError."""
+    """The decoding by a schema: DDL for JSON, Avro's own JSON, Protobuf's descriptor set in base64.  Raises OptionError."""
     try:
-        return _by_avro(made, text, references) if made.format is Format.AVRO else made._replace(type=_json_type(text))
-    except ValueError as error:  # AvroSchemaError, MalformedDdl, JsonPlanError
+        if made.format is Format.AVRO:
+            return _by_avro(made, text, references)
+        return (
+            _by_protobuf(which, made, text) if made.format is Format.PROTOBUF else made._replace(type=_json_type(text))
+        )
+    except ValueError as error:  # AvroSchemaError, DescriptorError, MalformedDdl, JsonPlanError
         raise OptionError(f"option {which}.schema: {error}") from None
+
+
+def _by_protobuf(which: str, made: Decoding, text: str) -> Decoding:
+    from sparkcohort.runtime.values.protobuf.columns import column_type  # noqa: PLC0415  most queries have none
+    from sparkcohort.runtime.values.protobuf.compilation import compile_steps  # noqa: PLC0415
+    from sparkcohort.runtime.values.protobuf.descriptor import UnknownMessageError  # noqa: PLC0415
+
+    made = made._replace(schema=text)
+    try:
+        message = made.reader_message()
+        made = made._replace(type=column_type(message))
+        compile_steps(message, made.type)
+    except UnknownMessageError as error:
+        raise OptionError(f"option {which}.message: {error}") from None
+    return made
 
 
 def _by_avro(made: Decoding, text: str, references: tuple[str, ...]) -> Decoding:

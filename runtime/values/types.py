@@ -33,6 +33,7 @@ INT, BIGINT, FLOAT, DOUBLE, BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_
     ColumnType,
     ("int", "bigint", "float", "double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz"),
 )
+INTERVAL = ColumnType("interval day to second")
 
 
 def decimal(precision: int, scale: int) -> ColumnType:
@@ -97,6 +98,7 @@ NATIVE_KINDS = {
     "bigint": 5,
     "timestamp": 5,
     "timestamp_ntz": 5,
+    "interval day to second": 5,
     "float": 6,
     "double": 7,
     "binary": 8,

@@ -5,17 +5,21 @@ from __future__ import annotations
 import io
 import json
 import urllib.request
+from base64 import b64encode
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
+from google.protobuf import message_factory
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer
+from tests.kit.protobuf_schemas import Proto, descriptor, enum, field, file_set, message
 from tests.kit.registry import serving
 from tests.kit.streams import ASAP, LIMIT_S, Stream, options
 from tests.kit.waiting import wait_until
@@ -226,6 +230,62 @@ def test_avro_by_its_schemas_text_or_file(spark: SparkSession, broker: Broker, t
         assert rows(run.finish()) == [{"value": None}] * 2 + [{"value": {"tags": ["t"], "id": 5}}] * 2
 
 
+LINE = message("Line", field("sku", 1, Proto.TYPE_STRING), field("count", 2, Proto.TYPE_INT32))
+MESSAGES = file_set(
+    message(
+        "Order",
+        field("id", 1, Proto.TYPE_INT64),
+        field("state", 2, Proto.TYPE_ENUM, type_name=".p.E"),
+        field("lines", 3, Proto.TYPE_MESSAGE, Proto.LABEL_REPEATED, type_name=".p.Line"),
+        field("at", 4, Proto.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp"),
+        field("took", 5, Proto.TYPE_MESSAGE, type_name=".google.protobuf.Duration"),
+    ),
+    LINE,
+    enums=(enum(),),
+)
+
+
+def test_protobuf_by_its_descriptor_set(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """With a registry's frame and without one, all of the fields and a part of them, a tombstone and what is bad."""
+    order = message_factory.GetMessageClass(descriptor(MESSAGES, "p.Order"))()
+    order.id, order.state = 7, 1
+    order.lines.add(sku="a", count=2)
+    order.lines.add(sku="b")
+    order.at.seconds, order.took.nanos = 1_700_000_000, 1_500_000
+    record = order.SerializeToString()
+    file = tmp_path / "orders.desc"
+    file.write_bytes(MESSAGES)
+    lines = [{"sku": "a", "count": 2}, {"sku": "b", "count": None}]
+    whole = {"id": 7, "state": "B", "lines": lines, "took": timedelta(microseconds=1500)}
+    some = {"lines": [{"count": 2}, {"count": None}], "id": 7}
+    part = "value STRUCT<lines: ARRAY<STRUCT<count: INT>>, id: BIGINT>, bad BINARY"
+    for frame, more, schema, wanted in [
+        (b"", {}, None, whole),
+        (b"\0\0\0\0\7\0", {"schema__registry__url": "http://127.0.0.1:1"}, part, some),
+    ]:
+        of = f"{topic}-{len(frame)}"
+        fill(broker, of, [frame + record, None, frame + record[:-1]], rounds=2)
+        source = options(
+            broker,
+            of,
+            value__format="protobuf",
+            value__schema=str(file),
+            value__message="p.Order",
+            value__corrupt__column="bad",
+            **more,
+        )
+        run = Stream(spark, source, tmp_path / of, columns=("value", "bad"), schema=schema)
+        if schema is None:
+            kinds = "id:bigint,state:string,lines:array<struct<sku:string,count:int>>,at:timestamp"
+            assert dict(run.load().dtypes)["value"] == f"struct<{kinds},took:interval day to second>"
+        found = rows(run.finish())
+        good = [row["value"] for row in found if row["value"]]
+        assert [{name: row[name] for name in wanted} for row in good] == [wanted] * 2
+        bad = [row["bad"] for row in found if row["value"] is None]
+        assert bad == [None] * 2 + [bytearray(frame + record[:-1])] * 2
+        assert all(row["bad"] is None for row in found if row["value"])
+
+
 @pytest.mark.parametrize(
     ("given", "schema", "words"),
     [
@@ -238,6 +298,12 @@ def test_avro_by_its_schemas_text_or_file(spark: SparkSession, broker: Broker, t
         ({"value__format": "avro"}, None, "needs the schema that records are read with"),
         ({"value__format": "avro", "value__schema": "/no/file"}, None, "can't be read on the driver"),
         ({"value__format": "avro", "value__schema": "{}"}, None, "option value.schema: "),
+        ({"value__format": "protobuf"}, None, "set value.schema to the file of a descriptor set"),
+        (
+            {"value__format": "protobuf", "value__schema": b64encode(MESSAGES).decode(), "value__message": "X"},
+            None,
+            "option value.message: ",
+        ),
         (
             {"value__format": "json", "value__schema": "a INT"},
             "value STRUCT<b: INT>",

@@ -2,7 +2,7 @@
 
     python -m tests.kit.fuzz SECONDS [SEED] [DECODER ...]
 
-feeds each decoder for so long and adds to its corpus (``json_corpus.txt``, ``avro_corpus.txt``) what reaches new code.  Tests
+feeds each decoder for so long and adds to its corpus (``json_corpus.txt`` and so on) what reaches new code.  Tests
 read the corpora, with every allocation failing once.  A decoder's own module says what it reads into.
 """
 
@@ -25,7 +25,7 @@ FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pt
 SANITIZED: Final = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
 TRACED: Final = "-fsanitize-coverage=trace-pc"
 SHORT: Final = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc")]
-DECODERS: Final = ("avro", "json")
+DECODERS: Final = ("avro", "json", "protobuf")
 
 
 @dataclass(frozen=True)

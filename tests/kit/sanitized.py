@@ -20,8 +20,9 @@ import sparkcohort
 from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
+from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.values.avro.schema import parse_schema
-from tests.kit import avro_fuzz, json_fuzz
+from tests.kit import avro_fuzz, json_fuzz, protobuf_fuzz
 from tests.kit.avro_schemas import encode
 from tests.kit.fuzz import FLAGS, NATIVE, SANITIZED, sanitized
 
@@ -82,11 +83,21 @@ def feed_avro() -> int:
     return whole + _feed(AvroValues(newer, writers=schema), pa.array([*framed, None, *records], pa.binary()))
 
 
+def feed_protobuf() -> int:
+    """The same, of two syntaxes, with a frame and without one."""
+    records = pa.array([*(data[1:] for data in protobuf_fuzz.FUZZED.inputs()), None], pa.binary())
+    return sum(
+        _feed(ProtobufValues(protobuf_fuzz.found(syntax), framed=framed), records)
+        for syntax in ("proto2", "proto3")
+        for framed in (False, True)
+    )
+
+
 def _shown(rows: Any) -> str:
     return str(rows.to_string(window=10_000))
 
 
-def _feed(decoder: JsonValues | AvroValues, column: Any) -> int:
+def _feed(decoder: JsonValues | AvroValues | ProtobufValues, column: Any) -> int:
     """Whole, and each slice of a few rows, which begins and ends inside of a byte of the validity."""
     rows, bad = decoder.decode(column)
     rows.validate(full=True)
@@ -98,4 +109,4 @@ def _feed(decoder: JsonValues | AvroValues, column: Any) -> int:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{feed_json()} {feed_avro()}\n")
+    sys.stdout.write(f"{feed_json()} {feed_avro()} {feed_protobuf()}\n")

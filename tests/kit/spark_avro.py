@@ -16,18 +16,29 @@ import pyspark
 from sparkcohort.runtime.values.types import ColumnType
 from tests.kit.jars import QUICK, java
 
-SOURCE: Final = Path(__file__).with_name("java") / "SparkAvro.java"
 JARS: Final = Path(pyspark.__file__).parent / "jars"
 OPENED = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang")]
 ANSWER_S: Final = 60.0
 
 
-class SparkAvro:
-    """One JVM that answers any number of questions; a context manager.  Needs a Java with its compiler."""
+class JavaProgram:
+    """One JVM that answers questions, a line each; a context manager.  Needs a Java with its compiler."""
+
+    source: Path
 
     def __enter__(self) -> Self:
         """Start it; the first question waits until it is up."""
-        command = ["setpriv", "--pdeathsig", "KILL", java(), *QUICK, *OPENED, "-cp", f"{JARS}{os.sep}*", str(SOURCE)]
+        command = [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            java(),
+            *QUICK,
+            *OPENED,
+            "-cp",
+            f"{JARS}{os.sep}*",
+            str(self.source),
+        ]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -38,7 +49,8 @@ class SparkAvro:
         self._process.kill()
         self._process.communicate()
 
-    def _ask(self, question: str) -> str:
+    def ask(self, question: str) -> str:
+        """The answer to a line."""
         process = self._process
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("the JVM has no pipes")
@@ -50,28 +62,34 @@ class SparkAvro:
             raise TimeoutError(question)
         return process.stdout.readline().rstrip("\n")
 
+
+class SparkAvro(JavaProgram):
+    """Spark's deserializers of Avro and JSON."""
+
+    source = Path(__file__).with_name("java") / "SparkAvro.java"
+
     def type_of(self, schema: Any) -> str:
         """The column's type; what begins with "no" is why there is none."""
-        return self._ask(f"type {json.dumps(schema)}")
+        return self.ask(f"type {json.dumps(schema)}")
 
     def schemas(self, writer: Any, reader: Any) -> str:
         """What the next records were written with, and are to be read as; "ok", or why not."""
-        return self._ask(f"schemas {json.dumps(writer)}\t{json.dumps(reader)}")
+        return self.ask(f"schemas {json.dumps(writer)}\t{json.dumps(reader)}")
 
     def record(self, data: bytes) -> Any:
         """The value as ``shown`` has it; None when the record is bad, of which a record itself is never."""
-        answer = self._ask(f"record {data.hex()}")
+        answer = self.ask(f"record {data.hex()}")
         return None if answer.startswith("bad ") else sorted_maps(json.loads(answer))
 
     def columns(self, ddl: str) -> None:
         """What the next JSON is to be read into; ``_corrupt STRING`` among them is the column of bad records."""
-        answer = self._ask(f"columns {ddl}")
+        answer = self.ask(f"columns {ddl}")
         if answer != "ok":
             raise ValueError(answer)
 
     def json(self, record: bytes) -> Any:
         """What ``from_json`` makes of it, as ``shown`` has it."""
-        answer = self._ask(f"json {record.hex()}")
+        answer = self.ask(f"json {record.hex()}")
         if answer.startswith("no "):
             raise ValueError(answer)
         return json.loads(answer)

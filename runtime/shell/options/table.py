@@ -155,8 +155,7 @@ VALUES = (
                 f"{of}.format",
                 "choice",
                 "binary",
-                f"what the column {of} is: binary; string, as CAST({of} AS STRING); json and avro, a "
-                "struct; protobuf is refused until its decoder is there",
+                f"what the column {of} is: binary; string, as CAST({of} AS STRING); json, avro and protobuf, a struct",
                 choices=("binary", "string", "json", "avro", "protobuf"),
             ),
             Option(
@@ -164,7 +163,7 @@ VALUES = (
                 "string",
                 None,
                 f"what {what} has: DDL for json, the schema's text or file for avro, the file of a descriptor set for "
-                "protobuf",
+                "protobuf, or its bytes in base64",
             ),
             Option(f"{of}.message", "string", None, "protobuf: the message's name in the descriptor set"),
             Option(
@@ -199,8 +198,8 @@ REGISTRY = (
         "schema.registry.url",
         "list",
         None,
-        "the schema registry: avro is then framed as Confluent's serializers do, and its reader's schema comes from there "
-        "unless value.schema gives it; needs sparkcohort[registry]",
+        "the schema registry: avro and protobuf are then framed as Confluent's serializers do, and avro's reader's schema "
+        "comes from there unless value.schema gives it, which needs sparkcohort[registry]",
     ),
     Option("schema.registry.basic.auth.user.info", "string", None, "user:password for the registry"),
     Option("schema.registry.bearer.auth.token", "string", None, "a token for the registry"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -33,11 +34,13 @@ def _decoding(value: Values, which: str, registry: tuple[tuple[str, str], ...]) 
         texts["mode"] = mode
     kind = value.choice(f"{which}.format")
     if kind == Format.AVRO and "schema" in texts and not texts["schema"].startswith(_OPENS_TEXT):
-        texts["schema"] = _file(f"{which}.schema", texts["schema"])
+        texts["schema"] = _text_of(f"{which}.schema", texts["schema"])
+    if kind == Format.PROTOBUF and "schema" in texts:
+        texts["schema"] = _descriptor_set(f"{which}.schema", texts["schema"])
     made = decoding(which, {**texts, "format": kind})
     if made.format is not Format.AVRO:
         _check_unused(which, kind, texts)
-        return made
+        return made._replace(registry=registry) if made.format is Format.PROTOBUF else made
     if not registry and not made.schema:
         raise OptionError(
             f"option {which}.format=avro needs the schema that records are read with: set {which}.schema to its text or "
@@ -54,18 +57,43 @@ def _check_unused(which: str, kind: str, texts: Mapping[str, str]) -> None:
             raise OptionError(f"option {which}.{name} has no effect with {which}.format={kind}: leave it out")
 
 
-def _file(option: str, name: str) -> str:
-    """The text of a schema's file, as the driver sees it."""
+def _text_of(option: str, name: str) -> str:
+    """The text of a schema's file."""
+    otherwise = "the schema's text, which begins with a brace"
+    try:
+        return _file(option, name, otherwise).decode()
+    except UnicodeDecodeError:
+        raise OptionError(_unreadable(option, name, "it is not UTF-8", otherwise)) from None
+
+
+def _descriptor_set(option: str, given: str) -> str:
+    """A descriptor set in base64, out of a file, or as it is given: a file's name is hardly ever that of a message."""
+    if given.startswith("C") and "." not in given:  # base64 of the tag that every descriptor set begins with
+        try:
+            b64decode(given, validate=True)
+        except ValueError:
+            pass
+        else:
+            return given
+    return b64encode(_file(option, given, "its bytes in base64")).decode()
+
+
+def _file(option: str, name: str, otherwise: str) -> bytes:
+    """A schema's file, as the driver sees it."""
     try:
         path = Path(name).expanduser()
         if path.stat().st_size > MOST_SCHEMA:
             raise OptionError(
                 f"option {option}: the file {name!r} has more than {MOST_SCHEMA >> 20} MiB: it is no schema"
             )
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise OptionError(
-            f"option {option}: the file {name!r} can't be read on the driver ({why}): give the path of a file there, or "
-            "the schema's text, which begins with a brace"
-        ) from None
+        why = error.strerror if isinstance(error, OSError) else "it is no file's name"
+        raise OptionError(_unreadable(option, name, why or "it is no file", otherwise)) from None
+
+
+def _unreadable(option: str, name: str, why: str, otherwise: str) -> str:
+    return (
+        f"option {option}: the file {name[:200]!r} can't be read on the driver ({why}): give the path of a file there, or "
+        f"{otherwise}"
+    )

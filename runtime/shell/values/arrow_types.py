@@ -21,6 +21,7 @@ ARROW = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+    "interval day to second": pa.duration("us"),
 }
 
 MOST = (1 << 31) - 1

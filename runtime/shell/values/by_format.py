@@ -25,6 +25,8 @@ Decoder: TypeAlias = Callable[[pa.Array], tuple[pa.Array, list[Malformed]]]
 
 def new_decoder(decoding: Decoding, target: ColumnType) -> Decoder:
     """What reads records into ``target``, which is all of the decoding's type or a part of it."""
+    if decoding.format is Format.PROTOBUF:
+        return _protobuf(decoding, target)
     return _avro(decoding, target) if decoding.format is Format.AVRO else _json(target)
 
 
@@ -51,6 +53,18 @@ def _avro(decoding: Decoding, target: ColumnType) -> Decoder:
         settings = read_settings(dict(decoding.registry))
         writers = shared_writer_schemas(settings).get if settings else None
     values = AvroValues(decoding.reader_schema(), target, writers=writers)
+
+    def read(records: pa.Array) -> tuple[pa.Array, list[Malformed]]:
+        rows, bad = values.decode(records)
+        return rows, [Malformed(each.row, each.reason.name.lower(), each.message) for each in bad]
+
+    return read
+
+
+def _protobuf(decoding: Decoding, target: ColumnType) -> Decoder:
+    from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues  # noqa: PLC0415  as above
+
+    values = ProtobufValues(decoding.reader_message(), target, framed=bool(decoding.registry))
 
     def read(records: pa.Array) -> tuple[pa.Array, list[Malformed]]:
         rows, bad = values.decode(records)

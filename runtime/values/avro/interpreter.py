@@ -19,6 +19,7 @@ from sparkcohort.runtime.values.avro.steps import (
     Op,
     StepList,
 )
+from sparkcohort.runtime.values.growing import GrowingColumn
 from sparkcohort.runtime.values.types import ColumnType
 
 INT, LONG = (5, 31), (10, 63)  # bytes of a varint at most, and bits of what it says
@@ -40,53 +41,6 @@ def words(reason: AvroReason, at: int, detail: str = "") -> str:
     'the bytes end too early (at byte 7)'
     """
     return f"{REASONS[reason]}{f': {detail}' if detail else ''} (at byte {at})"
-
-
-class GrowingColumn:
-    """A growing column: a row is a value, None, or (of arrays and maps) where its items end among the children's rows."""
-
-    def __init__(self, kind: ColumnType) -> None:
-        self.kind = kind
-        self.values: list[Any] = []
-        self.children = tuple(map(GrowingColumn, kind.children))
-
-    def walk(self) -> list[GrowingColumn]:
-        """This column and all inside of it, parents first, as the steps number them."""
-        return [self, *(column for child in self.children for column in child.walk())]
-
-    def null(self) -> None:
-        """Append null."""
-        self.values.append(None)
-        if self.kind.kind == "struct":
-            for child in self.children:
-                child.null()
-
-    def cut(self, rows: int) -> None:
-        """Take back all rows behind so many."""
-        del self.values[rows:]
-        items = rows
-        if self.kind.kind in ("array", "map"):
-            items = next((end for end in reversed(self.values) if end is not None), 0)
-        for child in self.children:
-            child.cut(items)
-
-    def rows(self) -> list[Any]:
-        """The rows as Python has them: a struct is a dict, a map a list of pairs, a timestamp its microseconds."""
-        inner = [child.rows() for child in self.children]
-        if self.kind.kind == "struct":
-            names = self.kind.names
-            return [
-                None if value is None else {name: rows[place] for name, rows in zip(names, inner, strict=True)}
-                for place, value in enumerate(self.values)
-            ]
-        if self.kind.kind not in ("array", "map"):
-            return self.values
-        items = inner[0] if self.kind.kind == "array" else list(zip(*inner, strict=True))
-        start, out = 0, []
-        for end in self.values:
-            out.append(None if end is None else items[start:end])
-            start = start if end is None else end
-        return out
 
 
 @dataclass(slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+from base64 import b64encode
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from sparkcohort.runtime.values import formats as module
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Field, UserColumn, chosen_columns
 from sparkcohort.runtime.values.formats import RAW, Decoding, Format
 from sparkcohort.runtime.values.types import BINARY, STRING, ColumnType
+from tests.kit.protobuf_schemas import Proto, field, file_set, message
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"}
 
@@ -45,12 +48,62 @@ def test_a_schema_that_wants_another_type_is_told_which_option(format_: str, ask
         chosen_columns([UserColumn("value", asked)], parse({**OPTIONS, "value.format": format_}).columns)
 
 
+ORDER = file_set(
+    message("Order", field("id", 1, Proto.TYPE_INT64), field("by", 2, Proto.TYPE_STRING)), message("Empty")
+)
+TREE = message("Tree", field("kids", 1, Proto.TYPE_MESSAGE, Proto.LABEL_REPEATED, type_name=".p.Tree"))
+
+
 @pytest.mark.parametrize("of", ["value", "key"])
-@pytest.mark.parametrize(("format_", "instead"), module.NOT_YET.items())
-def test_formats_without_a_decoder_are_refused(of: str, format_: str, instead: str) -> None:
-    """In one sentence, with what to do until then."""
-    with pytest.raises(OptionError, match=f"option {of}.format={format_} is not supported yet: .*{of} with {instead}"):
-        parse({**OPTIONS, f"{of}.format": format_, f"{of}.schema": "a INT", f"{of}.mode": "FAILFAST"})
+def test_protobuf_by_the_file_of_a_descriptor_set_or_its_base64(of: str, tmp_path: Path) -> None:
+    """The column is the message's struct; with a registry its records have a frame, and it is not asked for a schema."""
+    file = tmp_path / "orders.desc"
+    file.write_bytes(ORDER)
+    for schema in (str(file), b64encode(ORDER).decode()):
+        given = {**OPTIONS, f"{of}.format": "protobuf", f"{of}.schema": schema, f"{of}.message": "p.Order"}
+        (column,) = (each for each in parse(given).columns if each.name == of)
+        assert (str(column.type), column.decoding.registry) == ("struct<id:bigint,by:string>", ())
+        assert [each.name for each in column.decoding.reader_message().fields] == ["id", "by"]
+        (column,) = (
+            each for each in parse({**given, "schema.registry.url": "http://127.0.0.1:1"}).columns if each.name == of
+        )
+        assert column.decoding.registry == (("schema.registry.url", "http://127.0.0.1:1"),)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"message": "p.Order"}, r"needs value.schema and value.message: set value.schema to the file of a descriptor"),
+        ({"schema": b64encode(ORDER).decode()}, r"set value.message to a message's name in it"),
+        (
+            {"schema": "/no/file", "message": "M"},
+            r"option value.schema: the file '/no/file' can't be read on the driver",
+        ),
+        ({"schema": "Cafe", "message": "M"}, r"option value.schema: it is no descriptor set"),
+        ({"schema": __file__, "message": "M"}, r"option value.schema: it is no descriptor set"),
+        (
+            {"schema": b64encode(ORDER).decode(), "message": "Nobody"},
+            r"option value.message: there is no message 'Nobody' in the descriptor set: it has p.Empty, p.Order",
+        ),
+        (
+            {"schema": b64encode(ORDER).decode(), "message": "Empty"},
+            r"option value.schema: message p.Empty has no field",
+        ),
+        (
+            {"schema": b64encode(file_set(TREE)).decode(), "message": "Tree"},
+            r"is inside of itself, at kids, .*max.depth",
+        ),
+        ({"schema": b64encode(ORDER).decode(), "message": "Order", "subject": "s"}, r"value.subject has no effect"),
+        (
+            {"format": "json", "schema": "a INT", "message": "Order"},
+            r"value.message has no effect with value.format=json",
+        ),
+    ],
+)
+def test_protobuf_that_cannot_be_is_told_at_once(given: dict[str, str], words: str) -> None:
+    """By the option, and what to do."""
+    with pytest.raises(OptionError, match=words):
+        parse({**OPTIONS, "value.format": "protobuf", **{f"value.{name}": text for name, text in given.items()}})
 
 
 @pytest.mark.parametrize("format_", ["binary", "string"])

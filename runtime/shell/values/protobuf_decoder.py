@@ -1,0 +1,77 @@
+"""Protobuf's records, with or without Confluent's frame, read in C, or in Python where no compiler was."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from sparkcohort.native import warn_of_missing_parts
+from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers
+from sparkcohort.runtime.values.protobuf.columns import column_type
+from sparkcohort.runtime.values.protobuf.compilation import compile_steps
+from sparkcohort.runtime.values.protobuf.descriptor import Message
+from sparkcohort.runtime.values.protobuf.interpreter import ProtobufReader
+from sparkcohort.runtime.values.protobuf.steps import ProtobufReason, words
+from sparkcohort.runtime.values.types import ColumnType, packed
+
+try:
+    from sparkcohort.native._drain import ProtobufDecoder as NativeDecoder
+except ImportError:  # built without a compiler
+    NativeDecoder = None  # type: ignore[assignment,misc]
+
+
+class BadRecord(NamedTuple):
+    """A row whose bytes could not be read."""
+
+    row: int
+    reason: ProtobufReason
+    message: str
+
+
+class ProtobufValues:
+    """Reads columns of records of one message into its type, or what is asked for of it (else DescriptorError)."""
+
+    def __init__(
+        self,
+        message: Message,
+        target: ColumnType | None = None,
+        *,
+        framed: bool = False,
+        native: bool = NativeDecoder is not None,
+        most: int = MOST,
+    ) -> None:
+        self.target = target or column_type(message)
+        self.type, self._framed, self._most = arrow_type(self.target), framed, most
+        self._steps = compile_steps(message, self.target)
+        columns = packed(self.target)
+        self._native = NativeDecoder(columns, *self._steps.packed(), self._steps.constants, most) if native else None
+        if NativeDecoder is None:
+            warn_of_missing_parts()
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadRecord]]:
+        """As many rows as ``values`` (binary) has, and the bad ones among them; a null row is null and not bad.
+
+        OverflowError where a column of theirs would have more than ``most`` bytes or items, MemoryError where memory has
+        run out; the decoder is as good as new then.
+        """
+        validity, offsets, data = binary_buffers(values)
+        if self._native is None:
+            return self._plain_decode(values)
+
+        def take(address: int) -> Any:
+            return pa.Array._import_from_c(address, self.type)
+
+        what, bad = self._native.decode(validity, offsets, data, values.offset, len(values), self._framed, take)
+        return what, [self._bad(*each) for each in bad]
+
+    def _bad(self, row: int, reason: int, at: int, step: int) -> BadRecord:
+        path = self._steps.paths[step] if step >= 0 else ""
+        return BadRecord(row, ProtobufReason(reason), words(ProtobufReason(reason), at, path))
+
+    def _plain_decode(self, values: pa.Array) -> tuple[Any, list[BadRecord]]:
+        reader, bad = ProtobufReader(self.target), []
+        for row, record in enumerate(values.to_pylist()):
+            if error := reader.read(record, self._steps, framed=self._framed):
+                bad.append(BadRecord(row, error.reason, str(error)))
+        return array_of(reader.root.rows(), self.type, self._most), bad

@@ -1,0 +1,115 @@
+"""Spark's type for a message, as ``from_protobuf`` of Spark 4.2 has it without options (SchemaConverters)."""
+
+from __future__ import annotations
+
+from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, Field, Kind, Message
+from sparkcohort.runtime.values.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    INT,
+    INTERVAL,
+    STRING,
+    TIMESTAMP,
+    ColumnType,
+    array,
+    mapping,
+    struct,
+)
+
+PLAIN = {
+    **dict.fromkeys((Kind.INT32, Kind.UINT32, Kind.SINT32, Kind.FIXED32, Kind.SFIXED32), INT),
+    **dict.fromkeys((Kind.INT64, Kind.UINT64, Kind.SINT64, Kind.FIXED64, Kind.SFIXED64), BIGINT),
+    Kind.FLOAT: FLOAT,
+    Kind.DOUBLE: DOUBLE,
+    Kind.BOOL: BOOLEAN,
+    Kind.STRING: STRING,
+    Kind.BYTES: BINARY,
+    Kind.ENUM: STRING,
+}
+TIMES = {"Timestamp": TIMESTAMP, "Duration": INTERVAL}
+"""By the name of the message alone, as Spark has it, if its fields are ``seconds`` and ``nanos``."""
+MOST_COLUMNS = 10_000
+MOST_DEPTH = 64
+
+
+def column_type(message: Message) -> ColumnType:
+    """The type of a column that holds the message.
+
+    A message without a field that has a column is left out where it is a field; a message inside of itself is refused.
+    """
+    found = _Mapping().struct(message, (), "")
+    if found is None:
+        raise DescriptorError(f"message {message.name} has no field that could be a column")
+    return found
+
+
+class _Mapping:
+    """Converts types, and counts the columns."""
+
+    def __init__(self) -> None:
+        self.columns = 0
+
+    def struct(self, message: Message, outer: tuple[Message, ...], path: str) -> ColumnType | None:
+        """The struct, or None if nothing is in it; ``outer`` are the messages around it."""
+        if message in outer or len(outer) > MOST_DEPTH:
+            why = "is inside of itself" if message in outer else f"is more than {MOST_DEPTH} levels deep"
+            raise DescriptorError(
+                f"message {message.name} {why}, at {path}, which has no columns in Spark: leave the format out, and use "
+                "from_protobuf with its option recursive.fields.max.depth"
+            )
+        inner = (*outer, message)
+        found = {
+            each.name: self._field(each, inner, f"{path}.{each.name}" if path else each.name) for each in message.fields
+        }
+        kept = {name: kind for name, kind in found.items() if kind is not None}
+        return struct(kept) if kept else None
+
+    def _field(self, each: Field, outer: tuple[Message, ...], path: str) -> ColumnType | None:
+        self.columns += 1
+        if self.columns > MOST_COLUMNS:
+            raise DescriptorError(f"there are more than {MOST_COLUMNS:,} columns")
+        if each.is_map:
+            key, value = (self._field(inner, outer, f"{path}.{inner.name}") for inner in each.inner.fields)
+            return mapping(value, key) if key and value else None
+        one = self._single(each, outer, path)
+        return array(one) if one and each.repeated else one
+
+    def _single(self, each: Field, outer: tuple[Message, ...], path: str) -> ColumnType | None:
+        if each.message is None:
+            return PLAIN[each.kind]
+        return time_type(each.message) or self.struct(each.message, outer, path)
+
+
+def time_type(message: Message) -> ColumnType | None:
+    """TIMESTAMP or INTERVAL DAY TO SECOND, if the message is one of Google's two, or looks like it."""
+    shape = [(each.name, each.kind, each.repeated) for each in sorted(message.fields, key=lambda each: each.number)]
+    if shape != [("seconds", Kind.INT64, False), ("nanos", Kind.INT32, False)]:
+        return None
+    return TIMES.get(message.short_name)
+
+
+def check_target(message: Message, target: ColumnType, path: str = "value") -> None:
+    """Refuse a type that is not the message's own, or what is left of it when fields are not asked for."""
+    if target.kind != "struct" or not target.children:
+        raise DescriptorError(f"{path} is a message, which is a STRUCT with fields, not {target}")
+    fields = {each.name: each for each in message.fields}
+    for place, (name, kind) in enumerate(zip(target.names, target.children, strict=True)):
+        if name not in fields or name in target.names[:place]:
+            raise DescriptorError(f"{path}.{name} is not in message {message.name}, or asked for twice")
+        _check_field(fields[name], kind, f"{path}.{name}")
+
+
+def _check_field(each: Field, target: ColumnType, path: str) -> None:
+    kinds, inside = (target.kind, target.children) if each.repeated else ("", (target,))
+    if each.is_map and kinds == "map":
+        for inner, kind in zip(each.inner.fields, inside, strict=True):
+            _check_field(inner, kind, f"{path}.{inner.name}")
+    elif each.is_map or (each.repeated and kinds != "array"):
+        raise DescriptorError(f"{path} is {'a map' if each.is_map else 'repeated'}, not {target}")
+    elif each.message and not time_type(each.message):
+        check_target(each.message, inside[0], path)
+    elif (own := time_type(each.message) if each.message else PLAIN[each.kind]) != inside[0]:
+        raise DescriptorError(f"{path} is {own}, not {inside[0]}")

@@ -1,0 +1,320 @@
+"""Descriptor sets, as ``protoc --include_imports --descriptor_set_out`` writes them, become checked values.
+
+What a field is depends on its file's syntax; that is told in the words of editions (https://protobuf.dev/editions/features/),
+for which proto2 and proto3 are two sets of features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from sparkcohort.runtime.values.protobuf.wire import fields
+
+Features = Mapping[int, int]
+PRESENCE, ENUM_TYPE, UTF8, ENCODING = 1, 2, 4, 5  # fields of FeatureSet
+EXPLICIT, IMPLICIT, REQUIRED = 1, 2, 3
+OPEN, CLOSED = 1, 2
+LENGTH_PREFIXED, DELIMITED = 1, 2
+PROTO2: Final[Features] = {PRESENCE: EXPLICIT, ENUM_TYPE: CLOSED, ENCODING: LENGTH_PREFIXED}
+PROTO3: Final[Features] = {PRESENCE: IMPLICIT, ENUM_TYPE: OPEN, ENCODING: LENGTH_PREFIXED}
+EDITION_2023: Final[Features] = {PRESENCE: EXPLICIT, ENUM_TYPE: OPEN, ENCODING: LENGTH_PREFIXED}
+NEWEST: Final = 1001  # edition 2024
+LABEL_REQUIRED, LABEL_REPEATED = 2, 3
+_GOOGLE: Final = "google.protobuf."
+MOST_NUMBER: Final = (1 << 29) - 1
+
+
+class Kind(IntEnum):
+    """The types of fields, as FieldDescriptorProto numbers them."""
+
+    DOUBLE = 1
+    FLOAT = 2
+    INT64 = 3
+    UINT64 = 4
+    INT32 = 5
+    FIXED64 = 6
+    FIXED32 = 7
+    BOOL = 8
+    STRING = 9
+    GROUP = 10
+    MESSAGE = 11
+    BYTES = 12
+    UINT32 = 13
+    ENUM = 14
+    SFIXED32 = 15
+    SFIXED64 = 16
+    SINT32 = 17
+    SINT64 = 18
+
+
+class DescriptorError(ValueError):
+    """A descriptor set that is none, or that lacks something, or has no columns in Spark."""
+
+
+class UnknownMessageError(DescriptorError):
+    """There is no such message in it, or there are several."""
+
+
+@dataclass(slots=True, eq=False)
+class Enum:
+    """Its values by number, the first name of each."""
+
+    name: str
+    closed: bool
+    values: dict[int, str]
+    first: int = 0  # what it is when nothing is said
+
+    @property
+    def short_name(self) -> str:
+        """The name without its package."""
+        return self.name.rpartition(".")[2]
+
+
+@dataclass(slots=True, eq=False)
+class Field:
+    """One field of a message.  ``default`` is proto2's text; ``oneof`` the place of its oneof in the message, or -1."""
+
+    name: str
+    number: int
+    kind: Kind
+    repeated: bool = False
+    required: bool = False
+    implicit: bool = False  # its zero is not told from its absence
+    delimited: bool = False  # a group
+    closed: bool = False  # an enum that has no other numbers
+    oneof: int = -1
+    default: str | None = None
+    type_name: str = ""
+    message: Message | None = None
+    enum: Enum | None = None
+
+    @property
+    def inner(self) -> Message:
+        """The type of a message's field."""
+        if self.message is None:
+            raise DescriptorError(f"{self.name} is no message")
+        return self.message
+
+    @property
+    def is_map(self) -> bool:
+        """Whether its items are the entries of a map."""
+        return self.repeated and self.message is not None and self.message.map_entry
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One message.  It may hold itself, so messages are told apart by identity; nothing changes them once parsed."""
+
+    name: str
+    map_entry: bool = False
+    fields: tuple[Field, ...] = field(default=())
+
+    @property
+    def short_name(self) -> str:
+        """The name without its package."""
+        return self.name.rpartition(".")[2]
+
+    def __repr__(self) -> str:
+        return f"<message {self.name}>"
+
+
+def parse_message(data: bytes, name: str) -> Message:
+    """The message of this name: the full one, or that without a package if there is only one such."""
+    known = _Parser().parse(data)
+    found = [known[name]] if name in known else [each for each in known.values() if each.short_name == name]
+    found = [each for each in found if not each.map_entry]
+    if not name or not found:
+        names = sorted(each.name for each in known.values() if not each.map_entry and not each.name.startswith(_GOOGLE))
+        raise UnknownMessageError(
+            f"there is no message {name!r} in the descriptor set: it has {', '.join(names[:20]) or 'none'}"
+        )
+    if len(found) > 1:
+        raise UnknownMessageError(f"{name!r} are several: {', '.join(sorted(each.name for each in found))}")
+    return found[0]
+
+
+Read = dict[int, list[int | bytes]]
+
+
+def _read(data: int | bytes) -> Read:
+    if isinstance(data, int):
+        raise DescriptorError("it is no descriptor set (a number where a message is expected)")
+    found: Read = {}
+    for number, value in fields(data):
+        found.setdefault(number, []).append(value)
+    return found
+
+
+def _number(read: Read, number: int, default: int = 0) -> int:
+    found = read.get(number, [default])[-1]
+    if not isinstance(found, int):
+        raise DescriptorError("it is no descriptor set (a text where a number is expected)")
+    return found
+
+
+def _text(read: Read, number: int) -> str:
+    found = read.get(number, [b""])[-1]
+    if not isinstance(found, bytes):
+        raise DescriptorError("it is no descriptor set (a number where a text is expected)")
+    return found.decode()
+
+
+def _messages(read: Read, number: int) -> Iterable[Read]:
+    return map(_read, read.get(number, ()))
+
+
+def _features(outer: Features, options: Iterable[Read], number: int) -> Features:
+    """What is said here, on top of what holds around it."""
+    found = dict(outer)
+    for each in options:
+        for features in _messages(each, number):
+            found |= {name: _number(features, name) for name in (PRESENCE, ENUM_TYPE, ENCODING) if name in features}
+    return found
+
+
+@dataclass(slots=True)
+class _File:
+    name: str
+    package: str
+    features: Features
+    is_proto2: bool
+    dependencies: tuple[str, ...]
+
+
+class _Parser:
+    """Reads files, then finds what their fields refer to."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, Message] = {}
+        self.enums: dict[str, Enum] = {}
+        self.pending: list[tuple[Field, Message, _File]] = []
+        self.files: set[str] = set()
+
+    def parse(self, data: bytes) -> dict[str, Message]:
+        """All messages, by their full names."""
+        try:
+            files = list(_messages(_read(data), 1))
+            for each in files:
+                self._file(each)
+        except DescriptorError:
+            raise
+        except ValueError as error:
+            raise DescriptorError(f"it is no descriptor set ({error})") from None
+        if not files:
+            raise DescriptorError("it is no descriptor set: it has no file")
+        for found, inside, file in self.pending:
+            self._resolve(found, inside, file)
+        return self.messages
+
+    def _file(self, read: Read) -> None:
+        syntax, edition = _text(read, 12), _number(read, 14)
+        if syntax not in ("", "proto2", "proto3", "editions") or edition > NEWEST:
+            raise DescriptorError(f"its file {_text(read, 1)!r} has a syntax that is not known: {syntax} {edition}")
+        features = {"proto3": PROTO3, "editions": EDITION_2023}.get(syntax, PROTO2)
+        file = _File(
+            _text(read, 1),
+            _text(read, 2),
+            _features(features, _messages(read, 8), 50),
+            syntax in ("", "proto2"),
+            tuple(each.decode() for each in read.get(3, ()) if isinstance(each, bytes)),
+        )
+        self.files.add(file.name)
+        for each in _messages(read, 4):
+            self._message(each, file.package, file.features, file)
+        for each in _messages(read, 5):
+            self._enum(each, file.package, file.features)
+
+    def _message(self, read: Read, scope: str, outer: Features, file: _File) -> None:
+        options = list(_messages(read, 7))
+        features = _features(outer, options, 12)
+        name = _joined(scope, _text(read, 1))
+        made = Message(name, any(_number(each, 7) for each in options))
+        if not _text(read, 1) or name in self.messages:
+            raise DescriptorError(f"a message {name!r} without a name, or one that is there twice")
+        self.messages[name] = made
+        for each in _messages(read, 3):
+            self._message(each, name, features, file)
+        for each in _messages(read, 4):
+            self._enum(each, name, features)
+        oneofs = [_features(features, _messages(each, 2), 1) for each in _messages(read, 8)]
+        made.fields = tuple(self._field(each, made, features, oneofs, file) for each in _messages(read, 2))
+        numbers = {each.number for each in made.fields}
+        if len(numbers) < len(made.fields) or len({each.name for each in made.fields}) < len(made.fields):
+            raise DescriptorError(f"message {name!r} has a field's name or number twice")
+        if made.map_entry and [(each.name, each.number) for each in made.fields] != [("key", 1), ("value", 2)]:
+            raise DescriptorError(f"message {name!r} is no entry of a map")
+
+    def _field(self, read: Read, inside: Message, outer: Features, oneofs: list[Features], file: _File) -> Field:
+        name, number, kind = _text(read, 1), _number(read, 3), _number(read, 5)
+        if not name or not 0 < number <= MOST_NUMBER:
+            raise DescriptorError(f"message {inside.name!r} has a field {name!r} without a name or a number ({number})")
+        if kind not in list(Kind):
+            raise DescriptorError(f"the type of {inside.name}.{name} is not known ({kind})")
+        label, oneof = _number(read, 4), _number(read, 9, -1)
+        if not -1 <= oneof < len(oneofs):
+            raise DescriptorError(f"the oneof of {inside.name}.{name} is not there")
+        features = _features(outer if oneof < 0 else oneofs[oneof], _messages(read, 8), 21)
+        repeated, is_message = label == LABEL_REPEATED, kind in (Kind.MESSAGE, Kind.GROUP)
+        made = Field(
+            name,
+            number,
+            Kind(kind),
+            repeated=repeated,
+            required=label == LABEL_REQUIRED or (features[PRESENCE] == REQUIRED and not repeated),
+            implicit=features[PRESENCE] == IMPLICIT and oneof < 0 and not repeated and not is_message,
+            delimited=kind == Kind.GROUP or (kind == Kind.MESSAGE and features[ENCODING] == DELIMITED),
+            oneof=oneof,
+            default=_text(read, 7) if 7 in read and not repeated and not is_message else None,
+            type_name=_text(read, 6),
+        )
+        self.pending.append((made, inside, file))
+        return made
+
+    def _enum(self, read: Read, scope: str, outer: Features) -> None:
+        name = _joined(scope, _text(read, 1))
+        features = _features(outer, _messages(read, 3), 7)
+        values: dict[int, str] = {}
+        for each in _messages(read, 2):
+            values.setdefault(_signed(_number(each, 2)), _text(each, 1))
+        if not values or name in self.enums:
+            raise DescriptorError(f"enum {name!r} has no values, or is there twice")
+        self.enums[name] = Enum(name, features[ENUM_TYPE] == CLOSED, values, next(iter(values)))
+
+    def _resolve(self, found: Field, inside: Message, file: _File) -> None:
+        if found.kind not in (Kind.MESSAGE, Kind.GROUP, Kind.ENUM):
+            return
+        names = _possible(found.type_name, inside.name)
+        if found.kind is Kind.ENUM:
+            found.enum = next((self.enums[each] for each in names if each in self.enums), None)
+            # As Java's library: what a proto2 file says about an enum of another file counts, too.
+            found.closed = found.enum is not None and (found.enum.closed or file.is_proto2)
+        else:
+            found.message = next((self.messages[each] for each in names if each in self.messages), None)
+            found.delimited = found.delimited and not found.is_map
+        if found.enum is None and found.message is None:
+            away = ", ".join(sorted(set(file.dependencies) - self.files))
+            raise DescriptorError(
+                f"the type {found.type_name} of {inside.name}.{found.name} is not in the descriptor set"
+                + (f", nor is the file {away} which {file.name} imports" if away else "")
+                + ": make it with protoc --include_imports --descriptor_set_out"
+            )
+
+
+def _joined(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
+def _possible(name: str, scope: str) -> list[str]:
+    """The full names that a name may stand for; with a dot in front it is one."""
+    if name.startswith("."):
+        return [name[1:]]
+    parts = scope.split(".")
+    return [_joined(".".join(parts[:most]), name) for most in range(len(parts), -1, -1)]
+
+
+def _signed(number: int) -> int:
+    """A 32-bit number as it is meant."""
+    return (number & 0xFFFFFFFF ^ 0x80000000) - 0x80000000

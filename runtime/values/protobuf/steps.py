@@ -1,0 +1,157 @@
+"""The list of steps that reads one record: flat, without names, the same for every interpreter.
+
+A MESSAGE is followed by one step for each of its fields that counts, in the order of their numbers: what a record has in any
+order is found by number, and appended when the whole message is known.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sparkcohort.runtime.values.protobuf.wire import WireType
+from sparkcohort.runtime.values.types import ColumnType
+
+MOST_DEPTH = 100
+"""Messages and groups inside of each other, in a record: the limit of Java's library."""
+NO_ENUM = "UNKNOWN_ENUM_VALUE_"
+"""How Java's library names a number that an open enum does not have, before the enum's name and the number."""
+
+
+class Op(enum.IntEnum):
+    """What a step does: a and b are its two numbers."""
+
+    MESSAGE = 0  # append a struct, if it has a column; the a steps behind it are its fields
+    BOOL = 1
+    INT32 = 2  # int32, uint32
+    SINT32 = 3
+    FIXED32 = 4
+    FLOAT = 5
+    INT64 = 6
+    SINT64 = 7
+    FIXED64 = 8
+    DOUBLE = 9
+    ENUM = (
+        10  # table[a]: how many pairs of a number and its name (a constant) stand from table[a + 2] on; table[a + 1]:
+    )
+    # the constant that comes in front of a number which is not among them, or -1
+    BYTES = 11
+    STRING = 12  # bytes that must be UTF-8
+    SUBMESSAGE = 13  # read by the MESSAGE at a
+    TIME = 14  # the same, of seconds and nanoseconds, which become microseconds
+
+
+class Flag(enum.IntFlag):
+    """What else is known of a field."""
+
+    REPEATED = 1  # the column is an array or a map, whose items' column is the one behind it
+    REQUIRED = 2
+    IMPLICIT = 4  # zero is null
+    GROUP = 8
+    CLOSED = 16  # an enum without other numbers: such a value is no value
+    DEFAULT = 32  # what is not there is b: a number by its bits, or a constant; of a message, one without fields
+
+
+WIRE_TYPES = {
+    **dict.fromkeys((Op.BOOL, Op.INT32, Op.SINT32, Op.INT64, Op.SINT64, Op.ENUM), WireType.VARINT),
+    **dict.fromkeys((Op.FIXED32, Op.FLOAT), WireType.I32),
+    **dict.fromkeys((Op.FIXED64, Op.DOUBLE), WireType.I64),
+    **dict.fromkeys((Op.BYTES, Op.STRING, Op.SUBMESSAGE, Op.TIME), WireType.LEN),
+}
+
+
+class ProtobufStep(NamedTuple):
+    """One step; ``column`` is -1 where nothing is appended, ``oneof`` 0 where a field is in none."""
+
+    op: Op
+    column: int = -1
+    number: int = 0
+    flags: Flag = Flag(0)
+    oneof: int = 0
+    a: int = 0
+    b: int = 0
+
+    @property
+    def wire_type(self) -> WireType:
+        """How its values are written, one by one."""
+        return WireType.SGROUP if self.flags & Flag.GROUP else WIRE_TYPES[self.op]
+
+    def accepts(self, wire_type: int) -> bool:
+        """Whether such a value is one of this field: numbers may also come many at once."""
+        many = wire_type == WireType.LEN and bool(self.flags & Flag.REPEATED) and self.op < Op.BYTES
+        return many or wire_type == self.wire_type
+
+
+class ProtobufReason(enum.IntEnum):
+    """Why a record can't be read."""
+
+    TRUNCATED = 1
+    VARINT = 2
+    LENGTH = 3
+    NUMBER = 4
+    WIRE_TYPE = 5
+    GROUP = 6
+    OTHER_TYPE = 7
+    ENUM = 8
+    UTF8 = 9
+    REQUIRED = 10
+    RANGE = 11
+    DEPTH = 12
+    FRAME = 13
+
+
+REASONS = {
+    ProtobufReason.TRUNCATED: "the bytes end too early",
+    ProtobufReason.VARINT: "a number has more than ten bytes",
+    ProtobufReason.LENGTH: "a length is negative",
+    ProtobufReason.NUMBER: "a field has the number 0",
+    ProtobufReason.WIRE_TYPE: "a field has a wire type that does not exist",
+    ProtobufReason.GROUP: "a group ends that has not begun",
+    ProtobufReason.OTHER_TYPE: "a field is written as another type than the schema has",
+    ProtobufReason.ENUM: "an enum has no such number",
+    ProtobufReason.UTF8: "a string is not UTF-8",
+    ProtobufReason.REQUIRED: "a required field is missing",
+    ProtobufReason.RANGE: "a time is out of range",
+    ProtobufReason.DEPTH: f"more than {MOST_DEPTH} messages inside of each other",
+    ProtobufReason.FRAME: "the bytes do not begin with a magic byte (0), a schema's id and the place of a message",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufSteps:
+    """How the records of one message become columns."""
+
+    steps: tuple[ProtobufStep, ...]
+    target: ColumnType
+    constants: tuple[bytes, ...] = ()
+    table: tuple[int, ...] = ()
+    paths: tuple[str, ...] = field(default=(), compare=False)  # by step
+
+    def __str__(self) -> str:
+        """One line a step, for people and tests."""
+        return "\n".join(self._line(place, step) for place, step in enumerate(self.steps))
+
+    def _line(self, place: int, step: ProtobufStep) -> str:
+        if step.op is Op.MESSAGE:
+            return f"{place:4} message {self.paths[place]}, {step.a} fields"
+        words = [f"{place:4}   {step.number}", step.op.name.lower(), self.paths[place]]
+        words += [name.lower() for flag in Flag if step.flags & flag and (name := flag.name)]
+        words += [f"oneof {step.oneof}"] if step.oneof else []
+        words += [f"-> {step.a}"] if step.op in (Op.SUBMESSAGE, Op.TIME) and step.column >= 0 else []
+        return " ".join(words + ([] if step.column >= 0 else ["not asked for"]))
+
+    def packed(self) -> tuple[bytes, bytes]:
+        """The steps and the table as the C interpreter takes them: 64-bit numbers, seven a step."""
+        numbers = [number for step in self.steps for number in step]
+        return struct.pack(f"={len(numbers)}q", *numbers), struct.pack(f"={len(self.table)}q", *self.table)
+
+
+def words(reason: ProtobufReason, at: int, path: str = "") -> str:
+    """What is wrong with a record, for people.
+
+    >>> words(ProtobufReason.UTF8, 7, "value.name")
+    'a string is not UTF-8: value.name (at byte 7)'
+    """
+    return f"{REASONS[reason]}{f': {path}' if path else ''} (at byte {at})"

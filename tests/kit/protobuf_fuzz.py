@@ -1,0 +1,198 @@
+"""What the Protobuf interpreter is fed with; ``fuzz.py`` feeds it."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from sparkcohort.runtime.values.protobuf.columns import column_type
+from sparkcohort.runtime.values.protobuf.compilation import compile_steps
+from sparkcohort.runtime.values.protobuf.descriptor import Message, parse_message
+from sparkcohort.runtime.values.protobuf.steps import ProtobufSteps
+from sparkcohort.runtime.values.types import STRING, array, packed
+from sparkcohort.runtime.values.types import struct as struct_type
+from tests.kit.fuzz import Fuzzed
+from tests.kit.protobuf_schemas import (
+    I32,
+    I64,
+    KEYS,
+    NUMBERS,
+    TEXTS,
+    Proto,
+    enum,
+    field,
+    file_set,
+    message,
+    tagged,
+    varint,
+)
+
+SOURCES = (
+    "values/protobuf.c",
+    "values/protobuf_valid.c",
+    "values/tree.c",
+    "values/tree_export.c",
+    "arrow/blocks.c",
+    "arrow/utf8.c",
+)
+SCALARS = (*NUMBERS, *TEXTS, Proto.TYPE_ENUM)
+FRAME = b"\0\0\0\0\7\2\0"
+
+
+def _wire_type(kind: int) -> int:
+    return 2 if kind in TEXTS else 5 if kind in I32 else 1 if kind in I64 else 0
+
+
+def _bytes(kind: int) -> bytes:
+    return {0: b"\x02", 1: b"12345678", 2: b"ab", 5: b"1234"}[_wire_type(kind)]
+
+
+def _scalar(name: str, number: int, kind: Any, label: Any = Proto.LABEL_OPTIONAL) -> Any:
+    return field(name, number, kind, label, **({"type_name": ".p.E"} if kind == Proto.TYPE_ENUM else {}))
+
+
+def _inner(
+    name: str, number: int, inner: str, label: Any = Proto.LABEL_OPTIONAL, kind: Any = Proto.TYPE_MESSAGE
+) -> Any:
+    return field(name, number, kind, label, type_name=inner)
+
+
+def everything(syntax: str) -> bytes:
+    """Each type once alone and once in a list; messages, groups, maps, a oneof, times, defaults, what is required."""
+    repeated, times = Proto.LABEL_REPEATED, (".google.protobuf.Timestamp", ".google.protobuf.Duration")
+    fields = [_scalar(f"s{place}", 1 + place, kind) for place, kind in enumerate(SCALARS)]
+    lists = [_scalar(f"l{place}", 101 + place, kind, repeated) for place, kind in enumerate(SCALARS)]
+    entry = message("MapEntry", field("key", 1, KEYS[0]), _inner("value", 2, ".p.Inner"))
+    numbers = message("NumbersEntry", field("key", 1, KEYS[1]), _scalar("value", 2, Proto.TYPE_ENUM))
+    for each in (entry, numbers):
+        each.options.map_entry = True
+    fields += [
+        *lists,
+        _inner("one", 30, ".p.Inner"),
+        _inner("many", 31, ".p.Inner", repeated),
+        _inner("map", 32, ".p.M.MapEntry", repeated),
+        _inner("numbers", 33, ".p.M.NumbersEntry", repeated),
+        _inner("at", 34, times[0]),
+        _inner("took", 35, times[1], repeated),
+    ]
+    chosen = [
+        _scalar("text", 40, Proto.TYPE_STRING),
+        _inner("message", 41, ".p.Inner"),
+        _scalar("e", 42, Proto.TYPE_ENUM),
+    ]
+    for each in chosen:
+        each.oneof_index = 0
+    inner = message(
+        "Inner", _scalar("e", 1, Proto.TYPE_ENUM), _scalar("text", 2, Proto.TYPE_STRING), _inner("deep", 3, ".p.Deep")
+    )
+    deep = message("Deep", _scalar("n", 1, Proto.TYPE_SINT64), _scalar("e", 2, Proto.TYPE_ENUM, repeated))
+    if syntax == "proto2":
+        fields += [
+            _inner("group", 36, ".p.Inner", repeated, Proto.TYPE_GROUP),
+            _inner("only", 37, ".p.Inner", kind=Proto.TYPE_GROUP),
+        ]
+        deep.field.append(_scalar("must", 4, Proto.TYPE_BOOL, Proto.LABEL_REQUIRED))
+        deep.field.append(field("d", 5, Proto.TYPE_STRING, default_value="default"))
+        deep.field.append(field("f", 6, Proto.TYPE_FLOAT, default_value="1.5"))
+    made = message("M", *fields, *chosen, nested_type=[entry, numbers])
+    made.oneof_decl.add(name="o")
+    return file_set(made, inner, deep, syntax=syntax, enums=(enum(),))
+
+
+DEEP = tagged(1, 0, b"\x07") + tagged(2, 2, b"\x00\x01") + tagged(2, 0, b"\x02") + tagged(4, 0, b"\x01")
+INNER = tagged(1, 0, b"\x01") + tagged(2, 2, "ä".encode()) + tagged(3, 2, DEEP)
+TIME = tagged(1, 0, varint(1_700_000_000)) + tagged(2, 0, varint(999_999_999))
+
+
+def parts() -> list[bytes]:
+    """Records, each with something of its own."""
+    scalars = [tagged(1 + place, _wire_type(kind), _bytes(kind)) for place, kind in enumerate(SCALARS)]
+    lists = [tagged(101 + place, _wire_type(kind), _bytes(kind)) * 2 for place, kind in enumerate(SCALARS)]
+    many = [tagged(101 + place, 2, 3 * _bytes(kind)) for place, kind in enumerate(SCALARS) if kind not in TEXTS]
+    inner = [tagged(number, 2, INNER) for number in (30, 31, 41)]
+    return [
+        b"",
+        b"".join(scalars),
+        b"".join(lists),
+        b"".join(many),
+        b"".join(reversed([*lists, *many, *scalars])),
+        b"".join(inner * 2),
+        tagged(32, 2, tagged(1, 2, b"k") + tagged(2, 2, INNER))
+        + tagged(32, 2, b"")
+        + tagged(33, 2, tagged(2, 0, b"\x01")),
+        tagged(34, 2, TIME) + tagged(35, 2, TIME) * 2 + tagged(34, 2, tagged(2, 0, varint(-1))),
+        tagged(36, 3, INNER) * 2 + tagged(37, 3, INNER) * 2 + tagged(99, 3, tagged(98, 3, b"")),
+        tagged(40, 2, b"a") + tagged(41, 2, INNER) + tagged(42, 0, b"\x01") + tagged(41, 2, b""),
+        tagged(41, 2, INNER) + tagged(40, 2, b"a"),
+        tagged(14, 0, varint(-5)) + tagged(30, 2, tagged(1, 0, b"\x09")),
+        tagged(31, 2, tagged(3, 2, tagged(2, 2, b"\x00\x09\x01") + tagged(4, 0, b"\x01"))),
+        tagged(60, 1, b"12345678") + tagged(61, 5, b"1234") + tagged(62, 2, b"abc"),
+        *(record[0] for record in BROKEN),
+    ]
+
+
+BROKEN: list[tuple[bytes, str]] = [
+    (b"\x08", "ends after a tag"),
+    (b"\x08" + b"\xff" * 11, "a number of eleven bytes"),
+    (tagged(16, 2, b"\xff\xc0")[:-1], "ends in a string"),
+    (tagged(14, 2, b"\xff"), "no UTF-8"),
+    (tagged(13, 2, b"\xff"), "no UTF-8"),
+    (tagged(114, 2, b"\xff"), "no UTF-8"),
+    (tagged(14, 2, b""), "an empty one"),
+    (b"\x00\x00", "the field 0"),
+    (b"\x0e", "wire type 6"),
+    (b"\x0c", "the end of a group"),
+    (tagged(99, 3, b"")[:-1] + b"\x01", "another end"),
+    (tagged(34, 2, tagged(1, 0, varint(1 << 62))), "a late time"),
+    (tagged(16, 0, b"\x63"), "no enum"),
+    (tagged(1, 5, b"1234"), "another type"),
+    (tagged(101, 2, b"123"), "a list that is cut"),
+    (tagged(41, 2, b"\x08"), "ends inside"),
+    (b"\x7a\xff\xff\xff\xff\x0f", "a negative length"),
+    (b"\x9b\x06" * 101, "deep groups"),
+]
+
+
+def found(syntax: str) -> Message:
+    """The message."""
+    return parse_message(everything(syntax), "p.M")
+
+
+def plans() -> list[tuple[ProtobufSteps, bool]]:
+    """Lists of steps that have every operation and every flag among them, and whether records have a frame."""
+    some = struct_type({"many": array(struct_type({"deep": struct_type({"d": STRING})})), "text": STRING})
+    old, new = found("proto2"), found("proto3")
+    return [
+        (compile_steps(old, column_type(old)), False),
+        (compile_steps(new, column_type(new)), False),
+        (compile_steps(new, column_type(new)), True),
+        (compile_steps(old, some), False),
+        (compile_steps(new, struct_type({"text": STRING})), False),
+    ]
+
+
+def seeds() -> list[str]:
+    """Every record for every plan."""
+    return [
+        (bytes([number]) + (FRAME if framed else b"") + record).hex()
+        for number, (_, framed) in enumerate(plans())
+        for record in parts()
+    ]
+
+
+def packed_plans() -> bytes:
+    """As the program reads them."""
+    everything = plans()
+    return struct.pack("=q", len(everything)) + b"".join(_written(*each) for each in everything)
+
+
+def _written(steps: ProtobufSteps, framed: bool) -> bytes:
+    columns, (numbers, table) = packed(steps.target), steps.packed()
+    written: list[int | bytes] = [int(framed), len(columns) // 8, columns, len(steps.steps), numbers]
+    written += [len(table) // 8, table, len(steps.constants)]
+    for constant in steps.constants:
+        written += [len(constant), constant]
+    return b"".join(struct.pack("=q", part) if isinstance(part, int) else part for part in written)
+
+
+FUZZED = Fuzzed("protobuf", SOURCES, packed_plans, seeds, seeds)

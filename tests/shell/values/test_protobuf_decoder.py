@@ -1,0 +1,298 @@
+"""Columns of Protobuf's records, in C and in Python: the same rows, the same reasons, and each bad record by itself."""
+
+from __future__ import annotations
+
+import struct as struct_module
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from sparkcohort.native._drain import ProtobufDecoder
+from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
+from sparkcohort.runtime.values.protobuf.columns import column_type
+from sparkcohort.runtime.values.protobuf.compilation import compile_steps
+from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, Message, parse_message
+from sparkcohort.runtime.values.protobuf.steps import Flag, Op, ProtobufReason
+from sparkcohort.runtime.values.types import BIGINT, STRING, ColumnType, array, packed, struct
+from tests.kit.protobuf_schemas import (
+    Proto,
+    descriptor,
+    enum,
+    field,
+    file_set,
+    has_column,
+    message,
+    records,
+    sets,
+    tagged,
+    varint,
+)
+
+
+@pytest.fixture(params=["in C", "in Python"])
+def native(request: pytest.FixtureRequest) -> bool:
+    """The test once with each."""
+    return bool(request.param == "in C")
+
+
+def part_of(data: st.DataObject, kind: ColumnType) -> ColumnType:
+    """Some of the fields of a struct, at any depth, in any order."""
+    if kind.kind in ("array", "map"):
+        return kind._replace(children=(*kind.children[:-1], part_of(data, kind.children[-1])))
+    if kind.kind != "struct":
+        return kind
+    fields = list(zip(kind.names, kind.children, strict=True))
+    chosen = data.draw(st.lists(st.sampled_from(fields), unique=True, min_size=1))
+    return struct({name: part_of(data, child) for name, child in chosen})
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_c_reads_as_python_does(data: st.DataObject) -> None:
+    """Drawn messages, good and broken records, nulls, a part of the fields: rows, reasons and places."""
+    schema = data.draw(sets())
+    of = descriptor(schema)
+    assume(any(map(has_column, of.fields)))
+    good = [data.draw(records(of)) for _ in range(3)]
+    cut = data.draw(st.integers(0, len(good[0])))
+    changed = bytearray(good[1])
+    if changed:
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    rest = [good[0][:cut], bytes(changed), data.draw(st.binary(max_size=30)), None, good[0] + good[2]]
+    column = pa.array([b"before", *data.draw(st.permutations([*good, *rest]))], pa.binary()).slice(1)
+    found = parse_message(schema, "p.M0")
+    target = part_of(data, column_type(found)) if data.draw(st.booleans()) else None
+    framed = data.draw(st.integers(0, 5)) == 0
+    both = [ProtobufValues(found, target, framed=framed, native=native).decode(column) for native in (True, False)]
+    both[0][0].validate(full=True)
+    assert both[0][1] == both[1][1]
+    assert plain(both[0][0]) == plain(both[1][0])
+
+
+def plain(rows: Any) -> list[Any]:
+    """The rows with times as numbers and floats as texts: no year is too late then, and NaN is itself."""
+    kind = rows.type
+    if pa.types.is_struct(kind):
+        fields = [plain(rows.field(place)) for place in range(kind.num_fields)]
+        return [
+            row if valid.as_py() else None
+            for row, valid in zip(zip(*fields, strict=True), rows.is_valid(), strict=True)
+        ]
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        inner = plain(rows.values)
+        ends = rows.offsets.to_pylist()
+        spans = zip(ends, ends[1:], rows.is_valid(), strict=False)
+        return [inner[start:end] if valid.as_py() else None for start, end, valid in spans]
+    if pa.types.is_floating(kind):
+        return list(map(repr, rows.to_pylist()))
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
+    return list((rows.cast(pa.int64()) if is_time else rows).to_pylist())
+
+
+NESTED = message("N", field("text", 1, Proto.TYPE_STRING), field("e", 2, Proto.TYPE_ENUM, type_name=".p.E"))
+EVERYTHING = message(
+    "M",
+    field("e", 1, Proto.TYPE_ENUM, type_name=".p.E"),
+    field("text", 2, Proto.TYPE_STRING),
+    field("nested", 3, Proto.TYPE_MESSAGE, type_name=".p.N"),
+    field("at", 4, Proto.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp"),
+    field("took", 5, Proto.TYPE_MESSAGE, Proto.LABEL_REPEATED, type_name=".google.protobuf.Duration"),
+    field("id", 6, Proto.TYPE_INT64, Proto.LABEL_REQUIRED),
+    field("list", 7, Proto.TYPE_FIXED32, Proto.LABEL_REPEATED),
+    field("texts", 8, Proto.TYPE_STRING, Proto.LABEL_REPEATED),
+)
+ID = tagged(6, 0, b"\x01")
+
+
+def everything() -> Message:
+    """A message of proto2, where enums are closed."""
+    return parse_message(file_set(EVERYTHING, NESTED, syntax="proto2", enums=(enum(),)), "p.M")
+
+
+BROKEN: list[tuple[ProtobufReason, bytes, str]] = [
+    (ProtobufReason.TRUNCATED, ID + b"\x08", "value.e (at byte 2)"),
+    (ProtobufReason.TRUNCATED, ID + tagged(2, 2, b"abc")[:-1], "value.text (at byte 2)"),
+    (ProtobufReason.TRUNCATED, ID + tagged(7, 2, b"12345"), "value.list (at byte 2)"),
+    (ProtobufReason.TRUNCATED, ID + varint(99 << 3 | 3) + ID, "(at byte 2)"),
+    (ProtobufReason.VARINT, ID + b"\x08" + b"\xff" * 10 + b"\x01", "value.e (at byte 2)"),
+    (ProtobufReason.LENGTH, ID + b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "value.text (at byte 2)"),
+    (ProtobufReason.NUMBER, ID + b"\x00", "(at byte 2)"),
+    (ProtobufReason.NUMBER, ID + tagged(3, 2, b"\x00"), "value.nested (at byte 2)"),
+    (ProtobufReason.WIRE_TYPE, ID + b"\xa6\x06", "(at byte 2)"),
+    (ProtobufReason.GROUP, ID + b"\xa4\x06", "(at byte 2)"),
+    (ProtobufReason.OTHER_TYPE, ID + tagged(2, 0, b"\x01"), "value.text (at byte 2)"),
+    (ProtobufReason.ENUM, ID + tagged(1, 0, b"\x02"), "value.e (at byte 2)"),
+    (ProtobufReason.UTF8, ID + tagged(2, 2, b"\xff"), "value.text (at byte 2)"),
+    (ProtobufReason.UTF8, ID + tagged(3, 2, tagged(1, 2, b"\xed\xa0\x80")), "value.nested.text (at byte 2)"),
+    (ProtobufReason.UTF8, ID + tagged(8, 2, b"a") + tagged(8, 2, b"\xc0\x80"), "value.texts (at byte 2)"),
+    (ProtobufReason.REQUIRED, tagged(2, 2, b"a"), "value.id (at byte 3)"),
+    (ProtobufReason.REQUIRED, b"", "value.id (at byte 0)"),
+    (ProtobufReason.RANGE, ID + tagged(4, 2, tagged(1, 0, varint(1 << 62))), "value.at (at byte 2)"),
+    (ProtobufReason.RANGE, ID + tagged(5, 2, tagged(1, 0, varint(1 << 63))), "value.took (at byte 2)"),
+    (ProtobufReason.DEPTH, ID + b"\x9b\x06" * 101 + b"\x9c\x06" * 101, "(at byte 2)"),
+]
+
+
+def test_every_reason_is_told_with_its_place(native: bool) -> None:
+    """One record for each thing that can be wrong, good ones between them."""
+    good = ID + tagged(2, 2, b"a")
+    column = pa.array([each for _, record, _ in BROKEN for each in (record, good)])
+    rows, bad = ProtobufValues(everything(), native=native).decode(column)
+    assert [(each.row, each.reason) for each in bad] == [(2 * at, reason) for at, (reason, _, _) in enumerate(BROKEN)]
+    for each, (_, _, place) in zip(bad, BROKEN, strict=True):
+        assert each.message.endswith(place), each.message
+    assert rows.null_count == len(BROKEN)
+    assert {row["text"] for row in rows.to_pylist()[1::2]} == {"a"}
+    assert {reason for reason, _, _ in BROKEN} == set(ProtobufReason) - {ProtobufReason.FRAME}
+
+
+def test_what_is_no_fault(native: bool) -> None:
+    """Unknown fields and groups, as deep as may be; other types, and numbers of no enum, inside of a message; parts of one."""
+    deep = b"\x9b\x06" * 100 + b"\x9c\x06" * 100
+    parts = tagged(3, 2, tagged(1, 2, b"a") + tagged(2, 0, b"\x01")) + tagged(
+        3, 2, tagged(2, 0, b"\x63") + tagged(1, 0, b"\x01")
+    )
+    rows, bad = ProtobufValues(everything(), native=native).decode(
+        pa.array([None, ID + deep, ID + parts, ID + tagged(3, 2, tagged(1, 2, b"b")) + parts[-9:]])
+    )
+    assert bad == []
+    assert [row and row["nested"] for row in rows.to_pylist()] == [
+        None,
+        None,
+        {"text": "a", "e": "B"},
+        {"text": "b", "e": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frame", "good"),
+    [
+        (b"\x00\x00\x00\x00\x07\x00", True),
+        (b"\x00\xff\xff\xff\xff\x00", True),
+        (b"\x00\x00\x00\x00\x07\x02\x00", True),
+        (b"\x00\x00\x00\x00\x07\x04\x02\x80\x01", True),
+        (b"\x01\x00\x00\x00\x07\x00", False),
+        (b"\x00\x00\x00\x00\x07\x01", False),
+        (b"\x00\x00\x00\x00\x07\x02\x01", False),
+        (b"\x00\x00\x00\x00\x07\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", False),
+        (b"\x00\x00\x00\x00\x07", False),
+        (b"", False),
+    ],
+    ids=str,
+)
+def test_the_frame_of_a_registry_is_cut_off(frame: bytes, good: bool, native: bool) -> None:
+    """A zero, an id, and the place of the message in its schema, whose short form is one zero."""
+    found = parse_message(file_set(message("M", field("text", 1, Proto.TYPE_STRING))), "M")
+    record = frame + (tagged(1, 2, b"a") if good else b"")
+    rows, bad = ProtobufValues(found, framed=True, native=native).decode(pa.array([record, None]))
+    assert rows.to_pylist() == [{"text": "a"} if good else None, None]
+    assert [each.reason for each in bad] == ([] if good else [ProtobufReason.FRAME])
+
+
+def test_thousands_of_rows_and_columns_of_any_length(native: bool) -> None:
+    """Room grows; what one call has left is not in the next."""
+    found = parse_message(
+        file_set(
+            message("M", field("text", 1, Proto.TYPE_STRING), field("list", 2, Proto.TYPE_INT64, Proto.LABEL_REPEATED))
+        ),
+        "M",
+    )
+    decoder = ProtobufValues(found, native=native)
+    for rows in (3000, 0, 1, 700):
+        expected = [{"text": "x" * (row % 50) or None, "list": list(range(row % 4))} for row in range(rows)]
+        column = pa.array(
+            [tagged(1, 2, b"x" * (row % 50)) + tagged(2, 2, bytes(range(row % 4))) for row in range(rows)],
+            pa.binary(),
+        )
+        made, bad = decoder.decode(column)
+        made.validate(full=True)
+        assert bad == []
+        assert made.to_pylist() == expected
+
+
+def test_columns_that_are_too_large_are_told(native: bool) -> None:
+    """And the decoder is as good as new."""
+    found = parse_message(file_set(message("M", field("list", 1, Proto.TYPE_STRING, Proto.LABEL_REPEATED))), "M")
+    decoder = ProtobufValues(found, native=native, most=1000)
+    for record in (tagged(1, 2, b"x" * 1001), tagged(1, 2, b"") * 1001):
+        with pytest.raises(OverflowError, match="more bytes or items than its offsets can tell"):
+            decoder.decode(pa.array([record]))
+    assert decoder.decode(pa.array([tagged(1, 2, b"a")]))[0].to_pylist() == [{"list": ["a"]}]
+
+
+TARGET = struct({"s": STRING, "l": array(BIGINT)})
+WRONG: list[list[tuple[int, ...]]] = [
+    [],
+    [(Op.BOOL, 0, 1, 0, 0, 0, 0)],
+    [(Op.MESSAGE, -1, 0, 0, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 2, 0), (Op.STRING, 1, 1, 0, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.INT64, 1, 1, 0, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.STRING, 4, 1, 0, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.STRING, 1, 0, 0, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.STRING, 1, 1, Flag.DEFAULT, 0, 0, 9)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.ENUM, 1, 1, 0, 0, 5, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.ENUM, 1, 1, 0, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.INT64, 2, 1, 0, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.INT64, 1, 1, Flag.REPEATED, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.SUBMESSAGE, 0, 1, 0, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.TIME, 3, 1, 0, 0, 2, 0), (Op.MESSAGE, -1, 0, 0, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 2, 0), (Op.STRING, 1, 2, 0, 0, 0, 0), (Op.STRING, 1, 2, 0, 0, 0, 0)],
+    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (99, 1, 1, 0, 0, 0, 0)],
+]
+
+
+@pytest.mark.parametrize("steps", WRONG, ids=str)
+def test_a_decoder_takes_only_steps_that_fit(steps: list[tuple[int, ...]]) -> None:
+    """What would write to a column of another type, or run out of the list, is refused before it runs."""
+    numbers = [number for step in steps for number in step]
+    table = struct_module.pack("=4q", 1, 7, 0, 0)  # its prefix is no constant
+    with pytest.raises(ValueError, match="can't be run on these columns"):
+        ProtobufDecoder(packed(TARGET), struct_module.pack(f"={len(numbers)}q", *numbers), table, (b"",))
+
+
+def test_buffers_that_lie_are_no_way_out() -> None:
+    """Steps, columns or rows that are cut off; offsets that point behind the bytes, or backwards."""
+    found = parse_message(file_set(message("M", field("s", 1, Proto.TYPE_STRING))), "M")
+    made = compile_steps(found, column_type(found))
+    columns, (steps, table) = packed(made.target), made.packed()
+    for wrong in (
+        (columns, steps[:-1], table),
+        (columns[:-1], steps, table),
+        (columns, steps, b"1"),
+        (b"", steps, table),
+    ):
+        with pytest.raises(ValueError, match="these are no columns"):
+            ProtobufDecoder(*wrong, made.constants)
+    decoder = ProtobufDecoder(columns, steps, table, made.constants)
+    with pytest.raises(ValueError, match="shorter than their column"):
+        decoder.decode(None, b"\0" * 8, b"", 0, 5, False, lambda _: None)
+    with pytest.raises(RuntimeError, match="made once"):
+        decoder.__init__(columns, steps, table, made.constants)  # type: ignore[misc]
+    offsets = struct_module.pack("=5i", 0, 100, 2, -3, 1)
+    kind = pa.struct([("s", pa.string())])
+    rows, bad = decoder.decode(None, offsets, b"\x0a\x00", 0, 4, False, lambda at: pa.Array._import_from_c(at, kind))
+    assert (rows.to_pylist(), bad) == ([{"s": None}] * 4, [])
+
+
+def test_a_type_that_is_none_of_the_messages_is_refused_at_once(native: bool) -> None:
+    """One error by name, before any record."""
+    for target in (struct({"Text": STRING}), struct({"id": STRING}), STRING):
+        with pytest.raises(DescriptorError, match="value"):
+            ProtobufValues(everything(), target, native=native)
+
+
+def test_decoders_run_side_by_side() -> None:
+    """Each thread with its own; one that is in use refuses a second thread or works for it, and never mixes rows."""
+    records = pa.array([ID + tagged(2, 2, b"x" * (row % 100)) for row in range(20_000)])
+    wanted = [{"text": "x" * (row % 100)} for row in range(20_000)]
+
+    def work(_: int) -> bool:
+        decoder = ProtobufValues(everything(), struct({"text": STRING}))
+        return all(decoder.decode(records)[0].to_pylist() == wanted for _ in range(3))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(8)))
