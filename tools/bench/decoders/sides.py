@@ -15,8 +15,10 @@ import pyarrow.json
 
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
+from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.values.avro.schema import parse_schema
 from sparkcohort.runtime.values.ddl import parse_ddl
+from sparkcohort.runtime.values.protobuf.descriptor import parse_message
 from tools.demo import flights
 
 OURS: Final = "Cohort"
@@ -25,6 +27,7 @@ BATCH: Final = 10_000
 """Records of one call, as an agent has them."""
 
 _TYPES: Final = {"INT": pa.int32(), "STRING": pa.string(), "TIMESTAMP": pa.timestamp("us", tz="UTC")}
+_PROTOBUF: Final = {"INT": 5, "STRING": 9, "TIMESTAMP": 11}
 _AVRO: Final = {"INT": "int", "STRING": "string", "TIMESTAMP": {"type": "long", "logicalType": "timestamp-micros"}}
 
 
@@ -60,17 +63,47 @@ def avro_schema(fields: str) -> dict[str, Any]:
     return {"type": "record", "name": "Flight", "fields": columns}
 
 
+def message(fields: str) -> Any:
+    """Protobuf's message of them, of its own library, all optional."""
+    descriptor_pb2, timestamp_pb2 = (
+        _library(f"google.protobuf.{name}") for name in ("descriptor_pb2", "timestamp_pb2")
+    )
+    file = descriptor_pb2.FileDescriptorProto(
+        name="flight.proto", syntax="proto2", dependency=[timestamp_pb2.DESCRIPTOR.name]
+    )
+    made = file.message_type.add(name="Flight")
+    for number, (name, kind) in enumerate((each.split() for each in fields.split(", ")), 1):
+        added = made.field.add(name=name, number=number, label=1, type=_PROTOBUF[kind])
+        if kind == "TIMESTAMP":
+            added.type_name = ".google.protobuf.Timestamp"
+    pool = _library("google.protobuf.descriptor_pool").DescriptorPool()
+    for each in (timestamp_pb2.DESCRIPTOR.serialized_pb, file.SerializeToString()):
+        pool.AddSerializedFile(each)
+    return pool.FindMessageTypeByName("Flight")
+
+
+def descriptor_set(of: Any) -> bytes:
+    """What ``protoc`` would have made of a message's file and the one that it needs."""
+    files = _library("google.protobuf.descriptor_pb2").FileDescriptorSet()
+    for each in (*of.file.dependencies, of.file):
+        files.file.add().ParseFromString(each.serialized_pb)
+    made: bytes = files.SerializeToString()
+    return made
+
+
 def records() -> tuple[pa.Table, Mapping[str, pa.Array]]:
     """All flights as columns, and as a column of bytes by format."""
-    fastavro = _library("fastavro")
+    fastavro, message_factory = _library("fastavro"), _library("google.protobuf.message_factory")
     text = pa.array([flight.value for flight in flights.events()], pa.binary())
     rows = _flattened(JsonValues(parse_ddl(flights.FIELDS)).decode(text)[0])
-    writer, made = fastavro.parse_schema(avro_schema(flights.FIELDS)), []
+    writer, made = fastavro.parse_schema(avro_schema(flights.FIELDS)), list[bytes]()
+    flight, packed = message_factory.GetMessageClass(message(flights.FIELDS)), list[bytes]()
     for row in rows.to_pylist():
         out = io.BytesIO()
         fastavro.schemaless_writer(out, writer, row)
         made.append(out.getvalue())
-    return rows, {"JSON": text, "Avro": pa.array(made, pa.binary())}
+        packed.append(flight(**row).SerializeToString())
+    return rows, {"JSON": text, "Avro": pa.array(made, pa.binary()), "Protobuf": pa.array(packed, pa.binary())}
 
 
 def sides() -> Iterator[Side]:
@@ -85,6 +118,11 @@ def sides() -> Iterator[Side]:
         if fields == flights.FIELDS:
             yield Side("pyruhvro", "Avro", fields, _pyruhvro(json.dumps(avro_schema(fields))))
         yield Side("fastavro", "Avro", fields, _fastavro(fields), rows=2 * BATCH)
+    of = message(flights.FIELDS)
+    for fields in (flights.FIELDS, SOME):
+        values = ProtobufValues(parse_message(descriptor_set(of), "Flight"), parse_ddl(fields))
+        yield Side(OURS, "Protobuf", fields, _ours(values))
+    yield Side("ptars", "Protobuf", flights.FIELDS, _ptars(of))
 
 
 def _library(name: str) -> Any:
@@ -147,3 +185,9 @@ def _fastavro(fields: str) -> Callable[[pa.Array], pa.Table]:
         return pa.Table.from_pylist(rows, schema(fields))
 
     return decode
+
+
+def _ptars(of: Any) -> Callable[[pa.Array], pa.Table]:
+    ptars = _library("ptars")
+    handler = ptars.HandlerPool([of.file], ptars.PtarsConfig(timestamp_unit="us")).get_for_message(of)
+    return lambda batch: pa.Table.from_batches([handler.array_to_record_batch(batch)])
