@@ -15,7 +15,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
-from sparkcohort.runtime.shell.options.value_options import read_decodings
+from sparkcohort.runtime.shell.options.value_options import idle_registry, read_decodings
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
 from sparkcohort.runtime.values.columns import Columns, kafka_row
 
@@ -45,8 +45,9 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     conf.setdefault("client.id", "cohort")
     if value.text("client.rack"):
         conf["client.rack"] = value.text("client.rack")
-    columns = kafka_row(*read_decodings(value, given), headers=value.boolean("includeHeaders"))
-    parsed = _build(value, subscription, conf, columns, (*warnings, *more, *_idle(given)))
+    made = read_decodings(value, given)
+    columns = kafka_row(*made, headers=value.boolean("includeHeaders"))
+    parsed = _build(value, subscription, conf, columns, (*warnings, *more, *_idle(given), *idle_registry(given, *made)))
     _check_relations(parsed)
     return parsed
 

@@ -20,12 +20,15 @@ def read_decodings(value: Values, given: Mapping[str, str]) -> tuple[Decoding, D
     """What is made of keys and of values, by the options that have been given.  Raises OptionError."""
     registry = tuple((key, text) for key, text in sorted(given.items()) if key.startswith(REGISTRY))
     key, of_value = (_decoding(value, which, registry) for which in ("key", "value"))
-    if registry and not key.registry and not of_value.registry:
-        raise OptionError(
-            f"option {registry[0][0]} has no effect with key.format={key.format} and value.format={of_value.format}: set "
-            "one of them to avro, or leave the registry's options out"
-        )
     return key, of_value
+
+
+def idle_registry(given: Mapping[str, str], key: Decoding, value: Decoding) -> list[str]:
+    """A warning where nothing is decoded by a registry that is named: its options may stand where several queries read them."""
+    if f"{REGISTRY}url" not in given or key.registry or value.registry:
+        return []
+    formats = f"key.format={key.format} and value.format={value.format}"
+    return [f"option {REGISTRY}url has no effect with {formats}: records of avro and protobuf have schemas there"]
 
 
 def _decoding(value: Values, which: str, registry: tuple[tuple[str, str], ...]) -> Decoding:

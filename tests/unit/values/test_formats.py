@@ -130,9 +130,17 @@ def test_the_examples_in_the_docs_are_true() -> None:
 
 
 def test_a_registry_that_nobody_asks() -> None:
-    """It is refused, not ignored: its schemas would be expected to be used."""
+    """It is told of: its schemas may be expected to be used, or the options stand where several queries read them."""
     given = {**OPTIONS, "schema.registry.url": "http://r", "value.format": "json", "value.schema": "a INT"}
-    with pytest.raises(
-        OptionError, match=r"schema.registry.url has no effect with key.format=binary and value.format=json"
-    ):
-        parse(given)
+    (warning,) = parse(given).warnings
+    assert "option schema.registry.url has no effect with key.format=binary and value.format=json" in warning
+    assert (
+        parse(
+            {
+                **given,
+                "value.format": "avro",
+                "value.schema": '{"type":"record","name":"r","fields":[{"name":"a","type":"int"}]}',
+            }
+        ).warnings
+        == ()
+    )
