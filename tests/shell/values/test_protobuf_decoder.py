@@ -15,8 +15,8 @@ from sparkcohort.native._drain import ProtobufDecoder
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.values.protobuf.columns import column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps
-from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, Message, parse_message
-from sparkcohort.runtime.values.protobuf.steps import Flag, Op, ProtobufReason
+from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, MessageDescriptor, parse_message
+from sparkcohort.runtime.values.protobuf.steps import FieldFlag, ProtobufOp, ProtobufReason
 from sparkcohort.runtime.values.types import BIGINT, STRING, ColumnType, array, packed, struct
 from tests.kit.protobuf_schemas import (
     Proto,
@@ -108,7 +108,7 @@ EVERYTHING = message(
 ID = tagged(6, 0, b"\x01")
 
 
-def everything() -> Message:
+def everything() -> MessageDescriptor:
     """A message of proto2, where enums are closed."""
     return parse_message(file_set(EVERYTHING, NESTED, syntax="proto2", enums=(enum(),)), "p.M")
 
@@ -227,21 +227,29 @@ def test_columns_that_are_too_large_are_told(native: bool) -> None:
 TARGET = struct({"s": STRING, "l": array(BIGINT)})
 WRONG: list[list[tuple[int, ...]]] = [
     [],
-    [(Op.BOOL, 0, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, -1, 0, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 2, 0), (Op.STRING, 1, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.INT64, 1, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.STRING, 4, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.STRING, 1, 0, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.STRING, 1, 1, Flag.DEFAULT, 0, 0, 9)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.ENUM, 1, 1, 0, 0, 5, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.ENUM, 1, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.INT64, 2, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.INT64, 1, 1, Flag.REPEATED, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.SUBMESSAGE, 0, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.TIME, 3, 1, 0, 0, 2, 0), (Op.MESSAGE, -1, 0, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 2, 0), (Op.STRING, 1, 2, 0, 0, 0, 0), (Op.STRING, 1, 2, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (99, 1, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.BOOL, 0, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, -1, 0, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 2, 0), (ProtobufOp.STRING, 1, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.INT64, 1, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.STRING, 4, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.STRING, 1, 0, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.STRING, 1, 1, FieldFlag.DEFAULT, 0, 0, 9)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.ENUM, 1, 1, 0, 0, 5, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.ENUM, 1, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.INT64, 2, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.INT64, 1, 1, FieldFlag.REPEATED, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.SUBMESSAGE, 0, 1, 0, 0, 0, 0)],
+    [
+        (ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0),
+        (ProtobufOp.TIME, 3, 1, 0, 0, 2, 0),
+        (ProtobufOp.MESSAGE, -1, 0, 0, 0, 0, 0),
+    ],
+    [
+        (ProtobufOp.MESSAGE, 0, 0, 0, 0, 2, 0),
+        (ProtobufOp.STRING, 1, 2, 0, 0, 0, 0),
+        (ProtobufOp.STRING, 1, 2, 0, 0, 0, 0),
+    ],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (99, 1, 1, 0, 0, 0, 0)],
 ]
 
 
