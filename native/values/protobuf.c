@@ -41,9 +41,9 @@ static protobuf_reason pass_frame(const uint8_t **at, const uint8_t *end) {
   return PB_GOOD;
 }
 
-static bool accepts(const protobuf_step *step, uint32_t wire_type) {
-  bool many = wire_type == WIRE_LEN && step->flags & PB_REPEATED && step->op < PB_BYTES;
-  return many || wire_type == protobuf_wire_type(step);
+static inline bool accepts(const protobuf_step *step, uint32_t wire_type) {
+  if (wire_type == protobuf_wire_type(step)) return true;
+  return wire_type == WIRE_LEN && step->flags & PB_REPEATED && step->op < PB_BYTES;
 }
 
 /* A number by the bits that its type has. */

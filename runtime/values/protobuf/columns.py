@@ -92,8 +92,9 @@ class _MessageMapping:
 
 def time_type(message: MessageDescriptor) -> ColumnType | None:
     """TIMESTAMP or INTERVAL DAY TO SECOND, if the message is one of Google's two, or looks like it."""
-    shape = [(each.name, each.kind, each.repeated) for each in sorted(message.fields, key=lambda each: each.number)]
-    if shape != [("seconds", FieldType.INT64, False), ("nanos", FieldType.INT32, False)]:
+    shape = [(each.name, each.kind, each.repeated) for each in message.fields]
+    in_order = [each.number for each in message.fields] == sorted(each.number for each in message.fields)
+    if not in_order or shape != [("seconds", FieldType.INT64, False), ("nanos", FieldType.INT32, False)]:
         return None
     return TIMES.get(message.short_name)
 
