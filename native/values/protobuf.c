@@ -41,9 +41,9 @@ static protobuf_reason pass_frame(const uint8_t **at, const uint8_t *end) {
   return PB_GOOD;
 }
 
-static bool accepts(const protobuf_step *step, uint32_t wire_type) {
-  bool many = wire_type == WIRE_LEN && step->flags & PB_REPEATED && step->op < PB_BYTES;
-  return many || wire_type == protobuf_wire_type(step);
+static inline bool accepts(const protobuf_step *step, uint32_t wire_type) {
+  if (wire_type == protobuf_wire_type(step)) return true;
+  return wire_type == WIRE_LEN && step->flags & PB_REPEATED && step->op < PB_BYTES;
 }
 
 /* A number by the bits that its type has. */
@@ -118,24 +118,22 @@ static void clear_others(const protobuf_step *fields, protobuf_slot *slots, int6
 static protobuf_reason scan(reader *from, int64_t header, value message, int depth, int64_t owner) {
   const protobuf_step *fields = &from->list->steps[header + 1];
   protobuf_slot *slots = &from->list->slots[header + 1];
-  const uint8_t *at = message.at, *end = at + message.number;
-  int64_t count = fields[-1].a, guess = 0;
+  const uint8_t *at = message.at, *start = at, *end = at + message.number;
+  int64_t count = fields[-1].a, guess = 0, place = -1;
+  protobuf_reason why = PB_GOOD;
   for (int64_t i = 0; i < count; i++) slots[i].count = 0, slots[i].value = 0;
   while (at < end) {
-    const uint8_t *start = at;
     uint32_t tag;
     value found = {0};
     bool counts;
-    from->step = owner;
-    if (!depth) from->place = start - from->record;
-    protobuf_reason why = read_tag(&at, end, &tag);
-    if (why) return why;
-    int64_t place = find_field(fields, count, tag >> 3, guess);
-    if (place >= 0) from->step = header + 1 + place;
-    if ((why = read_value(&at, end, tag, depth, &found))) return why;
+    start = at;
+    place = -1;
+    if ((why = read_tag(&at, end, &tag))) break;
+    place = find_field(fields, count, tag >> 3, guess);
+    if ((why = read_value(&at, end, tag, depth, &found))) break;
     if (place < 0) continue;
     const protobuf_step *step = &fields[place];
-    if ((why = check(from, step, tag & 7, &found, depth, &counts))) return why;
+    if ((why = check(from, step, tag & 7, &found, depth, &counts))) break;
     if (!counts) continue;
     if (step->oneof) clear_others(fields, slots, count, place);
     protobuf_slot *slot = &slots[place];
@@ -145,7 +143,10 @@ static protobuf_reason scan(reader *from, int64_t header, value message, int dep
     slot->value = as_number(step->op, found.number);
     guess = step->flags & PB_REPEATED ? place : place + 1;
   }
-  return PB_GOOD;
+  if (!why) return PB_GOOD;
+  from->step = place < 0 ? owner : header + 1 + place;
+  if (!depth) from->place = start - from->record;
+  return why;
 }
 
 /* The next value of a field; false behind the last, or when it can't be read. */

@@ -20,7 +20,7 @@ from sparkcohort.runtime.values.types import BINARY, STRING, ColumnType, struct
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.values.avro.schema import AvroSchema
-    from sparkcohort.runtime.values.protobuf.descriptor import Message
+    from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor
 
 UNKNOWN_FIELDS: Final = struct({})
 """The type of a struct whose fields the query's schema has to name."""
@@ -78,7 +78,7 @@ class Decoding(NamedTuple):
 
         return parse_schema(self.schema, self.references)
 
-    def reader_message(self) -> Message:
+    def reader_message(self) -> MessageDescriptor:
         """Protobuf's message."""
         from sparkcohort.runtime.values.protobuf.descriptor import parse_message  # noqa: PLC0415  as above
 

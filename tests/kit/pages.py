@@ -18,6 +18,8 @@ from sparkcohort.runtime.shell.cli.main import cli
 from sparkcohort.runtime.shell.observe.metrics import METRICS
 from sparkcohort.runtime.shell.options.table import OPTIONS, Option
 from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
+from sparkcohort.runtime.values.protobuf.steps import REASONS as PROTOBUF_REASONS
+from sparkcohort.runtime.values.protobuf.steps import ProtobufReason
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = ROOT / "README.md"
@@ -109,12 +111,18 @@ def avro_reasons_list() -> str:
     return "\n".join(f"* {REASONS[reason]}" for reason in AvroReason)
 
 
+def protobuf_reasons_list() -> str:
+    """Why a record of Protobuf's can be bad."""
+    return "\n".join(f"* {PROTOBUF_REASONS[reason]}" for reason in ProtobufReason)
+
+
 SIMULATE: Final = DOCS / "guides/simulate.md"
 GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
     "options": (DOCS / "options.md", options_table),
     "metrics": (DOCS / "reference/metrics.md", metrics_table),
     "codes": (DOCS / "reference/errors.md", codes_table),
     "avro-reasons": (DOCS / "reference/avro.md", avro_reasons_list),
+    "protobuf-reasons": (DOCS / "reference/protobuf.md", protobuf_reasons_list),
     "simulate": (SIMULATE, simulated),
     "pipeline": (README, lambda: example("pipeline")),
     "listener": (EXAMPLES["listener"][0], lambda: example("listener")),

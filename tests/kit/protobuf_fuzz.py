@@ -7,8 +7,8 @@ from typing import Any
 
 from sparkcohort.runtime.values.protobuf.columns import column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps
-from sparkcohort.runtime.values.protobuf.descriptor import Message, parse_message
-from sparkcohort.runtime.values.protobuf.steps import ProtobufSteps
+from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor, parse_message
+from sparkcohort.runtime.values.protobuf.steps import MessageSteps
 from sparkcohort.runtime.values.types import STRING, array, packed
 from sparkcohort.runtime.values.types import struct as struct_type
 from tests.kit.fuzz import Fuzzed
@@ -153,12 +153,12 @@ BROKEN: list[tuple[bytes, str]] = [
 ]
 
 
-def found(syntax: str) -> Message:
+def found(syntax: str) -> MessageDescriptor:
     """The message."""
     return parse_message(everything(syntax), "p.M")
 
 
-def plans() -> list[tuple[ProtobufSteps, bool]]:
+def plans() -> list[tuple[MessageSteps, bool]]:
     """Lists of steps that have every operation and every flag among them, and whether records have a frame."""
     some = struct_type({"many": array(struct_type({"deep": struct_type({"d": STRING})})), "text": STRING})
     old, new = found("proto2"), found("proto3")
@@ -186,7 +186,7 @@ def packed_plans() -> bytes:
     return struct.pack("=q", len(everything)) + b"".join(_written(*each) for each in everything)
 
 
-def _written(steps: ProtobufSteps, framed: bool) -> bytes:
+def _written(steps: MessageSteps, framed: bool) -> bytes:
     columns, (numbers, table) = packed(steps.target), steps.packed()
     written: list[int | bytes] = [int(framed), len(columns) // 8, columns, len(steps.steps), numbers]
     written += [len(table) // 8, table, len(steps.constants)]

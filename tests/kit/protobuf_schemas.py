@@ -60,7 +60,7 @@ def file_set(*messages: Any, syntax: str = "proto3", enums: tuple[Any, ...] = ()
         module.DESCRIPTOR.CopyToProto(file)
         made.dependency.append(file.name)
     found.file.append(made)
-    return found.SerializeToString()
+    return bytes(found.SerializeToString())
 
 
 def message(name: str, *fields: Any, **more: Any) -> Any:
@@ -104,7 +104,7 @@ class _Drawn:
         for place, number in enumerate(each for each in numbers if each not in reserved):
             self.field(made, f"f{place}", number, depth)
         self.oneof(made)
-        return made.name
+        return str(made.name)
 
     def field(self, inside: Any, name: str, number: int, depth: int) -> None:
         draw = self.draw

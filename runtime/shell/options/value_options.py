@@ -13,6 +13,8 @@ from sparkcohort.runtime.values.formats import OF_STRUCTS, Decoding, Format, Mod
 
 REGISTRY: Final = "schema.registry."
 MOST_SCHEMA: Final = 4 << 20
+FIRST_OF_SET: Final = b"\n"
+"""The tag of a file in a descriptor set."""
 _OPENS_TEXT: Final = ("{", "[", '"')
 
 
@@ -70,15 +72,21 @@ def _text_of(option: str, name: str) -> str:
 
 
 def _descriptor_set(option: str, given: str) -> str:
-    """A descriptor set in base64, out of a file, or as it is given: a file's name is hardly ever that of a message."""
-    if given.startswith("C") and "." not in given:  # base64 of the tag that every descriptor set begins with
+    """A descriptor set in base64: out of a file, or as it is given."""
+    if not _is_file(given):
         try:
-            b64decode(given, validate=True)
+            if b64decode(given, validate=True).startswith(FIRST_OF_SET):
+                return given
         except ValueError:
             pass
-        else:
-            return given
     return b64encode(_file(option, given, "its bytes in base64")).decode()
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).expanduser().is_file()
+    except (OSError, ValueError, RuntimeError):  # too long for a name, or somebody's home who is nobody
+        return False
 
 
 def _file(option: str, name: str, otherwise: str) -> bytes:

@@ -10,7 +10,7 @@ from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers
 from sparkcohort.runtime.values.protobuf.columns import column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps
-from sparkcohort.runtime.values.protobuf.descriptor import Message
+from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor
 from sparkcohort.runtime.values.protobuf.interpreter import ProtobufReader
 from sparkcohort.runtime.values.protobuf.steps import ProtobufReason, words
 from sparkcohort.runtime.values.types import ColumnType, packed
@@ -21,7 +21,7 @@ except ImportError:  # built without a compiler
     NativeDecoder = None  # type: ignore[assignment,misc]
 
 
-class BadRecord(NamedTuple):
+class BadMessage(NamedTuple):
     """A row whose bytes could not be read."""
 
     row: int
@@ -34,7 +34,7 @@ class ProtobufValues:
 
     def __init__(
         self,
-        message: Message,
+        message: MessageDescriptor,
         target: ColumnType | None = None,
         *,
         framed: bool = False,
@@ -49,7 +49,7 @@ class ProtobufValues:
         if NativeDecoder is None:
             warn_of_missing_parts()
 
-    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadRecord]]:
+    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadMessage]]:
         """As many rows as ``values`` (binary) has, and the bad ones among them; a null row is null and not bad.
 
         OverflowError where a column of theirs would have more than ``most`` bytes or items, MemoryError where memory has
@@ -65,13 +65,13 @@ class ProtobufValues:
         what, bad = self._native.decode(validity, offsets, data, values.offset, len(values), self._framed, take)
         return what, [self._bad(*each) for each in bad]
 
-    def _bad(self, row: int, reason: int, at: int, step: int) -> BadRecord:
+    def _bad(self, row: int, reason: int, at: int, step: int) -> BadMessage:
         path = self._steps.paths[step] if step >= 0 else ""
-        return BadRecord(row, ProtobufReason(reason), words(ProtobufReason(reason), at, path))
+        return BadMessage(row, ProtobufReason(reason), words(ProtobufReason(reason), at, path))
 
-    def _plain_decode(self, values: pa.Array) -> tuple[Any, list[BadRecord]]:
+    def _plain_decode(self, values: pa.Array) -> tuple[Any, list[BadMessage]]:
         reader, bad = ProtobufReader(self.target), []
         for row, record in enumerate(values.to_pylist()):
             if error := reader.read(record, self._steps, framed=self._framed):
-                bad.append(BadRecord(row, error.reason, str(error)))
+                bad.append(BadMessage(row, error.reason, str(error)))
         return array_of(reader.root.rows(), self.type, self._most), bad

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, Field, Kind, Message
+from sparkcohort.runtime.values.protobuf.descriptor import (
+    DescriptorError,
+    FieldDescriptor,
+    FieldType,
+    MessageDescriptor,
+)
 from sparkcohort.runtime.values.types import (
     BIGINT,
     BINARY,
@@ -20,14 +25,16 @@ from sparkcohort.runtime.values.types import (
 )
 
 PLAIN = {
-    **dict.fromkeys((Kind.INT32, Kind.UINT32, Kind.SINT32, Kind.FIXED32, Kind.SFIXED32), INT),
-    **dict.fromkeys((Kind.INT64, Kind.UINT64, Kind.SINT64, Kind.FIXED64, Kind.SFIXED64), BIGINT),
-    Kind.FLOAT: FLOAT,
-    Kind.DOUBLE: DOUBLE,
-    Kind.BOOL: BOOLEAN,
-    Kind.STRING: STRING,
-    Kind.BYTES: BINARY,
-    Kind.ENUM: STRING,
+    **dict.fromkeys((FieldType.INT32, FieldType.UINT32, FieldType.SINT32, FieldType.FIXED32, FieldType.SFIXED32), INT),
+    **dict.fromkeys(
+        (FieldType.INT64, FieldType.UINT64, FieldType.SINT64, FieldType.FIXED64, FieldType.SFIXED64), BIGINT
+    ),
+    FieldType.FLOAT: FLOAT,
+    FieldType.DOUBLE: DOUBLE,
+    FieldType.BOOL: BOOLEAN,
+    FieldType.STRING: STRING,
+    FieldType.BYTES: BINARY,
+    FieldType.ENUM: STRING,
 }
 TIMES = {"Timestamp": TIMESTAMP, "Duration": INTERVAL}
 """By the name of the message alone, as Spark has it, if its fields are ``seconds`` and ``nanos``."""
@@ -35,24 +42,24 @@ MOST_COLUMNS = 10_000
 MOST_DEPTH = 64
 
 
-def column_type(message: Message) -> ColumnType:
+def column_type(message: MessageDescriptor) -> ColumnType:
     """The type of a column that holds the message.
 
     A message without a field that has a column is left out where it is a field; a message inside of itself is refused.
     """
-    found = _Mapping().struct(message, (), "")
+    found = _MessageMapping().struct(message, (), "")
     if found is None:
         raise DescriptorError(f"message {message.name} has no field that could be a column")
     return found
 
 
-class _Mapping:
+class _MessageMapping:
     """Converts types, and counts the columns."""
 
     def __init__(self) -> None:
         self.columns = 0
 
-    def struct(self, message: Message, outer: tuple[Message, ...], path: str) -> ColumnType | None:
+    def struct(self, message: MessageDescriptor, outer: tuple[MessageDescriptor, ...], path: str) -> ColumnType | None:
         """The struct, or None if nothing is in it; ``outer`` are the messages around it."""
         if message in outer or len(outer) > MOST_DEPTH:
             why = "is inside of itself" if message in outer else f"is more than {MOST_DEPTH} levels deep"
@@ -67,7 +74,7 @@ class _Mapping:
         kept = {name: kind for name, kind in found.items() if kind is not None}
         return struct(kept) if kept else None
 
-    def _field(self, each: Field, outer: tuple[Message, ...], path: str) -> ColumnType | None:
+    def _field(self, each: FieldDescriptor, outer: tuple[MessageDescriptor, ...], path: str) -> ColumnType | None:
         self.columns += 1
         if self.columns > MOST_COLUMNS:
             raise DescriptorError(f"there are more than {MOST_COLUMNS:,} columns")
@@ -77,21 +84,22 @@ class _Mapping:
         one = self._single(each, outer, path)
         return array(one) if one and each.repeated else one
 
-    def _single(self, each: Field, outer: tuple[Message, ...], path: str) -> ColumnType | None:
+    def _single(self, each: FieldDescriptor, outer: tuple[MessageDescriptor, ...], path: str) -> ColumnType | None:
         if each.message is None:
             return PLAIN[each.kind]
         return time_type(each.message) or self.struct(each.message, outer, path)
 
 
-def time_type(message: Message) -> ColumnType | None:
+def time_type(message: MessageDescriptor) -> ColumnType | None:
     """TIMESTAMP or INTERVAL DAY TO SECOND, if the message is one of Google's two, or looks like it."""
-    shape = [(each.name, each.kind, each.repeated) for each in sorted(message.fields, key=lambda each: each.number)]
-    if shape != [("seconds", Kind.INT64, False), ("nanos", Kind.INT32, False)]:
+    shape = [(each.name, each.kind, each.repeated) for each in message.fields]
+    in_order = [each.number for each in message.fields] == sorted(each.number for each in message.fields)
+    if not in_order or shape != [("seconds", FieldType.INT64, False), ("nanos", FieldType.INT32, False)]:
         return None
     return TIMES.get(message.short_name)
 
 
-def check_target(message: Message, target: ColumnType, path: str = "value") -> None:
+def check_target(message: MessageDescriptor, target: ColumnType, path: str = "value") -> None:
     """Refuse a type that is not the message's own, or what is left of it when fields are not asked for."""
     if target.kind != "struct" or not target.children:
         raise DescriptorError(f"{path} is a message, which is a STRUCT with fields, not {target}")
@@ -102,7 +110,7 @@ def check_target(message: Message, target: ColumnType, path: str = "value") -> N
         _check_field(fields[name], kind, f"{path}.{name}")
 
 
-def _check_field(each: Field, target: ColumnType, path: str) -> None:
+def _check_field(each: FieldDescriptor, target: ColumnType, path: str) -> None:
     kinds, inside = (target.kind, target.children) if each.repeated else ("", (target,))
     if each.is_map and kinds == "map":
         for inner, kind in zip(each.inner.fields, inside, strict=True):

@@ -4,38 +4,44 @@ from __future__ import annotations
 
 from sparkcohort.runtime.values.protobuf import defaults
 from sparkcohort.runtime.values.protobuf.columns import check_target, time_type
-from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, Enum, Field, Kind, Message
-from sparkcohort.runtime.values.protobuf.steps import NO_ENUM, Flag, Op, ProtobufStep, ProtobufSteps
+from sparkcohort.runtime.values.protobuf.descriptor import (
+    DescriptorError,
+    EnumDescriptor,
+    FieldDescriptor,
+    FieldType,
+    MessageDescriptor,
+)
+from sparkcohort.runtime.values.protobuf.steps import NO_ENUM, FieldFlag, MessageSteps, ProtobufOp, ProtobufStep
 from sparkcohort.runtime.values.types import ColumnType, width
 
 OPS = {
-    Kind.BOOL: Op.BOOL,
-    **dict.fromkeys((Kind.INT32, Kind.UINT32), Op.INT32),
-    Kind.SINT32: Op.SINT32,
-    **dict.fromkeys((Kind.FIXED32, Kind.SFIXED32), Op.FIXED32),
-    Kind.FLOAT: Op.FLOAT,
-    **dict.fromkeys((Kind.INT64, Kind.UINT64), Op.INT64),
-    Kind.SINT64: Op.SINT64,
-    **dict.fromkeys((Kind.FIXED64, Kind.SFIXED64), Op.FIXED64),
-    Kind.DOUBLE: Op.DOUBLE,
-    Kind.BYTES: Op.BYTES,
-    Kind.STRING: Op.STRING,
-    Kind.ENUM: Op.ENUM,
-    **dict.fromkeys((Kind.MESSAGE, Kind.GROUP), Op.SUBMESSAGE),
+    FieldType.BOOL: ProtobufOp.BOOL,
+    **dict.fromkeys((FieldType.INT32, FieldType.UINT32), ProtobufOp.INT32),
+    FieldType.SINT32: ProtobufOp.SINT32,
+    **dict.fromkeys((FieldType.FIXED32, FieldType.SFIXED32), ProtobufOp.FIXED32),
+    FieldType.FLOAT: ProtobufOp.FLOAT,
+    **dict.fromkeys((FieldType.INT64, FieldType.UINT64), ProtobufOp.INT64),
+    FieldType.SINT64: ProtobufOp.SINT64,
+    **dict.fromkeys((FieldType.FIXED64, FieldType.SFIXED64), ProtobufOp.FIXED64),
+    FieldType.DOUBLE: ProtobufOp.DOUBLE,
+    FieldType.BYTES: ProtobufOp.BYTES,
+    FieldType.STRING: ProtobufOp.STRING,
+    FieldType.ENUM: ProtobufOp.ENUM,
+    **dict.fromkeys((FieldType.MESSAGE, FieldType.GROUP), ProtobufOp.SUBMESSAGE),
 }
 MOST_NAME = 400
 """Bytes of an enum's name: a number behind it still fits where the interpreter writes both."""
 
 
-def compile_steps(message: Message, target: ColumnType) -> ProtobufSteps:
+def compile_steps(message: MessageDescriptor, target: ColumnType) -> MessageSteps:
     """The steps that read ``message`` into ``target``, all of its type or a part.  Raises DescriptorError."""
     check_target(message, target)
-    made = _Compiler()
+    made = _MessageCompiler()
     made.message(message, target, 0, "value")
-    return ProtobufSteps(tuple(made.steps), target, tuple(made.constants), tuple(made.table), tuple(made.paths))
+    return MessageSteps(tuple(made.steps), target, tuple(made.constants), tuple(made.table), tuple(made.paths))
 
 
-class _Compiler:
+class _MessageCompiler:
     """Appends steps; the messages of fields come behind the message that has them."""
 
     def __init__(self) -> None:
@@ -45,7 +51,7 @@ class _Compiler:
         self.constants: list[bytes] = []
         self.enums: dict[tuple[int, bool], int] = {}
 
-    def message(self, message: Message, target: ColumnType | None, column: int, path: str) -> None:
+    def message(self, message: MessageDescriptor, target: ColumnType | None, column: int, path: str) -> None:
         """A message and what is inside of it.  Without a target: the seconds and nanoseconds of a time."""
         columns = _columns(target, column) if target else {}
         oneofs = {each.oneof for each in message.fields if each.name in columns and each.oneof >= 0}
@@ -54,31 +60,36 @@ class _Compiler:
         wanted.sort(key=lambda each: each.number)
         start = len(self.steps)
         row = column if target and target.kind == "struct" else -1
-        self.steps += [ProtobufStep(Op.MESSAGE, row, a=len(wanted)), *[ProtobufStep(Op.BOOL)] * len(wanted)]
+        self.steps += [
+            ProtobufStep(ProtobufOp.MESSAGE, row, a=len(wanted)),
+            *[ProtobufStep(ProtobufOp.BOOL)] * len(wanted),
+        ]
         self.paths += [path, *(f"{path}.{each.name}" for each in wanted)]
         for place, each in enumerate(wanted, start + 1):
             own, kind = columns.get(each.name, (-1, None))
             self._field(place, each, own, kind, in_map=message.map_entry)
 
-    def _field(self, place: int, each: Field, column: int, target: ColumnType | None, *, in_map: bool) -> None:
+    def _field(
+        self, place: int, each: FieldDescriptor, column: int, target: ColumnType | None, *, in_map: bool
+    ) -> None:
         op, flags = OPS[each.kind], _flags(each)
         a = b = 0
         if in_map:
-            flags = flags & ~Flag.IMPLICIT | Flag.DEFAULT
+            flags = flags & ~FieldFlag.IMPLICIT | FieldFlag.DEFAULT
         elif each.default is not None:
-            flags |= Flag.DEFAULT
-        if Flag.DEFAULT in flags and each.message is None:
+            flags |= FieldFlag.DEFAULT
+        if FieldFlag.DEFAULT in flags and each.message is None:
             b = self._default(each)
         if each.enum:
             a = self._enum(each.enum, closed=each.closed)
         if each.message and time_type(each.message):
-            op = Op.TIME
+            op = ProtobufOp.TIME
         if each.message and column >= 0:
             a = len(self.steps)
             self._inner(each, column, target, self.paths[place])
         self.steps[place] = ProtobufStep(op, column, each.number, flags, each.oneof + 1, a, b)
 
-    def _inner(self, each: Field, column: int, target: ColumnType | None, path: str) -> None:
+    def _inner(self, each: FieldDescriptor, column: int, target: ColumnType | None, path: str) -> None:
         """The message of a field."""
         if time_type(each.inner):
             self.message(each.inner, None, -1, path)
@@ -87,7 +98,7 @@ class _Compiler:
         else:
             self.message(each.inner, target.children[0], column + 1, path)
 
-    def _default(self, each: Field) -> int:
+    def _default(self, each: FieldDescriptor) -> int:
         if each.default is None:
             return each.enum.first & 0xFFFFFFFF if each.enum else self._constant(b"") if each.kind in _TEXTS else 0
         return self._constant(defaults.text(each)) if each.kind in _TEXTS else defaults.bits(each)
@@ -96,7 +107,7 @@ class _Compiler:
         self.constants.append(data)
         return len(self.constants) - 1
 
-    def _enum(self, enum: Enum, *, closed: bool) -> int:
+    def _enum(self, enum: EnumDescriptor, *, closed: bool) -> int:
         """Where its names begin in the table."""
         if len(enum.name.encode()) > MOST_NAME:
             raise DescriptorError(f"the name of enum {enum.name[:40]}... has more than {MOST_NAME} bytes")
@@ -109,19 +120,19 @@ class _Compiler:
         return self.enums[key]
 
 
-_TEXTS = (Kind.STRING, Kind.BYTES)
+_TEXTS = (FieldType.STRING, FieldType.BYTES)
 
 
-def _flags(each: Field) -> Flag:
-    found = Flag(0)
+def _flags(each: FieldDescriptor) -> FieldFlag:
+    found = FieldFlag(0)
     for flag, is_set in (
-        (Flag.REPEATED, each.repeated),
-        (Flag.REQUIRED, each.required),
-        (Flag.IMPLICIT, each.implicit),
-        (Flag.GROUP, each.delimited),
-        (Flag.CLOSED, each.closed),
+        (FieldFlag.REPEATED, each.repeated),
+        (FieldFlag.REQUIRED, each.required),
+        (FieldFlag.IMPLICIT, each.implicit),
+        (FieldFlag.GROUP, each.delimited),
+        (FieldFlag.CLOSED, each.closed),
     ):
-        found |= flag if is_set else Flag(0)
+        found |= flag if is_set else FieldFlag(0)
     return found
 
 

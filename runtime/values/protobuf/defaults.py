@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 import struct
 
-from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, Field, Kind
+from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, FieldDescriptor, FieldType
 
-_FLOATS = {Kind.FLOAT: ("<f", "<I"), Kind.DOUBLE: ("<d", "<q")}
+_FLOATS = {FieldType.FLOAT: ("<f", "<I"), FieldType.DOUBLE: ("<d", "<q")}
 _INT, _LONG = (1 << 32) - 1, (1 << 64) - 1
-_NARROW = (Kind.INT32, Kind.UINT32, Kind.SINT32, Kind.FIXED32, Kind.SFIXED32, Kind.ENUM)
+_NARROW = (FieldType.INT32, FieldType.UINT32, FieldType.SINT32, FieldType.FIXED32, FieldType.SFIXED32, FieldType.ENUM)
 _ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
 
-def bits(of: Field) -> int:
+def bits(of: FieldDescriptor) -> int:
     """A number's default by its bits, as a signed one of 64.
 
-    >>> bits(Field("f", 1, Kind.FLOAT, default="1.5")) == 0x3FC00000, bits(Field("b", 1, Kind.BOOL, default="true"))
+    >>> bits(FieldDescriptor("f", 1, FieldType.FLOAT, default="1.5")) == 0x3FC00000, bits(FieldDescriptor("b", 1, FieldType.BOOL, default="true"))
     (True, 1)
     """
     text = of.default or ""
@@ -25,7 +25,7 @@ def bits(of: Field) -> int:
         if of.kind in _FLOATS:
             number, as_bits = _FLOATS[of.kind]
             return int(struct.unpack(as_bits, struct.pack(number, float(text)))[0])
-        if of.kind is Kind.BOOL:
+        if of.kind is FieldType.BOOL:
             return {"true": 1, "false": 0}[text]
         found = _enum_number(of, text) if of.enum else int(text)
     except (ValueError, KeyError, OverflowError):
@@ -33,19 +33,19 @@ def bits(of: Field) -> int:
     return found & _INT if of.kind in _NARROW else (found & _LONG ^ 1 << 63) - (1 << 63)
 
 
-def _enum_number(of: Field, name: str) -> int:
+def _enum_number(of: FieldDescriptor, name: str) -> int:
     values = of.enum.values if of.enum else {}
     return {each: number for number, each in values.items()}[name]
 
 
-def text(of: Field) -> bytes:
+def text(of: FieldDescriptor) -> bytes:
     r"""The default of a string, or of bytes, which are written with escapes.
 
-    >>> text(Field("b", 1, Kind.BYTES, default=r"a\000\xff\n"))
+    >>> text(FieldDescriptor("b", 1, FieldType.BYTES, default=r"a\000\xff\n"))
     b'a\x00\xff\n'
     """
     given = (of.default or "").encode()
-    return _ESCAPE.sub(_unescaped, given) if of.kind is Kind.BYTES else given
+    return _ESCAPE.sub(_unescaped, given) if of.kind is FieldType.BYTES else given
 
 
 def _unescaped(found: re.Match[bytes]) -> bytes:

@@ -27,7 +27,7 @@ _GOOGLE: Final = "google.protobuf."
 MOST_NUMBER: Final = (1 << 29) - 1
 
 
-class Kind(IntEnum):
+class FieldType(IntEnum):
     """The types of fields, as FieldDescriptorProto numbers them."""
 
     DOUBLE = 1
@@ -59,7 +59,7 @@ class UnknownMessageError(DescriptorError):
 
 
 @dataclass(slots=True, eq=False)
-class Enum:
+class EnumDescriptor:
     """Its values by number, the first name of each."""
 
     name: str
@@ -74,12 +74,12 @@ class Enum:
 
 
 @dataclass(slots=True, eq=False)
-class Field:
+class FieldDescriptor:
     """One field of a message.  ``default`` is proto2's text; ``oneof`` the place of its oneof in the message, or -1."""
 
     name: str
     number: int
-    kind: Kind
+    kind: FieldType
     repeated: bool = False
     required: bool = False
     implicit: bool = False  # its zero is not told from its absence
@@ -88,11 +88,11 @@ class Field:
     oneof: int = -1
     default: str | None = None
     type_name: str = ""
-    message: Message | None = None
-    enum: Enum | None = None
+    message: MessageDescriptor | None = None
+    enum: EnumDescriptor | None = None
 
     @property
-    def inner(self) -> Message:
+    def inner(self) -> MessageDescriptor:
         """The type of a message's field."""
         if self.message is None:
             raise DescriptorError(f"{self.name} is no message")
@@ -105,12 +105,12 @@ class Field:
 
 
 @dataclass(slots=True, eq=False)
-class Message:
+class MessageDescriptor:
     """One message.  It may hold itself, so messages are told apart by identity; nothing changes them once parsed."""
 
     name: str
     map_entry: bool = False
-    fields: tuple[Field, ...] = field(default=())
+    fields: tuple[FieldDescriptor, ...] = field(default=())
 
     @property
     def short_name(self) -> str:
@@ -121,9 +121,9 @@ class Message:
         return f"<message {self.name}>"
 
 
-def parse_message(data: bytes, name: str) -> Message:
+def parse_message(data: bytes, name: str) -> MessageDescriptor:
     """The message of this name: the full one, or that without a package if there is only one such."""
-    known = _Parser().parse(data)
+    known = _SetParser().parse(data)
     found = [known[name]] if name in known else [each for each in known.values() if each.short_name == name]
     found = [each for each in found if not each.map_entry]
     if not name or not found:
@@ -176,7 +176,7 @@ def _features(outer: Features, options: Iterable[Read], number: int) -> Features
 
 
 @dataclass(slots=True)
-class _File:
+class _FileScope:
     name: str
     package: str
     features: Features
@@ -184,16 +184,16 @@ class _File:
     dependencies: tuple[str, ...]
 
 
-class _Parser:
+class _SetParser:
     """Reads files, then finds what their fields refer to."""
 
     def __init__(self) -> None:
-        self.messages: dict[str, Message] = {}
-        self.enums: dict[str, Enum] = {}
-        self.pending: list[tuple[Field, Message, _File]] = []
+        self.messages: dict[str, MessageDescriptor] = {}
+        self.enums: dict[str, EnumDescriptor] = {}
+        self.pending: list[tuple[FieldDescriptor, MessageDescriptor, _FileScope]] = []
         self.files: set[str] = set()
 
-    def parse(self, data: bytes) -> dict[str, Message]:
+    def parse(self, data: bytes) -> dict[str, MessageDescriptor]:
         """All messages, by their full names."""
         try:
             files = list(_messages(_read(data), 1))
@@ -214,7 +214,7 @@ class _Parser:
         if syntax not in ("", "proto2", "proto3", "editions") or edition > NEWEST:
             raise DescriptorError(f"its file {_text(read, 1)!r} has a syntax that is not known: {syntax} {edition}")
         features = {"proto3": PROTO3, "editions": EDITION_2023}.get(syntax, PROTO2)
-        file = _File(
+        file = _FileScope(
             _text(read, 1),
             _text(read, 2),
             _features(features, _messages(read, 8), 50),
@@ -227,11 +227,11 @@ class _Parser:
         for each in _messages(read, 5):
             self._enum(each, file.package, file.features)
 
-    def _message(self, read: Read, scope: str, outer: Features, file: _File) -> None:
+    def _message(self, read: Read, scope: str, outer: Features, file: _FileScope) -> None:
         options = list(_messages(read, 7))
         features = _features(outer, options, 12)
         name = _joined(scope, _text(read, 1))
-        made = Message(name, any(_number(each, 7) for each in options))
+        made = MessageDescriptor(name, any(_number(each, 7) for each in options))
         if not _text(read, 1) or name in self.messages:
             raise DescriptorError(f"a message {name!r} without a name, or one that is there twice")
         self.messages[name] = made
@@ -247,25 +247,27 @@ class _Parser:
         if made.map_entry and [(each.name, each.number) for each in made.fields] != [("key", 1), ("value", 2)]:
             raise DescriptorError(f"message {name!r} is no entry of a map")
 
-    def _field(self, read: Read, inside: Message, outer: Features, oneofs: list[Features], file: _File) -> Field:
+    def _field(
+        self, read: Read, inside: MessageDescriptor, outer: Features, oneofs: list[Features], file: _FileScope
+    ) -> FieldDescriptor:
         name, number, kind = _text(read, 1), _number(read, 3), _number(read, 5)
         if not name or not 0 < number <= MOST_NUMBER:
             raise DescriptorError(f"message {inside.name!r} has a field {name!r} without a name or a number ({number})")
-        if kind not in list(Kind):
+        if kind not in list(FieldType):
             raise DescriptorError(f"the type of {inside.name}.{name} is not known ({kind})")
         label, oneof = _number(read, 4), _number(read, 9, -1)
         if not -1 <= oneof < len(oneofs):
             raise DescriptorError(f"the oneof of {inside.name}.{name} is not there")
         features = _features(outer if oneof < 0 else oneofs[oneof], _messages(read, 8), 21)
-        repeated, is_message = label == LABEL_REPEATED, kind in (Kind.MESSAGE, Kind.GROUP)
-        made = Field(
+        repeated, is_message = label == LABEL_REPEATED, kind in (FieldType.MESSAGE, FieldType.GROUP)
+        made = FieldDescriptor(
             name,
             number,
-            Kind(kind),
+            FieldType(kind),
             repeated=repeated,
             required=label == LABEL_REQUIRED or (features[PRESENCE] == REQUIRED and not repeated),
             implicit=features[PRESENCE] == IMPLICIT and oneof < 0 and not repeated and not is_message,
-            delimited=kind == Kind.GROUP or (kind == Kind.MESSAGE and features[ENCODING] == DELIMITED),
+            delimited=kind == FieldType.GROUP or (kind == FieldType.MESSAGE and features[ENCODING] == DELIMITED),
             oneof=oneof,
             default=_text(read, 7) if 7 in read and not repeated and not is_message else None,
             type_name=_text(read, 6),
@@ -281,13 +283,13 @@ class _Parser:
             values.setdefault(_signed(_number(each, 2)), _text(each, 1))
         if not values or name in self.enums:
             raise DescriptorError(f"enum {name!r} has no values, or is there twice")
-        self.enums[name] = Enum(name, features[ENUM_TYPE] == CLOSED, values, next(iter(values)))
+        self.enums[name] = EnumDescriptor(name, features[ENUM_TYPE] == CLOSED, values, next(iter(values)))
 
-    def _resolve(self, found: Field, inside: Message, file: _File) -> None:
-        if found.kind not in (Kind.MESSAGE, Kind.GROUP, Kind.ENUM):
+    def _resolve(self, found: FieldDescriptor, inside: MessageDescriptor, file: _FileScope) -> None:
+        if found.kind not in (FieldType.MESSAGE, FieldType.GROUP, FieldType.ENUM):
             return
         names = _possible(found.type_name, inside.name)
-        if found.kind is Kind.ENUM:
+        if found.kind is FieldType.ENUM:
             found.enum = next((self.enums[each] for each in names if each in self.enums), None)
             # As Java's library: what a proto2 file says about an enum of another file counts, too.
             found.closed = found.enum is not None and (found.enum.closed or file.is_proto2)

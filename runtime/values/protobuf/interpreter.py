@@ -14,11 +14,11 @@ from typing import Any
 from sparkcohort.runtime.values.growing import GrowingColumn
 from sparkcohort.runtime.values.protobuf.steps import (
     MOST_DEPTH,
-    Flag,
-    Op,
+    FieldFlag,
+    MessageSteps,
+    ProtobufOp,
     ProtobufReason,
     ProtobufStep,
-    ProtobufSteps,
     words,
 )
 from sparkcohort.runtime.values.protobuf.wire import MOST_VARINT, WireType
@@ -27,11 +27,11 @@ from sparkcohort.runtime.values.types import ColumnType
 FRAME = 5  # Confluent's: a zero, and the id of the writer's schema in four bytes; the place of the message is behind it
 LONG_BITS, INT_BITS = (1 << 64) - 1, (1 << 32) - 1
 SIZES = {WireType.I64: 8, WireType.I32: 4}
-WIDE = (Op.INT64, Op.SINT64, Op.FIXED64, Op.DOUBLE)
+WIDE = (ProtobufOp.INT64, ProtobufOp.SINT64, ProtobufOp.FIXED64, ProtobufOp.DOUBLE)
 MICROS = 1_000_000
 
 
-class RecordError(Exception):
+class MessageError(Exception):
     """A record that can't be read: why, where its field begins, and the step of the field inside (-1: none)."""
 
     def __init__(self, reason: ProtobufReason, at: int, step: int, path: str = "") -> None:
@@ -40,7 +40,7 @@ class RecordError(Exception):
 
 
 @dataclass(slots=True)
-class Slot:
+class FieldSlot:
     """What a message has of one field: a number, or where bytes begin and how many they are."""
 
     count: int = 0
@@ -56,10 +56,10 @@ class ProtobufReader:
     def __init__(self, target: ColumnType) -> None:
         self.root = GrowingColumn(target)
         self.columns = self.root.walk()
-        self.list: ProtobufSteps
+        self.list: MessageSteps
         self.place, self.step = 0, -1
 
-    def read(self, data: bytes | None, steps: ProtobufSteps, *, framed: bool = False) -> RecordError | None:
+    def read(self, data: bytes | None, steps: MessageSteps, *, framed: bool = False) -> MessageError | None:
         """Append the record; what can't be read is null, and why is told.  None is null."""
         rows = len(self.root.values)
         if data is None:
@@ -68,15 +68,15 @@ class ProtobufReader:
         self.list, self.place, self.step = steps, 0, -1
         try:
             self.message(0, data, self.frame(data) if framed else 0, len(data), 0, -1)
-        except RecordError as error:
+        except MessageError as error:
             self.root.cut(rows)
             self.root.null()
             return error
         return None
 
-    def error(self, reason: ProtobufReason) -> RecordError:
+    def error(self, reason: ProtobufReason) -> MessageError:
         """What is raised for a record."""
-        return RecordError(reason, self.place, self.step, self.list.paths[self.step] if self.step >= 0 else "")
+        return MessageError(reason, self.place, self.step, self.list.paths[self.step] if self.step >= 0 else "")
 
     def frame(self, data: bytes) -> int:
         """Where the message begins behind Confluent's frame, which ends with the place of the message in its schema."""
@@ -88,7 +88,7 @@ class ProtobufReader:
             for _ in range(min(max(count, 0), len(data))):
                 index, at = self.varint(data, at, len(data))
                 count = -1 if _zigzag(index) < 0 else count
-        except RecordError:
+        except MessageError:
             count = -1
         if count < 0 or count > len(data):
             raise self.error(ProtobufReason.FRAME)
@@ -153,10 +153,10 @@ class ProtobufReader:
 
     # --- first: what is there -------------------------------------------------------------------
 
-    def scan(self, header: int, data: bytes, at: int, end: int, depth: int, owner: int) -> list[Slot]:
+    def scan(self, header: int, data: bytes, at: int, end: int, depth: int, owner: int) -> list[FieldSlot]:
         """What a message has of its fields."""
         fields = self.list.steps[header + 1 : header + 1 + self.list.steps[header].a]
-        slots = [Slot() for _ in fields]
+        slots = [FieldSlot() for _ in fields]
         by_number = {step.number: place for place, step in enumerate(fields)}
         while at < end:
             start = at
@@ -169,7 +169,7 @@ class ProtobufReader:
                 self.step = header + 1 + place
             value, size, at = self.value(data, at, end, tag, depth)
             if place is not None and self.counts(fields[place], data, tag, value, size, depth):
-                self.keep(fields, slots, place, Slot(slots[place].count + 1, start, at, value, size))
+                self.keep(fields, slots, place, FieldSlot(slots[place].count + 1, start, at, value, size))
         return slots
 
     def counts(self, step: ProtobufStep, data: bytes, tag: int, value: int, size: int, depth: int) -> bool:
@@ -178,18 +178,18 @@ class ProtobufReader:
             if not depth:
                 raise self.error(ProtobufReason.OTHER_TYPE)
             return False
-        if step.op is Op.STRING and not step.flags & Flag.REPEATED:
+        if step.op is ProtobufOp.STRING and not step.flags & FieldFlag.REPEATED:
             self.text(data[value : value + size])
-        repeated = step.flags & Flag.REPEATED
-        return bool(repeated) or step.op is not Op.ENUM or self.name(step, value, depth) is not None
+        repeated = step.flags & FieldFlag.REPEATED
+        return bool(repeated) or step.op is not ProtobufOp.ENUM or self.name(step, value, depth) is not None
 
-    def keep(self, fields: tuple[ProtobufStep, ...], slots: list[Slot], place: int, found: Slot) -> None:
+    def keep(self, fields: tuple[ProtobufStep, ...], slots: list[FieldSlot], place: int, found: FieldSlot) -> None:
         """The last one counts; of a oneof, it is the only one."""
         step = fields[place]
         if step.oneof:
             for other, each in enumerate(fields):
                 if each.oneof == step.oneof and other != place:
-                    slots[other] = Slot()
+                    slots[other] = FieldSlot()
         if slots[place].count:
             found.first = slots[place].first
         found.value = number(step.op, found.value)
@@ -233,22 +233,22 @@ class ProtobufReader:
             if self.list.steps[place].column >= 0:
                 self.field(self.list.steps[place], slot, data, depth)
 
-    def field(self, step: ProtobufStep, slot: Slot, data: bytes, depth: int) -> None:
+    def field(self, step: ProtobufStep, slot: FieldSlot, data: bytes, depth: int) -> None:
         """One field."""
         flags, column = step.flags, self.columns[step.column]
-        if flags & Flag.REPEATED:
+        if flags & FieldFlag.REPEATED:
             place = self.step
             for value, size in self.items(step, slot, data, depth):
                 self.step = place
                 self.append(step, step.column + 1, value, size, data, depth)
             column.values.append(len(column.children[0].values))
-        elif not slot.count and flags & Flag.DEFAULT:
+        elif not slot.count and flags & FieldFlag.DEFAULT:
             self.default(step, depth)
-        elif not slot.count and flags & Flag.REQUIRED:
+        elif not slot.count and flags & FieldFlag.REQUIRED:
             raise self.error(ProtobufReason.REQUIRED)
-        elif not slot.count or (flags & Flag.IMPLICIT and _is_zero(step.op, slot)):
+        elif not slot.count or (flags & FieldFlag.IMPLICIT and _is_zero(step.op, slot)):
             column.null()
-        elif slot.count > 1 and step.op in (Op.SUBMESSAGE, Op.TIME):
+        elif slot.count > 1 and step.op in (ProtobufOp.SUBMESSAGE, ProtobufOp.TIME):
             parts = [data[value : value + size] for value, size in self.occurrences(step, slot, data, depth)]
             self.append(step, step.column, 0, sum(map(len, parts)), b"".join(parts), depth)
         else:
@@ -256,13 +256,15 @@ class ProtobufReader:
 
     def default(self, step: ProtobufStep, depth: int) -> None:
         """A field that is not there, and has a value all the same."""
-        if step.op in (Op.BYTES, Op.STRING):
+        if step.op in (ProtobufOp.BYTES, ProtobufOp.STRING):
             constant = self.list.constants[step.b]
             self.append(step, step.column, 0, len(constant), constant, depth)
         else:
-            self.append(step, step.column, 0 if step.op in (Op.SUBMESSAGE, Op.TIME) else step.b, 0, b"", depth)
+            self.append(
+                step, step.column, 0 if step.op in (ProtobufOp.SUBMESSAGE, ProtobufOp.TIME) else step.b, 0, b"", depth
+            )
 
-    def occurrences(self, step: ProtobufStep, slot: Slot, data: bytes, depth: int) -> Iterator[tuple[int, int]]:
+    def occurrences(self, step: ProtobufStep, slot: FieldSlot, data: bytes, depth: int) -> Iterator[tuple[int, int]]:
         """The values of a field, one by one, in their order: numbers also out of those that come many at once."""
         at = slot.first if slot.count else slot.last
         while at < slot.last:
@@ -278,25 +280,25 @@ class ProtobufReader:
                 value, size, inside = self.value(data, inside, end, step.wire_type, depth)
                 yield value, size
 
-    def items(self, step: ProtobufStep, slot: Slot, data: bytes, depth: int) -> Iterator[tuple[int, int]]:
+    def items(self, step: ProtobufStep, slot: FieldSlot, data: bytes, depth: int) -> Iterator[tuple[int, int]]:
         """The same as items of a list, without an enum's numbers that are none."""
         for value, size in self.occurrences(step, slot, data, depth):
-            if step.op is not Op.ENUM or self.name(step, value, depth) is not None:
+            if step.op is not ProtobufOp.ENUM or self.name(step, value, depth) is not None:
                 yield number(step.op, value), size
 
     def append(self, step: ProtobufStep, column: int, value: int, size: int, data: bytes, depth: int) -> None:
         """One value, to a column."""
-        if step.op is Op.SUBMESSAGE:
+        if step.op is ProtobufOp.SUBMESSAGE:
             self.message(step.a, data, value, value + size, depth + 1, self.step)
             return
         made: Any
-        if step.op is Op.TIME:
+        if step.op is ProtobufOp.TIME:
             made = self.time(step, data, value, value + size, depth + 1)
-        elif step.op is Op.ENUM:
+        elif step.op is ProtobufOp.ENUM:
             made = self.name(step, value, depth)
-        elif step.op in (Op.BYTES, Op.STRING):
+        elif step.op in (ProtobufOp.BYTES, ProtobufOp.STRING):
             found = data[value : value + size]
-            made = self.text(found) if step.op is Op.STRING else found
+            made = self.text(found) if step.op is ProtobufOp.STRING else found
         else:
             made = _scalar(step.op, value)
         self.columns[column].values.append(made)
@@ -315,24 +317,24 @@ class ProtobufReader:
         return found
 
 
-def number(op: Op, value: int) -> int:
+def number(op: ProtobufOp, value: int) -> int:
     """A number by the bits that its type has."""
-    if op in (Op.BYTES, Op.STRING, Op.SUBMESSAGE, Op.TIME):
+    if op in (ProtobufOp.BYTES, ProtobufOp.STRING, ProtobufOp.SUBMESSAGE, ProtobufOp.TIME):
         return value
-    if op in (Op.SINT32, Op.SINT64):
-        value = _zigzag(value if op is Op.SINT64 else value & INT_BITS)
-    return int(value != 0) if op is Op.BOOL else value & (LONG_BITS if op in WIDE else INT_BITS)
+    if op in (ProtobufOp.SINT32, ProtobufOp.SINT64):
+        value = _zigzag(value if op is ProtobufOp.SINT64 else value & INT_BITS)
+    return int(value != 0) if op is ProtobufOp.BOOL else value & (LONG_BITS if op in WIDE else INT_BITS)
 
 
-def _scalar(op: Op, value: int) -> Any:
-    if op in (Op.FLOAT, Op.DOUBLE):
-        form, bits = ("<f", "<I") if op is Op.FLOAT else ("<d", "<Q")
+def _scalar(op: ProtobufOp, value: int) -> Any:
+    if op in (ProtobufOp.FLOAT, ProtobufOp.DOUBLE):
+        form, bits = ("<f", "<I") if op is ProtobufOp.FLOAT else ("<d", "<Q")
         return struct.unpack(form, struct.pack(bits, value & LONG_BITS))[0]
-    return bool(value) if op is Op.BOOL else _signed(value, 64 if op in WIDE else 32)
+    return bool(value) if op is ProtobufOp.BOOL else _signed(value, 64 if op in WIDE else 32)
 
 
-def _is_zero(op: Op, slot: Slot) -> bool:
-    return not (slot.size if op in (Op.BYTES, Op.STRING) else slot.value)
+def _is_zero(op: ProtobufOp, slot: FieldSlot) -> bool:
+    return not (slot.size if op in (ProtobufOp.BYTES, ProtobufOp.STRING) else slot.value)
 
 
 def _zigzag(value: int) -> int:

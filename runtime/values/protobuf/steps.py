@@ -20,7 +20,7 @@ NO_ENUM = "UNKNOWN_ENUM_VALUE_"
 """How Java's library names a number that an open enum does not have, before the enum's name and the number."""
 
 
-class Op(enum.IntEnum):
+class ProtobufOp(enum.IntEnum):
     """What a step does: a and b are its two numbers."""
 
     MESSAGE = 0  # append a struct, if it has a column; the a steps behind it are its fields
@@ -43,7 +43,7 @@ class Op(enum.IntEnum):
     TIME = 14  # the same, of seconds and nanoseconds, which become microseconds
 
 
-class Flag(enum.IntFlag):
+class FieldFlag(enum.IntFlag):
     """What else is known of a field."""
 
     REPEATED = 1  # the column is an array or a map, whose items' column is the one behind it
@@ -55,20 +55,23 @@ class Flag(enum.IntFlag):
 
 
 WIRE_TYPES = {
-    **dict.fromkeys((Op.BOOL, Op.INT32, Op.SINT32, Op.INT64, Op.SINT64, Op.ENUM), WireType.VARINT),
-    **dict.fromkeys((Op.FIXED32, Op.FLOAT), WireType.I32),
-    **dict.fromkeys((Op.FIXED64, Op.DOUBLE), WireType.I64),
-    **dict.fromkeys((Op.BYTES, Op.STRING, Op.SUBMESSAGE, Op.TIME), WireType.LEN),
+    **dict.fromkeys(
+        (ProtobufOp.BOOL, ProtobufOp.INT32, ProtobufOp.SINT32, ProtobufOp.INT64, ProtobufOp.SINT64, ProtobufOp.ENUM),
+        WireType.VARINT,
+    ),
+    **dict.fromkeys((ProtobufOp.FIXED32, ProtobufOp.FLOAT), WireType.I32),
+    **dict.fromkeys((ProtobufOp.FIXED64, ProtobufOp.DOUBLE), WireType.I64),
+    **dict.fromkeys((ProtobufOp.BYTES, ProtobufOp.STRING, ProtobufOp.SUBMESSAGE, ProtobufOp.TIME), WireType.LEN),
 }
 
 
 class ProtobufStep(NamedTuple):
     """One step; ``column`` is -1 where nothing is appended, ``oneof`` 0 where a field is in none."""
 
-    op: Op
+    op: ProtobufOp
     column: int = -1
     number: int = 0
-    flags: Flag = Flag(0)
+    flags: FieldFlag = FieldFlag(0)
     oneof: int = 0
     a: int = 0
     b: int = 0
@@ -76,11 +79,11 @@ class ProtobufStep(NamedTuple):
     @property
     def wire_type(self) -> WireType:
         """How its values are written, one by one."""
-        return WireType.SGROUP if self.flags & Flag.GROUP else WIRE_TYPES[self.op]
+        return WireType.SGROUP if self.flags & FieldFlag.GROUP else WIRE_TYPES[self.op]
 
     def accepts(self, wire_type: int) -> bool:
         """Whether such a value is one of this field: numbers may also come many at once."""
-        many = wire_type == WireType.LEN and bool(self.flags & Flag.REPEATED) and self.op < Op.BYTES
+        many = wire_type == WireType.LEN and bool(self.flags & FieldFlag.REPEATED) and self.op < ProtobufOp.BYTES
         return many or wire_type == self.wire_type
 
 
@@ -120,7 +123,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ProtobufSteps:
+class MessageSteps:
     """How the records of one message become columns."""
 
     steps: tuple[ProtobufStep, ...]
@@ -134,12 +137,12 @@ class ProtobufSteps:
         return "\n".join(self._line(place, step) for place, step in enumerate(self.steps))
 
     def _line(self, place: int, step: ProtobufStep) -> str:
-        if step.op is Op.MESSAGE:
+        if step.op is ProtobufOp.MESSAGE:
             return f"{place:4} message {self.paths[place]}, {step.a} fields"
         words = [f"{place:4}   {step.number}", step.op.name.lower(), self.paths[place]]
-        words += [name.lower() for flag in Flag if step.flags & flag and (name := flag.name)]
+        words += [name.lower() for flag in FieldFlag if step.flags & flag and (name := flag.name)]
         words += [f"oneof {step.oneof}"] if step.oneof else []
-        words += [f"-> {step.a}"] if step.op in (Op.SUBMESSAGE, Op.TIME) and step.column >= 0 else []
+        words += [f"-> {step.a}"] if step.op in (ProtobufOp.SUBMESSAGE, ProtobufOp.TIME) and step.column >= 0 else []
         return " ".join(words + ([] if step.column >= 0 else ["not asked for"]))
 
     def packed(self) -> tuple[bytes, bytes]:

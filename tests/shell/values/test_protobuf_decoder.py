@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import struct as struct_module
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +19,8 @@ from sparkcohort.native._drain import ProtobufDecoder
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.values.protobuf.columns import column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps
-from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, Message, parse_message
-from sparkcohort.runtime.values.protobuf.steps import Flag, Op, ProtobufReason
+from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, MessageDescriptor, parse_message
+from sparkcohort.runtime.values.protobuf.steps import FieldFlag, ProtobufOp, ProtobufReason
 from sparkcohort.runtime.values.types import BIGINT, STRING, ColumnType, array, packed, struct
 from tests.kit.protobuf_schemas import (
     Proto,
@@ -108,7 +112,7 @@ EVERYTHING = message(
 ID = tagged(6, 0, b"\x01")
 
 
-def everything() -> Message:
+def everything() -> MessageDescriptor:
     """A message of proto2, where enums are closed."""
     return parse_message(file_set(EVERYTHING, NESTED, syntax="proto2", enums=(enum(),)), "p.M")
 
@@ -227,21 +231,29 @@ def test_columns_that_are_too_large_are_told(native: bool) -> None:
 TARGET = struct({"s": STRING, "l": array(BIGINT)})
 WRONG: list[list[tuple[int, ...]]] = [
     [],
-    [(Op.BOOL, 0, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, -1, 0, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 2, 0), (Op.STRING, 1, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.INT64, 1, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.STRING, 4, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.STRING, 1, 0, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.STRING, 1, 1, Flag.DEFAULT, 0, 0, 9)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.ENUM, 1, 1, 0, 0, 5, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.ENUM, 1, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.INT64, 2, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.INT64, 1, 1, Flag.REPEATED, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.SUBMESSAGE, 0, 1, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (Op.TIME, 3, 1, 0, 0, 2, 0), (Op.MESSAGE, -1, 0, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 2, 0), (Op.STRING, 1, 2, 0, 0, 0, 0), (Op.STRING, 1, 2, 0, 0, 0, 0)],
-    [(Op.MESSAGE, 0, 0, 0, 0, 1, 0), (99, 1, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.BOOL, 0, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, -1, 0, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 2, 0), (ProtobufOp.STRING, 1, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.INT64, 1, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.STRING, 4, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.STRING, 1, 0, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.STRING, 1, 1, FieldFlag.DEFAULT, 0, 0, 9)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.ENUM, 1, 1, 0, 0, 5, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.ENUM, 1, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.INT64, 2, 1, 0, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.INT64, 1, 1, FieldFlag.REPEATED, 0, 0, 0)],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (ProtobufOp.SUBMESSAGE, 0, 1, 0, 0, 0, 0)],
+    [
+        (ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0),
+        (ProtobufOp.TIME, 3, 1, 0, 0, 2, 0),
+        (ProtobufOp.MESSAGE, -1, 0, 0, 0, 0, 0),
+    ],
+    [
+        (ProtobufOp.MESSAGE, 0, 0, 0, 0, 2, 0),
+        (ProtobufOp.STRING, 1, 2, 0, 0, 0, 0),
+        (ProtobufOp.STRING, 1, 2, 0, 0, 0, 0),
+    ],
+    [(ProtobufOp.MESSAGE, 0, 0, 0, 0, 1, 0), (99, 1, 1, 0, 0, 0, 0)],
 ]
 
 
@@ -296,3 +308,46 @@ def test_decoders_run_side_by_side() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(8)))
+
+
+SHORT = """
+import ctypes
+import pyarrow as pa
+from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
+from sparkcohort.runtime.values.protobuf.descriptor import parse_message
+from tests.kit.protobuf_schemas import Proto, field, file_set, message, tagged
+texts = field("texts", 1, Proto.TYPE_STRING, Proto.LABEL_REPEATED)
+found = parse_message(file_set(message("M", texts)), "M")
+decoder = ProtobufValues(found)
+column = pa.array([tagged(1, 2, b"x" * 8000), tagged(1, 2, b"a") * 2] * 3000)
+process = ctypes.CDLL(None)
+failed = 0
+for failures in range(1, 60):
+    process.fail_large(1)
+    for _ in range(failures):
+        try:
+            ProtobufValues(found).decode(column.slice(0, 100 * failures))
+        except MemoryError:
+            failed += 1
+            process.fail_large(1)
+    try:
+        decoder.decode(column)
+    except MemoryError:
+        failed += 1
+    process.fail_large(0)
+    rows, bad = decoder.decode(column)
+    assert not bad and len(rows) == 6000 and rows[5999].as_py() == {"texts": ["a", "a"]}
+print("short of memory" if failed > 50 else failed)
+"""
+
+
+def test_memory_that_runs_out(tmp_path: Path) -> None:
+    """It is a MemoryError of one call, wherever it runs out; the next one has all rows."""
+    shim = tmp_path / "short_of_memory.so"
+    code = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True)
+    preloaded = {**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": str(code.parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SHORT], env=preloaded, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.stdout, done.stderr) == ("short of memory\n", "")

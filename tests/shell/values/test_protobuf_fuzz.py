@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.runtime.values.protobuf.interpreter import ProtobufReader
-from sparkcohort.runtime.values.protobuf.steps import Flag, Op, ProtobufReason
+from sparkcohort.runtime.values.protobuf.steps import FieldFlag, ProtobufOp, ProtobufReason
 from tests.kit import protobuf_fuzz
 
 
@@ -20,8 +20,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_every_operation_is_fed() -> None:
     """The plans have all of them, and all that is known of fields, so nothing goes without."""
     steps = [step for plan, _ in protobuf_fuzz.plans() for step in plan.steps]
-    assert {step.op for step in steps} == set(Op)
-    assert {flag for step in steps for flag in Flag if step.flags & flag} == set(Flag)
+    assert {step.op for step in steps} == set(ProtobufOp)
+    assert {flag for step in steps for flag in FieldFlag if step.flags & flag} == set(FieldFlag)
     assert {step.column < 0 for step in steps if step.oneof} == {True, False}
 
 

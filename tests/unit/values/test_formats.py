@@ -55,11 +55,14 @@ TREE = message("Tree", field("kids", 1, Proto.TYPE_MESSAGE, Proto.LABEL_REPEATED
 
 
 @pytest.mark.parametrize("of", ["value", "key"])
-def test_protobuf_by_the_file_of_a_descriptor_set_or_its_base64(of: str, tmp_path: Path) -> None:
+def test_protobuf_by_the_file_of_a_descriptor_set_or_its_base64(
+    of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The column is the message's struct; with a registry its records have a frame, and it is not asked for a schema."""
-    file = tmp_path / "orders.desc"
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "Cg=="  # a name that could be base64
     file.write_bytes(ORDER)
-    for schema in (str(file), b64encode(ORDER).decode()):
+    for schema in (str(file), file.name, b64encode(ORDER).decode()):
         given = {**OPTIONS, f"{of}.format": "protobuf", f"{of}.schema": schema, f"{of}.message": "p.Order"}
         (column,) = (each for each in parse(given).columns if each.name == of)
         assert (str(column.type), column.decoding.registry) == ("struct<id:bigint,by:string>", ())
@@ -79,7 +82,8 @@ def test_protobuf_by_the_file_of_a_descriptor_set_or_its_base64(of: str, tmp_pat
             {"schema": "/no/file", "message": "M"},
             r"option value.schema: the file '/no/file' can't be read on the driver",
         ),
-        ({"schema": "Cafe", "message": "M"}, r"option value.schema: it is no descriptor set"),
+        ({"schema": "Cafe", "message": "M"}, r"option value.schema: the file 'Cafe' can't be read on the driver"),
+        ({"schema": b64encode(ORDER[:-3]).decode(), "message": "M"}, r"option value.schema: it is no descriptor set"),
         ({"schema": __file__, "message": "M"}, r"option value.schema: it is no descriptor set"),
         (
             {"schema": b64encode(ORDER).decode(), "message": "Nobody"},

@@ -161,6 +161,20 @@ def test_defaults_that_are_none_of_their_type() -> None:
             compile_steps(found, column_type(found))
 
 
+def test_a_timestamp_of_your_own_is_one_if_it_looks_like_googles() -> None:
+    """By its name and its fields, in their order; anything else is a struct."""
+    seconds, nanos = field("seconds", 1, Proto.TYPE_INT64), field("nanos", 2, Proto.TYPE_INT32)
+    at = field("at", 1, Proto.TYPE_MESSAGE, type_name=".p.Timestamp")
+    for fields, kind in [
+        ([seconds, nanos], "timestamp"),
+        ([nanos, seconds], "struct<nanos:int,seconds:bigint>"),
+        ([seconds], "struct<seconds:bigint>"),
+        ([field("seconds", 1, Proto.TYPE_INT32), nanos], "struct<seconds:int,nanos:int>"),
+    ]:
+        found = parse_message(file_set(message("M", at), message("Timestamp", *fields)), "p.M")
+        assert str(column_type(found)) == f"struct<at:{kind}>"
+
+
 def test_every_known_message_is_in_its_file() -> None:
     """The kit's table of Google's messages."""
     for name, module in KNOWN.items():

@@ -11,19 +11,19 @@ from sparkcohort.runtime.values.protobuf.columns import column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps
 from sparkcohort.runtime.values.protobuf.descriptor import parse_message
 from sparkcohort.runtime.values.protobuf.interpreter import ProtobufReader
-from sparkcohort.runtime.values.protobuf.steps import ProtobufReason, ProtobufSteps
+from sparkcohort.runtime.values.protobuf.steps import MessageSteps, ProtobufReason
 from tests.kit import protobuf_schemas as drawn
 
 Proto = drawn.Proto
 
 
-def steps_of(data: bytes, name: str = "p.M0") -> ProtobufSteps:
+def steps_of(data: bytes, name: str = "p.M0") -> MessageSteps:
     """The steps that read all of a message."""
     message = parse_message(data, name)
     return compile_steps(message, column_type(message))
 
 
-def read(steps: ProtobufSteps, *records: bytes | None) -> tuple[list[Any], list[ProtobufReason | None]]:
+def read(steps: MessageSteps, *records: bytes | None) -> tuple[list[Any], list[ProtobufReason | None]]:
     """The rows, and why some are null."""
     reader = ProtobufReader(steps.target)
     errors = [reader.read(record, steps) for record in records]
