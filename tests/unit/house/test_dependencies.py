@@ -44,7 +44,14 @@ def _third_party(parts: tuple[str, ...]) -> dict[str, set[str]]:
 def _distributions(modules: dict[str, set[str]]) -> set[str]:
     known = packages_distributions()
     tops = {name.partition(".")[0] for name in modules}
-    return {BROUGHT.get(top) or _plain(known[top][0] if top in known else top) for top in tops}
+    return {BROUGHT.get(top) or _distribution(top, known.get(top, [top])) for top in tops}
+
+
+def _distribution(top: str, brought_by: list[str]) -> str:
+    """Whose package it is; several may share one (google), of which others bring some along."""
+    names = [_plain(each) for each in brought_by]
+    shipped, developed = _declared()
+    return next((name for name in names if name in shipped | developed), names[0] if names else top)
 
 
 def _declared() -> tuple[set[str], set[str]]:
