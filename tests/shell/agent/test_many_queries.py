@@ -176,7 +176,11 @@ def test_a_member_ends_alone(runs: Runs, end: Callable[[World, Executor], None])
 def test_members_come_and_go_and_leave_nothing_behind(runs: Runs) -> None:
     """A process that has had many members has as many threads, descriptors and mappings as with its first."""
     process = runs.start(runs.worlds[0])
-    counted = []
+
+    def counted() -> tuple[int, int, int]:
+        return process.num_threads(), process.num_fds(), _mapped(process)
+
+    first = counted()
     for number in range(6):
         runs.more(1)
         world = runs.worlds[-1]
@@ -184,11 +188,11 @@ def test_members_come_and_go_and_leave_nothing_behind(runs: Runs) -> None:
         flows(world, runs.executor)
         world.coordinator.stop()
         wait_until(lambda world=world: not sockets(runs.executor, world.run_id), 30, "it to be gone")  # type: ignore[misc]
-        if number >= 1:
-            counted.append((process.num_threads(), process.num_fds(), _mapped(process)))
-    assert max(each[0] for each in counted) <= counted[0][0] + 3
-    assert max(each[1] for each in counted) <= counted[0][1] + 3
-    assert max(each[2] for each in counted) <= counted[0][2] + 3
+        first = counted() if number == 1 else first
+    # gRPC has more threads while its work piles up, as on a busy machine, until these have been idle for some time.
+    wait_until(
+        lambda: all(now <= then + 3 for now, then in zip(counted(), first, strict=True)), 60, "as many as at first"
+    )
     flows(runs.worlds[0], runs.executor)
 
 
