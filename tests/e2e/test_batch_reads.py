@@ -232,6 +232,43 @@ def test_lost_records(spark: SparkSession, broker: Broker, topic: str) -> None:
     )
 
 
+def test_a_topic_made_anew_before_its_tasks(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """The ranges are of the topic that was there: records of another one of that name are a loss, not rows."""
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 100)
+    frame = load(spark, broker, topic)
+    assert frame.rdd.getNumPartitions() == 1
+    broker.admin.delete_topic(topic)
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 160)
+    assert "the topic was deleted and created anew" in told(lambda: frame)
+    assert load(spark, broker, topic).count() == 160
+
+
+def test_permissions(spark: SparkSession) -> None:
+    """A topic or a group that may not be read, and a wrong password, end the plan and name it; without a group none is asked for."""
+    with Broker(users={"alice": "secret-of-alice"}) as guarded:
+        for name in ("open", "closed"):
+            guarded.admin.create_topic(name)
+        produce(guarded.bootstrap, "open", 10)
+        guarded.admin.allow("alice", "topic", "open", "read", "describe")
+        jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username='alice' password='{}';"
+        alice = {
+            "kafka__bootstrap__servers": guarded.sasl_bootstrap,
+            "kafka__security__protocol": "SASL_PLAINTEXT",
+            "kafka__sasl__mechanism": "PLAIN",
+            "kafka__sasl__jaas__config": jaas.format("secret-of-alice").replace("'", '"'),
+        }
+        assert load(spark, guarded, "open", **alice).count() == 10
+        assert "no permission on topic closed" in told(lambda: load(spark, guarded, "closed", **alice))
+        other = {**alice, "startingOffsets": "committed", "group__id": "other"}
+        assert "no permission on group other" in told(lambda: load(spark, guarded, "open", **other))
+        wrong = {**alice, "kafka__sasl__jaas__config": jaas.format("not-it").replace("'", '"')}
+        message = told(lambda: load(spark, guarded, "open", kafka__default__api__timeout__ms=8000, **wrong))
+        assert "authentication with" in message
+        assert "not-it" not in message
+
+
 def test_a_plan_stays_as_it_is(spark: SparkSession, broker: Broker, topic: str) -> None:
     """What is written after the first action belongs to the next ``load()``: all actions on a DataFrame see the same rows."""
     broker.admin.create_topic(topic, 2)
@@ -382,6 +419,16 @@ def test_the_brokers_own_timestamps_end_a_read(spark: SparkSession, broker: Brok
         assert [row.offset for row in ordered(old)] == [*range(30, 60)]
 
 
+def test_each_load_has_its_own_filter(spark: SparkSession, broker: Broker, hours: str) -> None:
+    """In one query and one after the other: what one has left out, another has."""
+    with pushed_down(spark):
+        parts = [
+            load(spark, broker, hours, pushDownPredicate="true").where(f"partition = {number}") for number in (0, 1)
+        ]
+        assert parts[0].count() == parts[1].count() == HOURS * PER_HOUR
+        assert ordered(parts[0].union(parts[1])) == ordered(load(spark, broker, hours, pushDownPredicate="true"))
+
+
 def test_push_down_needs_sparks_configuration(spark: SparkSession, broker: Broker, hours: str) -> None:
     """Without it Spark refuses the option and names the configuration; without the option all filters are Spark's."""
     message = told(lambda: load(spark, broker, hours, pushDownPredicate="true").where("partition = 1"))
@@ -397,6 +444,7 @@ def test_push_down_needs_sparks_configuration(spark: SparkSession, broker: Broke
 # --- executors --------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(400)  # an application of its own
 def test_a_retry_reads_the_same_rows(broker: Broker, topic: str, tmp_path: Path) -> None:
     """An executor that is killed while it reads: its tasks run again elsewhere and give the rows that were planned, each once."""
     broker.admin.create_topic(topic, 4)
@@ -408,7 +456,7 @@ def test_a_retry_reads_the_same_rows(broker: Broker, topic: str, tmp_path: Path)
         driver.wait_for("planned", 120)
         produce(broker.bootstrap, topic, 4_000, partitions=4, first=10_000)  # which no retry sees
         (tmp_path / "killed").mkdir()
-        driver.wait(180)
+        driver.wait(240)
     assert len(list((tmp_path / "killed").iterdir())) == 1
     rows = driver.events("rows")[0]
     assert rows == {"event": "rows", "rows": 40_000, "places": 40_000, "offsets": 4 * sum(range(10_000))}

@@ -37,12 +37,15 @@ def parse_batch(options: Mapping[str, str]) -> BatchOptions:
     given, warnings = read_values(options, "batches")
     given.setdefault("startingoffsets", "earliest")
     value = Values(given)
+    pushes_down = value.boolean("pushDownPredicate")
+    if value.has("maxOutOfOrderness") and not pushes_down:
+        warnings = (*warnings, "option maxOutOfOrderness has no effect: pushDownPredicate is false")
     parsed = BatchOptions(
         source=parse_values(given, warnings),
         ending_offsets=_end(value),
         ending_timestamp=value.optional("endingTimestamp"),
         ending_offsets_by_timestamp=value.timestamps("endingOffsetsByTimestamp"),
-        push_down_predicate=value.boolean("pushDownPredicate"),
+        push_down_predicate=pushes_down,
         max_out_of_orderness_ms=value.duration("maxOutOfOrderness") if value.has("maxOutOfOrderness") else None,
     )
     _check_start(parsed.source)

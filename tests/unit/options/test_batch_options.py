@@ -105,6 +105,14 @@ def test_what_is_refused(changes: dict[str, str], said: list[str]) -> None:
     assert [words for words in said if words not in message] == []
 
 
+def test_a_promise_about_filters_that_are_not_pushed_down_is_warned_of() -> None:
+    """It says nothing about a whole read."""
+    (warning,) = given(maxOutOfOrderness="5m").source.warnings
+    assert "maxOutOfOrderness has no effect" in warning
+    promised = given(maxOutOfOrderness="5m", pushDownPredicate="true")
+    assert (promised.max_out_of_orderness_ms, promised.source.warnings) == (300_000, ())
+
+
 def test_times_beat_offsets() -> None:
     """A start that would be refused doesn't matter beside a time, which beats it, as at Spark's."""
     options = given(startingOffsets="latest", startingTimestamp="5", endingOffsetsByTimestamp=at(9))
