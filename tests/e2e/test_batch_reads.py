@@ -292,6 +292,8 @@ def test_what_a_group_has_yet_to_read(spark: SparkSession, broker: Broker, topic
         *((2, n) for n in range(100)),
     ]
     assert load(spark, broker, topic, **changes, startingOffsets__fallback="latest").count() == 60
+    nobody = {"startingOffsets": "committed", "group__id": f"{topic}-nobody"}
+    assert load(spark, broker, topic, **nobody).count() == 300
     assert broker.admin.committed(topic) == {(topic, 0): 40, (topic, 1): 100}
     assert broker.admin.members(topic) == []
     assert "startingOffsets=committed needs group.id" in told(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import wait
 from typing import Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import ConfigResource
 
@@ -102,13 +102,16 @@ def _committed(
     source: SourceOptions, ids: Mapping[str, str], partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The offsets that the group has committed, but for those of a deleted topic of the same name.  Raises CohortError."""
-    consumer = clients.new_consumer({**source.kafka, "group.id": source.group_id})
-    try:
-        answers = consumer.committed([Position(*tp) for tp in partitions], timeout=source.api_timeout_ms / 1000)
-    except KafkaException as error:
-        raise _not_told(source, clients.error_of(error), clients.text_of(error)) from None
-    finally:
-        consumer.close()
+    wanted, timeout_s = [Position(*tp) for tp in partitions], source.api_timeout_ms / 1000
+    try:  # an administrator is told why not; a consumer would only wait
+        admin = clients.new_admin(source.kafka)
+        asked = admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(source.group_id, wanted)], request_timeout=timeout_s
+        )
+        answers = asked[source.group_id].result(timeout_s).topic_partitions or []
+    except (KafkaException, TimeoutError) as error:
+        told = clients.error_of(error) if isinstance(error, KafkaException) else None
+        raise _not_told(source, told, clients.text_of(error)) from None
     wrong = next((answer.error for answer in answers if answer.error is not None), None)
     if wrong is not None:
         raise _not_told(source, wrong, clients.text_of(wrong))
