@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ BASE_MS = (
     int(time.time() * 1000) // HOUR_MS * HOUR_MS - 12 * HOUR_MS
 )  # of late: Kafka's retention counts from a record's timestamp
 HOURS, PER_HOUR = 6, 40
+DAY_MS = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)  # the guide's
+GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/batch-reads.md"
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 """Spark's configuration, off by default."""
 
@@ -441,6 +444,28 @@ def test_push_down_needs_sparks_configuration(spark: SparkSession, broker: Broke
         assert read_offsets(frame.where("partition = 1")) == 2 * HOURS * PER_HOUR
         both = frame.where("partition = 0").union(frame.where("partition = 1"))
         assert both.count() == frame.count() == 2 * HOURS * PER_HOUR
+
+
+def test_the_programs_of_the_guide_run(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """As they stand in docs/guides/batch-reads.md, one after the other, on a topic with a day in it."""
+    broker.admin.create_topic(topic, 2, configs={"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)})
+    produce(broker.bootstrap, topic, 40, partitions=2, timestamp_ms=DAY_MS - HOUR_MS)
+    produce(broker.bootstrap, topic, 20, partitions=2, first=20, timestamp_ms=DAY_MS + HOUR_MS)
+    produce(broker.bootstrap, topic, 60, partitions=2, first=30, timestamp_ms=DAY_MS + 30 * HOUR_MS)
+    seen: dict[str, Any] = {"spark": spark}
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    try:
+        for block in blocks:
+            exec(block.replace("broker:9092", broker.bootstrap).replace('"orders"', f'"{topic}"'), seen)  # noqa: S102
+        assert {name: seen[name].count() for name in ("orders", "waiting", "whole", "day")} == {
+            "orders": 120,
+            "waiting": 120,
+            "whole": 120,
+            "day": 20,
+        }
+        assert read_offsets(seen["day"]) == 20
+    finally:
+        spark.conf.unset(PUSH_DOWN)
 
 
 # --- executors --------------------------------------------------------------------------------------
