@@ -6,6 +6,7 @@ this one, the stream runner and the one that plans a read.  So each imports the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource
@@ -18,25 +19,59 @@ from sparkcohort.streaming.reader_schemas import with_registered
 from sparkcohort.streaming.spark_errors import message_first
 
 if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.options.batch_options import BatchOptions
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
+    from sparkcohort.runtime.values.columns import Columns
+    from sparkcohort.streaming.batch_reader import CohortBatchReader
     from sparkcohort.streaming.reader import CohortStreamReader
 
 
 class CohortSource(DataSource):
-    """``spark.readStream.format("cohort")``: Kafka read as a consumer group.
+    """``spark.readStream.format("cohort")``: Kafka read as a consumer group; ``spark.read``: what a topic has, without one.
 
-    Options and schema are those of Spark's own Kafka source (``KafkaSourceProvider``), with ``group.id`` required.
+    Options and schema are those of Spark's own Kafka source (``KafkaSourceProvider``), with ``group.id`` required for streams.
     """
 
-    _parsed: SourceOptions | None = None  # pickled with the source: later processes needn't parse them again
+    _stream: SourceOptions | None = None  # both pickled with the source: later processes needn't parse them again
+    _batch: BatchOptions | None = None
 
-    def _source_options(self) -> SourceOptions:
-        """The options, parsed.  Raises OptionError."""
-        if self._parsed is None:
+    def _stream_options(self) -> SourceOptions:
+        """The options of a stream, parsed.  Raises OptionError."""
+        if self._stream is None:
             from sparkcohort.runtime.shell.options import parse as source_options  # noqa: PLC0415  not to be found
 
-            self._parsed = with_registered(source_options.parse(self.options))
-        return self._parsed
+            self._stream = with_registered(source_options.parse(self.options))
+        return self._stream
+
+    def _batch_options(self) -> BatchOptions:
+        """The options of a batch read, parsed.  Raises OptionError."""
+        if self._batch is None:
+            from sparkcohort.runtime.shell.options.batch_options import parse_batch  # noqa: PLC0415  not to be found
+
+            parsed, known = parse_batch(self.options), self._stream
+            # A registry is asked once, or the rows could have another schema than the one that Spark was told.
+            source = (
+                replace(parsed.source, columns=known.columns, notes=known.notes)
+                if known is not None
+                else with_registered(parsed.source)
+            )
+            self._batch = replace(parsed, source=source)
+        return self._batch
+
+    def _columns(self) -> Columns:
+        """The columns, for whichever read this will be: Spark asks for them before it says which.  Raises OptionError."""
+        try:
+            return self._stream_options().columns
+        except OptionError as of_a_stream:
+            try:
+                return self._batch_options().source.columns
+            except OptionError as of_a_batch:
+                from sparkcohort.runtime.shell.options.parse import parse_for_either  # noqa: PLC0415  rarely
+
+                if (common := parse_for_either(self.options)).group_id:
+                    ends = any(key.lower().startswith("ending") for key in self.options)
+                    raise (of_a_batch if ends else of_a_stream) from None
+                return with_registered(common).columns  # the read itself says what is wrong with it
 
     @classmethod
     def name(cls) -> str:
@@ -46,7 +81,7 @@ class CohortSource(DataSource):
     @message_first
     def schema(self) -> StructType:
         """Spark's Kafka row, with ``headers`` when ``includeHeaders`` is true.  Raises OptionError for bad options."""
-        columns = self._source_options().columns
+        columns = self._columns()
         if why := unknown_fields(columns):
             raise OptionError(why)
         return StructType([StructField(each.name, data_type(each.type)) for each in columns])
@@ -54,20 +89,18 @@ class CohortSource(DataSource):
     @message_first
     def streamReader(self, schema: StructType) -> CohortStreamReader:  # noqa: N802  PySpark's name
         """The reader of one query, whose schema may be the user's.  Raises OptionError for bad options or columns."""
-        options = self._source_options()
-        asked = [UserColumn(each.name, column_type(each.dataType), each.nullable) for each in schema.fields]
-        columns = chosen_columns(asked, with_headers(options.columns))
         from sparkcohort.streaming.reader import CohortStreamReader  # noqa: PLC0415  not to be found, nor to be made
 
-        return CohortStreamReader(options.with_columns(columns))
+        return CohortStreamReader(_with_columns(self._stream_options(), schema))
 
     @message_first
-    def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002  PySpark's signature
-        """Batch reads are refused with what to do instead."""
-        raise OptionError(
-            "format('cohort') reads streams: use spark.readStream, with .trigger(availableNow=True) for a bounded run "
-            "(or spark.read.format('kafka') for a batch without a group)"
-        )
+    def reader(self, schema: StructType) -> CohortBatchReader:
+        """The reader of one batch read, whose schema may be the user's.  Raises OptionError for bad options or columns."""
+        from sparkcohort.streaming.batch_reader import CohortBatchReader, FilteringBatchReader  # noqa: PLC0415  likewise
+
+        options = self._batch_options()
+        options = replace(options, source=_with_columns(options.source, schema))
+        return FilteringBatchReader(options) if options.push_down_predicate else CohortBatchReader(options)
 
     @message_first
     def writer(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: ARG002  PySpark's signature
@@ -78,3 +111,9 @@ class CohortSource(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: N802  PySpark's signature
         """Writing is refused with what to do instead."""
         self.writer(schema, overwrite)
+
+
+def _with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:
+    """The options with the columns of a schema that may be the user's.  Raises OptionError."""
+    asked = [UserColumn(each.name, column_type(each.dataType), each.nullable) for each in schema.fields]
+    return options.with_columns(chosen_columns(asked, with_headers(options.columns)))

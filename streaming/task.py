@@ -10,7 +10,6 @@ client, starting an agent) is imported by those.
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import socket
@@ -23,7 +22,6 @@ import pyarrow as pa
 from msgspec import structs
 from pyspark import TaskContext
 
-from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
@@ -31,9 +29,9 @@ from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import SILENT
 from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
 from sparkcohort.runtime.text import printable
+from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed
 
 if TYPE_CHECKING:
-    from sparkcohort.runtime.shell.kafka.consumer.relay import Through
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
     from sparkcohort.runtime.shell.rpc.flight import Link
     from sparkcohort.streaming.slot_reader import SlotPartition
@@ -82,7 +80,7 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
         try:
             slot_client.ensure_agent()
         finally:
-            _keep_imports()
+            keep_imports()
 
 
 def _rows(slot_client: _SlotClient, claimed: calls.ClaimReply, tally: _Tally) -> Iterator[pa.RecordBatch]:
@@ -162,7 +160,12 @@ class _SlotClient:
         from sparkcohort.runtime.shell.kafka.consumer import relay  # noqa: PLC0415  with the Kafka client
 
         through = relay.Through(lambda body: self._answer("Read", body, relay.CALL_S), {*barred, *self._silent})
-        yield from _directly(self.options, ranges, ids, tally, through)
+        reading = DirectRead(self.options, elsewhere=through)
+        for tp, batch in reading.batches(ranges, ids):
+            tally.count(tally.direct, batch.num_rows, [(tp, batch.nbytes)])
+            yield batch
+        tally.anew |= reading.replaced
+        tally.bad = reading.malformed
 
     def report(self, ranges: list[Range], tally: _Tally) -> None:
         """Say what was delivered.  The agent is not waited for: it says so while Spark ends the task."""
@@ -239,67 +242,7 @@ def _executor() -> tuple[Executor | None, str]:
         return None, str(error)
 
 
-@cache
-def _keep_imports() -> None:
-    """Take what is imported out of the garbage collector's sight, once per process.
-
-    PySpark collects garbage after every task of a worker that it keeps (``daemon.py``): with Arrow, Flight and the Kafka
-    client imported that was half of the worker's CPU time, and nothing was ever found among them.
-    """
-    gc.freeze()
-
-
-def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, small batches joined; large ones pass as they are, without a copy.
-
-    Each batch costs PySpark and the JVM alike, whatever is in it.
-    """
-    held: list[pa.RecordBatch] = []
-    rows = nbytes = 0
-    for batch in batches:
-        small = batch.num_rows < WHOLE_ROWS and batch.nbytes < WHOLE_BYTES
-        if small:
-            held.append(batch)
-            rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
-        if held and (not small or rows >= WHOLE_ROWS or nbytes >= WHOLE_BYTES):
-            yield _joined(held)
-            held, rows, nbytes = [], 0, 0
-        if not small:
-            yield batch
-    if held:
-        yield _joined(held)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
 def _driver_host() -> str:
     context = TaskContext.get()
     host = context.getLocalProperty("spark.driver.host") if context else None
     return host or "127.0.0.1"
-
-
-def _directly(
-    options: SourceOptions, ranges: list[Range], ids: dict[str, str], tally: _Tally, through: Through
-) -> Iterator[pa.RecordBatch]:
-    from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader  # noqa: PLC0415  with the Kafka client
-    from sparkcohort.runtime.shell.kafka.consumer.record_source import malformed_counts  # noqa: PLC0415  as above
-
-    reader = RangeReader(
-        options.kafka,
-        columns=options.columns,
-        fail_on_data_loss=options.fail_on_data_loss,
-        poll_timeout_ms=options.poll_timeout_ms,
-        on_data_loss=log.warning,
-        elsewhere=through,
-    )
-    try:
-        for tp, _, batch in reader.read(ranges, ids):
-            if batch is not None and batch.num_rows:
-                tally.count(tally.direct, batch.num_rows, [(tp, batch.nbytes)])
-                yield batch
-        tally.anew |= reader.replaced
-        tally.bad = malformed_counts(reader.malformed)
-    finally:
-        reader.close()

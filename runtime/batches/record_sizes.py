@@ -31,7 +31,7 @@ TYPICAL_BYTES: Final = 160
 
 WHOLE_ROWS: Final = 4096
 WHOLE_BYTES: Final = 1 << 20
-"""From here on a batch pays for itself, in the agent's steps and in what a task hands to Spark (``streaming.task.packed``)."""
+"""From here on a batch pays for itself, in the agent's steps and in what a task hands to Spark (``streaming.direct_read.packed``)."""
 
 
 class ObservedSize(NamedTuple):

@@ -148,12 +148,9 @@ def test_missing_topic_and_wrong_address(spark: SparkSession, broker: Broker, to
         nobody.close()
 
 
-def test_batch_reads_and_impossible_schemas_are_refused(spark: SparkSession, broker: Broker, topic: str) -> None:
-    """``spark.read``, writing, and a schema that can't be each get one sentence that says what to do instead."""
+def test_writing_and_impossible_schemas_are_refused(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """Writing, and a schema that can't be, each get one sentence that says what to do instead."""
     source = options(broker, topic, startingOffsets=None)
-    with pytest.raises(PySparkException) as read:
-        spark.read.format("cohort").options(**source).load().collect()
-    assert_told(str(read.value), "format('cohort') reads streams: use spark.readStream")
     with pytest.raises(PySparkException) as written:
         spark.range(1).write.format("cohort").options(**source).mode("append").save()
     assert_told(str(written.value), "format('cohort') only reads: write with format('kafka')")

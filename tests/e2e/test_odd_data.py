@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.kit.admin import COMPACTED, LOG_APPEND_TIME
+from tests.kit.batch_reads import load, ordered
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact
 from tests.kit.streams import Stream, options
@@ -108,6 +109,34 @@ def test_rows_are_those_of_sparks_own_source(
     theirs = read(spark, "kafka", source, tmp_path / "theirs")
     assert ours == theirs
     assert len(ours[1]) == count
+
+
+@pytest.mark.parametrize(("write", "more", "count"), CASES.values(), ids=CASES)
+def test_batch_reads_have_the_rows_of_sparks_own_source(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    write: Callable[[Broker, str], None],
+    more: dict[str, str],
+    count: int,
+) -> None:
+    """The same of ``spark.read``: same schema, and the same rows in all columns."""
+    write(broker, topic)
+    given = {name.replace(".", "__"): value for name, value in more.items()}
+    ours, theirs = (load(spark, broker, topic, form, **given) for form in ("cohort", "kafka"))
+    assert ours.schema == theirs.schema
+    found = ordered(ours)
+    assert found == ordered(theirs)
+    assert len(found) == count
+
+
+def test_batch_reads_of_compacted_logs(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """Gaps are no loss, whole or cut into tasks that may hold nothing but a gap."""
+    compacted(broker, topic)
+    theirs = ordered(load(spark, broker, topic, "kafka"))
+    assert 0 < len(theirs) < 60
+    assert ordered(load(spark, broker, topic)) == theirs
+    assert ordered(load(spark, broker, topic, maxRecordsPerPartition=7)) == theirs
 
 
 def test_compacted_gaps(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
     ClusterMetadata,
+    ConfigEntry,
+    ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
@@ -190,6 +193,14 @@ class Admin:
                 raise
 
         return wait_until(ask, TIMEOUT_S, f"the offsets of {topic}") or {}
+
+    def configure_topic(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Change settings of a topic, as kafka-configs does."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
+        ]
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        self._client.incremental_alter_configs([asked])[asked].result(TIMEOUT_S)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Move the beginning of each partition named in ``before`` up to the offset given."""

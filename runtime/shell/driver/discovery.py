@@ -82,7 +82,7 @@ class Discovery:
     """Looks the subscription up; ``consumer`` is the client it does so with (also for ListOffsets)."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self._conf = {**options.kafka, "group.id": options.group_id}
+        self._conf = {**options.kafka, "group.id": options.group_id} if options.group_id else dict(options.kafka)
         self._subscription = options.subscription
         self._limit_ms = options.api_timeout_ms
         self._retry_s = min(options.fetch_retry_interval_ms / 1000, 1.0)

@@ -32,7 +32,9 @@ def initial_offsets(
     after a timestamp, a partition that does not exist, brokers that do not answer within ``unreachable.timeout.ms``.
     """
     partitions = sorted(log_ends.snapshot().partitions)
-    times = _times(options, partitions)
+    times = times_of(
+        "startingOffsetsByTimestamp", options.starting_timestamp, options.starting_offsets_by_timestamp, partitions
+    )
     if times is not None:
         return _at_times(options, log_ends, times)
     start = options.starting_offsets
@@ -40,8 +42,8 @@ def initial_offsets(
     named = {tp: found[tp] for tp in partitions if tp in found} if start == "committed" else _named(start, partitions)
     missing = [tp for tp in partitions if tp not in named]
     wanted = {**named, **(_named(options.starting_offsets_fallback, missing, EARLIEST) if missing else {})}
-    _check_exist("startingOffsets", options.starting_offsets, partitions)
-    _check_exist("startingOffsets.fallback", options.starting_offsets_fallback, partitions)
+    check_exist("startingOffsets", options.starting_offsets, partitions)
+    check_exist("startingOffsets.fallback", options.starting_offsets_fallback, partitions)
     return _resolve(options, log_ends, wanted)
 
 
@@ -76,7 +78,7 @@ def _resolve(options: SourceOptions, log_ends: LogEnds, wanted: Offsets) -> dict
     latest = [tp for tp, offset in wanted.items() if offset == LATEST]
     found = dict(wanted)
     if earliest:
-        found |= _patiently(options, log_ends, lambda: log_ends.beginnings(earliest))
+        found |= patiently(options, log_ends, lambda: log_ends.beginnings(earliest))
     if latest:
         found |= ends_of(options, log_ends, latest)
     return dict(sorted(found.items()))
@@ -103,7 +105,7 @@ def ends_of(
             )
 
 
-def _patiently(
+def patiently(
     options: SourceOptions, log_ends: LogEnds, look_up: Callable[[], dict[TopicPartition, T]]
 ) -> dict[TopicPartition, T]:
     """Look offsets up, again while brokers are away, for ``unreachable.timeout.ms``.  Raises the last try's error."""
@@ -121,17 +123,22 @@ def _patiently(
             log_ends.refresh(PATIENCE_S)
 
 
-def _times(options: SourceOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
-    if options.starting_timestamp is not None:
-        return dict.fromkeys(partitions, options.starting_timestamp)
-    by_partition = options.starting_offsets_by_timestamp
+def times_of(
+    option: str, timestamp: int | None, by_partition: Offsets | None, partitions: Iterable[TopicPartition]
+) -> Offsets | None:
+    """The time of each partition: the one of all, or what ``option`` says of each; None where neither is given.
+
+    Raises CohortError for partitions that ``option`` leaves out, or that are not read.
+    """
+    if timestamp is not None:
+        return dict.fromkeys(partitions, timestamp)
     if by_partition is None:
         return None
-    _check_exist("startingOffsetsByTimestamp", by_partition, partitions)
+    check_exist(option, by_partition, partitions)
     left_out = [tp for tp in partitions if tp not in by_partition]
     if left_out:
         raise CohortError(
-            f"option startingOffsetsByTimestamp leaves out {names_of(left_out)}: name every partition that is read",
+            f"option {option} leaves out {names_of(left_out)}: name every partition that is read",
             "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED",
         )
     return dict(by_partition)
@@ -140,7 +147,7 @@ def _times(options: SourceOptions, partitions: Iterable[TopicPartition]) -> dict
 def _at_times(
     options: SourceOptions, log_ends: LogEnds, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    found = _patiently(options, log_ends, lambda: log_ends.at_timestamp(times))
+    found = patiently(options, log_ends, lambda: log_ends.at_timestamp(times))
     too_young = sorted(tp for tp, offset in found.items() if offset is None)
     if too_young and options.starting_offsets_by_timestamp_strategy == "error":
         raise CohortError(
@@ -151,7 +158,8 @@ def _at_times(
     return {tp: ends[tp] if offset is None else offset for tp, offset in sorted(found.items())}
 
 
-def _check_exist(option: str, start: Start, partitions: Iterable[TopicPartition]) -> None:
+def check_exist(option: str, start: Start, partitions: Iterable[TopicPartition]) -> None:
+    """Raises CohortError where a start, or an end, names partitions that are not read."""
     unread = sorted(set(start) - set(partitions)) if isinstance(start, Mapping) else []
     if unread:
         raise CohortError(

@@ -14,24 +14,55 @@ from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
-from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
+from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES, STREAMS_HAVE_NO_END, Reads
 from sparkcohort.runtime.shell.options.value_options import idle_registry, read_decodings
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
 from sparkcohort.runtime.values.columns import Columns, kafka_row
 
-__all__ = ["KAFKAS_PACKAGE", "SourceOptions", "SourceSubscription", "assignor_name", "parse"]
+__all__ = [
+    "KAFKAS_PACKAGE",
+    "SourceOptions",
+    "SourceSubscription",
+    "assignor_name",
+    "check_named",
+    "parse",
+    "parse_values",
+    "read_values",
+]
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
-    """Check and type the options as Spark hands them over (keys in any case).
+    """Check and type the options of a stream as Spark hands them over (keys in any case).
 
     Raises ``OptionError``: one message that names the option and the remedy, never a secret's value.
     """
+    given, warnings = read_values(options, "streams")
+    if not given.get("group.id", "").strip():
+        raise OptionError(
+            "option group.id is missing: name the Kafka group whose committed offsets this query advances, for "
+            "instance .option('group.id', 'billing')"
+        )
+    return parse_values(given, (*warnings, *_idle(given)))
+
+
+def parse_for_either(options: Mapping[str, str]) -> SourceOptions:
+    """What the options mean for streams and batch reads alike.  Raises OptionError for what is wrong with them in both."""
+    given, warnings = read_values(options, "both")
+    return parse_values(given, warnings)
+
+
+def read_values(options: Mapping[str, str], reads: Reads) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The options by their keys in lower case, and what is to be warned of.  Raises OptionError for what can't be here."""
     given = {key.lower(): str(value) for key, value in options.items()}
-    warnings = _table_check(given, {key.lower(): key for key in options})
+    warnings = _table_check(given, {key.lower(): key for key in options}, reads)
     _unalias(given)
+    return given, tuple(warnings)
+
+
+def parse_values(given: Mapping[str, str], warnings: tuple[str, ...]) -> SourceOptions:
+    """What streams and batch reads have in common, of options that ``read_values`` has let through.  Raises OptionError."""
     value = Values(given)
     subscription = _subscription(given)
     prefixed = {
@@ -47,14 +78,14 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         conf["client.rack"] = value.text("client.rack")
     made = read_decodings(value, given)
     columns = kafka_row(*made, headers=value.boolean("includeHeaders"))
-    parsed = _build(value, subscription, conf, columns, (*warnings, *more, *_idle(given), *idle_registry(given, *made)))
+    parsed = _build(value, subscription, conf, columns, (*warnings, *more, *idle_registry(given, *made)))
     _check_relations(parsed)
     return parsed
 
 
-def _table_check(given: Mapping[str, str], written: Mapping[str, str]) -> list[str]:
-    """Refuse unknown and refused options; return the warnings of the accepted ones."""
-    warnings = []
+def _table_check(given: Mapping[str, str], written: Mapping[str, str], reads: Reads) -> list[str]:
+    """Refuse unknown and refused options; return the warnings of those without effect."""
+    warnings, idle = [], []
     for key in given:
         option = BY_KEY.get(key)
         if option is None and key.startswith("kafka."):
@@ -63,8 +94,14 @@ def _table_check(given: Mapping[str, str], written: Mapping[str, str]) -> list[s
             raise OptionError(f"option {written[key]} is unknown{_nearest(key)}")
         if option.status == "refused":
             raise OptionError(f"option {option.name} is not supported: {option.instead}")
+        if option.reads == "batches" and reads == "streams":
+            raise OptionError(f"option {option.name} is not supported in a stream: {STREAMS_HAVE_NO_END}")
         if option.status == "accepted":
             warnings.append(f"option {option.name} has no effect: {option.instead}")
+        elif option.reads == "streams" and reads == "batches":
+            idle.append(option.name)
+    if idle:
+        warnings.append(f"without effect in a batch read, which has no group of executors: {', '.join(sorted(idle))}")
     return warnings
 
 
@@ -120,7 +157,7 @@ def _build(
     return SourceOptions(
         bootstrap_servers=conf["bootstrap.servers"],
         subscription=subscription,
-        group_id=_group_id(value),
+        group_id=value.text("group.id"),
         group_instance_id=value.text("group.instance.id") or _instance_id(subscription),
         starting_offsets=value.start("startingOffsets"),
         starting_offsets_fallback=value.start("startingOffsets.fallback"),
@@ -182,7 +219,7 @@ def _check_relations(parsed: SourceOptions) -> None:
         ("startingOffsetsByTimestamp", parsed.starting_offsets_by_timestamp),
     )
     for name, start in named:
-        _check_named(name, start, parsed.subscription)
+        check_named(name, start, parsed.subscription)
     _check_topics("maxOffsetsPerTrigger.topics", parsed.max_offsets_by_topic, parsed.subscription)
 
 
@@ -206,7 +243,7 @@ def _most_offsets(value: Values) -> int | None:
     return value.optional("maxOffsetsPerTrigger")
 
 
-def _check_named(name: str, start: Start | None, subscription: SourceSubscription) -> None:
+def check_named(name: str, start: Start | None, subscription: SourceSubscription) -> None:
     """Partitions named in a start must be among what is read (a pattern cannot be told here)."""
     if not isinstance(start, Mapping) or subscription.kind == "subscribePattern":
         return
@@ -220,16 +257,6 @@ def _check_named(name: str, start: Start | None, subscription: SourceSubscriptio
 
 
 # --- what is read, and as which group -------------------------------------------------------------
-
-
-def _group_id(value: Values) -> str:
-    group = value.text("group.id")
-    if not group:
-        raise OptionError(
-            "option group.id is missing: name the Kafka group whose committed offsets this query advances, for "
-            "instance .option('group.id', 'billing')"
-        )
-    return group
 
 
 def _instance_id(subscription: SourceSubscription) -> str:

@@ -15,13 +15,15 @@ Kind = Literal[
     "string", "list", "JSON", "integer", "size", "number", "boolean", "milliseconds", "duration", "choice", "offsets"
 ]
 Status = Literal["honoured", "accepted", "refused"]
+Reads = Literal["both", "streams", "batches"]
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option; ``default`` as a user would write it.
 
-    ``accepted`` ones only warn, ``refused`` ones are an error; both say what to use ``instead``.
+    ``accepted`` ones only warn, ``refused`` ones are an error; both say what to use ``instead``.  Options of ``streams``
+    only warn in a batch read, those of ``batches`` are an error in a stream.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Option:
     maximum: int = 2**63 - 1
     status: Status = "honoured"
     instead: str = ""
+    reads: Reads = "both"
 
 
 WHERE = (
@@ -45,12 +48,18 @@ WHERE = (
         "regular expression; every topic in which it is found is read (Spark's unanchored find)",
     ),
     Option("assign", "JSON", None, 'fixed partitions, {"topic":[0,1]}'),
-    Option("group.id", "string", None, "the Kafka group; required; kafka.group.id means the same"),
+    Option(
+        "group.id",
+        "string",
+        None,
+        "the Kafka group; required for streams, a batch read needs none; kafka.group.id means the same",
+    ),
     Option(
         "group.instance.id",
         "string",
         None,
         "static member id of the driver in the Kafka group; default: cohort- and a hash of what is subscribed",
+        reads="streams",
     ),
 )
 
@@ -59,7 +68,8 @@ START = (
         "startingOffsets",
         "offsets",
         "committed",
-        'where a new query starts: committed, earliest, latest or JSON {"topic":{"0":123}} with -2 earliest, -1 latest',
+        'where a new query starts: committed, earliest, latest or JSON {"topic":{"0":123}} with -2 earliest, -1 latest; '
+        "a batch read starts at earliest by default, never at latest, and commits nothing",
         choices=("committed", "earliest", "latest"),
     ),
     Option(
@@ -98,6 +108,7 @@ BATCH = (
         None,
         "most offsets per batch, shared in proportion to what waits; a partition that lags leaves the others half",
         minimum=1,
+        reads="streams",
     ),
     Option(
         "maxOffsetsPerTrigger.topics",
@@ -105,6 +116,7 @@ BATCH = (
         None,
         'most offsets per batch of single topics, {"topic":1000}; those left out have only the limit of all',
         minimum=1,
+        reads="streams",
     ),
     Option(
         "maxBytesPerTrigger",
@@ -113,13 +125,17 @@ BATCH = (
         "most bytes per batch, about: 67108864, 64m, 1g; at least one record; by the sizes of those read before, so the "
         "first batches are small (a record that nothing is known of counts as 1 MiB); of several limits the smallest wins",
         minimum=1,
+        reads="streams",
     ),
-    Option("minOffsetsPerTrigger", "integer", None, "hold the batch until so many offsets wait", minimum=1),
+    Option(
+        "minOffsetsPerTrigger", "integer", None, "hold the batch until so many offsets wait", minimum=1, reads="streams"
+    ),
     Option(
         "maxTriggerDelay",
         "duration",
         "15m",
         "the longest that minOffsetsPerTrigger holds a batch: 15m, 90s, 500ms; a bare number is milliseconds",
+        reads="streams",
     ),
     Option("minPartitions", "integer", None, "about the least number of tasks when there is data", minimum=1),
     Option("maxRecordsPerPartition", "integer", None, "most offsets per task", minimum=1),
@@ -136,6 +152,7 @@ BATCH = (
         "hold",
         "a partition whose broker is away: hold it and go on with the others, wait for it, or fail",
         choices=("hold", "wait", "fail"),
+        reads="streams",
     ),
     Option(
         "unreachable.timeout.ms",
@@ -228,6 +245,7 @@ GROUP = (
         "a member unheard for so long is out of the group",
         minimum=1000,
         maximum=1_800_000,
+        reads="streams",
     ),
     Option(
         "heartbeat.interval.ms",
@@ -235,6 +253,7 @@ GROUP = (
         "3000",
         "time between a member's heartbeats; less than the session timeout",
         minimum=100,
+        reads="streams",
     ),
     Option(
         "rebalance.timeout.ms",
@@ -242,6 +261,7 @@ GROUP = (
         "60000",
         "the longest that a rebalance waits for its members",
         minimum=1000,
+        reads="streams",
     ),
     Option(
         # From the kill of an executor to its replacement's join: 17 and 21 s on two busy cores (JVM, first Python worker,
@@ -252,6 +272,7 @@ GROUP = (
         "60000",
         "partitions of a departed executor wait so long for a replacement, read directly meanwhile; 0: move at once",
         maximum=2**31 - 1,
+        reads="streams",
     ),
     Option(
         "partition.assignment.strategy",
@@ -259,6 +280,7 @@ GROUP = (
         "cooperative-sticky,range",
         "assignors in order of preference, Kafka's class names too; your own by its entry point's name, or as "
         "package.module.Class or package.module:object",
+        reads="streams",
     ),
     Option(
         # A fifth more than the mean is what a batch can take longer by; below it, moving costs more than it brings.
@@ -268,6 +290,7 @@ GROUP = (
         "load-balanced: a member that carries more than so many times the mean load is relieved; more than 1",
         minimum=1,
         maximum=1_000,
+        reads="streams",
     ),
     Option(
         "load.balance.after.ms",
@@ -277,6 +300,7 @@ GROUP = (
         "passes; loads are smoothed over the same time",
         minimum=1000,
         maximum=86_400_000,
+        reads="streams",
     ),
     Option(
         "load.balance.max.moves",
@@ -285,12 +309,14 @@ GROUP = (
         "load-balanced: most partitions that one round moves for the sake of load",
         minimum=1,
         maximum=2**31 - 1,
+        reads="streams",
     ),
     Option(
         "rebalance.listener",
         "string",
         None,
         "package.module.Class or package.module:object, told on every executor which partitions it gets, gives up, loses",
+        reads="streams",
     ),
     Option(
         "agent.timeout.ms",
@@ -298,6 +324,7 @@ GROUP = (
         "10000",
         "a task that its agent leaves without an answer for so long reads Kafka itself",
         minimum=1,
+        reads="streams",
     ),
     Option(
         "buffer.bytes",
@@ -305,6 +332,7 @@ GROUP = (
         "67108864",
         "most bytes that a member prefetches, as they are unpacked; a record of more than a quarter of it is read by its task",
         minimum=1_048_576,
+        reads="streams",
     ),
     Option(
         "client.rack",
@@ -343,19 +371,78 @@ TIMES = (
         "30000",
         "how often new partitions and topics are looked for",
         minimum=100,
+        reads="streams",
     ),
 )
 
 SEEN = (
-    Option("coordinator.host", "string", None, "where agents reach the driver; default: spark.driver.host"),
-    Option("coordinator.port", "integer", "0", "port of the group coordinator; 0: any free one", maximum=65535),
-    Option("metrics.port", "integer", None, "port of the Prometheus endpoint; none: no endpoint", maximum=65535),
-    Option("metrics.address", "string", "127.0.0.1", "address that the Prometheus endpoint listens on"),
+    Option(
+        "coordinator.host", "string", None, "where agents reach the driver; default: spark.driver.host", reads="streams"
+    ),
+    Option(
+        "coordinator.port",
+        "integer",
+        "0",
+        "port of the group coordinator; 0: any free one",
+        maximum=65535,
+        reads="streams",
+    ),
+    Option(
+        "metrics.port",
+        "integer",
+        None,
+        "port of the Prometheus endpoint; none: no endpoint",
+        maximum=65535,
+        reads="streams",
+    ),
+    Option(
+        "metrics.address", "string", "127.0.0.1", "address that the Prometheus endpoint listens on", reads="streams"
+    ),
 )
 
-_BOUNDED = (
-    "only batch reads end at an offset, and streams are read here; use trigger(availableNow=True) to "
-    "stop at what is there now"
+STREAMS_HAVE_NO_END = (
+    "only batch reads, spark.read, end at an offset; use trigger(availableNow=True) to stop at what is there now"
+)
+
+BATCH_READS = (
+    Option(
+        "endingOffsets",
+        "offsets",
+        "latest",
+        'where a batch read ends: latest or JSON {"topic":{"0":123}} with -1 latest; partitions left out end at latest',
+        choices=("latest",),
+        reads="batches",
+    ),
+    Option(
+        "endingTimestamp",
+        "milliseconds",
+        None,
+        "end before the first record at or after this time, at latest where there is none; beats the next and endingOffsets",
+        reads="batches",
+    ),
+    Option(
+        "endingOffsetsByTimestamp",
+        "JSON",
+        None,
+        'the same per partition, {"topic":{"0":1700000000000}}; beats endingOffsets',
+        reads="batches",
+    ),
+    Option(
+        "pushDownPredicate",
+        "boolean",
+        "false",
+        "filters on timestamp, partition, offset and topic become ranges of offsets; needs "
+        "spark.sql.python.filterPushdown.enabled and a load() for each filter: see guides/batch-reads",
+        reads="batches",
+    ),
+    Option(
+        "maxOutOfOrderness",
+        "duration",
+        None,
+        "pushDownPredicate: a promise that in each partition no record comes behind one that is younger by more: 0s, 5m; "
+        "a filter's latest time then ends the read, and records that break the promise may be left out",
+        reads="batches",
+    ),
 )
 
 OTHER = (
@@ -367,11 +454,13 @@ OTHER = (
         status="accepted",
         instead="group.id names the group as a whole",
     ),
-    Option("endingOffsets", "offsets", None, "end of a batch read", status="refused", instead=_BOUNDED),
-    Option("endingTimestamp", "milliseconds", None, "end of a batch read", status="refused", instead=_BOUNDED),
-    Option("endingOffsetsByTimestamp", "JSON", None, "end of a batch read", status="refused", instead=_BOUNDED),
     Option(
-        "endingOffsetsByTimestampStrategy", "choice", None, "end of a batch read", status="refused", instead=_BOUNDED
+        "endingOffsetsByTimestampStrategy",
+        "choice",
+        None,
+        "not an option of Spark's source either",
+        status="refused",
+        instead="a partition without a record at or after the ending time is read up to latest",
     ),
     Option(
         "topic", "string", None, "Spark's Kafka sink", status="refused", instead="subscribe names the topics to read"
@@ -386,7 +475,7 @@ OTHER = (
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*WHERE, *START, *BATCH, *VALUES, *REGISTRY, *GROUP, *TIMES, *SEEN, *OTHER)
+OPTIONS: tuple[Option, ...] = (*WHERE, *START, *BATCH, *BATCH_READS, *VALUES, *REGISTRY, *GROUP, *TIMES, *SEEN, *OTHER)
 
 BY_KEY: dict[str, Option] = {option.name.lower(): option for option in OPTIONS}
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
-from sparkcohort.streaming.task import packed
+from sparkcohort.streaming.direct_read import packed
 
 
 def batches_of(sizes: list[int]) -> list[pa.RecordBatch]:

@@ -29,7 +29,12 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 CELLS = re.compile(r"(?<!\\) \| ")
 OPTION = re.compile(r"""\.option\("([^"]+)",""")
-SPARKS_OWN = ("DATA_SOURCE_NOT_FOUND", "PYTHON_VERSION_MISMATCH", "Python worker failed")
+SPARKS_OWN = (
+    "DATA_SOURCE_NOT_FOUND",
+    "DATA_SOURCE_PUSHDOWN_DISABLED",
+    "PYTHON_VERSION_MISMATCH",
+    "Python worker failed",
+)
 CODE = ("api", "assignors", "native", "runtime", "streaming")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from sparkcohort.runtime.shell.options.batch_options import parse_batch
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.options.security_settings import SENSITIVE
 from sparkcohort.runtime.shell.options.table import OPTIONS
@@ -41,7 +42,12 @@ def test_the_sample_is_accepted() -> None:
     live = [line for line in (CONF / "cohort.properties").read_text().splitlines() if line and line[0] != "#"]
     assert parse(dict(line.split("=", 1) for line in live)).group_id == "billing"
     plain = {name: value for name, value in _lines().items() if name not in SECOND_WAYS and ".ssl." not in name}
-    assert parse(plain).kafka["sasl.username"] == "billing"
+    of_batches = {option.name for option in OPTIONS if option.reads == "batches"}
+    assert (
+        parse({name: value for name, value in plain.items() if name not in of_batches}).kafka["sasl.username"]
+        == "billing"
+    )
+    assert parse_batch({**plain, "startingOffsets": "earliest"}).ending_timestamp == 1_700_003_600_000
 
 
 def test_spark_defaults_redact_what_librdkafka_calls_sensitive() -> None:

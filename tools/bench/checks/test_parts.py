@@ -9,7 +9,21 @@ import pyarrow as pa
 import pytest
 
 from tools.bench.results import Batch, BenchError, Throughput, Whole
-from tools.bench.source import far, gap, isolation, latency, load, many, memory, peers, ready, restart, sizes, start
+from tools.bench.source import (
+    batch,
+    far,
+    gap,
+    isolation,
+    latency,
+    load,
+    many,
+    memory,
+    peers,
+    ready,
+    restart,
+    sizes,
+    start,
+)
 from tools.bench.source.clients import AGENT
 from tools.bench.source.peers import COHORT, KAFKA
 from tools.bench.source.relay import Lane
@@ -65,6 +79,18 @@ def test_a_far_broker_is_compared_with_a_near_one() -> None:
         ("far, local[2]: rows/s of kafka, 2 ms", 4.0, True),
         ("far, local[2]: rows/s at 2 ms of cohort, no relay", 0.5, True),
     ]
+
+
+def test_batch_reads_are_compared_read_by_read() -> None:
+    """Rows that the query wants by the seconds of its action; a filter's bound is another than a whole topic's."""
+    runs = [batch.BatchRead("cohort", 100, 1.0, 0.5), batch.BatchRead("kafka tuned", 100, 5.0, 1.0)]
+    found = {batch.WHOLE: batch.summary(runs), batch.HOUR: batch.summary(runs)}
+    assert [(bound.value, bound.must, bound.holds) for bound in batch.bounds(found)] == [
+        (5.0, 1.1, True),
+        (5.0, 10.0, False),
+    ]
+    assert batch.hour_of(0, 1) == "timestamp >= timestamp_millis(3600000) and timestamp < timestamp_millis(7200000)"
+    assert len(batch.tables(found)) == 2
 
 
 def test_latencies_are_those_of_the_records() -> None:

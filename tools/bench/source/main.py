@@ -15,6 +15,7 @@ from tests.kit.broker import Broker, Port
 from tools.bench import report
 from tools.bench.figures import Bound
 from tools.bench.source import (
+    batch,
     drain,
     far,
     gap,
@@ -39,6 +40,7 @@ PARTS: dict[str, Part] = {
     "start": start,
     "sizes": sizes,
     "values": values,
+    "batch": batch,
     "partitions": partitions,
     "latency": latency,
     "gap": gap,
@@ -85,6 +87,7 @@ Examples:
   python -P tools/bench source --part source --rounds 7   only rows per second and CPU
   python -P tools/bench source --part drain               only Kafka into Arrow, without Spark
   python -P tools/bench source --part gap --rounds 2 --window 30 --recommended
+  python -P tools/bench source --part batch --rounds 3    a batch read: a whole topic, an hour of a day
   python -P tools/bench source --part sizes --shape 10KB/zstd --shape 20B/none
   python -P tools/bench source --part source --master 'local[2]' --source cohort --source kafka
   python -P tools/bench source --output json >bench.json  only the JSON line on standard output

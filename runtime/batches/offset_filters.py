@@ -1,0 +1,167 @@
+"""Filters of a batch read as bounds of what is read: rows outside are left out by the filter, too.
+
+A timestamp's bound becomes an offset by asking the broker for the first record that is as young (ListOffsets).  What
+comes before that record is older, all of it, so a **lower** bound loses nothing, in whatever order the timestamps are.
+Behind the first record that is too young others may be old enough: an **upper** bound holds only as far as timestamps are
+in order, which whoever asks has to know (``upper_bound``).
+
+>>> seven = selection([Condition(Field.PARTITION, Comparison.EQUAL, (7,)), Condition(Field.OFFSET, Comparison.GREATER, (41,))])
+>>> seven.wants(TopicPartition("t", 7)), seven.wants(TopicPartition("t", 8)), seven.offsets
+(True, False, Bounds(first=42, end=None))
+>>> selection([Condition(Field.TIMESTAMP, Comparison.LESS_OR_EQUAL, (1_999,))]).times  # microseconds in, milliseconds out
+Bounds(first=None, end=2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.values.columns import Field
+
+MICROS: Final = 1000
+"""Microseconds, which Spark's timestamps have, in one of Kafka's milliseconds."""
+Value: TypeAlias = int | str
+
+
+class Comparison(Enum):
+    """How a column is compared with values."""
+
+    EQUAL = "="
+    IN = "IN"
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+
+
+class Condition(NamedTuple):
+    """A column that never is null, compared; IN has any number of values, the others have one.  Timestamps are microseconds."""
+
+    field: Field
+    comparison: Comparison
+    values: tuple[Value, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the bounds leave nothing of it for a second look: timestamps and sets of offsets have gaps."""
+        if self.field is Field.OFFSET:
+            return self.comparison is not Comparison.IN
+        return self.field in (Field.TOPIC, Field.PARTITION)
+
+
+class Bounds(NamedTuple):
+    """Numbers from ``first`` on and below ``end``; None: no bound on that side."""
+
+    first: int | None = None
+    end: int | None = None
+
+    def within(self, other: Bounds) -> Bounds:
+        """The numbers that are in both."""
+        firsts = [each for each in (self.first, other.first) if each is not None]
+        ends = [each for each in (self.end, other.end) if each is not None]
+        return Bounds(max(firsts, default=None), min(ends, default=None))
+
+    def of(self, whole: Range) -> Range:
+        """What of a range of offsets is within; it may be empty, and keeps its place."""
+        start = whole.start if self.first is None else min(max(whole.start, self.first), whole.end)
+        return whole._replace(start=start, end=whole.end if self.end is None else max(min(whole.end, self.end), start))
+
+
+class Selection(NamedTuple):
+    """What is wanted of the log, as far as it can be told before it is read."""
+
+    places: tuple[Condition, ...] = ()  # of topics and partitions
+    offsets: Bounds = Bounds()
+    times: Bounds = Bounds()  # milliseconds
+
+    def wants(self, tp: TopicPartition) -> bool:
+        """Whether a partition can have rows that are wanted."""
+        return all(_holds(each, tp.topic if each.field is Field.TOPIC else tp.partition) for each in self.places)
+
+
+ALL: Final = Selection()
+
+
+def selection(conditions: Iterable[Condition]) -> Selection:
+    """What rows for which all conditions hold have in common."""
+    places: list[Condition] = []
+    offsets = times = Bounds()
+    for each in conditions:
+        if each.field in (Field.TOPIC, Field.PARTITION):
+            places.append(each)
+        elif each.field is Field.OFFSET:
+            offsets = offsets.within(_bounds(each))
+        elif each.field is Field.TIMESTAMP:
+            micros = _bounds(each)
+            times = times.within(Bounds(_in_millis(micros.first), _in_millis(micros.end)))
+    return Selection(tuple(places), offsets, times)
+
+
+def narrowed(ranges: Sequence[Range], selected: Selection) -> tuple[Range, ...]:
+    """What of the ranges is wanted by partition and by offset; empty ones are left out."""
+    cut = (selected.offsets.of(each) for each in ranges if selected.wants(each.tp))
+    return tuple(each for each in cut if each.start < each.end)
+
+
+def between(
+    ranges: Sequence[Range], firsts: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int]
+) -> tuple[Range, ...]:
+    """The ranges from the first record that is young enough (None: there is none) to the end of those that can be old enough.
+
+    A partition that is not named has no such bound; empty ranges are left out.
+    """
+    cut = (
+        Bounds(each.end if first is None else first, ends.get(each.tp)).of(each)
+        for each in ranges
+        for first in (firsts.get(each.tp, each.start),)
+    )
+    return tuple(each for each in cut if each.start < each.end)
+
+
+def _in_millis(micros: int | None) -> int | None:
+    """The first millisecond that does not lie before."""
+    return None if micros is None else -(-micros // MICROS)
+
+
+def _bounds(condition: Condition) -> Bounds:
+    """The least bounds of the numbers for which a condition holds."""
+    numbers = [value for value in condition.values if isinstance(value, int)]
+    if not numbers:
+        return Bounds(0, 0)
+    match condition.comparison:
+        case Comparison.GREATER:
+            return Bounds(numbers[0] + 1, None)
+        case Comparison.GREATER_OR_EQUAL:
+            return Bounds(numbers[0], None)
+        case Comparison.LESS:
+            return Bounds(None, numbers[0])
+        case Comparison.LESS_OR_EQUAL:
+            return Bounds(None, numbers[0] + 1)
+        case Comparison.EQUAL | Comparison.IN:
+            return Bounds(min(numbers), max(numbers) + 1)
+
+
+def _holds(condition: Condition, value: Value) -> bool:
+    comparison, values = condition.comparison, condition.values
+    if comparison in (Comparison.EQUAL, Comparison.IN):
+        return value in values
+    against = values[0]
+    if isinstance(value, str) and isinstance(against, str):
+        # Spark compares strings by their UTF-8 bytes.
+        return _compare(comparison, value.encode(), against.encode())
+    if isinstance(value, int) and isinstance(against, int):
+        return _compare(comparison, value, against)
+    return True
+
+
+def _compare(comparison: Comparison, value: int | bytes, against: int | bytes) -> bool:
+    if comparison is Comparison.GREATER:
+        return value > against  # type: ignore[operator]
+    if comparison is Comparison.GREATER_OR_EQUAL:
+        return value >= against  # type: ignore[operator]
+    if comparison is Comparison.LESS:
+        return value < against  # type: ignore[operator]
+    return value <= against  # type: ignore[operator]

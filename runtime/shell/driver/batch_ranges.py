@@ -1,0 +1,225 @@
+"""What a batch read reads: options, log ends and filters in, ranges of offsets out, once for all tasks and retries."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import wait
+from typing import Final, NamedTuple
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import ConfigResource
+
+from sparkcohort.runtime.batches.offset_filters import Selection, between, narrowed
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.run_epoch import decode
+from sparkcohort.runtime.protocol.offsets_json import LATEST
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition, names_of
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.driver.starting_offsets import (
+    Offsets,
+    check_exist,
+    ends_of,
+    initial_offsets,
+    patiently,
+    times_of,
+)
+from sparkcohort.runtime.shell.kafka import clients, errors
+from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
+from sparkcohort.runtime.shell.options.batch_options import BatchOptions
+from sparkcohort.runtime.shell.options.source_options import SourceOptions
+from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns, Field
+
+log = logging.getLogger("sparkcohort.batch")
+
+ANSWER_S = 5.0
+CLOCKS_MS: Final = 300_000
+"""By how much brokers' clocks may differ, or be set back, where the timestamps are theirs (LogAppendTime)."""
+LOG_APPEND_TIME: Final = 1  # in the column timestampType
+TIMESTAMP_TYPES: Final[Columns] = tuple(each for each in KAFKA_ROW if each.field is Field.TIMESTAMP_TYPE)
+
+
+class BatchRanges(NamedTuple):
+    """The ranges of a batch read, in order, none empty, and the ids of the topics that they are of, as far as told."""
+
+    ranges: tuple[Range, ...]
+    ids: Mapping[str, str]
+
+
+def batch_ranges(options: BatchOptions, selected: Selection) -> BatchRanges:
+    """Ask the brokers what there is to read.  Nothing is joined and nothing committed.
+
+    Raises CohortError naming option or resource: brokers that do not answer, no such topic or partition, no permission, a start
+    behind its end, no record at or after a starting time.
+    """
+    source = options.source
+    log_ends = LogEnds(source)
+    try:
+        log_ends.start()
+        ids = dict(log_ends.snapshot().ids)
+        starts = initial_offsets(source, log_ends, lambda wanted: _committed(source, ids, wanted))
+        ends = _ending_offsets(options, log_ends, starts)
+        _check_order(starts, ends)
+        whole = [Range(*tp, start, ends[tp]) for tp, start in sorted(starts.items())]
+        ranges = _between(options, log_ends, narrowed(whole, selected), selected, ids)
+    finally:
+        log_ends.close()
+    _tell(whole, ranges)
+    return BatchRanges(ranges, ids)
+
+
+def _ending_offsets(options: BatchOptions, log_ends: LogEnds, starts: Offsets) -> dict[TopicPartition, int]:
+    """The end of every partition; precedence as Spark's: endingTimestamp, endingOffsetsByTimestamp, endingOffsets."""
+    partitions = sorted(starts)
+    times = times_of(
+        "endingOffsetsByTimestamp", options.ending_timestamp, options.ending_offsets_by_timestamp, partitions
+    )
+    named: dict[TopicPartition, int] = {}
+    if times is not None:
+        found = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(times))
+        named = {tp: at for tp, at in found.items() if at is not None}
+    elif isinstance(options.ending_offsets, Mapping):
+        check_exist("endingOffsets", options.ending_offsets, partitions)
+        named = {tp: at for tp, at in options.ending_offsets.items() if at != LATEST}
+    latest = [tp for tp in partitions if tp not in named]
+    return {**named, **(ends_of(options.source, log_ends, latest) if latest else {})}
+
+
+def _check_order(starts: Offsets, ends: Offsets) -> None:
+    behind = [tp for tp, start in sorted(starts.items()) if start > ends[tp]]
+    if behind:
+        tp = behind[0]
+        raise CohortError(
+            f"the batch read ends before it starts in {names_of(behind)}: {tp.topic}-{tp.partition} starts at {starts[tp]} and "
+            f"ends at {ends[tp]}; lower the starting offsets or times, or raise the ending ones (records may have aged "
+            "out, or the topic was made anew)",
+            "KAFKA_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+        )
+
+
+def _committed(
+    source: SourceOptions, ids: Mapping[str, str], partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The offsets that the group has committed, but for those of a deleted topic of the same name.  Raises CohortError."""
+    wanted, timeout_s = [Position(*tp) for tp in partitions], source.api_timeout_ms / 1000
+    try:  # an administrator is told why not; a consumer would only wait
+        admin = clients.new_admin(source.kafka)
+        asked = admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(source.group_id, wanted)], request_timeout=timeout_s
+        )
+        answers = asked[source.group_id].result(timeout_s).topic_partitions or []
+    except (KafkaException, TimeoutError) as error:
+        told = clients.error_of(error) if isinstance(error, KafkaException) else None
+        raise _not_told(source, told, clients.text_of(error)) from None
+    wrong = next((answer.error for answer in answers if answer.error is not None), None)
+    if wrong is not None:
+        raise _not_told(source, wrong, clients.text_of(wrong))
+    found = {
+        TopicPartition(each.topic, each.partition): (each.offset, decode(each.metadata or "").topic)
+        for each in answers
+        if each.offset >= 0
+    }
+    return {tp: at for tp, (at, of) in found.items() if not of or ids.get(tp.topic, of) == of}
+
+
+def _not_told(source: SourceOptions, error: KafkaError | None, text: str) -> CohortError:
+    if error is not None and error.code() == errors.GROUP_DENIED:
+        return errors.group_denied(source.group_id)
+    return CohortError(f"the offsets of group {source.group_id} cannot be read (startingOffsets=committed): {text}")
+
+
+# --- times that filters ask for -------------------------------------------------------------------
+
+
+def _between(
+    options: BatchOptions,
+    log_ends: LogEnds,
+    ranges: tuple[Range, ...],
+    selected: Selection,
+    ids: Mapping[str, str],
+) -> tuple[Range, ...]:
+    """The ranges without what is certainly too old or too young.  The log's ends are known by now: who asks later asks about more."""
+    first, end = selected.times
+    if first is not None and end is not None and first >= end:
+        return ()
+    firsts: Mapping[TopicPartition, int | None] = {}
+    if ranges and first is not None and first > 0:  # Kafka means something else by a time below zero
+        asked = dict.fromkeys((each.tp for each in ranges), first)
+        firsts = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(asked))
+        ranges = between(ranges, firsts, {})
+    if not ranges or end is None or end <= 0:
+        return ranges
+    return between(ranges, {}, _too_young(options, log_ends, ranges, end, ids))
+
+
+def _too_young(
+    options: BatchOptions, log_ends: LogEnds, ranges: tuple[Range, ...], end_ms: int, ids: Mapping[str, str]
+) -> dict[TopicPartition, int]:
+    """From where on each partition has no record before ``end_ms``, as far as anybody vouches for that.
+
+    Timestamps that producers set are in whatever order they like, unless the user knows of one.  Those that brokers set
+    follow their clocks: as long as the topic has them, from a record on that has one.
+    """
+    partitions = sorted({each.tp for each in ranges})
+    if options.max_out_of_orderness_ms is not None:
+        return _first_at(options, log_ends, partitions, end_ms + options.max_out_of_orderness_ms)
+    topics = _appended_topics(options.source, {tp.topic for tp in partitions})
+    wanted = [tp for tp in partitions if tp.topic in topics]
+    if len(wanted) < len(partitions):
+        log.info(
+            "a filter's latest time doesn't bound what is read of %s, whose producers set the timestamps: if these are in order, "
+            "the option maxOutOfOrderness says so",
+            ", ".join(sorted({tp.topic for tp in partitions} - topics)),
+        )
+    found = _first_at(options, log_ends, wanted, end_ms + CLOCKS_MS) if wanted else {}
+    appended = _appended(options.source, found, ids) if found else frozenset()
+    return {tp: at for tp, at in found.items() if tp in appended}
+
+
+def _first_at(
+    options: BatchOptions, log_ends: LogEnds, partitions: Iterable[TopicPartition], time_ms: int
+) -> dict[TopicPartition, int]:
+    asked = dict.fromkeys(partitions, time_ms)
+    found = patiently(options.source, log_ends, lambda: log_ends.at_timestamp(asked))
+    return {tp: at for tp, at in found.items() if at is not None}
+
+
+def _appended_topics(source: SourceOptions, topics: Iterable[str]) -> frozenset[str]:
+    """The topics whose timestamps the brokers set now; none where nobody says so."""
+    try:
+        admin = clients.new_admin(source.kafka)
+        asked = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, each) for each in sorted(topics)])
+        wait(asked.values(), ANSWER_S)
+        told = {resource.name: answer.result(0) for resource, answer in asked.items()}
+    except (KafkaException, TimeoutError) as error:
+        log.info("whether timestamps are LogAppendTime is not known: %s", clients.text_of(error))
+        return frozenset()
+    return frozenset(
+        topic for topic, configs in told.items() if configs["message.timestamp.type"].value == "LogAppendTime"
+    )
+
+
+def _appended(source: SourceOptions, places: Offsets, ids: Mapping[str, str]) -> frozenset[TopicPartition]:
+    """The partitions that have a record with a broker's timestamp there: the topic may have become so later."""
+    reader = RangeReader(
+        source.kafka,
+        columns=TIMESTAMP_TYPES,
+        fail_on_data_loss=False,
+        poll_timeout_ms=source.poll_timeout_ms,
+        on_data_loss=log.debug,
+    )
+    found: set[TopicPartition] = set()
+    try:
+        for tp, _, batch in reader.read([Range(*tp, at, at + 1) for tp, at in places.items()], ids):
+            if batch is not None and LOG_APPEND_TIME in batch.column(0).to_pylist():
+                found.add(tp)
+    finally:
+        reader.close()
+    return frozenset(found)
+
+
+def _tell(whole: Iterable[Range], ranges: Iterable[Range]) -> None:
+    every, wanted = (sum(each.end - each.start for each in which) for which in (whole, ranges))
+    left_out = f" of {every}: the filters leave out the others" if wanted < every else ""
+    log.info("a batch read of %d offsets%s", wanted, left_out)

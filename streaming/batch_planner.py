@@ -1,0 +1,59 @@
+"""Into which tasks a batch read is cut: by the rules of Spark's ``KafkaOffsetRangeCalculator``.
+
+One task for each partition that has something to read; ``maxRecordsPerPartition`` cuts what is longer into equal parts,
+``minPartitions`` the largest ones further, each in proportion to its length.
+
+>>> [(each.start, each.end) for each in task_ranges([Range("t", 0, 0, 10), Range("t", 1, 5, 5)], max_records=4)]
+[(0, 3), (3, 6), (6, 10)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from sparkcohort.runtime.protocol.partitions import Range
+
+
+def task_ranges(
+    ranges: Iterable[Range], *, min_partitions: int | None = None, max_records: int | None = None
+) -> tuple[Range, ...]:
+    """The range of each task, in order; none is empty.
+
+    ``min_partitions`` is about the number of tasks, never more than there are offsets; no task has more than ``max_records``.
+    """
+    whole = sorted(each for each in ranges if each.start < each.end)
+    if max_records is not None:
+        whole = [part for each in whole for part in _parts(each, -(-_size(each) // max_records))]
+    if min_partitions is None or len(whole) >= min_partitions:
+        return tuple(whole)
+    return tuple(
+        part for each, count in zip(whole, _counts(whole, min_partitions), strict=True) for part in _parts(each, count)
+    )
+
+
+def _counts(ranges: Sequence[Range], wanted: int) -> list[int]:
+    """Into how many parts each range is cut: ranges that stay whole don't count for the proportions of the others."""
+    total = sum(map(_size, ranges))
+    small = [_rounded(_size(each), total, wanted) <= 1 for each in ranges]
+    left = total - sum(_size(each) for each, whole in zip(ranges, small, strict=True) if whole)
+    for_large = max(wanted - sum(small), 1)
+    return [
+        1 if whole else max(_rounded(_size(each), left, for_large), 1)
+        for each, whole in zip(ranges, small, strict=True)
+    ]
+
+
+def _rounded(size: int, total: int, wanted: int) -> int:
+    """``size / total * wanted``, halves up, as Java rounds."""
+    return (2 * size * wanted + total) // (2 * total)
+
+
+def _parts(whole: Range, count: int) -> list[Range]:
+    size, count = _size(whole), min(count, _size(whole))
+    cuts = [whole.start + size * number // count for number in range(count + 1)]
+    return [whole._replace(start=first, end=end) for first, end in pairwise(cuts)]
+
+
+def _size(each: Range) -> int:
+    return each.end - each.start

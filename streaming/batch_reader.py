@@ -1,0 +1,181 @@
+"""``spark.read.format("cohort")``: ranges fixed when the plan is made, read by whatever task gets them.
+
+The reader lives in the process in which Spark plans a read, and only there; what it knows crosses to the executors in the
+input partitions.  Nobody joins a group, and nothing is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from sparkcohort.runtime.batches.offset_filters import ALL, Comparison, Condition, Selection, Value, selection
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.values.columns import Columns, Field
+from sparkcohort.streaming.batch_planner import task_ranges
+from sparkcohort.streaming.spark_errors import error_for_spark, message_first
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sparkcohort.runtime.shell.options.batch_options import BatchOptions
+    from sparkcohort.runtime.shell.options.source_options import SourceOptions
+
+log = logging.getLogger("sparkcohort.batch")
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_COMPARED: Final[dict[type[Filter], Comparison]] = {
+    EqualTo: Comparison.EQUAL,
+    EqualNullSafe: Comparison.EQUAL,
+    In: Comparison.IN,
+    GreaterThan: Comparison.GREATER,
+    GreaterThanOrEqual: Comparison.GREATER_OR_EQUAL,
+    LessThan: Comparison.LESS,
+    LessThanOrEqual: Comparison.LESS_OR_EQUAL,
+}
+_NUMBERS: Final = (Field.PARTITION, Field.OFFSET)
+_PLACES: Final = frozenset((Field.TOPIC, Field.PARTITION, Field.OFFSET, Field.TIMESTAMP))
+
+
+@dataclass(frozen=True)
+class RangesPartition(InputPartition):
+    """One input partition: what one task reads."""
+
+    ranges: tuple[Range, ...]
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{each.topic}-{each.partition} [{each.start}, {each.end})" for each in self.ranges)
+
+
+class CohortBatchReader(DataSourceReader):
+    """Plans one read."""
+
+    def __init__(self, options: BatchOptions) -> None:
+        """Nothing is asked before ``partitions``."""
+        self._options = options
+        self._selected: Selection = ALL
+
+    def __reduce__(self) -> tuple[Callable[[SourceOptions], RangesReader], tuple[SourceOptions]]:
+        """Executors get what reads ranges, and the options of a task: it is pickled with the read function."""
+        return RangesReader, (self._options.source,)
+
+    @message_first
+    def partitions(self) -> Sequence[InputPartition]:
+        """What each task reads, fixed for all of them and for every action on this DataFrame.  Raises CohortError."""
+        try:
+            from sparkcohort.runtime.shell.driver.batch_ranges import batch_ranges  # noqa: PLC0415  only here
+            from sparkcohort.runtime.shell.driver.stream_process import log_to_stderr  # noqa: PLC0415
+        except Exception as failed:
+            from pyspark_cohort import what_is_wrong  # noqa: PLC0415
+
+            raise CohortError(what_is_wrong(failed)) from failed
+
+        log_to_stderr()
+        source = self._options.source
+        for warning in source.warnings:
+            log.warning("%s", warning)
+        for note in source.notes:
+            log.info("%s", note)
+        found = batch_ranges(self._options, self._selected)
+        cut = task_ranges(
+            found.ranges, min_partitions=source.min_partitions, max_records=source.max_records_per_partition
+        )
+        return [RangesPartition((each,), _ids_of(each, found.ids)) for each in cut]
+
+    def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
+        """As ``RangesReader``, which executors have."""
+        return RangesReader(self._options.source).read(partition)
+
+
+class FilteringBatchReader(CohortBatchReader):
+    """As it is, with filters: PySpark refuses a reader that takes some while its configuration says that there are none."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  PySpark's name
+        """Take the filters that bound what is read; those whose bounds say less than they do go back to Spark."""
+        conditions = {number: condition_of(each, self._options.source.columns) for number, each in enumerate(filters)}
+        self._selected = selection(each for each in conditions.values() if each is not None)
+        return [each for number, each in enumerate(filters) if not _is_done(each, conditions[number], self._options)]
+
+
+class RangesReader:
+    """What a task has in place of the planning reader."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
+        """The rows of one input partition, on an executor; the same ones whenever it is asked again."""
+        from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed  # noqa: PLC0415  only tasks
+
+        if not isinstance(partition, RangesPartition):
+            return  # Spark's own, where there is nothing to read
+        try:
+            reading = DirectRead(self._options.on_executor(os.environ))
+            yield from packed(batch for _, batch in reading.batches(partition.ranges, partition.ids))
+        except CohortError as error:
+            raise error_for_spark(error)  # noqa: B904  its cause is set
+        finally:
+            keep_imports()
+
+
+def condition_of(pushed: Filter, columns: Columns) -> Condition | None:
+    """A filter as a condition on where records are, or None if it is none."""
+    comparison = _COMPARED.get(type(pushed))
+    column = _place(pushed, columns)
+    if comparison is None or column is None:
+        return None
+    given: Any = getattr(pushed, "value", None)  # all that are compared have one
+    # NULL equals nothing, so that in a list it adds nothing.
+    values = [each for each in given if each is not None] if comparison is Comparison.IN else [given]
+    made = [_value(column, each) for each in values]
+    told = tuple(each for each in made if each is not None)
+    return Condition(column, comparison, told) if len(told) == len(values) else None
+
+
+def _place(pushed: Filter, columns: Columns) -> Field | None:
+    """Which of the columns that tell a record's place a filter is about; the fields of values are none."""
+    path: tuple[str, ...] = getattr(pushed, "attribute", ())
+    if len(path) != 1:
+        return None
+    return next((each.field for each in columns if each.name == path[0] and each.field in _PLACES), None)
+
+
+def _value(column: Field, value: object) -> Value | None:
+    if column in _NUMBERS:
+        return value if type(value) is int else None
+    if column is Field.TOPIC:
+        return value if type(value) is str else None
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return (value - _EPOCH) // timedelta(microseconds=1)
+    return None
+
+
+def _is_done(pushed: Filter, condition: Condition | None, options: BatchOptions) -> bool:
+    """Whether Spark needn't look at the rows again."""
+    if isinstance(pushed, IsNotNull):
+        return _place(pushed, options.source.columns) is not None  # these are never null
+    return condition is not None and condition.exact
+
+
+def _ids_of(each: Range, ids: Mapping[str, str]) -> dict[str, str]:
+    return {each.topic: ids[each.topic]} if each.topic in ids else {}

@@ -1,0 +1,97 @@
+"""Ranges straight from Kafka, as a task reads them: what no agent has of a stream's batch, and all of a batch read.
+
+A new Python worker imports this before its first row, and the Kafka client with its first direct read only.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.protocol.calls import MalformedCount
+    from sparkcohort.runtime.shell.kafka.consumer.pieces import Elsewhere
+    from sparkcohort.runtime.shell.options.source_options import SourceOptions
+
+log = logging.getLogger("sparkcohort.task")
+
+
+class DirectRead:
+    """One task's direct read.
+
+    Behind the last row ``replaced`` are the topics that were made anew meanwhile, ``malformed`` what could not be decoded.
+    """
+
+    def __init__(self, options: SourceOptions, elsewhere: Elsewhere | None = None) -> None:
+        """Nothing is opened; ``elsewhere`` reads what doesn't come from the brokers."""
+        self._options = options
+        self._elsewhere = elsewhere
+        self.replaced: frozenset[str] = frozenset()
+        self.malformed: list[MalformedCount] = []
+
+    def batches(
+        self, ranges: Sequence[Range], ids: Mapping[str, str]
+    ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+        """The rows of the ranges, with the partition of each batch; ``ids`` are of the topics that the ranges are of."""
+        from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader  # noqa: PLC0415  with the client
+        from sparkcohort.runtime.shell.kafka.consumer.record_source import malformed_counts  # noqa: PLC0415  as above
+
+        reader = RangeReader(
+            self._options.kafka,
+            columns=self._options.columns,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            poll_timeout_ms=self._options.poll_timeout_ms,
+            on_data_loss=log.warning,
+            elsewhere=self._elsewhere,
+        )
+        try:
+            for tp, _, batch in reader.read(ranges, ids):
+                if batch is not None and batch.num_rows:
+                    yield tp, batch
+            self.replaced = frozenset(reader.replaced)
+            self.malformed = malformed_counts(reader.malformed)
+        finally:
+            reader.close()
+
+
+def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, small batches joined; large ones pass as they are, without a copy.
+
+    Each batch costs PySpark and the JVM alike, whatever is in it.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = nbytes = 0
+    for batch in batches:
+        small = batch.num_rows < WHOLE_ROWS and batch.nbytes < WHOLE_BYTES
+        if small:
+            held.append(batch)
+            rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
+        if held and (not small or rows >= WHOLE_ROWS or nbytes >= WHOLE_BYTES):
+            yield _joined(held)
+            held, rows, nbytes = [], 0, 0
+        if not small:
+            yield batch
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+@cache
+def keep_imports() -> None:
+    """Take what is imported out of the garbage collector's sight, once per process.
+
+    PySpark collects garbage after every task of a worker that it keeps (``daemon.py``): with Arrow, Flight and the Kafka
+    client imported that was half of the worker's CPU time, and nothing was ever found among them.
+    """
+    gc.freeze()

@@ -1,0 +1,490 @@
+"""``spark.read.format("cohort")`` beside Spark's own source, in one run: options, rows, tasks, errors, data that is odd or gone."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.kit import delivery
+from tests.kit.admin import LOG_APPEND_TIME
+from tests.kit.batch_reads import load, ordered
+from tests.kit.broker import Broker
+from tests.kit.produce import produce, producer
+from tests.kit.spark import Driver
+
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
+HOUR_MS = 3_600_000
+BASE_MS = (
+    int(time.time() * 1000) // HOUR_MS * HOUR_MS - 12 * HOUR_MS
+)  # of late: Kafka's retention counts from a record's timestamp
+HOURS, PER_HOUR = 6, 40
+DAY_MS = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)  # the guide's
+GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/batch-reads.md"
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+"""Spark's configuration, off by default."""
+
+
+def told(frame_or_error: Any) -> str:
+    """The error with which a read ends."""
+    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
+        frame_or_error().collect()
+    return str(caught.value)
+
+
+@contextmanager
+def pushed_down(spark: SparkSession) -> Iterator[None]:
+    """Spark's filter push-down for Python sources is on in this block."""
+    spark.conf.set(PUSH_DOWN, "true")
+    try:
+        yield
+    finally:
+        spark.conf.unset(PUSH_DOWN)
+
+
+def at(topic: str, *numbers: int) -> str:
+    """Offsets (or times) of the partitions 0, 1, 2 in Spark's JSON."""
+    return json.dumps({topic: {str(number): each for number, each in enumerate(numbers)}})
+
+
+@pytest.fixture(scope="module")
+def hours(broker: Broker) -> str:
+    """A topic of three partitions: in the first two 40 records of each of six hours, in order; the third is empty."""
+    topic = "hours"
+    broker.admin.create_topic(topic, 3)
+    for hour in range(HOURS):
+        produce(
+            broker.bootstrap,
+            topic,
+            2 * PER_HOUR,
+            partitions=2,
+            first=hour * PER_HOUR,
+            timestamp_ms=BASE_MS + hour * HOUR_MS,
+        )
+    return topic
+
+
+LATER = BASE_MS + 2 * HOUR_MS + 1
+READS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "words": {"startingOffsets": "earliest", "endingOffsets": "LATEST"},
+    "JSON": {"startingOffsets": at("hours", 10, -2, -2), "endingOffsets": at("hours", 100, -1, -1)},
+    "nothing between": {"startingOffsets": at("hours", 10, 10, 0), "endingOffsets": at("hours", 10, 10, 0)},
+    "timestamps": {
+        "startingTimestamp": LATER,
+        "endingTimestamp": LATER + HOUR_MS,
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+    "an end after all": {"endingTimestamp": LATER + 100 * HOUR_MS},
+    "an end before all": {"endingTimestamp": 1000},
+    "a start after all": {"startingTimestamp": 2**42, "startingOffsetsByTimestampStrategy": "latest"},
+    "timestamps of partitions": {
+        "startingOffsetsByTimestamp": at("hours", LATER, BASE_MS, BASE_MS),
+        "endingOffsetsByTimestamp": at("hours", LATER + HOUR_MS, LATER, LATER),
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+    "a time beats offsets": {
+        "startingOffsets": at("hours", 30, 30, 0),
+        "endingOffsets": at("hours", 40, 40, 0),
+        "endingTimestamp": LATER,
+    },
+    "headers": {"includeHeaders": "true"},
+    "pattern": {"subscribe": None, "subscribePattern": "^hour."},
+    "a pattern of nothing": {"subscribe": None, "subscribePattern": "^nosuchtopic"},
+    "assign": {"subscribe": None, "assign": '{"hours":[0,2]}'},
+    "options of streams": {"maxOffsetsPerTrigger": 5, "minOffsetsPerTrigger": 2, "maxTriggerDelay": "1s"},
+    "committed reads": {"kafka__isolation__level": "read_committed", "kafka__group__id": "of-hours"},
+}
+
+
+@pytest.mark.parametrize("changes", READS.values(), ids=READS)
+def test_reads_are_those_of_sparks_own_source(
+    spark: SparkSession, broker: Broker, hours: str, changes: dict[str, Any]
+) -> None:
+    """Schema, rows and their order in each partition, option by option."""
+    ours = load(spark, broker, hours, **changes)
+    theirs = load(spark, broker, hours, "kafka", **changes)
+    assert ours.schema == theirs.schema
+    assert ordered(ours) == ordered(theirs)
+
+
+@pytest.mark.parametrize("least", [1, 2, 7, 30])
+def test_as_many_tasks_as_sparks_own_source(spark: SparkSession, broker: Broker, hours: str, least: int) -> None:
+    """minPartitions cuts as KafkaOffsetRangeCalculator does; where nothing is cut, Spark has a task for the empty partition, too."""
+    ours = load(spark, broker, hours, minPartitions=least)
+    theirs = load(spark, broker, hours, "kafka", minPartitions=least)
+    count = theirs.rdd.getNumPartitions()
+    assert ours.rdd.getNumPartitions() == (count if least > 2 else count - 1)
+    assert ordered(ours) == ordered(theirs)
+
+
+def test_no_task_has_more_than_it_may(spark: SparkSession, broker: Broker, hours: str) -> None:
+    """maxRecordsPerPartition, alone (where Spark's own batch read ignores it) and with minPartitions."""
+    for least in (None, 30):
+        frame = load(spark, broker, hours, maxRecordsPerPartition=50, minPartitions=least)
+        sizes = frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
+        assert sum(sizes) == 2 * HOURS * PER_HOUR
+        assert max(sizes) <= 50
+        assert len(sizes) >= (least or 10)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a start at latest": ({"startingOffsets": "latest"}, "a batch read can't start at latest; give earliest, or JSON"),
+    "an end at earliest": ({"endingOffsets": "earliest"}, "a batch read can't end at earliest; give latest, or JSON"),
+    "latest of a partition": (
+        {"startingOffsets": at("hours", -1, 0, 0)},
+        "startingOffsets for hours-0: a batch read can't",
+    ),
+    "earliest of a partition": (
+        {"endingOffsets": at("hours", -2, 0, 0)},
+        "endingOffsets for hours-0: a batch read can't",
+    ),
+    "offsets exchanged": (
+        {"startingOffsets": at("hours", 9, 0, 0), "endingOffsets": at("hours", 5, 1, 0)},
+        "startingOffsets has 9 for hours-0, and endingOffsets has 5",
+    ),
+    "times exchanged": (
+        {"startingTimestamp": 20, "endingTimestamp": 10},
+        "startingTimestamp=20 is after endingTimestamp=10",
+    ),
+    "a start behind the log's end": (
+        {"startingOffsets": at("hours", 1000, 0, 0)},
+        "hours-0 starts at 1000 and ends at 240",
+    ),
+    "no record as young": (
+        {"startingTimestamp": 2**42},
+        "no record at or after the starting timestamp in hours-0, hours-1",
+    ),
+    "times of some partitions": (
+        {"startingOffsetsByTimestamp": '{"hours":{"0":5}}'},
+        "startingOffsetsByTimestamp leaves out hours-1, hours-2",
+    ),
+    "ending times of some partitions": (
+        {"endingOffsetsByTimestamp": '{"hours":{"0":5}}'},
+        "endingOffsetsByTimestamp leaves out hours-1, hours-2",
+    ),
+    "an end that isn't there": (
+        {"endingOffsets": at("hours", -1, -1, -1, 5)},
+        "endingOffsets names hours-3, which does not exist",
+    ),
+    "no such topic": ({"subscribe": "nosuchtopic"}, "option subscribe names topic nosuchtopic"),
+    "no subscription": ({"subscribe": None}, "exactly one of the options subscribe, subscribePattern and assign"),
+    "minPartitions of none": ({"minPartitions": 0}, "option minPartitions=0 is out of bounds"),
+    "an end behind the log's": (
+        {"endingOffsets": at("hours", 300, -1, -1), "kafkaConsumer__pollTimeoutMs": 3000},
+        "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Could not read records in offset [240, 300)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_sparks_own_source_refuses_is_refused(
+    spark: SparkSession, broker: Broker, hours: str, changes: dict[str, Any], said: str
+) -> None:
+    """Both fail; ours says by one sentence which option it is and what to do."""
+    assert said in told(lambda: load(spark, broker, hours, **changes))
+    assert told(lambda: load(spark, broker, hours, "kafka", **changes))
+
+
+def test_partitions_that_do_not_exist(spark: SparkSession, broker: Broker, hours: str) -> None:
+    """Spark's own source reads what there is of ``assign`` and says nothing; here it is an error that names them."""
+    changes: dict[str, Any] = {"subscribe": None, "assign": '{"hours":[0,7]}'}
+    assert load(spark, broker, hours, "kafka", **changes).count() == HOURS * PER_HOUR
+    assert "option assign names partition hours-7" in told(lambda: load(spark, broker, hours, **changes))
+
+
+def test_partitions_that_json_leaves_out(spark: SparkSession, broker: Broker, hours: str) -> None:
+    """Spark's own source refuses that; here they start at startingOffsets.fallback and end at latest."""
+    changes = {"startingOffsets": '{"hours":{"1":230}}', "endingOffsets": '{"hours":{"0":20}}'}
+    assert told(lambda: load(spark, broker, hours, "kafka", **changes))
+    rows = ordered(load(spark, broker, hours, **changes))
+    assert [(row.partition, row.offset) for row in rows] == [
+        *((0, n) for n in range(20)),
+        *((1, n) for n in range(230, 240)),
+    ]
+
+
+def test_lost_records(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """Records that aged out before the read, or between the plan and its tasks: an error by Spark's name, or what is left."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 200, partitions=2)
+    kept = {"failOnDataLoss": "false"}
+    planned, tolerant = load(spark, broker, topic), load(spark, broker, topic, **kept)
+    assert planned.rdd.getNumPartitions() == tolerant.rdd.getNumPartitions() == 2  # which makes the plans
+    broker.admin.delete_records(topic, {0: 60})
+    assert "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE]" in told(lambda: planned)
+    theirs = ordered(load(spark, broker, topic, "kafka"))
+    assert ordered(tolerant) == theirs
+    changes = {"startingOffsets": at(topic, 10, 0)}
+    message = told(lambda: load(spark, broker, topic, **changes))
+    assert "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Could not read records in offset [10, 60)" in message
+    assert told(lambda: load(spark, broker, topic, "kafka", **changes))
+    assert ordered(load(spark, broker, topic, **changes, **kept)) == ordered(
+        load(spark, broker, topic, "kafka", **changes, **kept)
+    )
+
+
+def test_a_topic_made_anew_before_its_tasks(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """The ranges are of the topic that was there: records of another one of that name are a loss, not rows."""
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 100)
+    frame = load(spark, broker, topic)
+    assert frame.rdd.getNumPartitions() == 1
+    broker.admin.delete_topic(topic)
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 160)
+    assert "the topic was deleted and created anew" in told(lambda: frame)
+    assert load(spark, broker, topic).count() == 160
+
+
+def test_permissions(spark: SparkSession) -> None:
+    """A topic or a group that may not be read, and a wrong password, end the plan and name it; without a group none is asked for."""
+    with Broker(users={"alice": "secret-of-alice"}) as guarded:
+        for name in ("open", "closed"):
+            guarded.admin.create_topic(name)
+        produce(guarded.bootstrap, "open", 10)
+        guarded.admin.allow("alice", "topic", "open", "read", "describe")
+        jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username='alice' password='{}';"
+        alice = {
+            "kafka__bootstrap__servers": guarded.sasl_bootstrap,
+            "kafka__security__protocol": "SASL_PLAINTEXT",
+            "kafka__sasl__mechanism": "PLAIN",
+            "kafka__sasl__jaas__config": jaas.format("secret-of-alice").replace("'", '"'),
+        }
+        assert load(spark, guarded, "open", **alice).count() == 10
+        assert "no permission on topic closed" in told(lambda: load(spark, guarded, "closed", **alice))
+        other = {**alice, "startingOffsets": "committed", "group__id": "other"}
+        assert "no permission on group other" in told(lambda: load(spark, guarded, "open", **other))
+        wrong = {**alice, "kafka__sasl__jaas__config": jaas.format("not-it").replace("'", '"')}
+        message = told(lambda: load(spark, guarded, "open", kafka__default__api__timeout__ms=8000, **wrong))
+        assert "authentication with" in message
+        assert "not-it" not in message
+
+
+def test_a_plan_stays_as_it_is(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """What is written after the first action belongs to the next ``load()``: all actions on a DataFrame see the same rows."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 100, partitions=2)
+    frame = load(spark, broker, topic)
+    assert frame.count() == 100
+    produce(broker.bootstrap, topic, 100, partitions=2, first=50)
+    assert (frame.count(), len(frame.collect()), frame.union(frame).count()) == (100, 100, 200)
+    assert load(spark, broker, topic).count() == 200
+
+
+def test_what_a_group_has_yet_to_read(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """``committed`` starts at the group's offsets, at the fallback where it has none, joins nothing and commits nothing."""
+    broker.admin.create_topic(topic, 3)
+    produce(broker.bootstrap, topic, 300, partitions=3)
+    broker.admin.commit(topic, topic, {0: 40, 1: 100})
+    changes = {"startingOffsets": "committed", "group__id": topic}
+    rows = ordered(load(spark, broker, topic, **changes))
+    assert [(row.partition, row.offset) for row in rows] == [
+        *((0, n) for n in range(40, 100)),
+        *((2, n) for n in range(100)),
+    ]
+    assert load(spark, broker, topic, **changes, startingOffsets__fallback="latest").count() == 60
+    nobody = {"startingOffsets": "committed", "group__id": f"{topic}-nobody"}
+    assert load(spark, broker, topic, **nobody).count() == 300
+    assert broker.admin.committed(topic) == {(topic, 0): 40, (topic, 1): 100}
+    assert broker.admin.members(topic) == []
+    assert "startingOffsets=committed needs group.id" in told(
+        lambda: load(spark, broker, topic, startingOffsets="committed")
+    )
+
+
+def test_columns_and_typed_values(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """``.schema(...)`` and formats mean what they mean in streams."""
+    broker.admin.create_topic(topic)
+    client = producer(broker.bootstrap)
+    for number in range(50):
+        client.produce(topic, b'{"id": %d, "name": "n%d"}' % (number, number), b"k%d" % number)
+    assert client.flush(60) == 0
+    frame = load(
+        spark,
+        broker,
+        topic,
+        schema="offset BIGINT, value STRUCT<id: INT>, key STRING",
+        value__format="json",
+        key__format="string",
+    )
+    assert [tuple(row) for row in frame.select("offset", "value.id", "key").collect()] == [
+        (number, number, f"k{number}") for number in range(50)
+    ]
+    shape = {"value__format": "json", "value__schema": "id INT, name STRING"}
+    assert load(spark, broker, topic, **shape).selectExpr("sum(value.id)").collect()[0][0] == sum(range(50))
+    message = told(lambda: load(spark, broker, topic, schema="nothing STRING"))
+    assert "names the column nothing" in message
+
+
+# --- filters ----------------------------------------------------------------------------------------
+
+EXACT = {"maxOutOfOrderness": "0s"}
+FILTERS: dict[str, tuple[str, dict[str, str], int]] = {  # with the offsets that are left to read
+    "a partition": ("partition = 1", {}, 240),
+    "partitions": ("partition in (0, 2, 9)", {}, 240),
+    "offsets": ("offset >= 10 and offset < 20", {}, 20),
+    "one offset": ("offset = 17 and partition = 0", {}, 1),
+    "some offsets": ("offset in (3, 7, 9)", {}, 14),
+    "a topic": ("topic = 'hours' and partition > 0", {}, 240),
+    "another topic": ("topic = 'elsewhere'", {}, 0),
+    "from a time on": ("timestamp >= timestamp_millis({later})", {}, 240),
+    "after a time": ("timestamp > timestamp_millis({base})", {}, 400),
+    "at a time, in order": ("timestamp = timestamp_millis({base})", EXACT, 80),
+    "an hour, in order": (
+        "timestamp >= timestamp_millis({later}) and timestamp < timestamp_millis({hour_on})",
+        EXACT,
+        80,
+    ),
+    "an hour": ("timestamp >= timestamp_millis({later}) and timestamp < timestamp_millis({hour_on})", {}, 240),
+    "between": ("timestamp between timestamp_millis({base}) and timestamp_millis({later})", EXACT, 240),
+    "no time": ("timestamp > timestamp_millis({hour_on}) and timestamp < timestamp_millis({later})", EXACT, 0),
+    "what bounds nothing": ("length(value) > 3 or offset = 5", {}, 480),
+    "something besides": ("offset < 30 and cast(value as string) like '0:%'", {}, 60),
+    "not a partition": ("partition <> 1 and offset is not null", {}, 480),
+}
+
+
+def read_offsets(frame: DataFrame) -> int:
+    """How many rows the source gave to Spark: what the scan has read, whatever the filter behind it has kept."""
+    plan: Any = frame._jdf.queryExecution().executedPlan()
+    frame.collect()
+    scans = [plan]
+    while scans:
+        node = scans.pop()
+        if node.nodeName().startswith("BatchScan"):
+            return int(node.metrics().apply("numOutputRows").value())
+        children = node.children()
+        scans += [children.apply(number) for number in range(children.size())]
+    raise AssertionError(plan.toString())
+
+
+@pytest.mark.parametrize(("condition", "more", "left"), FILTERS.values(), ids=FILTERS)
+def test_filters_are_offsets(
+    spark: SparkSession, broker: Broker, hours: str, condition: str, more: dict[str, str], left: int
+) -> None:
+    """The rows are those of an unfiltered read behind the same filter, and no more is read than the filter's bounds say."""
+    condition = condition.format(base=BASE_MS, later=LATER, hour_on=LATER + HOUR_MS)
+    expected = ordered(load(spark, broker, hours, "kafka").where(condition))
+    assert ordered(load(spark, broker, hours).where(condition)) == expected
+    with pushed_down(spark):
+        frame = load(spark, broker, hours, pushDownPredicate="true", **more).where(condition)
+        assert read_offsets(frame) == left
+        assert ordered(frame) == expected
+
+
+def test_timestamps_out_of_order_lose_nothing(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """Old records behind young ones are found without a promise, and with one that holds; a lower bound needs none."""
+    broker.admin.create_topic(topic)
+    client = producer(broker.bootstrap)
+    for number in range(200):
+        late = 30_000 if number % 9 == 0 else 0
+        client.produce(topic, b"%d" % number, timestamp=BASE_MS + 1_000 * number - late)
+    assert client.flush(60) == 0
+    condition = (
+        f"timestamp >= timestamp_millis({BASE_MS + 50_000}) and timestamp < timestamp_millis({BASE_MS + 100_000})"
+    )
+    expected = ordered(load(spark, broker, topic, "kafka").where(condition))
+    with pushed_down(spark):
+        anyhow = load(spark, broker, topic, pushDownPredicate="true").where(condition)
+        promised = load(spark, broker, topic, pushDownPredicate="true", maxOutOfOrderness="31s").where(condition)
+        assert ordered(anyhow) == ordered(promised) == expected
+        assert read_offsets(promised) < read_offsets(anyhow) == 150
+
+
+def test_the_brokers_own_timestamps_end_a_read(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """With LogAppendTime a filter's latest time needs no promise; where the topic became so later, it bounds nothing."""
+    broker.admin.create_topic(topic, 1, configs=LOG_APPEND_TIME)
+    produce(broker.bootstrap, topic, 50)
+    now = datetime.fromtimestamp(time.time(), UTC).isoformat()
+    with pushed_down(spark):
+        frame = load(spark, broker, topic, pushDownPredicate="true").where(f"timestamp < timestamp'{now}'")
+        assert read_offsets(frame) == 50  # written within the minutes by which clocks may differ
+        assert len(ordered(frame)) == 50
+        past = load(spark, broker, topic, pushDownPredicate="true").where("timestamp < timestamp'2001-01-01'")
+        assert read_offsets(past) == 0
+        later = f"{topic}-later"
+        broker.admin.create_topic(later)
+        produce(broker.bootstrap, later, 30, timestamp_ms=BASE_MS)
+        produce(broker.bootstrap, later, 30, first=30, timestamp_ms=1_000_000)
+        broker.admin.configure_topic(later, LOG_APPEND_TIME)
+        produce(broker.bootstrap, later, 30, first=60)
+        old = load(spark, broker, later, pushDownPredicate="true").where("timestamp < timestamp'2001-01-01'")
+        assert [row.offset for row in ordered(old)] == [*range(30, 60)]
+
+
+def test_each_load_has_its_own_filter(spark: SparkSession, broker: Broker, hours: str) -> None:
+    """In one query and one after the other: what one has left out, another has."""
+    with pushed_down(spark):
+        parts = [
+            load(spark, broker, hours, pushDownPredicate="true").where(f"partition = {number}") for number in (0, 1)
+        ]
+        assert parts[0].count() == parts[1].count() == HOURS * PER_HOUR
+        assert ordered(parts[0].union(parts[1])) == ordered(load(spark, broker, hours, pushDownPredicate="true"))
+
+
+def test_push_down_needs_sparks_configuration(spark: SparkSession, broker: Broker, hours: str) -> None:
+    """Without it Spark refuses the option and names the configuration; without the option all filters are Spark's."""
+    message = told(lambda: load(spark, broker, hours, pushDownPredicate="true").where("partition = 1"))
+    assert "DATA_SOURCE_PUSHDOWN_DISABLED" in message
+    assert PUSH_DOWN in message
+    with pushed_down(spark):
+        frame = load(spark, broker, hours)
+        assert read_offsets(frame.where("partition = 1")) == 2 * HOURS * PER_HOUR
+        both = frame.where("partition = 0").union(frame.where("partition = 1"))
+        assert both.count() == frame.count() == 2 * HOURS * PER_HOUR
+
+
+def test_the_programs_of_the_guide_run(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """As they stand in docs/guides/batch-reads.md, one after the other, on a topic with a day in it."""
+    broker.admin.create_topic(topic, 2, configs={"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)})
+    produce(broker.bootstrap, topic, 40, partitions=2, timestamp_ms=DAY_MS - HOUR_MS)
+    produce(broker.bootstrap, topic, 20, partitions=2, first=20, timestamp_ms=DAY_MS + HOUR_MS)
+    produce(broker.bootstrap, topic, 60, partitions=2, first=30, timestamp_ms=DAY_MS + 30 * HOUR_MS)
+    seen: dict[str, Any] = {"spark": spark}
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    try:
+        for block in blocks:
+            exec(block.replace("broker:9092", broker.bootstrap).replace('"orders"', f'"{topic}"'), seen)  # noqa: S102
+        assert {name: seen[name].count() for name in ("orders", "waiting", "whole", "day")} == {
+            "orders": 120,
+            "waiting": 120,
+            "whole": 120,
+            "day": 20,
+        }
+        assert read_offsets(seen["day"]) == 20
+    finally:
+        spark.conf.unset(PUSH_DOWN)
+
+
+# --- executors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(400)  # an application of its own
+def test_a_retry_reads_the_same_rows(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """An executor that is killed while it reads: its tasks run again elsewhere and give the rows that were planned, each once."""
+    broker.admin.create_topic(topic, 4)
+    produce(broker.bootstrap, topic, 40_000, partitions=4)
+    options: Mapping[str, str] = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "minPartitions": "8"}
+    given = {"options": options, "out": str(tmp_path / "out"), "killed": str(tmp_path / "killed")}
+    planned = delivery.held(broker.bootstrap, [topic])
+    with Driver("drivers/batch_read.py", tmp_path / "driver", given, master="local-cluster[2,1,1024]") as driver:
+        driver.wait_for("planned", 120)
+        produce(broker.bootstrap, topic, 4_000, partitions=4, first=10_000)  # which no retry sees
+        (tmp_path / "killed").mkdir()
+        driver.wait(240)
+    assert len(list((tmp_path / "killed").iterdir())) == 1
+    rows = driver.events("rows")[0]
+    assert rows == {"event": "rows", "rows": 40_000, "places": 40_000, "offsets": 4 * sum(range(10_000))}
+    assert planned.num_rows == 40_000
