@@ -106,7 +106,7 @@ YYJSON = None if sys.argv[1:2] == ["egg_info"] else _yyjson()
 JSON = _files("json", "*.c")
 EXTENSIONS = [_extension("_drain", sorted(set(_files("", "*.c")) - set(JSON)), ["native"])]
 if YYJSON:
-    SHARED = ["native/arrow/blocks.c", "native/values/tree.c", "native/values/tree_export.c"]
+    SHARED = ["native/arrow/blocks.c", "native/values/records.c", "native/values/tree.c", "native/values/tree_export.c"]
     SOURCES = [*JSON, *SHARED, str(YYJSON / "yyjson.c")]
     EXTENSIONS.append(_extension("_json", SOURCES, ["native", str(YYJSON)]))
 

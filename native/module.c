@@ -1,4 +1,4 @@
-/* The Python module: see _drain.pyi for what each thing is.  This file and those named decoder know Python, by its stable ABI.
+/* The Python module: see _drain.pyi for what each thing is.  This file, those named decoder and values/records.c know Python, by its stable ABI.
  *
  * The rooms, in the order of the data:
  *

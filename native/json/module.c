@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "json.h"
+#include "values/records.h"
 
 enum { MOST_POOL = 16 << 20 }; /* what a decoder keeps for the next records */
 
@@ -17,70 +18,21 @@ typedef struct {
   int busy;           /* records are read, without the interpreter's lock */
 } Decoder;
 
-/* A column as Arrow has it. */
-typedef struct {
-  Py_buffer validity, offsets, data;
-  int64_t first, rows;
-} input;
-
-typedef struct {
-  int64_t row;
-  json_error error;
-} bad_row;
-
-typedef struct {
-  bad_row *all;
-  size_t count, room;
-} bad_rows;
-
 /* --- records ---------------------------------------------------------------------------------- */
 
-/* Where a row's bytes are; NULL where it is null. */
-static const char *row_bytes(const input *from, int64_t row, size_t *size) {
-  int64_t at = from->first + row;
-  const uint8_t *bits = from->validity.buf;
-  const int32_t *offsets = from->offsets.buf;
-  if (bits && !(bits[at / 8] >> (at % 8) & 1)) return NULL;
-  int32_t start = offsets[at], end = offsets[at + 1];
-  *size = start >= 0 && start <= end && end <= from->data.len ? (size_t)(end - start) : 0;
-  return *size ? (const char *)from->data.buf + start : "";
-}
-
-static bool note(bad_rows *bad, int64_t row, json_error error) {
-  if (bad->count == bad->room) {
-    size_t room = bad->room ? 2 * bad->room : 16;
-    bad_row *all = realloc(bad->all, room * sizeof *all);
-    if (!all) return false;
-    bad->all = all;
-    bad->room = room;
-  }
-  bad->all[bad->count++] = (bad_row){row, error};
-  return true;
-}
-
-static bool read_rows(json_reader *reader, const input *from, bad_rows *bad) {
+static bool read_rows(json_reader *reader, const records *from, bad_rows *bad) {
   size_t size;
   for (int64_t row = 0; row < from->rows; row++) {
-    const char *record = row_bytes(from, row, &size);
+    const uint8_t *record = row_bytes(from, row, &size);
     if (!record) {
       if (!tree_null(&reader->into, 0)) return false;
       continue;
     }
-    json_error error = json_read(reader, record, size);
-    if (error.reason == JSON_NO_MEMORY || (error.reason && !note(bad, row, error))) return false;
+    json_error error = json_read(reader, (const char *)record, size);
+    const int64_t figures[MOST_FIGURES] = {row, error.reason, error.at};
+    if (error.reason == JSON_NO_MEMORY || (error.reason && !bad_note(bad, figures))) return false;
   }
   return true;
-}
-
-static PyObject *bad_list(const bad_rows *bad) {
-  PyObject *list = PyList_New(0);
-  for (size_t i = 0; list && i < bad->count; i++) {
-    const bad_row *from = &bad->all[i];
-    PyObject *one = Py_BuildValue("LiL", (long long)from->row, (int)from->error.reason, (long long)from->error.at);
-    if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
-    Py_XDECREF(one);
-  }
-  return list;
 }
 
 static void forget_pool(json_reader *reader) {
@@ -90,7 +42,7 @@ static void forget_pool(json_reader *reader) {
   reader->pool_size = 0;
 }
 
-static PyObject *decode(Decoder *self, const input *from, PyObject *take) {
+static PyObject *decode(Decoder *self, const records *from, PyObject *take) {
   bad_rows bad = {0};
   struct ArrowArray array = {0};
   bool done, full = false;
@@ -105,43 +57,27 @@ static PyObject *decode(Decoder *self, const input *from, PyObject *take) {
   Py_END_ALLOW_THREADS
   self->busy = 0;
   PyObject *answer = NULL;
-  if (done) {
-    PyObject *what = PyObject_CallFunction(take, "K", (unsigned long long)(uintptr_t)&array);
-    if (array.release) array.release(&array);
-    answer = what ? Py_BuildValue("NN", what, bad_list(&bad)) : NULL;
-  } else if (full)
-    PyErr_SetString(PyExc_OverflowError, "a column of these rows has more bytes or items than its offsets can tell");
-  else
-    PyErr_NoMemory();
+  if (!done)
+    records_failed(full);
+  else {
+    PyObject *what = records_taken(&array, take);
+    answer = what ? Py_BuildValue("NN", what, bad_list(&bad, 3)) : NULL;
+  }
   free(bad.all);
   return answer;
 }
 
-static bool is_whole(const input *from) {
-  if (from->first < 0 || from->rows < 0 || from->first > INT32_MAX || from->rows > INT32_MAX) return false;
-  int64_t behind = from->first + from->rows;
-  if (from->rows && from->offsets.len / (Py_ssize_t)sizeof(int32_t) < behind + 1) return false;
-  return !from->validity.buf || from->validity.len >= (behind + 7) / 8;
-}
-
 static PyObject *decoder_decode(Decoder *self, PyObject *arguments) {
-  input from = {0};
-  long long first, rows;
+  records from;
   PyObject *take, *answer = NULL;
-  if (!PyArg_ParseTuple(arguments, "z*z*z*LLO", &from.validity, &from.offsets, &from.data, &first, &rows, &take)) return NULL;
-  from.first = first;
-  from.rows = rows;
-  if (!is_whole(&from))
-    PyErr_SetString(PyExc_ValueError, "buffers that are shorter than their column");
-  else if (!self->reader.into.columns)
+  if (!records_given(&from, arguments, false, &take)) return NULL;
+  if (!self->reader.into.columns)
     PyErr_SetString(PyExc_RuntimeError, "a decoder that was not made");
   else if (self->busy)
     PyErr_SetString(PyExc_RuntimeError, "a decoder is for one thread at a time");
   else
     answer = decode(self, &from, take);
-  PyBuffer_Release(&from.validity);
-  PyBuffer_Release(&from.offsets);
-  PyBuffer_Release(&from.data);
+  records_release(&from);
   return answer;
 }
 

@@ -177,7 +177,7 @@ static avro_reason append_symbol(reader *from, tree_column *to, const avro_step 
   if (number < 0 || number >= step->b) return AVRO_SYMBOL;
   int64_t symbol = from->list->table[step->a + number];
   if (symbol < 0) return AVRO_SYMBOL;
-  const avro_constant *text = &from->list->constants[symbol];
+  const constant *text = &from->list->constants[symbol];
   return tree_bytes(to, text->data, text->size) ? AVRO_GOOD : AVRO_NO_MEMORY;
 }
 
@@ -266,8 +266,8 @@ static avro_reason choose(reader *from, const avro_step *step) {
   return AVRO_GOOD;
 }
 
-static avro_reason read_default(reader *from, int64_t constant) {
-  const avro_constant *data = &from->list->constants[constant];
+static avro_reason read_default(reader *from, int64_t number) {
+  const constant *data = &from->list->constants[number];
   from->record_start = from->start, from->record_at = from->at, from->record_end = from->end;
   from->start = from->at = data->data;
   from->end = data->data + data->size;

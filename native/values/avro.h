@@ -3,6 +3,7 @@
 #ifndef COHORT_AVRO_H
 #define COHORT_AVRO_H
 
+#include "constant.h"
 #include "tree.h"
 
 typedef enum {
@@ -25,17 +26,12 @@ typedef struct {
 } avro_step;
 
 typedef struct {
-  const uint8_t *data;
-  size_t size;
-} avro_constant;
-
-typedef struct {
   int64_t id; /* of the writer's schema */
   const avro_step *steps;
   int64_t count;
   const int64_t *table;
   int64_t table_count;
-  const avro_constant *constants;
+  const constant *constants;
   int64_t constant_count;
 } avro_list;
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "avro.h"
+#include "records.h"
 
 enum { FRAME = 5, MOST_MISSING = 1000, UNFRAMED = -1 };
 
@@ -14,29 +15,12 @@ typedef struct {
 } entry;
 
 typedef struct {
-  int64_t row, id;
-  avro_error error;
-} bad_row;
-
-typedef struct {
   PyObject_HEAD
   tree into; /* empty between calls */
   entry *entries; /* by id, ascending */
   size_t entry_count;
   int busy; /* records are read, without the interpreter's lock */
 } AvroDecoder;
-
-/* A column as Arrow has it. */
-typedef struct {
-  Py_buffer validity, offsets, data;
-  int64_t first, rows;
-  int framed;
-} input;
-
-typedef struct {
-  bad_row *all;
-  size_t count, room;
-} bad_rows;
 
 /* --- lists of steps --------------------------------------------------------------------------- */
 
@@ -74,41 +58,14 @@ static bool put(AvroDecoder *self, const entry *made) {
   return true;
 }
 
-static size_t constants_size(PyObject *constants, Py_ssize_t count) {
-  size_t size = (size_t)count * sizeof(avro_constant);
-  for (Py_ssize_t i = 0; i < count; i++) {
-    Py_ssize_t length = PyBytes_Size(PyTuple_GetItem(constants, i));
-    if (length < 0) return SIZE_MAX;
-    size += (size_t)length;
-  }
-  return size;
-}
-
-/* Steps, table and constants in one piece of memory. */
 static bool copy_list(entry *made, const Py_buffer *steps, const Py_buffer *table, PyObject *constants) {
-  Py_ssize_t count = PyTuple_Size(constants);
-  size_t size = constants_size(constants, count);
-  if (size == SIZE_MAX) return false;
-  uint8_t *to = made->memory = malloc((size_t)steps->len + (size_t)table->len + size + 1);
-  if (!to) return PyErr_NoMemory(), false;
-  made->list.steps = (avro_step *)(void *)to;
+  uint8_t *memory = made->memory = list_copied(steps, table, constants, &made->list.constants);
+  if (!memory) return false;
+  made->list.steps = (avro_step *)(void *)memory;
   made->list.count = steps->len / (Py_ssize_t)sizeof(avro_step);
-  memcpy(to, steps->buf, (size_t)steps->len);
-  to += steps->len;
-  made->list.table = (int64_t *)(void *)to;
+  made->list.table = (int64_t *)(void *)(memory + steps->len);
   made->list.table_count = table->len / (Py_ssize_t)sizeof(int64_t);
-  memcpy(to, table->buf, (size_t)table->len);
-  to += table->len;
-  avro_constant *all = (avro_constant *)(void *)to;
-  to += (size_t)count * sizeof *all;
-  made->list.constants = all;
-  made->list.constant_count = count;
-  for (Py_ssize_t i = 0; i < count; i++) {
-    PyObject *each = PyTuple_GetItem(constants, i);
-    all[i] = (avro_constant){to, (size_t)PyBytes_Size(each)};
-    memcpy(to, PyBytes_AsString(each), all[i].size);
-    to += all[i].size;
-  }
+  made->list.constant_count = PyTuple_Size(constants);
   return true;
 }
 
@@ -149,38 +106,14 @@ static PyObject *decoder_drop(AvroDecoder *self, PyObject *arguments) {
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-/* Where a row's bytes are; NULL where it is null. */
-static const uint8_t *row_bytes(const input *from, int64_t row, size_t *size) {
-  int64_t at = from->first + row;
-  const uint8_t *bits = from->validity.buf;
-  const int32_t *offsets = from->offsets.buf;
-  if (bits && !(bits[at / 8] >> (at % 8) & 1)) return NULL;
-  int32_t start = offsets[at], end = offsets[at + 1];
-  *size = start >= 0 && start <= end && end <= from->data.len ? (size_t)(end - start) : 0;
-  static const uint8_t nothing;
-  return *size ? (const uint8_t *)from->data.buf + start : &nothing;
-}
-
 /* The id of the writer's schema behind Confluent's magic byte; -1 where there is no such frame. */
 static int64_t frame_id(const uint8_t *record, size_t size) {
   if (size < FRAME || record[0]) return -1;
   return (int64_t)((uint32_t)record[1] << 24 | (uint32_t)record[2] << 16 | (uint32_t)record[3] << 8 | record[4]);
 }
 
-static bool note(bad_rows *bad, int64_t row, int64_t id, avro_error error) {
-  if (bad->count == bad->room) {
-    size_t room = bad->room ? 2 * bad->room : 16;
-    bad_row *all = realloc(bad->all, room * sizeof *all);
-    if (!all) return false;
-    bad->all = all;
-    bad->room = room;
-  }
-  bad->all[bad->count++] = (bad_row){row, id, error};
-  return true;
-}
-
 /* Ids for which there are no steps, each once or a few times; how many. */
-static size_t find_missing(const AvroDecoder *self, const input *from, int64_t *missing) {
+static size_t find_missing(const AvroDecoder *self, const records *from, int64_t *missing) {
   int64_t last = -1;
   size_t count = 0, size;
   for (int64_t row = 0; row < from->rows && count < MOST_MISSING; row++) {
@@ -193,7 +126,7 @@ static size_t find_missing(const AvroDecoder *self, const input *from, int64_t *
   return count;
 }
 
-static bool read_rows(AvroDecoder *self, const input *from, bad_rows *bad) {
+static bool read_rows(AvroDecoder *self, const records *from, bad_rows *bad) {
   const avro_list *list = find(self, UNFRAMED);
   size_t size, frame = from->framed ? FRAME : 0;
   for (int64_t row = 0; row < from->rows; row++) {
@@ -205,21 +138,10 @@ static bool read_rows(AvroDecoder *self, const input *from, bad_rows *bad) {
     if (error.reason == AVRO_NO_MEMORY) return false;
     if (record && !error.reason) continue;
     tree_cut(&self->into, row);
-    if (!tree_null(&self->into, 0) || (record && !note(bad, row, id, error))) return false;
+    const int64_t figures[MOST_FIGURES] = {row, error.reason, error.at, id, error.constant};
+    if (!tree_null(&self->into, 0) || (record && !bad_note(bad, figures))) return false;
   }
   return true;
-}
-
-static PyObject *bad_list(const bad_rows *bad) {
-  PyObject *list = PyList_New(0);
-  for (size_t i = 0; list && i < bad->count; i++) {
-    const bad_row *from = &bad->all[i];
-    PyObject *one = Py_BuildValue("LiLLL", (long long)from->row, (int)from->error.reason, (long long)from->error.at,
-                                  (long long)from->id, (long long)from->error.constant);
-    if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
-    Py_XDECREF(one);
-  }
-  return list;
 }
 
 static PyObject *missing_list(const int64_t *missing, size_t count) {
@@ -232,7 +154,7 @@ static PyObject *missing_list(const int64_t *missing, size_t count) {
   return list;
 }
 
-static PyObject *decode(AvroDecoder *self, const input *from, PyObject *take) {
+static PyObject *decode(AvroDecoder *self, const records *from, PyObject *take) {
   bad_rows bad = {0};
   struct ArrowArray array = {0};
   int64_t missing[MOST_MISSING];
@@ -253,44 +175,25 @@ static PyObject *decode(AvroDecoder *self, const input *from, PyObject *take) {
   PyObject *answer = NULL;
   if (missing_count)
     answer = Py_BuildValue("OON", Py_None, Py_None, missing_list(missing, missing_count));
-  else if (full)
-    PyErr_SetString(PyExc_OverflowError, "a column of these rows has more bytes or items than its offsets can tell");
   else if (!done)
-    PyErr_NoMemory();
+    records_failed(full);
   else {
-    PyObject *what = PyObject_CallFunction(take, "K", (unsigned long long)(uintptr_t)&array);
-    if (array.release) array.release(&array);
-    answer = what ? Py_BuildValue("NNN", what, bad_list(&bad), PyList_New(0)) : NULL;
+    PyObject *what = records_taken(&array, take);
+    answer = what ? Py_BuildValue("NNN", what, bad_list(&bad, 5), PyList_New(0)) : NULL;
   }
   free(bad.all);
   return answer;
 }
 
-static bool is_whole(const input *from) {
-  if (from->first < 0 || from->rows < 0 || from->first > INT32_MAX || from->rows > INT32_MAX) return false;
-  int64_t behind = from->first + from->rows;
-  if (from->rows && from->offsets.len / (Py_ssize_t)sizeof(int32_t) < behind + 1) return false;
-  return !from->validity.buf || from->validity.len >= (behind + 7) / 8;
-}
-
 static PyObject *decoder_decode(AvroDecoder *self, PyObject *arguments) {
-  input from = {0};
-  long long first, rows;
+  records from;
   PyObject *take, *answer = NULL;
-  if (!PyArg_ParseTuple(arguments, "z*z*z*LLpO", &from.validity, &from.offsets, &from.data, &first, &rows, &from.framed,
-                        &take))
-    return NULL;
-  from.first = first;
-  from.rows = rows;
-  if (!is_whole(&from))
-    PyErr_SetString(PyExc_ValueError, "buffers that are shorter than their column");
-  else if (!self->into.columns)
+  if (!records_given(&from, arguments, true, &take)) return NULL;
+  if (!self->into.columns)
     PyErr_SetString(PyExc_RuntimeError, "a decoder that was not made");
   else if (!is_busy(self))
     answer = decode(self, &from, take);
-  PyBuffer_Release(&from.validity);
-  PyBuffer_Release(&from.offsets);
-  PyBuffer_Release(&from.data);
+  records_release(&from);
   return answer;
 }
 

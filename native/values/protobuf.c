@@ -63,7 +63,7 @@ static uint64_t as_number(int64_t op, uint64_t number) {
 /* --- first: what is there --------------------------------------------------------------------- */
 
 /* An enum's name, or NULL. */
-static const protobuf_constant *find_name(const protobuf_list *list, const protobuf_step *step, int32_t number) {
+static const constant *find_name(const protobuf_list *list, const protobuf_step *step, int32_t number) {
   const int64_t *pairs = &list->table[step->a + 2];
   int64_t low = 0, high = list->table[step->a];
   if (number >= 0 && number < high && pairs[2 * number] == number) return &list->constants[pairs[2 * number + 1]];
@@ -209,7 +209,7 @@ static protobuf_reason append_bytes(tree_column *to, const void *from, size_t si
 
 static protobuf_reason append_name(reader *from, const protobuf_step *step, int64_t column, int32_t number) {
   tree_column *to = &from->into->columns[column];
-  const protobuf_constant *name = find_name(from->list, step, number);
+  const constant *name = find_name(from->list, step, number);
   if (name) return append_bytes(to, name->data, name->size);
   int64_t other = from->list->table[step->a + 1];
   if (other < 0) return tree_null(from->into, (int32_t)column) ? PB_GOOD : PB_NO_MEMORY;
@@ -268,7 +268,7 @@ static protobuf_reason append_default(reader *from, const protobuf_step *step, i
   static const uint8_t nothing;
   value found = {&nothing, 0};
   if (step->op == PB_BYTES || step->op == PB_STRING) {
-    const protobuf_constant *text = &from->list->constants[step->b];
+    const constant *text = &from->list->constants[step->b];
     found = (value){text->data, text->size};
   } else if (step->op < PB_BYTES)
     found.number = (uint64_t)step->b;

@@ -3,6 +3,7 @@
 #ifndef COHORT_PROTOBUF_H
 #define COHORT_PROTOBUF_H
 
+#include "constant.h"
 #include "tree.h"
 
 typedef enum {
@@ -27,11 +28,6 @@ typedef struct {
   int64_t op, column, number, flags, oneof, a, b;
 } protobuf_step;
 
-typedef struct {
-  const uint8_t *data;
-  size_t size;
-} protobuf_constant;
-
 /* What a message has of one field: `value` is a number, or how many bytes begin `at`. */
 typedef struct {
   const uint8_t *first, *last; /* where the tag of the first one begins, where the last one ends */
@@ -45,7 +41,7 @@ typedef struct {
   int64_t count;
   const int64_t *table;
   int64_t table_count;
-  const protobuf_constant *constants;
+  const constant *constants;
   int64_t constant_count;
   protobuf_slot *slots; /* one for each step, so a list is for one thread at a time */
 } protobuf_list;

@@ -26,7 +26,7 @@ static void read_plan(FILE *file, size_t at) {
   made->list.table_count = number(file);
   made->list.table = block(file, (size_t)made->list.table_count * sizeof(int64_t));
   made->list.constant_count = number(file);
-  avro_constant *constants = must(calloc((size_t)made->list.constant_count + 1, sizeof *constants));
+  constant *constants = must(calloc((size_t)made->list.constant_count + 1, sizeof *constants));
   made->list.constants = constants;
   for (int64_t i = 0; i < made->list.constant_count; i++) {
     constants[i].size = (size_t)number(file);

@@ -27,7 +27,7 @@ from tests.kit.avro_schemas import encode
 from tests.kit.fuzz import FLAGS, NATIVE, SANITIZED, sanitized
 
 PYTHON = ["-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000", f"-I{sysconfig.get_path('include')}"]
-SHARED = ("arrow/blocks.c", "values/tree.c", "values/tree_export.c")
+SHARED = ("arrow/blocks.c", "values/records.c", "values/tree.c", "values/tree_export.c")
 
 
 def build(folder: Path) -> Path:
