@@ -84,11 +84,11 @@ bench-assignors: venv jdk jars ## the assignors beside Kafka's own, up to a mill
 	@$(BIN)/python -P tools/bench assignors $(ARGS)
 
 bench-decoders: venv ## from bytes to columns on one core, beside other people's decoders
-	@.cache/uv/bin/uv sync --quiet --frozen --all-extras --all-groups --no-install-project --inexact
+	@tools/bootstrap.sh uv sync --quiet --frozen --all-extras --all-groups --no-install-project --inexact
 	@$(BIN)/python -P tools/bench decoders $(ARGS)
 
 wheel: venv ## the wheel, into dist/
-	@.cache/uv/bin/uv build --quiet --wheel --out-dir dist && rm -rf build *.egg-info && ls dist/*.whl
+	@tools/bootstrap.sh uv build --quiet --wheel --out-dir dist && rm -rf build *.egg-info && ls dist/*.whl
 
 clean: ## remove what was made here
 	rm -rf .venv .cache build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -7,6 +7,7 @@
 #   tools/bootstrap.sh jars    java, Maven, and the jars that tests and benchmark need, in .cache/jars
 #   tools/bootstrap.sh newest  .venv-newest: the same with the newest PySpark 4 there is
 #   tools/bootstrap.sh hosts   ip and iptables, with which one test makes a network of its own
+#   tools/bootstrap.sh uv ...  uv with these arguments, and the certificates that pip has
 #
 # Quick when all is there.  Package indexes, mirrors and certificates are those that pip, uv, Maven and apt are set up
 # for on the machine.  What can't be installed without asking is named in one line, with exit status 1.
@@ -227,7 +228,12 @@ hosts() {
   apt_install iproute2 iptables || die "needs ip and iptables (for the tests only): install iproute2 and iptables"
 }
 
-if [ $# = 0 ]; then die "say what: venv, newest, java, jdk, jars, hosts"; fi
+if [ "${1:-}" = uv ]; then
+  get_uv
+  trust_same_certificates
+  exec "$UV" "${@:2}"
+fi
+if [ $# = 0 ]; then die "say what: venv, newest, java, jdk, jars, hosts, uv"; fi
 for part in "$@"; do
   case $part in
     venv) venv ;;

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-UV = ROOT / ".cache" / "uv" / "bin" / "uv"
+BOOTSTRAP = ROOT / "tools" / "bootstrap.sh"
 SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "pyspark_cohort.py")
 ROOMS = ("api", "assignors", "native", "runtime", "streaming")
 NO_INDEX = {"PIP_NO_INDEX": "1"}
@@ -54,7 +54,7 @@ class Wheel:
             shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
         if kept:
             shutil.copytree(ROOT / ".cache" / "sources", tree / ".cache" / "sources")
-        command = [str(UV), "build", "--wheel", "--out-dir", str(folder / "dist"), str(tree)]
+        command = [str(BOOTSTRAP), "uv", "build", "--wheel", "--out-dir", str(folder / "dist"), str(tree)]
         built = subprocess.run(
             command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=500, check=False
         )
