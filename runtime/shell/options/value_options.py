@@ -21,8 +21,7 @@ _OPENS_TEXT: Final = ("{", "[", '"')
 def read_decodings(value: Values, given: Mapping[str, str]) -> tuple[Decoding, Decoding]:
     """What is made of keys and of values, by the options that have been given.  Raises OptionError."""
     registry = tuple((key, text) for key, text in sorted(given.items()) if key.startswith(REGISTRY))
-    key, of_value = (_decoding(value, which, registry) for which in ("key", "value"))
-    return key, of_value
+    return _decoding(value, "key", registry), _decoding(value, "value", registry)
 
 
 def idle_registry(given: Mapping[str, str], key: Decoding, value: Decoding) -> list[str]:
