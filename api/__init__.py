@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sparkcohort.runtime.errors import CohortError, OptionError
     from sparkcohort.runtime.listener import RebalanceListener
     from sparkcohort.runtime.shell.rpc.connection_file import describe
+    from sparkcohort.streaming.progress_listener import ProgressListener, offsets_behind_latest
 
     __version__: str
 
@@ -22,9 +23,11 @@ __all__ = [
     "Load",
     "MemberSubscription",
     "OptionError",
+    "ProgressListener",
     "RebalanceListener",
     "__version__",
     "describe",
+    "offsets_behind_latest",
 ]
 
 _ROOMS = {
@@ -33,8 +36,10 @@ _ROOMS = {
     "Load": "assignors.api",
     "MemberSubscription": "assignors.api",
     "OptionError": "runtime.errors",
+    "ProgressListener": "streaming.progress_listener",
     "RebalanceListener": "runtime.listener",
     "describe": "runtime.shell.rpc.connection_file",
+    "offsets_behind_latest": "streaming.progress_listener",
 }
 
 

@@ -163,6 +163,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ran = True
         session.stands_in(self._known.ids(start))
         session.begin(first)
+        session.in_flight(end, last, ids)
         slots = planner.make_slots(
             self._ranges(session, first, last, {} if self._told is not None else self._known.ids(start), ids),
             session.owners(),

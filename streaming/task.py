@@ -108,7 +108,7 @@ class _SlotClient:
 
     def claim(self) -> calls.ClaimReply:
         """The slot: its ranges, where the plan begins to read their partitions, and whether this agent has them."""
-        claim = calls.Claim(self._partition.plan_id, self._partition.index, self._address)
+        claim = calls.Claim(self._partition.plan_id, self._partition.index, self._address, query=_query_id())
         if self._relays:
             try:
                 claimed = _accepted(self._agent.claim(claim))
@@ -243,6 +243,14 @@ def _executor() -> tuple[Executor | None, str]:
 
 
 def _driver_host() -> str:
+    return _local_property("spark.driver.host") or "127.0.0.1"
+
+
+def _query_id() -> str:
+    """Spark's id of the query; only its tasks are told (``StreamExecution.QUERY_ID_KEY``)."""
+    return _local_property("sql.streaming.queryId")
+
+
+def _local_property(name: str) -> str:
     context = TaskContext.get()
-    host = context.getLocalProperty("spark.driver.host") if context else None
-    return host or "127.0.0.1"
+    return (context.getLocalProperty(name) if context else None) or ""

@@ -28,6 +28,8 @@ MAX_MALFORMED_COUNTS: Final = 1_000
 """Topics and reasons in one report of bad records."""
 MAX_WORDS: Final = 300
 """Characters of what a task or an agent says in its own words."""
+MAX_SOURCES: Final = 1_000
+"""Sources of one streaming query."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Offset: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -35,6 +37,8 @@ Size: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Milliseconds: TypeAlias = Annotated[float, Meta(ge=0, lt=MAX_WAITED_MS)]
 TopicIds: TypeAlias = dict[String, String]
 """Kafka's topic ids, by topic."""
+QueryId: TypeAlias = Annotated[str, Meta(max_length=64)]
+"""Spark's id of a streaming query, the same over restarts; empty where it isn't known."""
 
 
 class CallError(ValueError):
@@ -52,13 +56,14 @@ C = TypeVar("C", bound=Call)
 
 
 class Claim(Call, frozen=True):
-    """A task asks for its slot; ``alone`` says why its executor, on ``host``, can have no agent."""
+    """A task asks for its slot, for a batch of ``query``; ``alone`` says why its executor, on ``host``, can have no agent."""
 
     plan: String
     index: Int64
     address: String  # of the agent of its executor
     alone: String = ""
     host: String = ""
+    query: QueryId = ""
 
 
 class ClaimReply(Call, frozen=True):
@@ -216,6 +221,35 @@ class MalformedRecords(Call, frozen=True):
     """A member tells which records it could not decode since it told last."""
 
     bad: Bad
+
+
+class OffsetsBehindLatest(NamedTuple):
+    """How far a batch is behind the ends of the logs, over all partitions (Spark: ``KafkaMicroBatchStream.metrics``)."""
+
+    min: Int64
+    max: Int64
+    avg: float
+
+
+class SourceProgress(NamedTuple):
+    """What a progress event tells of one source: the batch's end, as the source gave it to Spark, and how far that is behind."""
+
+    end: dict[String, dict[String, Offset]]
+    behind: OffsetsBehindLatest | None
+
+
+class BatchCommitted(Call, frozen=True):
+    """A listener tells that a batch of ``query``, called ``name``, is in Spark's commit log, with all its sources."""
+
+    query: QueryId
+    name: String
+    sources: Annotated[tuple[SourceProgress, ...], Meta(max_length=MAX_SOURCES)]
+
+
+class BatchCommittedReply(Call, frozen=True):
+    """Which query the run serves, once one of its tasks has said so."""
+
+    query: QueryId = ""
 
 
 class PushEvent(Call, frozen=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 ``spark``       one session in this process for all tests that need no driver of their own
 ``application`` one driver process with three executors to kill, for all tests that need real ones
+``listener``    tells the Kafka groups of all queries of that session which batches Spark has committed
 ``checkpoint``  a folder for this test's checkpoint
 ``port``        a port that nobody listens on
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sparkcohort import ProgressListener
 from tests.kit import streams
 from tests.kit.application import Application
 from tests.kit.faults import Faults
@@ -26,6 +28,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The shared session, with ``format("cohort")`` installed and ``format("kafka")`` on its class path."""
     with streams.session(tmp_path_factory.mktemp("spark")) as running:
         yield running
+
+
+@pytest.fixture
+def listener(spark: SparkSession) -> Iterator[ProgressListener]:
+    """A listener for all queries of the session."""
+    listens = ProgressListener()
+    spark.streams.addListener(listens)
+    yield listens
+    spark.streams.removeListener(listens)
+    listens.close()
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "assignor_failure": None,
         "partitions_moved": 4,
         "commits": {"commits": 41, "failures": 2},
+        "query": {"id": "q1", "name": "bills", "offsets_behind_latest": {"min": 0, "max": 50, "avg": 16.5}},
         "audit": {
             "plans": 9,
             "slots": 54,

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from sparkcohort.runtime.batches import silent_agents
 from sparkcohort.runtime.batches.claims import UnknownSlot
@@ -48,6 +48,16 @@ MOST_REASONS = 20
 _DONE = calls.encode(calls.Done())
 
 
+class ServedQuery(Protocol):
+    """What is told of the query that the run serves; called from any thread."""
+
+    def serves(self, query: str) -> None:
+        """A task of this query has asked for its slot."""
+
+    def batch_committed(self, batch: calls.BatchCommitted) -> str:
+        """A listener says that a batch is in Spark's commit log; returns the id of the query served, if it is known."""
+
+
 class Service:
     """The handlers of one run; each is called from Flight's threads."""
 
@@ -62,10 +72,12 @@ class Service:
         abilities: ReachabilityWatch | None = None,
         relay: Callable[[bytes], bytes] | None = None,
         anew: Callable[[], None] = lambda: None,
+        progress: ServedQuery | None = None,
     ) -> None:
         """``relay`` reads ranges for tasks that can't (see ``relay``); without one they are told so.
 
-        ``anew`` is called when a task has found that a topic was deleted and made anew.
+        ``anew`` is called when a task has found that a topic was deleted and made anew; ``progress`` is told of the query that
+        tasks and listeners speak of.
         """
         self._coordinator = coordinator
         self._plans = plans
@@ -73,6 +85,7 @@ class Service:
         self._status = status
         self._isolation = isolation or SlowPartitionWatch()
         self._anew = anew
+        self._progress = progress
         self._abilities = abilities
         self._relay = relay
         self._suspects: silent_agents.Suspects = {}
@@ -89,7 +102,8 @@ class Service:
         }
         heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened, "Loads": self._loads}
         heard["MalformedRecords"] = self._malformed
-        return {**group, **told, **heard, "Claim": self._claim, "Fetched": self._fetched, "Read": self._read}
+        asked: dict[str, Handler] = {"Claim": self._claim, "Fetched": self._fetched, "Read": self._read}
+        return {**group, **told, **heard, **asked, "BatchCommitted": self._batch_committed}
 
     def silent(self) -> frozenset[str]:
         """The addresses of agents that are not to be asked now."""
@@ -139,6 +153,8 @@ class Service:
             return calls.encode(calls.ClaimReply(error=failure.error or "GROUP_FAILED", message=str(failure)))
         member = self._member_at(claim.address)
         self._note_alone(claim)
+        if self._progress is not None:
+            self._progress.serves(claim.query)
         try:
             claimed = self._plans.claim(claim.plan, claim.index, member.member_id if member else None)
         except (PlanGone, UnknownSlot) as error:
@@ -251,6 +267,11 @@ class Service:
         if failure is not None:
             raise failure
         return self._relay(body)
+
+    def _batch_committed(self, body: bytes) -> bytes:
+        report = calls.decode(body, calls.BatchCommitted)
+        query = self._progress.batch_committed(report) if self._progress is not None else ""
+        return calls.encode(calls.BatchCommittedReply(query))
 
     def _describe(self, body: bytes) -> bytes:  # noqa: ARG002  a handler's signature
         return _json(self._status())

@@ -157,16 +157,19 @@ class GroupCommits:
         """
         self._await_generations(generation)
         self.flush()
-        with self._changed:
-            if start == self._flushed and not self._first.pinned:
-                return
-            self._wanted = dict(start)
-            self._changed.notify_all()
+        self.offer(start)
         if final and not self.flush(FINAL_S):
             raise CohortError(
                 f"the last batch could not be committed to group {self._options.group_id} within {FINAL_S:g} s: its "
                 "coordinator does not answer. The batch itself is done and in the checkpoint; start the query again to commit"
             )
+
+    def offer(self, offsets: Offsets) -> None:
+        """As ``commit``, without waiting for anything; from any thread."""
+        with self._changed:
+            if offsets != self._flushed or self._first.pinned:
+                self._wanted = dict(offsets)
+                self._changed.notify_all()
 
     def flush(self, timeout_s: float = QUICK_S) -> bool:
         """Wait until Kafka has all that was committed; whether it has.  Raises what ended the membership for good."""

@@ -33,6 +33,7 @@ from sparkcohort.runtime.shell.driver import async_progress, stream_process
 from sparkcohort.runtime.shell.driver.data_loss import DataLoss, Losses
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 from sparkcohort.runtime.shell.kafka import epoch_ends
 from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
@@ -72,6 +73,8 @@ class Session:
         self._commits = GroupCommits(options, self._log_ends)
         self._loss = DataLoss(self._log_ends, fail=options.fail_on_data_loss)
         self._plans = PlanRegistry()
+        self._progress = QueryProgress(self._logged)
+        self._late: bool | None = None
         self._isolation = SlowPartitionWatch()
         self._ending = Ending()
         self._coordinator: Coordinator | None = None
@@ -199,6 +202,7 @@ class Session:
             isolation=self._isolation,
             anew=self._log_ends.doubt,
             abilities=self._abilities,
+            progress=self._progress,
             relay=lambda body: self._relay.answer(body, {*self._announced, *self._log_ends.snapshot().partitions}),
         )
         port = options.coordinator_port
@@ -258,15 +262,26 @@ class Session:
         self._commits.commit(start, generation=self._coordinator.group.generation, final=final)
 
     def may_be_async(self) -> bool:
-        """Whether Spark's logs may be written behind the query's back: then only Spark's ``commit`` follows them."""
-        late = async_progress.may_be_async()
-        if late:
-            log.info(
-                "group %s: a query of this application tracks its progress asynchronously (asyncProgressTrackingEnabled): "
-                "the group follows when Spark says that its logs have a batch, one batch later or more",
-                self._options.group_id,
-            )
-        return late
+        """Whether Spark's logs may be written behind the query's back: then only Spark's ``commit`` follows them.
+
+        To be asked when a batch of this run has begun; the answer holds from then on.
+        """
+        if self._late is None:
+            self._late = async_progress.may_be_async()
+            if self._late:
+                log.info(
+                    "group %s: a query of this application tracks its progress asynchronously "
+                    "(asyncProgressTrackingEnabled): the group follows when Spark says that its logs have a batch, one "
+                    "batch later or more",
+                    self._options.group_id,
+                )
+        return self._late
+
+    def _logged(self, end: Offsets, ids: Mapping[str, str]) -> None:
+        """A listener has seen that Spark's commit log has this batch: the group follows at once."""
+        if not self.may_be_async():  # or the event is ahead of the log
+            self._commits.stands_in(ids)
+            self._commits.offer(end)
 
     def flush_commits(self) -> None:
         """Wait a moment for the real group to have what was committed."""
@@ -329,6 +344,10 @@ class Session:
     def announce(self, end: Offsets) -> None:
         """Remember the end of the batch in flight."""
         self._announced = end
+
+    def in_flight(self, value: object, end: Offsets, ids: Mapping[str, str]) -> None:
+        """Spark runs the batch to ``end``, of which it has ``value``: when that is in the commit log a listener may say so."""
+        self._progress.plan(value, end, ids)
 
     def lag_remains(self, end: Offsets) -> bool:
         """Whether there is more to read than this batch will."""
@@ -416,6 +435,7 @@ class Session:
             late=self._isolation.reasons(),
             cut_off=self._abilities.described() if self._abilities else (),
             commits=self._commits.counters(),
+            query=self._progress.as_value(),
             reasons={reason for each in self._options.columns for reason in reasons(each.decoding.format)},
         )
 

@@ -94,6 +94,15 @@ METRICS: Final = (
     MetricSpec("cohort_partition_current_offset", "gauge", "Offset committed to the Kafka group", _PARTITION),
     MetricSpec("cohort_partition_log_end_offset", "gauge", "Log end offset as last heard", _PARTITION),
     MetricSpec("cohort_partition_lag_records", "gauge", "Log end offset less committed offset", _PARTITION),
+    MetricSpec(
+        "cohort_offsets_behind_latest_min",
+        "gauge",
+        "Records by which the last batch was behind its logs' ends when it was planned: the least of all partitions "
+        "(with a ProgressListener)",
+        ("query",),
+    ),
+    MetricSpec("cohort_offsets_behind_latest_max", "gauge", "The same: the most of all partitions", ("query",)),
+    MetricSpec("cohort_offsets_behind_latest_avg", "gauge", "The same: the average of all partitions", ("query",)),
     MetricSpec("cohort_partition_unreachable", "gauge", "1 while the partition's broker does not answer", _PARTITION),
     MetricSpec(
         "cohort_partition_late",
@@ -211,7 +220,16 @@ def _partitions(status: Status) -> dict[str, Samples]:
         "cohort_partition_lag_records": known("lag"),
         "cohort_partition_unreachable": is_set("unreachable"),
         "cohort_partition_late": is_set("late"),
+        **_behind(status["query"]),
     }
+
+
+def _behind(query: Mapping[str, Any] | None) -> dict[str, Samples]:
+    """As Spark's progress events have it, if a listener tells of them."""
+    told = {} if query is None else query["offsets_behind_latest"]
+    labels = () if query is None else (query["name"] or query["id"],)
+    names = ("min", "max", "avg")
+    return {f"cohort_offsets_behind_latest_{name}": [(labels, told[name])] if told else [] for name in names}
 
 
 def _consumed(status: Status) -> dict[str, Samples]:

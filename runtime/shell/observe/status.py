@@ -31,6 +31,7 @@ def build(
     announced: Mapping[TopicPartition, int],
     snapshot: Snapshot | None,
     commits: Mapping[str, int],
+    query: Mapping[str, Any] | None = None,
     late: Mapping[TopicPartition, str] | None = None,
     cut_off: Sequence[Mapping[str, Any]] = (),
     reasons: Collection[str] = (),
@@ -38,6 +39,7 @@ def build(
     """Everything there is to see, in plain values.
 
     ``committed`` is what the real group has, ``announced`` the end of the batch in flight, ``late`` has the reasons;
+    ``query`` is what a listener has told of the query;
     ``cut_off`` tells which members can't fetch what, and why; ``reasons`` are those for which a record of this query may be
     bad.
     """
@@ -72,6 +74,7 @@ def build(
         "assignor_failure": coordinator.leading.failure(),
         "partitions_moved": coordinator.moved,
         "commits": dict(commits),
+        "query": query and dict(query),
         "audit": {name: getattr(audit, name) for name in audit.__slots__},
     }
 

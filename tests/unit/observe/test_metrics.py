@@ -66,6 +66,9 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_partition_current_offset{group="billing",partition="1",topic="orders"} 90.0',
         'cohort_partition_log_end_offset{group="billing",partition="0",topic="orders"} 150.0',
         'cohort_partition_unreachable{group="billing",partition="2",topic="orders"} 1.0',
+        'cohort_offsets_behind_latest_min{group="billing",query="bills"} 0.0',
+        'cohort_offsets_behind_latest_max{group="billing",query="bills"} 50.0',
+        'cohort_offsets_behind_latest_avg{group="billing",query="bills"} 16.5',
         'cohort_partition_late{group="billing",partition="1",topic="orders"} 1.0',
         'cohort_partition_late{group="billing",partition="2",topic="orders"} 0.0',
         'cohort_records_consumed_total{group="billing",path="agent"} 9000.0',
@@ -85,9 +88,10 @@ def test_the_status_in_prometheus_words(line: str) -> None:
 
 def test_what_is_unknown_is_left_out() -> None:
     """A partition without a committed offset has no lag: no sample rather than a wrong zero."""
-    lines = exposition(a_status(partitions=[a_partition(5, None, 10, None)]))
+    lines = exposition(a_status(partitions=[a_partition(5, None, 10, None)], query=None))
     assert 'cohort_partition_log_end_offset{group="billing",partition="5",topic="orders"} 10.0' in lines
-    assert not [line for line in lines if line.startswith(("cohort_partition_lag", "cohort_partition_current"))]
+    unknown = ("cohort_partition_lag", "cohort_partition_current", "cohort_offsets_behind")
+    assert not [line for line in lines if line.startswith(unknown)]
 
 
 def test_the_table_names_every_metric_once() -> None:

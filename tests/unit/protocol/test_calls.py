@@ -16,7 +16,7 @@ R = (Range("t", 0, 5, 9),)
 BAD = (calls.MalformedCount("t", "syntax", 2),)
 DELIVERED = calls.Delivered("p", "a", R, (1, 10), (3, 30), (40,), timed_out=False, anew=("t",), bad=BAD)
 VALUES = [
-    calls.Claim("p", 3, "a", "no JVM above", "h"),
+    calls.Claim("p", 3, "a", "no JVM above", "h", "id"),
     calls.ClaimReply(R, (5,), 7, {"t": "id"}, (0,), agent=True),
     calls.ClaimReply(error="FENCED_INSTANCE_ID", message="a newer driver runs"),
     DELIVERED,
@@ -31,6 +31,8 @@ VALUES = [
     calls.FetchedReply((TopicPartition("t", 0),), (calls.Barred("t", 1, 9),)),
     calls.Listened("assigned", "done", 3),
     calls.MalformedRecords(BAD),
+    calls.BatchCommitted("id", "bills", (calls.SourceProgress({"t": {"0": 7}}, calls.OffsetsBehindLatest(0, 3, 1.5)),)),
+    calls.BatchCommittedReply("id"),
     calls.PushEvent("rejoin", ("t",), "topics changed", 4),
     calls.PushEvent("subscription", ()),
     calls.RebalancesRequest(last=3),

@@ -1,0 +1,149 @@
+"""Telling the coordinator runs of this host which batches Spark's commit log has, from a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol import calls
+from sparkcohort.runtime.shell.process.threads import Supervised
+from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
+
+log = logging.getLogger("sparkcohort.progress")
+
+LOOK_S: Final = 1.0
+"""How often the folder of connection files is looked at, while there is something to tell."""
+PATIENCE_S: Final = 10.0
+"""For how long a batch is told again when nobody took it; then the group follows with the next trigger."""
+CALL_S: Final = 5.0
+_IDLE_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class _LiveRun:
+    """A run that has been found: the link to it, and the query that it serves, once it has said so."""
+
+    link: Link
+    query: str = ""
+
+
+@dataclass(slots=True)
+class _Report:
+    """What is to be told, until when, and whether it is of a source of ours, so that somebody should take it."""
+
+    batch: calls.BatchCommitted
+    until: float
+    ours: bool
+
+
+class BatchReports:
+    """Keeps the newest batch of each query until its runs have it; ``tell`` never waits."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._pending: dict[str, _Report] = {}
+        self._runs: dict[str, _LiveRun] = {}
+        self._next_look = 0.0
+        self._missed: set[str] = set()
+        self._closed = False
+        self._telling = Supervised("cohort-batch-reports", self._wait, self._work, self._give_up)
+        self._telling.start()
+
+    def tell(self, batch: calls.BatchCommitted, *, ours: bool) -> None:
+        """Have the runs of this query told; what waits of an older batch of it is of no use any more."""
+        with self._changed:
+            if not self._closed:
+                self._pending[batch.query] = _Report(batch, time.monotonic() + PATIENCE_S, ours)
+                self._changed.notify_all()
+
+    def forget(self, query: str) -> None:
+        """The query has ended."""
+        with self._changed:
+            self._pending.pop(query, None)
+        self._missed.discard(query)
+
+    def close(self) -> None:
+        """End the thread; what waits is not told."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._telling.close()
+
+    # --- the thread ------------------------------------------------------------------------------------
+
+    def _wait(self) -> bool:
+        with self._changed:
+            while not self._pending and not self._closed:
+                self._changed.wait(_IDLE_S)
+            return not self._closed
+
+    def _work(self) -> None:
+        with self._changed:
+            pending = dict(self._pending)
+        self._look()
+        left = [item for item in pending.values() if not self._taken(item.batch)]
+        now = time.monotonic()
+        with self._changed:
+            for item in pending.values():
+                again = item in left and item.ours and now < item.until
+                if not again and self._pending.get(item.batch.query) is item:
+                    del self._pending[item.batch.query]
+                if item in left and item.ours and not again:
+                    self._miss(item.batch)
+            if left and not self._closed:
+                self._changed.wait(LOOK_S)  # for a run that is not there yet, or does not answer
+
+    def _taken(self, batch: calls.BatchCommitted) -> bool:
+        """Tell every run that may serve this query; whether one does."""
+        taken, body = False, calls.encode(batch)
+        for run_id, run in list(self._runs.items()):
+            if run.query not in ("", batch.query):
+                continue
+            try:
+                reply = calls.decode(run.link.call("BatchCommitted", body, CALL_S), calls.BatchCommittedReply)
+            except (CoordinatorUnreachable, CoordinatorRefused, calls.CallError) as error:
+                log.debug("run %s: %s", run_id, error)
+                self._drop(run_id)
+                continue
+            run.query = reply.query
+            taken |= reply.query == batch.query
+        return taken
+
+    def _look(self) -> None:
+        """Find new runs, and let go of those that have ended."""
+        if (now := time.monotonic()) < self._next_look:
+            return
+        self._next_look = now + LOOK_S
+        try:
+            live = {found.run.run_id: found.run for found in connection_file.live()}
+        except CohortError as error:  # no home directory: nobody can have written there
+            log.debug("%s", error)
+            live = {}
+        for run_id in self._runs.keys() - live.keys():
+            self._drop(run_id)
+        for run_id in live.keys() - self._runs.keys():
+            run = live[run_id]
+            self._runs[run_id] = _LiveRun(Link("127.0.0.1", run.port, run.credentials))
+
+    def _drop(self, run_id: str) -> None:
+        self._runs.pop(run_id).link.close()
+
+    def _miss(self, batch: calls.BatchCommitted) -> None:
+        if batch.query not in self._missed:
+            self._missed.add(batch.query)
+            log.warning(
+                "query %s: its coordinator can't be found from here, so its Kafka group follows with the next trigger, and "
+                "cohort_offsets_behind_latest_* has nothing. Let the listener run on the driver's host, as the driver's "
+                "user, with the same COHORT_HOME",
+                batch.name or batch.query,
+            )
+
+    @staticmethod
+    def _give_up(error: CohortError) -> None:
+        """Queries go on without it."""
+        log.error("batches are not told of any more, the groups follow with the next trigger: %s", error)

@@ -1,0 +1,93 @@
+"""What Spark's progress events tell of our sources: for whoever asks, for Prometheus, and for the Kafka group.
+
+A Python source can give a progress event its offsets, but no metrics, and is told that a batch is in the commit log only
+with the next trigger.  A listener sees the event as soon as Spark has committed the batch (``MicroBatchExecution``:
+``markMicroBatchEnd`` comes before ``finishTrigger``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from pyspark.sql.streaming import StreamingQueryListener
+
+from sparkcohort.runtime.batches.offsets_behind import offsets_behind
+from sparkcohort.runtime.protocol import calls
+from sparkcohort.runtime.shell.rpc.batch_reports import BatchReports
+
+_Offsets = dict[str, dict[str, int]]
+_OFFSETS = msgspec.json.Decoder(_Offsets)
+
+
+def offsets_behind_latest(progress: Any) -> list[dict[str, str]]:
+    """How far a batch was behind the ends of the logs, for each source of ``query.lastProgress`` or of an event's ``progress``.
+
+    In the names and the form of Spark's own Kafka source, ``{"minOffsetsBehindLatest": "0", "maxOffsetsBehindLatest": "7",
+    "avgOffsetsBehindLatest": "3.5"}``, over all partitions, in records; empty for a source that has told no ends of logs.
+    """
+    return [
+        {f"{name}OffsetsBehindLatest": str(value) for name, value in found.behind._asdict().items()}
+        if found is not None and found.behind is not None
+        else {}
+        for found in _sources(progress)
+    ]
+
+
+class ProgressListener(StreamingQueryListener):
+    """Tells each Cohort source of this application which batches Spark has committed: ``spark.streams.addListener``.
+
+    With it the Kafka group has a batch as soon as Spark's commit log has it, however long the trigger; without it, with the
+    next trigger.  And ``cohort_offsets_behind_latest_min``, ``_max`` and ``_avg`` have values.
+    """
+
+    def __init__(self) -> None:
+        """One for an application, for as long as it runs."""
+        self._reports = BatchReports()
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  PySpark's name
+        """Nothing is known of the query yet."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802  PySpark's name
+        """A batch is in the commit log; Spark's events wait for this, so it only hands on."""
+        progress = event.progress
+        sources = tuple(found for found in _sources(progress) if found is not None)
+        if sources:
+            ours = any(not partitions for found in sources for partitions in found.end.values())
+            batch = calls.BatchCommitted(str(progress.id), progress.name or "", sources)
+            self._reports.tell(batch, ours=ours)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802  PySpark's name
+        """No batch, so nothing to tell."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  PySpark's name
+        """What waits to be told of the query is of no use any more."""
+        self._reports.forget(str(event.id))
+
+    def close(self) -> None:
+        """End its thread, after ``spark.streams.removeListener``."""
+        self._reports.close()
+
+
+def _sources(progress: Any) -> list[calls.SourceProgress | None]:
+    """The sources of a progress event; None for one whose offsets are none of Kafka's."""
+    given = [] if progress is None else progress["sources"] if isinstance(progress, dict) else progress.sources
+    return [_source(_field(each, "endOffset"), _field(each, "latestOffset")) for each in given]
+
+
+def _field(source: Any, name: str) -> str | bytes:
+    """A field of a source, as JSON, whether it is one of Spark's objects or a plain value."""
+    value = source.get(name) if isinstance(source, dict) else getattr(source, name)
+    return value if isinstance(value, str) else msgspec.json.encode(value)
+
+
+def _source(end: str | bytes, latest: str | bytes) -> calls.SourceProgress | None:
+    try:
+        ended = _OFFSETS.decode(end)
+    except (ValueError, RecursionError):  # another source's
+        return None
+    try:
+        found = offsets_behind(ended, _OFFSETS.decode(latest))
+    except (ValueError, RecursionError):  # no ends were told
+        found = None
+    return calls.SourceProgress(ended, found)

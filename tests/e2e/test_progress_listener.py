@@ -1,0 +1,148 @@
+"""``ProgressListener``: the Kafka group follows Spark's commit log at once, and progress is seen as at Spark's own source."""
+
+from __future__ import annotations
+
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from sparkcohort import offsets_behind_latest
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.streams import ASAP, Stream, options
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+
+HOURLY = {"processingTime": "1 hour"}
+SOON_S = 20  # within a second, on a machine that is not busy
+
+
+def progress(run: Stream) -> StreamingQueryProgress:
+    """The progress of the first batch, as soon as there is any."""
+    wait_until(lambda: run.query.lastProgress is not None, SOON_S, "progress")
+    found = run.query.lastProgress
+    assert found is not None
+    return found
+
+
+@pytest.mark.usefixtures("listener")
+def test_the_group_follows_within_the_trigger(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
+) -> None:
+    """The first batch, with a trigger that doesn't come again: Kafka has its end, and still has it when the query is stopped."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 100, partitions=2)
+    with Stream(spark, options(broker, topic), checkpoint, trigger=HOURLY) as run:
+        run.wait_for_rows(100)
+        wait_until(lambda: sum(broker.admin.committed(topic).values()) == 100, SOON_S, "the end of batch 0")
+    assert sum(broker.admin.committed(topic).values()) == 100
+
+
+def test_without_a_listener_with_the_next_trigger(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
+) -> None:
+    """As documented."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 10, partitions=1)
+    with Stream(spark, options(broker, topic), checkpoint, trigger=HOURLY) as run:
+        run.wait_for_rows(10)
+        wait_until(lambda: run.query.lastProgress is not None, SOON_S, "progress")
+    assert sum(broker.admin.committed(topic).values()) == 0
+    Stream(spark, options(broker, topic), checkpoint, batches=run.batches).finish()
+    assert sum(broker.admin.committed(topic).values()) == 10
+
+
+@pytest.mark.usefixtures("listener")
+def test_two_queries_of_the_same_offsets(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """One has committed the batch that the other is still at: only the group of the first follows."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 10, partitions=1)
+    other = f"{topic}-other"
+    done, stuck = options(broker, topic), options(broker, topic, group__id=other)
+    gate = threading.Event()
+    stream = Stream(spark, stuck, tmp_path).load()
+
+    def keep_open(rows: DataFrame, number: int) -> None:
+        rows.collect()
+        gate.wait(60)
+
+    writer = stream.writeStream.foreachBatch(keep_open)
+    slow = writer.option("checkpointLocation", str(tmp_path / "stuck")).trigger(**HOURLY).start()
+    try:
+        with Stream(spark, done, tmp_path / "done", trigger=HOURLY) as quick:
+            quick.wait_for_rows(10)
+            wait_until(lambda: broker.admin.committed(topic).get((topic, 0)) == 10, SOON_S, "the first group")
+        assert broker.admin.committed(other).get((topic, 0), 0) == 0
+        gate.set()
+        wait_until(lambda: broker.admin.committed(other).get((topic, 0)) == 10, SOON_S, "the other group")
+    finally:
+        gate.set()
+        slow.stop()
+
+
+@pytest.mark.usefixtures("listener")
+def test_two_sources_of_one_query(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
+    """Each group has its own source's end, and nothing of the other's."""
+    second = f"{topic}-second"
+    for name, records in ((topic, 10), (second, 30)):
+        broker.admin.create_topic(name, 1)
+        produce(broker.bootstrap, name, records, partitions=1)
+    more = Stream(spark, options(broker, second), checkpoint).load
+    with Stream(
+        spark, options(broker, topic), checkpoint, trigger=HOURLY, transform=lambda it: it.union(more())
+    ) as run:
+        run.wait_for_rows(40)
+        wait_until(lambda: broker.admin.committed(topic) == {(topic, 0): 10}, SOON_S, "the first source's group")
+        wait_until(lambda: broker.admin.committed(second) == {(second, 0): 30}, SOON_S, "the second's")
+
+
+@pytest.mark.usefixtures("listener")
+def test_offsets_behind_latest_as_sparks_own(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, port: int
+) -> None:
+    """The same three figures for the same batch; Prometheus has them, under the query's name."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 100, partitions=2)
+    produce(broker.bootstrap, topic, 60, partitions=1, first=100)
+    limited = options(broker, topic, maxOffsetsPerTrigger=32)  # 22 of 110 and 10 of 50
+    with Stream(spark, limited, tmp_path / "spark", form="kafka", trigger=HOURLY) as theirs:
+        theirs.wait_for_rows(1)
+        (expected,) = progress(theirs)["sources"]
+    with Stream(spark, limited | {"metrics.port": str(port)}, tmp_path / "cohort", trigger=HOURLY) as ours:
+        ours.wait_for_rows(1)
+        (found,) = offsets_behind_latest(progress(ours))
+        assert found == dict(expected["metrics"])
+        assert found == {
+            "minOffsetsBehindLatest": "40",
+            "maxOffsetsBehindLatest": "88",
+            "avgOffsetsBehindLatest": "64.0",
+        }
+
+        def scraped() -> dict[str, float]:
+            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+            lines = [line for line in text.splitlines() if line.startswith("cohort_offsets_behind_latest_")]
+            return {line.partition("{")[0].rpartition("_")[2]: float(line.rpartition(" ")[2]) for line in lines}
+
+        expected_metrics = {name.removesuffix("OffsetsBehindLatest"): float(value) for name, value in found.items()}
+        wait_until(lambda: scraped() == expected_metrics, SOON_S, "the figures in Prometheus")
+
+
+@pytest.mark.usefixtures("listener")
+def test_batch_after_batch(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
+    """Nothing goes back, and in the end Kafka has all."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 400, partitions=1)
+    seen = [0]
+    with Stream(spark, options(broker, topic, maxOffsetsPerTrigger=20), checkpoint, trigger=ASAP):
+
+        def followed() -> bool:
+            seen.append(broker.admin.committed(topic).get((topic, 0), 0))
+            assert seen[-1] >= seen[-2]
+            return seen[-1] == 400
+
+        wait_until(followed, 90, "all committed")
