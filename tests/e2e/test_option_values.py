@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -59,37 +58,6 @@ TIMES = ('{"orders":{"0":1700000000000,"10":0}}', *OFFSETS[1:])
 PARTITIONS = ('{"orders":[0,1]}', '{"orders":[1,0,1],"b":[2]}', '{"orders":0}', '{"orders":["0"]}', "[]", "orders")
 # What Spark takes and we don't is a clear error, and not another meaning.
 NARROWER = {"-1", "0", "-5s", '{"orders":{"0":1.5}}'}
-
-TOPICS = ("orders", "orders-eu", "Orders", "o", "b", "a.b", "a-b", "x1", "audit_log", "[x]", "a&b")
-PATTERNS = (
-    *(
-        "orders",
-        "^orders$",
-        "orders.*",
-        "[a-z]+",
-        "^[^o]",
-        "(?i)ORDERS",
-        r"\d",
-        r"a\.b",
-        r"\Aorders\Z",
-        "x?+1",
-        "o{1,2}",
-        "(a|b)$",
-    ),
-    *(
-        "[a-z&&[^b]]+",
-        "^[a-c[x]]",
-        r"\p{Lower}",
-        r"\Qa.b\E",
-        "(?<name>o)",
-        r"[\[x]",
-        "[a&b]",
-        "^[]o]",
-        r"^[\w&&[^o]]",
-        "[",
-    ),
-)
-
 
 SECRET = "principal=hunter2"  # the value of kafka.sasl.oauthbearer.config
 
@@ -204,19 +172,3 @@ def test_secrets_in_plans(spark: SparkSession) -> None:
         assert "orders" in plan()
     finally:
         spark.conf.unset("spark.sql.redaction.options.regex")
-
-
-def test_patterns_find_the_topics_that_java_finds(spark: SparkSession) -> None:
-    """A pattern that both take finds the same topics in both; what Python would read otherwise is refused."""
-    jvm: Any = spark._jvm
-    pattern_class, agreed = jvm.java.util.regex.Pattern, 0
-    for text in PATTERNS:
-        try:
-            ours = re.compile(parse(LEAST | {"subscribePattern": text}).subscription.pattern)
-        except OptionError as error:
-            assert str(error).startswith("option subscribePattern")
-            continue
-        theirs = pattern_class.compile(text)
-        assert [t for t in TOPICS if ours.search(t)] == [t for t in TOPICS if theirs.matcher(t).find()], text
-        agreed += 1
-    assert agreed == 15

@@ -1,12 +1,12 @@
 """Which partitions there are and who leads them: the subscription resolved against the cluster's metadata.
 
 ``subscribePattern`` follows Spark's default (Admin) path: the expression is *searched* in the topic name, not matched
-from its start, and Kafka's internal topics never count.  Python's ``re`` and Java's ``Pattern`` agree on all that topic
-names need.
+from its start, and Kafka's internal topics never count.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -19,6 +19,7 @@ from confluent_kafka.admin import TopicMetadata
 
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.kafka.addresses import joined
+from sparkcohort.runtime.kafka.java_patterns import compile_pattern
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.racks import NodeRacks
 from sparkcohort.runtime.shell.kafka import clients, errors
@@ -26,6 +27,9 @@ from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.text import printable
 
+log = logging.getLogger("sparkcohort.discovery")
+
+NAMED = 5  # topics that a warning tells of
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # Kafka's rule: a broker that tells of other names is none
 MOST_HOST = 300
@@ -93,6 +97,7 @@ class Discovery:
         self._racks = NodeRacks(options.kafka) if options.client_rack or options.client_rack_env else None
         self._ids = TopicIds(options.kafka)
         self.in_doubt = False
+        self._looked = False  # for what a pattern finds
         self.consumer: Consumer
 
     def first(self) -> Layout:
@@ -204,9 +209,20 @@ class Discovery:
         return Layout(wanted, nodes, racks, ids), frozenset(missing) | self._unknown(leaders, missing)
 
     def _matching(self, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
-        pattern = re.compile(self._subscription.pattern)
-        legal = [topic for topic in topics if LEGAL.fullmatch(str(topic.topic))]
-        return [topic for topic in legal if topic.topic not in INTERNAL and pattern.search(str(topic.topic))]
+        pattern = compile_pattern(self._subscription.pattern)
+        legal = [topic for topic in topics if LEGAL.fullmatch(str(topic.topic)) and topic.topic not in INTERNAL]
+        found = [topic for topic in legal if pattern.search(str(topic.topic))]
+        if not found and not self._looked:
+            names = sorted(str(topic.topic) for topic in legal)
+            log.warning(
+                "option subscribePattern=%s finds none of the %d topics that this user may see%s; topics that come to be are "
+                "read as soon as they are found",
+                self._subscription.pattern,
+                len(names),
+                f" ({', '.join(names[:NAMED])}{', …' if len(names) > NAMED else ''})" if names else "",
+            )
+        self._looked = True
+        return found
 
     def _add(
         self,

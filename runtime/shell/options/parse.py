@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
+from sparkcohort.runtime.kafka.java_patterns import PatternError, compile_pattern
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
@@ -227,7 +228,7 @@ def _check_topics(name: str, named: Collection[str], subscription: SourceSubscri
     """Topics named in an option must be among what is read, or may come to be."""
     topics = set(subscription.topics) | {tp.topic for tp in subscription.partitions}
     for topic in sorted(named):
-        read = re.search(subscription.pattern, topic) if subscription.pattern else topic in topics
+        read = compile_pattern(subscription.pattern).search(topic) if subscription.pattern else topic in topics
         if not read:
             near = difflib.get_close_matches(topic, topics, n=1)
             hint = f"; did you mean {near[0]}?" if near else ": name it in both or in none"
@@ -275,31 +276,13 @@ def _subscription(given: Mapping[str, str]) -> SourceSubscription:
         return SourceSubscription("assign", partitions=_partitions(text))
     if not text:
         raise OptionError("option subscribePattern is empty: give a regular expression of topic names")
-    _check_sets(text)
     try:
-        re.compile(text)
-    except re.error as error:
+        compile_pattern(text)
+    except PatternError as error:
         raise OptionError(
-            f"option subscribePattern is not a regular expression as Python writes them: {error}"
+            f"option subscribePattern is no regular expression of Java's that can be used here: {error}"
         ) from None
     return SourceSubscription("subscribePattern", pattern=text)
-
-
-_SETS = re.compile(r"\\.|\[\^?\]?((?:\\.|[^\]\\])*)\]", re.DOTALL)
-
-
-def _check_sets(pattern: str) -> None:
-    """Refuse sets that Python reads otherwise than Java, whose expressions Spark's own source takes.
-
-    Java has unions, ``[a-z[0-9]]``, and intersections, ``[a-z&&[^b]]``; to Python these are plain characters.
-    """
-    for found in _SETS.finditer(pattern):
-        inside = re.sub(r"\\.", "", found[1] or "", flags=re.DOTALL)
-        if "[" in inside or "&&" in inside:
-            raise OptionError(
-                f"option subscribePattern has the set {found[0]}, which Java and Python read differently: write it without "
-                "a [ or && inside; a [ that is meant as a character is written \\["
-            )
 
 
 def _topics(text: str) -> tuple[str, ...]:

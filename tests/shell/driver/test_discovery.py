@@ -56,3 +56,20 @@ def test_what_lacks_twice_in_a_row_is_gone(monkeypatch: pytest.MonkeyPatch) -> N
     """Each partition for itself."""
     answers = [{"t": 3, "tt": 1}, {"t": 1, "tt": 1}, {"t": 1}, {"t": 1}]
     assert looks(monkeypatch, *answers) == [(4, False), (4, True), (2, True), (1, False)]
+
+
+def test_a_pattern_that_finds_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning names the pattern and topics that there are, however often it is looked; a later topic is found."""
+    nothing = {f"x{number}": 1 for number in range(7)} | {"__consumer_offsets": 50}
+    found = looks(monkeypatch, nothing, nothing, nothing | {"t": 2})
+    assert found == [(0, False), (0, False), (2, False)]
+    (line,) = caplog.messages
+    assert line.startswith(
+        "option subscribePattern=t finds none of the 7 topics that this user may see (x0, x1, x2, x3, x4, …)"
+    )
+
+
+def test_no_warning_for_topics_that_are_gone(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """That is another matter, and told elsewhere."""
+    looks(monkeypatch, {"t": 1}, {"x": 1}, {"x": 1})
+    assert caplog.messages == []
