@@ -40,7 +40,7 @@ def unsecured(settings: Mapping[str, str]) -> tuple[str, float]:
         raise ConnectionError(asked["fails"])
     ends = time.time() + asked["lifetime_s"]
     with (folder / "calls").open("a") as calls:
-        calls.write(f"{os.getpid()} {asked['subject']} {ends}\n")
+        calls.write(f"{os.getpid()} {asked['subject'] or '?'} {ends}\n")
     return token(asked["subject"], ends), ends
 
 
@@ -61,6 +61,11 @@ class Desk:
     @fails.setter
     def fails(self, words: str) -> None:
         self._asked["fails"] = words
+        self._write()
+
+    def become(self, subject: str, lifetime_s: float | None = None) -> None:
+        """Make tokens of this subject from now on."""
+        self._asked |= {"subject": subject} | ({} if lifetime_s is None else {"lifetime_s": lifetime_s})
         self._write()
 
     def calls(self) -> list[tuple[int, str, float]]:

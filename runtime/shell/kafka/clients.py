@@ -15,7 +15,8 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.shell.kafka.client_log import log
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
-from sparkcohort.runtime.shell.kafka.tokens import NoToken, as_refusal, with_tokens
+from sparkcohort.runtime.shell.kafka.token_provider import NoToken
+from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.resources import check_room

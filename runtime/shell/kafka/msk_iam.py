@@ -14,7 +14,9 @@ from typing import Any, Final
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.options.token_settings import IAM_OPTIONS
 
-_REGION: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z]{2}[a-z0-9-]+-\d+)\.(?:vpce\.)?amazonaws\.com(?:\.cn)?(?::|,|$)")
+_REGION: Final = re.compile(
+    r"\.kafka(?:-serverless)?\.([a-z]{2}[a-z0-9-]+-\d+)\.(?:vpce\.)?amazonaws\.com(?:\.cn)?(?::|,|$)"
+)
 _CONFIG: Final = "kafka.sasl.oauthbearer.config"
 _SESSION: Final = "sparkcohort"
 _LIMITS_S: Final = {"connect_timeout": 5, "read_timeout": 10}

@@ -100,7 +100,8 @@ def _find(name: str) -> Callable[[Mapping[str, str]], Any]:
             f"{harmless(str(error), {})}); write it as package.module:function, and ship its file with --py-files, or "
             "install it where driver and executors run"
         ) from None
-    if not callable(found) or inspect.isclass(found) or inspect.iscoroutinefunction(found):
+    wrong = not callable(found) or inspect.isclass(found) or inspect.iscoroutinefunction(found)
+    if wrong:
         kind = "a coroutine" if inspect.iscoroutinefunction(found) else f"a {type(found).__name__}"
         raise NoToken(
             f"{_named(name)} is {kind}: name a function that takes the settings of the login and returns {_SHAPE}"

@@ -161,7 +161,9 @@ class TokenSource:
         now = time.time()
         with self._changed:
             if self._failures:
-                log.info("option kafka.%s=%s makes tokens again, after %d failures", PROVIDER, self._name, self._failures)
+                log.info(
+                    "option kafka.%s=%s makes tokens again, after %d failures", PROVIDER, self._name, self._failures
+                )
             self._token, self._failure, self._failures = token, None, 0
             self._asked, self._made_at = False, now
             self._renew_at = now + random.uniform(*RENEW) * (token.ends - now)  # noqa: S311  not all executors at once
@@ -203,6 +205,12 @@ def source_of(conf: Mapping[str, Any]) -> TokenSource | None:
         if key not in _sources:
             _sources[key] = TokenSource(name, told)
         return _sources[key]
+
+
+def failure_of(conf: Mapping[str, Any]) -> NoToken | None:
+    """Why a client with these settings has nothing to log in with; None where it has, or needs no token."""
+    source = source_of(conf)
+    return source.failure() if source is not None else None
 
 
 def without_provider(conf: Mapping[str, Any]) -> dict[str, Any]:

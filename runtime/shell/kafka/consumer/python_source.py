@@ -36,7 +36,8 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     settings_of,
     timestamp_error,
 )
-from sparkcohort.runtime.shell.kafka.tokens import NoToken, as_refusal, with_tokens
+from sparkcohort.runtime.shell.kafka.token_provider import NoToken
+from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
 from sparkcohort.runtime.values.columns import Column, Columns, Field
 from sparkcohort.runtime.values.types import STRING
 
