@@ -60,6 +60,7 @@ class Desk:
 
     @fails.setter
     def fails(self, words: str) -> None:
+        """Raise this from now on; "" makes tokens again."""
         self._asked["fails"] = words
         self._write()
 

@@ -34,7 +34,7 @@ def msk_iam(settings: Mapping[str, str]) -> tuple[str, float]:
         raise CohortError(
             f"AWS's signer is missing ({error.name}): pip install 'sparkcohort[aws]' where driver and executors run"
         ) from None
-    given = _given(settings.get("sasl.oauthbearer.config", ""))
+    given = _pairs(settings.get("sasl.oauthbearer.config", ""))
     region = _region(given, settings.get("bootstrap.servers", ""))
     if "awsRoleArn" in given:
         made = signer.generate_auth_token_from_credentials_provider(region, _assumed_role(given, region))
@@ -46,16 +46,16 @@ def msk_iam(settings: Mapping[str, str]) -> tuple[str, float]:
     return str(token), int(ends_ms) / 1000
 
 
-def _given(text: str) -> dict[str, str]:
+def _pairs(text: str) -> dict[str, str]:
     try:
         words = shlex.split(text)
     except ValueError:
         words = [""]
-    pairs = dict(word.partition("=")[::2] for word in words)
-    unknown = [name for name in pairs if name not in IAM_OPTIONS]
+    found = dict(word.partition("=")[::2] for word in words)
+    unknown = [name for name in found if name not in IAM_OPTIONS]
     if unknown:
         raise CohortError(f"option {_CONFIG} is malformed: give name=value name=value, with {', '.join(IAM_OPTIONS)}")
-    return pairs
+    return found
 
 
 def _region(given: Mapping[str, str], servers: str) -> str:

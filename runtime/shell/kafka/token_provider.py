@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.options.security_settings import REDACTED, redact_text
@@ -47,7 +47,7 @@ class NoToken(CohortError):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class LoginToken:
     """What to log in with until ``ends``, in seconds since 1970."""
 
     value: str = field(repr=False)
@@ -56,7 +56,7 @@ class Token:
     extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def make_token(name: str, settings: Mapping[str, str], now: float, former: str = "") -> Token:
+def make_token(name: str, settings: Mapping[str, str], now: float, former: str = "") -> LoginToken:
     """Call the function ``name`` with these settings.
 
     Raises NoToken, which doesn't quote the ``former`` token either; ``now`` is in seconds since 1970.
@@ -93,15 +93,14 @@ def _named(name: str) -> str:
 def _find(name: str) -> Callable[[Mapping[str, str]], Any]:
     module, _, path = name.partition(":")
     try:
-        found = reduce(getattr, path.split("."), importlib.import_module(module))
+        found: Any = reduce(getattr, path.split("."), cast("Any", importlib.import_module(module)))
     except Exception as error:  # noqa: BLE001  the user's module may raise anything
         raise NoToken(
             f"{_named(name)} cannot be imported on {socket.gethostname()} ({type(error).__name__}: "
             f"{harmless(str(error), {})}); write it as package.module:function, and ship its file with --py-files, or "
             "install it where driver and executors run"
         ) from None
-    wrong = not callable(found) or inspect.isclass(found) or inspect.iscoroutinefunction(found)
-    if wrong:
+    if not callable(found) or inspect.isclass(found) or inspect.iscoroutinefunction(found):
         kind = "a coroutine" if inspect.iscoroutinefunction(found) else f"a {type(found).__name__}"
         raise NoToken(
             f"{_named(name)} is {kind}: name a function that takes the settings of the login and returns {_SHAPE}"
@@ -110,7 +109,7 @@ def _find(name: str) -> Callable[[Mapping[str, str]], Any]:
     return function
 
 
-def _checked(name: str, made: Any) -> Token:
+def _checked(name: str, made: Any) -> LoginToken:
     if not isinstance(made, tuple) or len(made) not in (2, 4):
         kind = f"a tuple of {len(made)}" if isinstance(made, tuple) else f"a value of type {type(made).__name__}"
         raise NoToken(f"{_named(name)} returned {kind}: return {_SHAPE}")
@@ -125,7 +124,7 @@ def _checked(name: str, made: Any) -> Token:
         raise NoToken(f"{_named(name)} returned an end of type {type(ends).__name__}: give seconds since 1970")
     if ends > _MILLISECONDS:
         raise NoToken(f"{_named(name)} returned an end that seems to be in milliseconds: give seconds since 1970")
-    return Token(value, float(ends), *_identity(name, principal, extensions))
+    return LoginToken(value, float(ends), *_identity(name, principal, extensions))
 
 
 def _identity(name: str, principal: Any, extensions: Any) -> tuple[str, Mapping[str, str]]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, NoToken, Token, make_token
+from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, LoginToken, NoToken, make_token
 from sparkcohort.runtime.shell.process.threads import Supervised, look
 
 log = logging.getLogger("sparkcohort.tokens")
@@ -44,7 +44,7 @@ class TokenSource:
         """``name`` is the option's value, ``settings`` what the function gets.  Nothing is called before the first question."""
         self._name, self._settings = name, dict(settings)
         self._changed = threading.Condition()
-        self._token: Token | None = None
+        self._token: LoginToken | None = None
         self._asked = False  # for the token that there is, or for the first one
         self._made_at = self._renew_at = 0.0  # by the wall clock, as tokens are
         self._failure: NoToken | None = None  # of the last call
@@ -54,13 +54,13 @@ class TokenSource:
         self._told_at = float("-inf")
         self._thread: Supervised | None = None
 
-    def current(self) -> Token | None:
+    def current(self) -> LoginToken | None:
         """The token, if there is one that is good; it is made or renewed for those who ask again.  Waits for nothing."""
         with self._changed:
             self._ask()
             return self._good()
 
-    def token(self, limit_s: float = CALL_S, patience_s: float = 0.0) -> Token:
+    def token(self, limit_s: float = CALL_S, patience_s: float = 0.0) -> LoginToken:
         """A token that is good now; waits for a call at most ``limit_s``, and through failures of the function ``patience_s``.
 
         Raises NoToken.
@@ -86,7 +86,7 @@ class TokenSource:
         with self._changed:
             return None if self._good() is not None else self._blocked() or self._failure
 
-    def doubt(self, refused: Token) -> None:
+    def doubt(self, refused: LoginToken) -> None:
         """A broker has refused this token before its end: another one is made, but no more often than where that fails."""
         with self._changed:
             if refused is self._token:
@@ -100,7 +100,7 @@ class TokenSource:
 
     # --- under the lock ------------------------------------------------------------------------------
 
-    def _good(self) -> Token | None:
+    def _good(self) -> LoginToken | None:
         return self._token if self._token is not None and self._token.ends > time.time() else None
 
     def _ask(self) -> None:

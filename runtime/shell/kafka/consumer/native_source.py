@@ -35,7 +35,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     settings_of,
     timestamp_error,
 )
-from sparkcohort.runtime.shell.kafka.token_provider import NoToken, Token
+from sparkcohort.runtime.shell.kafka.token_provider import LoginToken, NoToken
 from sparkcohort.runtime.shell.kafka.tokens import as_refusal, source_of, without_provider
 from sparkcohort.runtime.values.columns import Columns, fields_of
 
@@ -57,7 +57,7 @@ class NativeSource(RecordSource):
         self._assigned: set[TopicPartition] = set()
         take = partial(taken_rows, arrow_rows.schema(columns))
         self._tokens = source_of(conf)
-        self._token: Token | None = None  # the client's
+        self._token: LoginToken | None = None  # the client's
         settings = {"log.queue": True, **without_provider(settings_of(conf))}
         pairs = [(name, _text(value)) for name, value in settings.items()]
         try:

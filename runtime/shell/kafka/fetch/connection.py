@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from sparkcohort.runtime.kafka import sasl
 from sparkcohort.runtime.kafka.addresses import bare, joined
 from sparkcohort.runtime.kafka.fetch_messages import address_error
-from sparkcohort.runtime.shell.kafka.token_provider import NoToken, Token
+from sparkcohort.runtime.shell.kafka.token_provider import LoginToken, NoToken
 from sparkcohort.runtime.shell.kafka.tokens import TokenSource, source_of
 from sparkcohort.runtime.shell.options.connection_settings import (
     BEARER,
@@ -226,7 +226,7 @@ class _Setup:
         self._deadline = deadline
         self._sent = 0
         self._tokens: TokenSource | None = None
-        self._token: Token | None = None  # with which we log in
+        self._token: LoginToken | None = None  # with which we log in
         self._socket: _Socket = socket.socket(family, socket.SOCK_STREAM)
 
     def run(self, address: Any) -> Transport:
@@ -321,7 +321,7 @@ class _Setup:
             offered = ", ".join(answer.string() for _ in range(answer.take(">i")[0]))
             raise ConnectionRefused(f"{self._where} refused {mechanism}: {_login_words(error, offered)}")
         version = min(1, versions[SASL_AUTHENTICATE][1])
-        login = self._exchange(mechanism)
+        login = self._login_messages(mechanism)
         try:
             message, lifetime = next(login), 0
             while True:
@@ -334,7 +334,7 @@ class _Setup:
         except sasl.LoginRefused as refused:
             raise ConnectionRefused(self._no_login(str(refused))) from None
 
-    def _exchange(self, mechanism: str) -> sasl.Exchange:
+    def _login_messages(self, mechanism: str) -> sasl.Exchange:
         """What we say to log in.  Raises ConnectionRefused where there is no token to say it with."""
         if mechanism != BEARER:
             return sasl.new_exchange(mechanism, self._settings.username, self._settings.password)

@@ -282,7 +282,7 @@ SETTINGS: Final = (
     KafkaSetting("sasl.oauthbearer.extensions", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.jwt.retriever", DROPPED),
     KafkaSetting("sasl.oauthbearer.method", our_client=OTHER_LOGINS),
-    KafkaSetting("sasl.oauthbearer.provider", our_client=HONOURED),
+    KafkaSetting("sasl.oauthbearer.provider", OPTION, our_client=HONOURED),
     KafkaSetting("sasl.oauthbearer.scope", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.token.endpoint.url", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.password", secret=True, our_client=HONOURED),
