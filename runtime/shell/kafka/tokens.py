@@ -25,6 +25,7 @@ from sparkcohort.runtime.shell.process.threads import Supervised, look
 log = logging.getLogger("sparkcohort.tokens")
 
 CALL_S: Final = 30.0  # how long a call may take before who waits is told so
+ANSWER_S: Final = 1.0  # for librdkafka, which asks again after ten seconds
 PATIENCE_S: Final = 30.0  # with a provider that fails, of those who have time: tasks
 RENEW: Final = (0.70, 0.78)  # of its life after which a token is renewed, before librdkafka asks for another at 0.8
 LEAST_PACE_S, MOST_PACE_S = 1.0, 10.0  # between two calls that fail
@@ -94,8 +95,8 @@ class TokenSource:
                 self._changed.notify_all()
 
     def oauth_cb(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
-        """As confluent-kafka asks for it, in a thread of librdkafka's."""
-        token = self.token()
+        """As confluent-kafka asks for it, in a thread of librdkafka's that a client's end waits for."""
+        token = self.token(ANSWER_S)
         return token.value, token.ends, token.principal, dict(token.extensions)
 
     # --- under the lock ------------------------------------------------------------------------------

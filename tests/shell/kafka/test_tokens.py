@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import http.server
+import json
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka import membership_state
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients, errors, tokens
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
@@ -19,10 +25,14 @@ from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, Ra
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Records, RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
+from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
+from tests.kit.join import join
 from tests.kit.produce import produce
-from tests.kit.tokens import Desk, token, token_conf
+from tests.kit.scripted_broker import ScriptedBroker
+from tests.kit.scripted_login import SASL_AUTHENTICATE, Logins
+from tests.kit.tokens import Desk, token, token_conf, token_options
 from tests.kit.waiting import wait_until
 
 TP = TopicPartition("t", 0)
@@ -193,3 +203,88 @@ def test_one_thread_for_all_clients(desk: Desk) -> None:
     assert [each.name for each in threading.enumerate()].count("cohort-tokens") == 1 + before.count("cohort-tokens")
     tokens.await_token({**conf, "bootstrap.servers": "127.0.0.1:2"})
     assert len(desk.calls()) == 2
+
+
+class Quoting(Logins):
+    """Refuses, and quotes what it was told."""
+
+    def answer(self, api: int, body: bytes) -> tuple[bytes, bool]:
+        """As a broker that is too talkative."""
+        self.refuses = body[4:].decode(errors="replace") if api == SASL_AUTHENTICATE else ""
+        return super().answer(api, body)
+
+
+def test_a_broker_that_quotes_the_token(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it says, the token gets into no message."""
+    caplog.set_level("DEBUG")
+    with ScriptedBroker(lambda _: b"", logins=Quoting({})) as broker:
+        source = FetchSource(token_conf(broker.bootstrap, desk), columns=KAFKA_ROW)
+        source.assign({TP: (0, NO_END)})
+        wait_until(lambda: told(source, "auth=Bearer [redacted]"), 20, "the refusal", every_s=0)
+        source.close()
+    assert not [line for line in [*caplog.messages, source.last_error] if "eyJ" in line]
+
+
+def test_a_driver_whose_provider_fails_for_good(broker: Broker, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The membership goes on with the old token, then for as long as logins may be refused; its end says why."""
+    monkeypatch.setattr(membership_state, "LOGIN_REFUSED_MS", 8_000)
+    options = token_options(broker.at["SASL_PLAINTEXT"], desk) | {"group.id": "g", "subscribe": "t"}
+    membership = GroupMembership(parse(options), lambda: {"t": 1})
+    try:
+        join(membership, 30)
+        desk.fails = "away for good"
+        wait_until(desk.failures, 10, "a call that fails")
+        assert membership.failure() is None
+        wait_until(membership.failure, 60, "the end")
+        failure = str(membership.failure())
+        assert (
+            "option kafka.sasl.oauthbearer.provider=tests.kit.tokens:unsecured raised ConnectionError: away" in failure
+        )
+        assert time.time() > desk.calls()[-1][2] + 5
+    finally:
+        membership.close()
+
+
+class Endpoint(http.server.BaseHTTPRequestHandler):
+    """An identity provider's token endpoint, for the client ``billing``."""
+
+    def do_POST(self) -> None:
+        """Client credentials (RFC 6749, 4.4)."""
+        said = base64.b64decode(self.headers["Authorization"].removeprefix("Basic "))
+        ends = time.time() + 60
+        answer = {"access_token": token("alice", ends), "token_type": "Bearer", "expires_in": 60}
+        body = json.dumps(answer if said == b"billing:hunter2" else {"error": "invalid_client"}).encode()
+        self.send_response(200 if said == b"billing:hunter2" else 401)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+def test_client_credentials_in_javas_words(broker: Broker) -> None:
+    """Kafka's own handler and login module: librdkafka asks the token endpoint by itself (KIP-768)."""
+    package = "org.apache.kafka.common.security.oauthbearer"
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        java = {
+            "kafka.bootstrap.servers": broker.at["SASL_PLAINTEXT"],
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
+            "kafka.sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
+            "kafka.sasl.jaas.config": f'{package}.OAuthBearerLoginModule required clientId="billing" clientSecret="hunter2";',
+        }
+        conf = parse(java | {"group.id": "g", "subscribe": "t"}).kafka
+        start = broker.admin.ends("t")[0]
+        produce(broker.bootstrap, "t", 10, partitions=1)
+        reader = RangeReader(conf)
+        batches = [batch for _, _, batch in reader.read([Range("t", 0, start, start + 10)]) if batch is not None]
+        reader.close()
+        assert sum(batch.num_rows for batch in batches) == 10
+        consumer = clients.new_consumer(conf)
+        assert "t" in consumer.list_topics("t", timeout=20).topics
+        consumer.close()
+        server.shutdown()
