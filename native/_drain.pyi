@@ -72,6 +72,12 @@ class Client:
     def exists(self, topic: str, partition: int, timeout_ms: int) -> bool:
         """Ask the cluster whether the partition exists; raises Error."""
 
+    def set_token(self, token: str, ends_ms: int, principal: str, extensions: tuple[str, ...]) -> None:
+        """What to log in with (SASL/OAUTHBEARER) until ``ends_ms`` since 1970; ``extensions``: name, value, name, value.
+
+        Raises Error for what librdkafka doesn't take, ValueError for more than 32 extensions.
+        """
+
     def close(self, timeout_ms: int) -> bool:
         """End the client; False when that takes longer, and it is left to itself.  A second time does nothing."""
 

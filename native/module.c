@@ -27,6 +27,7 @@
 
 static PyObject *native_error;
 
+enum { MOST_EXTENSIONS = 32 }; /* of a token */
 enum { ABANDON_MS = 1000 }; /* what a client may hold up that nobody has closed */
 
 typedef struct {
@@ -353,6 +354,23 @@ static PyObject *client_exists(Client *self, PyObject *arguments) {
 
 /* --- the module ------------------------------------------------------------------------------- */
 
+static PyObject *client_set_token(Client *self, PyObject *arguments) {
+  const char *token, *principal, *pairs[2 * MOST_EXTENSIONS];
+  long long ends;
+  PyObject *given;
+  if (!PyArg_ParseTuple(arguments, "sLsO!", &token, &ends, &principal, &PyTuple_Type, &given)) return NULL;
+  Py_ssize_t count = PyTuple_Size(given);
+  if (count % 2 || count > 2 * MOST_EXTENSIONS) return PyErr_Format(PyExc_ValueError, "no pairs of names and values, or too many");
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (!(pairs[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(given, i), NULL))) return NULL;
+  if (!enter(self)) return NULL;
+  failure why = {0};
+  bool set = drain_set_token(self->drain, token, ends, principal, pairs, (size_t)count, &why);
+  leave(self);
+  if (!set) return raise_failure(&why);
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef client_methods[] = {
     {"assign", (PyCFunction)client_assign, METH_O, NULL},
     {"unassign", (PyCFunction)client_unassign, METH_O, NULL},
@@ -361,6 +379,7 @@ static PyMethodDef client_methods[] = {
     {"log_range", (PyCFunction)client_log_range, METH_VARARGS, NULL},
     {"log_end", (PyCFunction)client_log_end, METH_VARARGS, NULL},
     {"exists", (PyCFunction)client_exists, METH_VARARGS, NULL},
+    {"set_token", (PyCFunction)client_set_token, METH_VARARGS, NULL},
     {"close", (PyCFunction)client_close, METH_VARARGS, NULL},
     {0},
 };

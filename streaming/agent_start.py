@@ -12,7 +12,7 @@ from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, to_json
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from sparkcohort.runtime.shell.rpc.endpoint import Run
-from sparkcohort.streaming.pyfiles import pyfile_paths
+from sparkcohort.streaming.pyfiles import has_own_provider, pyfile_paths
 
 DOOMED = 3
 """An agent that was started so often, and never answered, is told of."""
@@ -54,8 +54,9 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
         group_id=options.group_id,
         load_window_ms=options.load_balance_after_ms if LOAD_BALANCED in run.assignors else 0,
     )
-    # A listener is the user's code, and finds the user's modules: one query's are not to be another's.
-    name, paths = (address, pyfile_paths()) if options.rebalance_listener else (executor.agent(), ())
+    # A listener or a maker of tokens is the user's code, and finds the user's modules: one query's are not to be another's.
+    own = options.rebalance_listener or has_own_provider(options.kafka)
+    name, paths = (address, pyfile_paths()) if own else (executor.agent(), ())
     try:
         if start_agent(name, to_json(config), paths):
             _starts[address] = starts[0] + 1, since + min(2.0 ** starts[0], MOST_BETWEEN_S)

@@ -32,6 +32,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.values.columns import Columns, Field
 from sparkcohort.streaming.batch_planner import task_ranges
+from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider
 from sparkcohort.streaming.spark_errors import error_for_spark, message_first
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ class CohortBatchReader(DataSourceReader):
 
         log_to_stderr()
         source = self._options.source
+        if has_own_provider(source.kafka):
+            find_pyfiles()
         for warning in source.warnings:
             log.warning("%s", warning)
         for note in source.notes:

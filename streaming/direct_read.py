@@ -44,6 +44,8 @@ class DirectRead:
         from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader  # noqa: PLC0415  with the client
         from sparkcohort.runtime.shell.kafka.consumer.record_source import malformed_counts  # noqa: PLC0415  as above
 
+        if self._options.kafka.get("sasl.oauthbearer.provider"):
+            _await_token(self._options.kafka)
         reader = RangeReader(
             self._options.kafka,
             columns=self._options.columns,
@@ -60,6 +62,16 @@ class DirectRead:
             self.malformed = malformed_counts(reader.malformed)
         finally:
             reader.close()
+
+
+def _await_token(kafka: Mapping[str, str]) -> None:
+    """Have a token before anybody is asked for records: a provider that fails for a moment is waited for.  Raises CohortError."""
+    from sparkcohort.runtime.shell.kafka.tokens import await_token  # noqa: PLC0415  with the Kafka client
+    from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider  # noqa: PLC0415  only for such a query
+
+    if has_own_provider(kafka):
+        find_pyfiles()
+    await_token(kafka)
 
 
 def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,6 +6,8 @@ on the driver a folder within that one which nobody has made.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkFiles
@@ -22,3 +24,14 @@ def pyfile_paths() -> list[str]:
     if root is None:
         return []
     return [str(root), *sorted(str(path) for path in root.iterdir() if path.suffix in _ARCHIVES)]
+
+
+def has_own_provider(kafka: Mapping[str, str]) -> bool:
+    """Whether tokens are made by a function of the user's, not by one that comes with us."""
+    provider = kafka.get("sasl.oauthbearer.provider", "")
+    return bool(provider) and not provider.startswith("sparkcohort.")
+
+
+def find_pyfiles() -> None:
+    """Have this process find the user's own modules."""
+    sys.path += [entry for entry in pyfile_paths() if entry not in sys.path]

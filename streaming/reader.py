@@ -7,7 +7,6 @@ plans reads, so nothing is joined, opened or spawned before the first call that 
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.streaming import planner
 from sparkcohort.streaming.limits import UNLIMITED, Limits
-from sparkcohort.streaming.pyfiles import pyfile_paths
+from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider
 from sparkcohort.streaming.slot_reader import SlotPartition, SlotReader, reader_on_executor
 from sparkcohort.streaming.source_offsets import Ids, KnownOffsets, Offsets, to_json_value
 from sparkcohort.streaming.spark_errors import message_first
@@ -82,8 +81,9 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise CohortError(what_is_wrong(failed)) from failed
 
             options = self._options
-            if options.rebalance_listener or not ASSIGNORS.keys() >= set(options.assignors):
-                sys.path += [entry for entry in pyfile_paths() if entry not in sys.path]
+            own_assignors = not ASSIGNORS.keys() >= set(options.assignors)
+            if options.rebalance_listener or own_assignors or has_own_provider(options.kafka):
+                find_pyfiles()
             if options.rebalance_listener:
                 check(options.rebalance_listener)
             self._session = Session(options, custom_assignors.load(options.assignors))

@@ -208,6 +208,13 @@ bool drain_log_range(drain *all, const char *name, int32_t partition, int timeou
   return code == KAFKA_OK;
 }
 
+bool drain_set_token(drain *all, const char *token, int64_t ends, const char *principal, const char **extensions, size_t count,
+                     failure *why) {
+  why->code = kafka.oauthbearer_set_token(all->client, token, ends, principal, extensions, count, why->words,
+                                          sizeof why->words);
+  return why->code == KAFKA_OK;
+}
+
 static int has_partition(const kafka_metadata *answer, const char *name, int32_t partition) {
   for (int i = 0; i < answer->topic_cnt; i++) {
     const kafka_metadata_topic *of = &answer->topics[i];

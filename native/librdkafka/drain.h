@@ -94,6 +94,10 @@ int64_t drain_count(drain *, int timeout_ms, int64_t records);
 
 bool drain_log_range(drain *, const char *name, int32_t partition, int timeout_ms, int64_t range[2], failure *why);
 
+/* What to log in with from now on, until `ends` (milliseconds since 1970); `count` names and values of extensions. */
+bool drain_set_token(drain *, const char *token, int64_t ends, const char *principal, const char **extensions, size_t count,
+                     failure *why);
+
 /* 1 or 0, or -1 with the reason. */
 int drain_exists(drain *, const char *name, int32_t partition, int timeout_ms, failure *why);
 

@@ -123,6 +123,8 @@ typedef int kafka_on_response_received(rd_kafka_t *, int socket, const char *nam
   X(int, get_watermark_offsets, (rd_kafka_t *, const char *, int32_t, int64_t *, int64_t *)) \
   X(int, metadata, (rd_kafka_t *, int, rd_kafka_topic_t *, const kafka_metadata **, int)) \
   X(void, metadata_destroy, (const kafka_metadata *)) \
+  X(int, oauthbearer_set_token, \
+    (rd_kafka_t *, const char *, int64_t, const char *, const char **, size_t, char *, size_t)) \
   X(int, last_error, (void))
 
 typedef struct {

@@ -1,4 +1,4 @@
-"""What a client says to log in: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677), without any input or output.
+"""What a client says to log in: PLAIN (RFC 4616), SCRAM (RFC 5802, RFC 7677), OAUTHBEARER (RFC 7628), without any input or output.
 
 An exchange is a generator of our messages that is sent the server's.  It raises ``LoginRefused`` when the server is not
 the one that knows the password (``Unproven``); who we are, it is told once, and no error ever quotes it.
@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TypeAlias
 
 Exchange: TypeAlias = Generator[bytes, bytes, None]
@@ -37,6 +37,15 @@ def new_exchange(mechanism: str, username: str, password: str) -> Exchange:
 def plain(username: str, password: str) -> Exchange:
     """One message; the server says nothing but yes."""
     yield f"\0{username}\0{password}".encode()
+
+
+def bearer(token: str, extensions: Mapping[str, str]) -> Exchange:
+    """One message (KIP-255, with the extensions of KIP-342); where the server says why not, we have to say that we heard it."""
+    pairs = "".join(f"\x01{name}={value}" for name, value in extensions.items())
+    refusal = yield f"n,,\x01auth=Bearer {token}{pairs}\x01\x01".encode()
+    if refusal:
+        yield b"\x01"  # RFC 7628, 3.2.3: the server fails the login only now
+        raise LoginRefused(f"the server said {bytes(refusal).decode(errors='replace')}")
 
 
 def scram(digest: str, username: str, password: str, nonce: str) -> Exchange:

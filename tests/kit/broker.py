@@ -19,6 +19,9 @@ Usage::
         broker.at["SASL_SSL"]                     # "host:port"; at["SSL"], and at["MUTUAL"], which wants a certificate
         broker.authority.identity("me")           # of the client's
 
+    with Broker(tokens=True) as broker:           # SASL_PLAINTEXT takes unsecured tokens: see tests.kit.tokens
+        broker.at["SASL_PLAINTEXT"]
+
     with Broker(doors={"RELAYED": (port, shown)}) as broker:     # listens on ``port`` too, and tells who comes there
         Consumer({"bootstrap.servers": f"127.0.0.1:{shown}"})    # to connect to ``shown``: somebody's who passes it on
 
@@ -208,13 +211,14 @@ class Cluster:
         users: Mapping[str, str] | None = None,
         scram: Mapping[str, str] | None = None,
         tls: bool = False,
+        tokens: bool = False,
         host: str = "127.0.0.1",
         heap_mb: int = 512,
         properties: Mapping[str, str] | None = None,
         doors: Mapping[str, tuple[int, int]] | None = None,
         relayed: Collection[int] = (),
     ) -> None:
-        """Choose ports and write configurations; ``users`` (name to password) turns SASL/PLAIN and ACLs on.
+        """Choose ports and write configurations; ``users`` (name to password) turns SASL/PLAIN and ACLs on, ``tokens`` OAUTHBEARER and ACLs.
 
         ``scram``: users besides, by SCRAM-SHA-256 and SCRAM-SHA-512.  ``tls``: listeners with TLS besides, see ``at``;
         the broker's certificate is for ``host``.
@@ -224,6 +228,7 @@ class Cluster:
         self.directory = Path(tempfile.mkdtemp(prefix="cohort-broker-"))
         self.users = dict(users or {})
         self._scram = dict(scram or {})
+        self._tokens = tokens
         self.authority = _authority(self.directory) if tls else None
         self._host = host
         self._doors = dict(doors or {})
@@ -243,7 +248,7 @@ class Cluster:
     def _node(self, node_id: int, heap_mb: int, extra: dict[str, str]) -> Node:
         plain, controller, sasl = (port.number for port in self._ports[node_id - 1])
         listeners, protocols = f"PLAINTEXT://{self._host}:{plain}", COMMON["listener.security.protocol.map"]
-        if self.users:
+        if self.users or self._tokens:
             listeners += f",SASL_PLAINTEXT://{self._host}:{sasl}"
         for name, port in self._secure[node_id - 1].items():
             listeners += f",{name}://{self._host}:{port.number}"
@@ -268,11 +273,13 @@ class Cluster:
         return Node(node_id, self.directory, properties | self._security() | extra, plain, heap_mb)
 
     def _security(self) -> dict[str, str]:
-        return (self._logins() if self.users else {}) | (self._certificates() if self.authority else {})
+        return (self._logins() if self.users or self._tokens else {}) | (self._certificates() if self.authority else {})
 
     def _logins(self) -> dict[str, str]:
         entries = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
         modules = {"plain": f"org.apache.kafka.common.security.plain.PlainLoginModule required {entries};"}
+        if self._tokens:
+            modules["oauthbearer"] = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
         if self._scram:
             module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
             modules |= {mechanism.lower(): module for mechanism in SCRAM}
@@ -385,6 +392,7 @@ class Broker(Cluster):
         users: Mapping[str, str] | None = None,
         scram: Mapping[str, str] | None = None,
         tls: bool = False,
+        tokens: bool = False,
         host: str = "127.0.0.1",
         heap_mb: int = 512,
         properties: Mapping[str, str] | None = None,
@@ -392,7 +400,7 @@ class Broker(Cluster):
     ) -> None:
         """As ``Cluster(1)``."""
         more: dict[str, Any] = {"host": host, "heap_mb": heap_mb, "properties": properties, "doors": doors}
-        super().__init__(1, users=users, scram=scram, tls=tls, **more)
+        super().__init__(1, users=users, scram=scram, tls=tls, tokens=tokens, **more)
 
     @property
     def pid(self) -> int:

@@ -93,7 +93,10 @@ class CaseRequest:
 def of_kafka(asked: CaseRequest) -> Case:
     """The case of any consumer group.  Raises CohortError: no broker, no permission, no such group."""
     heard: list[KafkaError] = []
-    admin = clients.new_admin({**asked.conf, **QUIET, "error_cb": heard.append})  # type: ignore[dict-item]
+    try:
+        admin = clients.new_admin({**asked.conf, **QUIET, "error_cb": heard.append})  # type: ignore[dict-item]
+    except KafkaException as error:  # no token, no descriptor
+        raise kafka_errors.unauthenticated(asked.conf, clients.text_of(error)) from None
     try:
         cluster = _cluster(admin, heard)
         found = admin.describe_consumer_groups([asked.group_id], request_timeout=TIMEOUT_S)

@@ -15,6 +15,8 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.shell.kafka.client_log import log
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
+from sparkcohort.runtime.shell.kafka.token_provider import NoToken
+from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.resources import check_room
@@ -36,13 +38,14 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
     """A consumer that never fetches by itself; its log lines go to the logger ``sparkcohort.kafka`` when it is polled.
 
     ``conf`` is librdkafka's (``SourceOptions.kafka``) and wins over our defaults; ``more`` wins over both, and what the table forces over all.
+    Raises CohortError.
     """
     settings: dict[str, Any] = {"group.id": "cohort", **_CONSUMERS, **conf, **more, **_FORCED}
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
         check_room()
-        return Consumer(paced(settings), logger=log)
+        return Consumer(paced(with_tokens(settings)), logger=log)
     except OSError as error:
         raise CohortError(f"the Kafka client cannot be made now: {error.strerror}") from None
     except KafkaException as error:
@@ -50,7 +53,7 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
 
 
 def new_admin(conf: Mapping[str, str]) -> AdminClient:
-    """An administrator with the same settings, less those of consumers."""
+    """An administrator with the same settings, less those of consumers.  Raises KafkaException."""
     try:
         check_room()
     except OSError as error:
@@ -59,7 +62,10 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         **_DEFAULTS,
         **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},
     }
-    return AdminClient(paced(settings), logger=log)
+    try:
+        return AdminClient(paced(with_tokens(settings)), logger=log)
+    except NoToken as error:
+        raise as_refusal(error) from None
 
 
 def connect(client: Consumer | AdminClient, topic: str | None) -> None:

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka.clients import text_of
+from sparkcohort.runtime.shell.kafka.tokens import failure_of
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 
@@ -35,7 +36,10 @@ def topic_denied(topics: str) -> CohortError:
 
 
 def unauthenticated(conf: Mapping[str, str], text: str) -> CohortError:
-    """The brokers do not believe who we are, or we them."""
+    """The brokers do not believe who we are, or we them; or nobody makes a token for us."""
+    failure = failure_of(conf)
+    if failure is not None:
+        return CohortError(f"no login to {conf.get('bootstrap.servers', '')}: {failure}", failure.error)
     protocol = conf.get("security.protocol", "plaintext")
     return CohortError(
         f"authentication with {conf.get('bootstrap.servers', '')} failed (kafka.security.protocol={protocol}): "

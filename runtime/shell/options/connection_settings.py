@@ -21,6 +21,7 @@ from sparkcohort.runtime.text import printable
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+BEARER = "OAUTHBEARER"  # with a provider: librdkafka has the other ways to tokens
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 
@@ -80,6 +81,8 @@ def unsupported(conf: Mapping[str, Any]) -> str:
 
 def _unsupported_login(texts: Mapping[str, str]) -> str:
     mechanism = _mechanism(texts)
+    if mechanism == BEARER and "sasl.oauthbearer.provider" in texts:
+        return ""
     if mechanism not in MECHANISMS:
         return f"the SASL mechanism {mechanism}"
     missing = [name for name in ("sasl.username", "sasl.password") if name not in texts]
@@ -126,8 +129,8 @@ class Settings:
         return cls(
             tls=_tls(texts) if protocol.endswith("ssl") else None,
             mechanism=_mechanism(texts) if login else "",
-            username=texts["sasl.username"] if login else "",
-            password=texts["sasl.password"] if login else "",
+            username=texts.get("sasl.username", "") if login else "",
+            password=texts.get("sasl.password", "") if login else "",
             client_id=str(value_of(texts, "client.id")),  # the name that a broker's quotas know librdkafka by
             family=_family(texts),
             keepalive=_flag(texts, "socket.keepalive.enable"),
@@ -136,6 +139,11 @@ class Settings:
             setup_timeout_s=_number(texts, "socket.connection.setup.timeout.ms") / 1000,
             _conf=dict(conf),
         )
+
+    @property
+    def conf(self) -> Mapping[str, Any]:
+        """All settings, for those who make tokens."""
+        return self._conf
 
     def redacted(self, text: str) -> str:
         """The same text without any secret of these settings, should somebody have quoted one."""

@@ -31,6 +31,7 @@ __all__ = [
     "read_values",
 ]
 
+PROVIDER = "kafka.sasl.oauthbearer.provider"
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 
 
@@ -71,6 +72,8 @@ def parse_values(given: Mapping[str, str], warnings: tuple[str, ...]) -> SourceO
         for key, text in given.items()
         if key.startswith("kafka.") and key not in BY_KEY
     }
+    if value.text(PROVIDER):
+        prefixed[PROVIDER.removeprefix("kafka.")] = value.text(PROVIDER)
     conf, more = translate(prefixed)
     conf["bootstrap.servers"] = _bootstrap(given)
     conf["metadata.max.age.ms"] = str(value.integer("metadata.max.age.ms"))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options import token_settings
 from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS
 from sparkcohort.runtime.text import printable
 
@@ -54,7 +55,6 @@ def redact_text(text: str, conf: Mapping[str, str]) -> str:
     return text
 
 
-_OAUTH_HANDLER = "OAuthBearerLoginCallbackHandler"
 _STORE_KEYS = ("type", "location", "password")
 
 
@@ -126,16 +126,14 @@ def _type_by_name(location: str) -> str:
 
 
 def _login(left: dict[str, str]) -> dict[str, str]:
-    """``sasl.jaas.config`` and the OAuth call-back handler."""
+    """``sasl.jaas.config`` and the call-back handlers."""
     handler = left.pop("sasl.login.callback.handler.class", None)
     out: dict[str, str] = {}
     if handler is not None:
-        if not handler.rpartition(".")[2].endswith(_OAUTH_HANDLER):
-            raise OptionError(
-                "option kafka.sasl.login.callback.handler.class is not supported: it is a Java class; put the "
-                "credentials into kafka.sasl.jaas.config"
-            )
-        out["sasl.oauthbearer.method"] = "oidc"
+        out |= token_settings.login_handler(handler)
+    handler = left.pop("sasl.client.callback.handler.class", None)
+    if handler is not None:
+        out |= token_settings.client_handler(handler)
     jaas = left.pop("sasl.jaas.config", None)
     if jaas is not None:
         out |= _jaas(jaas)
@@ -166,9 +164,11 @@ def _jaas(text: str) -> dict[str, str]:
         return _oauth(options)
     if module == "Krb5LoginModule":
         return _kerberos(options)
+    if module == "IAMLoginModule":
+        return token_settings.iam_module(options)
     raise OptionError(
         f"option kafka.sasl.jaas.config names the login module {module}; supported: PlainLoginModule, "
-        "ScramLoginModule, OAuthBearerLoginModule, Krb5LoginModule"
+        "ScramLoginModule, OAuthBearerLoginModule, IAMLoginModule, Krb5LoginModule"
     )
 
 

@@ -359,6 +359,12 @@ TIMES = (
     Option("fetchOffset.numRetries", "integer", "3", "tries of an offset look-up before it fails"),
     Option("fetchOffset.retryIntervalMs", "milliseconds", "1000", "pause between them"),
     Option(
+        "kafka.sasl.oauthbearer.provider",
+        "string",
+        None,
+        "package.module:function that makes tokens to log in with (OAUTHBEARER), on driver and executors; see guides/tokens.md",
+    ),
+    Option(
         "kafka.default.api.timeout.ms",
         "milliseconds",
         "60000",

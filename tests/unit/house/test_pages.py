@@ -35,6 +35,8 @@ SPARKS_OWN = (
     "PYTHON_VERSION_MISMATCH",
     "Python worker failed",
 )
+OF_CLOUDS = {"azure.identity", "google.auth", "google.auth.transport.requests"}
+"""Modules that a page shows and no test has."""
 CODE = ("api", "assignors", "native", "runtime", "streaming")
 
 
@@ -117,7 +119,7 @@ def test_every_program_can_be_run(name: str) -> None:
         for node in ast.walk(ast.parse(body, name)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
-                assert importlib.util.find_spec(str(module)), f"{name}: no module {module}"
+                assert module in OF_CLOUDS or importlib.util.find_spec(str(module)), f"{name}: no module {module}"
             if isinstance(node, ast.ImportFrom) and node.module == "sparkcohort":
                 front = importlib.import_module("sparkcohort")
                 assert [alias.name for alias in node.names if not hasattr(front, alias.name)] == []

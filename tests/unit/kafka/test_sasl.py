@@ -76,3 +76,22 @@ def test_no_nonce_comes_twice() -> None:
     assert next(login) == "\0üser\0pencil".encode()
     with pytest.raises(StopIteration):
         login.send(b"")
+
+
+def test_a_token_in_one_message() -> None:
+    """RFC 7628's own example without its host and port, and KIP-342's extensions in the form that brokers take."""
+    login = sasl.bearer("vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==", {})
+    assert next(login) == b"n,,\x01auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01\x01"
+    with pytest.raises(StopIteration):
+        login.send(b"")
+    more = sasl.bearer("abc", {"logicalCluster": "lkc-1", "pool": "p 2"})
+    assert next(more) == b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01pool=p 2\x01\x01"
+
+
+def test_a_token_that_is_refused() -> None:
+    """The server says why, waits for one byte, and only then ends the login; one that lets us in all the same is not believed."""
+    login = sasl.bearer("abc", {})
+    next(login)
+    assert login.send(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(sasl.LoginRefused, match="invalid_token"):
+        login.send(b"")

@@ -15,6 +15,7 @@ CONF = Path(__file__).resolve().parents[3] / "conf"
 SECOND_WAYS = (
     "subscribePattern",
     "assign",
+    "kafka.sasl.oauthbearer.provider",  # with another mechanism than the sample's
     *(f"{of}.{name}" for of in ("key", "value") for name in OF_STRUCTS),  # with other formats than the default
 )
 

@@ -74,7 +74,9 @@ def test_what_the_tables_of_secrets_and_of_our_client_said() -> None:
     assert sorted(known(OurClient.PRODUCERS)) == FORMER["connection_settings._OF_PRODUCERS"]
     connecting = {*FORMER["connection_settings._HONOURED"], *FORMER["connection_settings._ONLY"]}
     assert connecting <= known(OurClient.HONOURED)
-    assert known(OurClient.HONOURED, OurClient.INDIFFERENT) == {*connecting, *FORMER["connection_settings._OF_OTHERS"]}
+    since = {"sasl.oauthbearer.provider"}
+    of_others = FORMER["connection_settings._OF_OTHERS"]
+    assert known(OurClient.HONOURED, OurClient.INDIFFERENT) == {*connecting, *of_others, *since}
 
 
 def test_what_the_tables_of_our_clients_values_said() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -34,6 +35,8 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     settings_of,
     timestamp_error,
 )
+from sparkcohort.runtime.shell.kafka.token_provider import LoginToken, NoToken
+from sparkcohort.runtime.shell.kafka.tokens import as_refusal, source_of, without_provider
 from sparkcohort.runtime.values.columns import Columns, fields_of
 
 LIBRDKAFKA = _drain.load(cimpl.__file__)  # its version; raises ImportError where there is none to be found
@@ -53,12 +56,15 @@ class NativeSource(RecordSource):
         self._batch_bytes = batch_bytes
         self._assigned: set[TopicPartition] = set()
         take = partial(taken_rows, arrow_rows.schema(columns))
-        settings = {"log.queue": True, **settings_of(conf)}
+        self._tokens = source_of(conf)
+        self._token: LoginToken | None = None  # the client's
+        settings = {"log.queue": True, **without_provider(settings_of(conf))}
         pairs = [(name, _text(value)) for name, value in settings.items()]
         try:
             self._client = _drain.Client(pairs, fields_of(columns), take)
         except _drain.Error as error:
             raise _exception(error) from None
+        self._follow_tokens()
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching; see ``RecordSource``."""
@@ -81,6 +87,7 @@ class NativeSource(RecordSource):
 
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
         """What is there; see ``RecordSource``."""
+        self._follow_tokens()
         limit = max(1, min(records, BATCH_RECORDS))
         events, errors, lines = self._client.poll(int(timeout_s * 1000), limit, self._batch_bytes)
         for level, line in lines:
@@ -91,6 +98,7 @@ class NativeSource(RecordSource):
 
     def log_range(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """The log's first offset and end; see ``RecordSource``."""
+        self._await_token(timeout_s)
         try:
             return self._client.log_range(*tp, int(timeout_s * 1000))
         except _drain.Error as error:
@@ -103,6 +111,7 @@ class NativeSource(RecordSource):
 
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """Whether there is such a partition; see ``RecordSource``."""
+        self._await_token(timeout_s)
         try:
             return self._client.exists(*tp, int(timeout_s * 1000))
         except _drain.Error as error:
@@ -116,6 +125,30 @@ class NativeSource(RecordSource):
     def count(self, timeout_s: float, records: int = BATCH_RECORDS) -> int:
         """Take records and throw them away: what the client costs by itself, for benchmarks."""
         return self._client.count(int(timeout_s * 1000), records)
+
+    def _follow_tokens(self) -> None:
+        """Give the client the newest token, if there is another one; waits for nothing, as the client itself does."""
+        if self._tokens is None:
+            return
+        token = self._tokens.current()
+        if token is None:
+            if failure := self._tokens.failure():
+                self._on_error(KafkaError(KafkaError._AUTHENTICATION, str(failure)))
+        elif token is not self._token:
+            pairs = tuple(text for pair in token.extensions.items() for text in pair)
+            with suppress(_drain.Error):  # it has ended just now: there will be another one
+                self._client.set_token(token.value, int(token.ends * 1000), token.principal, pairs)
+                self._token = token
+
+    def _await_token(self, timeout_s: float) -> None:
+        """As ``_follow_tokens``, for a question that the client would only wait with.  Raises KafkaException."""
+        if self._tokens is None:
+            return
+        try:
+            self._tokens.token(timeout_s)
+        except NoToken as error:
+            raise as_refusal(error) from None
+        self._follow_tokens()
 
     def _events(self, events: Iterable[Found]) -> Iterator[Event]:
         for found in events:

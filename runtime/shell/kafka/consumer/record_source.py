@@ -21,6 +21,7 @@ from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.calls import MAX_MALFORMED_COUNTS, MalformedCount
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka import tokens
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column, value_of
 from sparkcohort.runtime.shell.options.security_settings import redact_text
@@ -173,7 +174,10 @@ class RecordSource(ABC):
 
     def _on_error(self, error: KafkaError) -> None:
         """Take an error of the client as a whole."""
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:  # it hides why they are
+        failure = tokens.failure_of(self._conf) if error.code() == KafkaError._AUTHENTICATION else None
+        if failure is not None:
+            self.last_error = str(failure)
+        elif error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:  # it hides why they are
             self.last_error = printable(redact_text(f"{error.name()}: {error.str()}", self._conf))
         self.complaints.add(error.code())
 

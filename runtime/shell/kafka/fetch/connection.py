@@ -19,7 +19,10 @@ from typing import Any, TypeAlias
 from sparkcohort.runtime.kafka import sasl
 from sparkcohort.runtime.kafka.addresses import bare, joined
 from sparkcohort.runtime.kafka.fetch_messages import address_error
+from sparkcohort.runtime.shell.kafka.token_provider import LoginToken, NoToken
+from sparkcohort.runtime.shell.kafka.tokens import TokenSource, source_of
 from sparkcohort.runtime.shell.options.connection_settings import (
+    BEARER,
     Beyond,
     ConnectionRefused,
     Distrusted,
@@ -27,6 +30,7 @@ from sparkcohort.runtime.shell.options.connection_settings import (
     TransportError,
     unsupported,
 )
+from sparkcohort.runtime.shell.options.security_settings import REDACTED
 
 __all__ = [
     "Beyond",
@@ -221,6 +225,8 @@ class _Setup:
         self._settings = settings
         self._deadline = deadline
         self._sent = 0
+        self._tokens: TokenSource | None = None
+        self._token: LoginToken | None = None  # with which we log in
         self._socket: _Socket = socket.socket(family, socket.SOCK_STREAM)
 
     def run(self, address: Any) -> Transport:
@@ -315,7 +321,7 @@ class _Setup:
             offered = ", ".join(answer.string() for _ in range(answer.take(">i")[0]))
             raise ConnectionRefused(f"{self._where} refused {mechanism}: {_login_words(error, offered)}")
         version = min(1, versions[SASL_AUTHENTICATE][1])
-        login = sasl.new_exchange(mechanism, self._settings.username, self._settings.password)
+        login = self._login_messages(mechanism)
         try:
             message, lifetime = next(login), 0
             while True:
@@ -328,6 +334,18 @@ class _Setup:
         except sasl.LoginRefused as refused:
             raise ConnectionRefused(self._no_login(str(refused))) from None
 
+    def _login_messages(self, mechanism: str) -> sasl.Exchange:
+        """What we say to log in.  Raises ConnectionRefused where there is no token to say it with."""
+        if mechanism != BEARER:
+            return sasl.new_exchange(mechanism, self._settings.username, self._settings.password)
+        self._tokens = source_of(self._settings.conf)
+        assert self._tokens is not None  # noqa: S101  see _unsupported_login
+        try:
+            self._token = self._tokens.token(max(self._deadline - time.monotonic(), 0.0))
+        except NoToken as error:
+            raise ConnectionRefused(str(error)) from None
+        return sasl.bearer(self._token.value, self._token.extensions)
+
     def _authenticate(self, version: int, message: bytes) -> tuple[bytes, int]:
         """One message of the login: the broker's, and for how many ms the session holds (0: for ever)."""
         answer = self._ask(SASL_AUTHENTICATE, version, struct.pack(">i", len(message)) + message)
@@ -339,6 +357,11 @@ class _Setup:
         return data, answer.take(">q")[0] if version else 0
 
     def _no_login(self, reason: str, *, by_us: bool = False) -> str:
+        if self._tokens is not None and self._token is not None:
+            self._tokens.doubt(self._token)
+            reason = reason.replace(self._token.value, REDACTED)
+            said = self._settings.redacted(f"{self._where} refused the login by {BEARER}: {reason}")
+            return f"{said}; see what kafka.sasl.oauthbearer.provider returns, and the broker's log"
         user, mechanism = self._settings.username, self._settings.mechanism
         what = "is not the one to take" if by_us else "refused"
         said = self._settings.redacted(f"{self._where} {what} the login of {user} by {mechanism}: {reason}")

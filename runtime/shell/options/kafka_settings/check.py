@@ -15,6 +15,8 @@ from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options import security_settings
 from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS, OurClient
 
+# No broker is to be asked, nothing told; whom to ask for tokens is no setting of librdkafka's.
+_NOT_PROBED = ("bootstrap.servers", "debug", "sasl.oauthbearer.provider")
 _SUGGESTED = tuple(row.name for row in SETTINGS if row.our_client is not OurClient.PRODUCERS)
 
 
@@ -35,7 +37,7 @@ def check(conf: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
     ``given`` are the same settings as the user wrote them, for the message's sake.  Raises ``OptionError`` for what
     librdkafka refuses.
     """
-    probed = {name: value for name, value in conf.items() if name not in ("bootstrap.servers", "debug")}
+    probed = {name: value for name, value in conf.items() if name not in _NOT_PROBED}
     refusal, ignored = _probe(probed)
     if refusal:
         raise OptionError(_explain(refusal, probed, given))
@@ -82,7 +84,8 @@ def _without_kerberos(refusal: str, given: Mapping[str, str]) -> str:
     return (
         f"option kafka.sasl.mechanism{'=GSSAPI' if asked else ' is missing, and its default GSSAPI'} (Kerberos) is not in "
         f"this confluent-kafka, which has {', '.join(built.replace('SASL_', '').split())}: set kafka.sasl.mechanism to one "
-        "that your brokers offer, or build confluent-kafka from source against a librdkafka that has libsasl2"
+        "that your brokers offer, or build confluent-kafka from source against a librdkafka that has libsasl2, where driver and "
+        "executors run (docs/operate/security.md has how, and how to see that it is there)"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options import security_settings
+from sparkcohort.runtime.shell.options import security_settings, token_settings
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, SETTINGS, UNKNOWN, Fate
 
 
@@ -48,7 +48,7 @@ def in_librdkafkas_words(java: Mapping[str, str]) -> tuple[dict[str, str], list[
             translated[name] = value
         elif row.fate is not Fate.DROPPED:
             _put(own, row.becomes[0] if row.fate is Fate.RENAMED else name, _value(name, value))
-    return security_settings.stores_and_login(translated) | own, warnings
+    return token_settings.completed(security_settings.stores_and_login(translated) | own), warnings
 
 
 def _put(conf: dict[str, str], name: str, value: str) -> None:

@@ -1,0 +1,7 @@
+"""Functions that make tokens, for the option ``kafka.sasl.oauthbearer.provider``; of your own: see docs/guides/tokens.md."""
+
+from __future__ import annotations
+
+from sparkcohort.runtime.shell.kafka.msk_iam import msk_iam
+
+__all__ = ["msk_iam"]

@@ -1,0 +1,100 @@
+"""Tokens for Amazon MSK with IAM, by AWS's own signer (the extra ``aws``): what Java's ``IAMLoginModule`` does.
+
+A token is a signed request that never leaves this process until a broker gets it; signing needs credentials and no network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.options.token_settings import IAM_OPTIONS
+
+_REGION: Final = re.compile(
+    r"\.kafka(?:-serverless)?\.([a-z]{2}[a-z0-9-]+-\d+)\.(?:vpce\.)?amazonaws\.com(?:\.cn)?(?::|,|$)"
+)
+_CONFIG: Final = "kafka.sasl.oauthbearer.config"
+_SESSION: Final = "sparkcohort"
+_LIMITS_S: Final = {"connect_timeout": 5, "read_timeout": 10}
+
+
+def msk_iam(settings: Mapping[str, str]) -> tuple[str, float]:
+    """A token for the brokers of these settings, and its end in seconds since 1970.
+
+    ``sasl.oauthbearer.config`` may have ``name=value`` of IAMLoginModule's options, and ``awsRegion``.  Raises CohortError for
+    what is missing, and whatever AWS's libraries raise.
+    """
+    try:
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as signer  # noqa: N813, PLC0415  an extra
+    except ImportError as error:
+        raise CohortError(
+            f"AWS's signer is missing ({error.name}): pip install 'sparkcohort[aws]' where driver and executors run"
+        ) from None
+    given = _pairs(settings.get("sasl.oauthbearer.config", ""))
+    region = _region(given, settings.get("bootstrap.servers", ""))
+    if "awsRoleArn" in given:
+        made = signer.generate_auth_token_from_credentials_provider(region, _assumed_role(given, region))
+    elif "awsProfileName" in given:
+        made = signer.generate_auth_token_from_profile(region, given["awsProfileName"])
+    else:
+        made = signer.generate_auth_token(region)
+    token, ends_ms = made
+    return str(token), int(ends_ms) / 1000
+
+
+def _pairs(text: str) -> dict[str, str]:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = [""]
+    found = dict(word.partition("=")[::2] for word in words)
+    unknown = [name for name in found if name not in IAM_OPTIONS]
+    if unknown:
+        raise CohortError(f"option {_CONFIG} is malformed: give name=value name=value, with {', '.join(IAM_OPTIONS)}")
+    return found
+
+
+def _region(given: Mapping[str, str], servers: str) -> str:
+    """Of the brokers: as given, as their names tell, as the environment has it."""
+    if "awsRegion" in given:
+        return given["awsRegion"]
+    if found := _REGION.search(servers):
+        return found[1]
+    told = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not told:
+        raise CohortError(
+            f"kafka.bootstrap.servers={servers} does not tell a region, as b-1.….kafka.eu-west-1.amazonaws.com:9098 does: set "
+            f"{_CONFIG}=awsRegion=eu-west-1 (yours), or AWS_REGION where driver and executors run"
+        )
+    return told
+
+
+def _assumed_role(given: Mapping[str, str], region: str) -> Any:
+    """A role's credentials, asked for when the token is signed."""
+    import boto3  # noqa: PLC0415  an extra
+    from botocore.config import Config  # noqa: PLC0415
+    from botocore.credentials import CredentialProvider, Credentials  # noqa: PLC0415
+
+    class AssumedRole(CredentialProvider):  # type: ignore[misc]
+        """As the signer wants it."""
+
+        def load(self) -> Any:
+            """Ask AWS's token service."""
+            session = boto3.Session(
+                profile_name=given.get("awsProfileName"),
+                aws_access_key_id=given.get("awsRoleAccessKeyId"),
+                aws_secret_access_key=given.get("awsRoleSecretAccessKey"),
+                aws_session_token=given.get("awsRoleSessionToken"),
+            )
+            service = session.client("sts", region_name=given.get("awsStsRegion", region), config=Config(**_LIMITS_S))
+            more = {"ExternalId": given["awsRoleExternalId"]} if "awsRoleExternalId" in given else {}
+            role = service.assume_role(
+                RoleArn=given["awsRoleArn"], RoleSessionName=given.get("awsRoleSessionName", _SESSION), **more
+            )["Credentials"]
+            return Credentials(role["AccessKeyId"], role["SecretAccessKey"], role["SessionToken"])
+
+    return AssumedRole()

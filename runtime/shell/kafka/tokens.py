@@ -1,0 +1,254 @@
+"""Tokens to log in with (SASL/OAUTHBEARER, KIP-255): one for each provider and process, shared by all of its Kafka clients.
+
+One thread calls the provider: when a client needs the first token, and again before the token ends as long as clients ask
+for it.  Who asks never calls the user's function itself, so that a function which never returns holds up nobody for longer than
+he is ready to wait, and there is one such call at most.  A provider that fails is tried again ever more slowly; the token
+that there is is used until it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, LoginToken, NoToken, make_token
+from sparkcohort.runtime.shell.process.threads import Supervised, look
+
+log = logging.getLogger("sparkcohort.tokens")
+
+CALL_S: Final = 30.0  # how long a call may take before who waits is told so
+ANSWER_S: Final = 1.0  # for librdkafka, which asks again after ten seconds
+PATIENCE_S: Final = 30.0  # with a provider that fails, of those who have time: tasks
+RENEW: Final = (0.70, 0.78)  # of its life after which a token is renewed, before librdkafka asks for another at 0.8
+LEAST_PACE_S, MOST_PACE_S = 1.0, 10.0  # between two calls that fail
+REPEAT_S: Final = 30.0  # between two warnings of the same trouble
+# The settings that tell a provider whom the token is for.
+_TOLD: Final = ("bootstrap.servers", "security.protocol")
+_LOGIN: Final = "sasl.oauthbearer."
+
+_sources: dict[tuple[str, frozenset[tuple[str, str]]], TokenSource] = {}
+_lock = threading.Lock()
+
+
+class TokenSource:
+    """One provider's tokens; every method may be called from any thread."""
+
+    def __init__(self, name: str, settings: Mapping[str, str]) -> None:
+        """``name`` is the option's value, ``settings`` what the function gets.  Nothing is called before the first question."""
+        self._name, self._settings = name, dict(settings)
+        self._changed = threading.Condition()
+        self._token: LoginToken | None = None
+        self._asked = False  # for the token that there is, or for the first one
+        self._made_at = self._renew_at = 0.0  # by the wall clock, as tokens are
+        self._failure: NoToken | None = None  # of the last call
+        self._failures = 0
+        self._next_at = 0.0  # monotonic, as is all below: when the function may be called again
+        self._called_at: float | None = None  # the call that is on its way
+        self._told_at = float("-inf")
+        self._thread: Supervised | None = None
+
+    def current(self) -> LoginToken | None:
+        """The token, if there is one that is good; it is made or renewed for those who ask again.  Waits for nothing."""
+        with self._changed:
+            self._ask()
+            return self._good()
+
+    def token(self, limit_s: float = CALL_S, patience_s: float = 0.0) -> LoginToken:
+        """A token that is good now; waits for a call at most ``limit_s``, and through failures of the function ``patience_s``.
+
+        Raises NoToken.
+        """
+        began = time.monotonic()
+        with self._changed:
+            while True:
+                self._ask()
+                token = self._good()
+                if token is not None:
+                    return token
+                waited_s = time.monotonic() - began
+                failure = self._resting_with()
+                if failure is not None and (waited_s >= patience_s or not failure.again):
+                    raise failure
+                if waited_s >= max(limit_s, patience_s):
+                    raise self._failure or self._late(waited_s)
+                self._changed.wait(min(1.0, max(limit_s, patience_s) - waited_s))
+                look()
+
+    def failure(self) -> NoToken | None:
+        """Why there is no token that is good; None where there is one, or nobody knows yet."""
+        with self._changed:
+            return None if self._good() is not None else self._blocked() or self._failure
+
+    def doubt(self, refused: LoginToken) -> None:
+        """A broker has refused this token before its end: another one is made, but no more often than where that fails."""
+        with self._changed:
+            if refused is self._token:
+                self._asked, self._renew_at = True, self._made_at + MOST_PACE_S
+                self._changed.notify_all()
+
+    def oauth_cb(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
+        """As confluent-kafka asks for it, in a thread of librdkafka's that a client's end waits for."""
+        token = self.token(ANSWER_S)
+        return token.value, token.ends, token.principal, dict(token.extensions)
+
+    # --- under the lock ------------------------------------------------------------------------------
+
+    def _good(self) -> LoginToken | None:
+        return self._token if self._token is not None and self._token.ends > time.time() else None
+
+    def _ask(self) -> None:
+        if self._thread is None:
+            self._thread = Supervised(
+                "cohort-tokens", self._wait, self._call, self._give_up, amend=self._amend, stuck_s=None
+            )  # for being stuck see _blocked
+            self._thread.start()
+        if not self._asked:
+            self._asked = True
+            self._changed.notify_all()
+        blocked = self._blocked()
+        if blocked is not None and time.monotonic() >= self._told_at + REPEAT_S:
+            self._told_at = time.monotonic()
+            log.warning("%s", blocked)
+
+    def _resting_with(self) -> NoToken | None:
+        """The failure of the last call, unless another is on its way or due."""
+        return self._failure if self._called_at is None and time.monotonic() < self._next_at else None
+
+    def _blocked(self) -> NoToken | None:
+        since_s = time.monotonic() - self._called_at if self._called_at is not None else 0.0
+        return self._late(since_s) if since_s >= CALL_S else None
+
+    def _late(self, seconds: float) -> NoToken:
+        return NoToken(
+            f"option kafka.{PROVIDER}={self._name} has not returned for {seconds:.0f} s: give what it asks a time-out",
+            again=True,
+        )
+
+    def _due_s(self) -> float:
+        """In how many seconds the function is to be called; inf as long as nobody asks."""
+        if not self._asked:
+            return float("inf")
+        wait_s = 0.0 if self._good() is None else self._renew_at - time.time()
+        return max(wait_s, self._next_at - time.monotonic())
+
+    # --- the thread ----------------------------------------------------------------------------------
+
+    def _wait(self) -> bool:
+        """Until the function is to be called."""
+        with self._changed:
+            while (due_s := self._due_s()) > 0:
+                self._changed.wait(min(due_s, 3600.0))
+            self._called_at = time.monotonic()
+        return True
+
+    def _call(self) -> None:
+        former = self._token.value if self._token is not None else ""
+        try:
+            token = make_token(self._name, self._settings, time.time(), former)
+        except NoToken as error:
+            self._failed(error)
+            return
+        except BaseException as error:  # noqa: BLE001  sys.exit() in the user's function: its text is not ours to show
+            self._failed(NoToken(f"option kafka.{PROVIDER}={self._name} raised {type(error).__name__}", again=True))
+            return
+        now = time.time()
+        with self._changed:
+            if self._failures:
+                log.info(
+                    "option kafka.%s=%s makes tokens again, after %d failures", PROVIDER, self._name, self._failures
+                )
+            self._token, self._failure, self._failures = token, None, 0
+            self._asked, self._made_at = False, now
+            self._renew_at = now + random.uniform(*RENEW) * (token.ends - now)  # noqa: S311  not all executors at once
+            self._next_at = time.monotonic() + LEAST_PACE_S
+            self._called_at = None
+            self._changed.notify_all()
+
+    def _failed(self, error: NoToken) -> None:
+        with self._changed:
+            now, self._called_at = time.monotonic(), None
+            pace_s = min(LEAST_PACE_S * 2.0 ** min(self._failures, 10), MOST_PACE_S)
+            self._failure, self._failures, self._next_at = error, self._failures + 1, now + pace_s
+            token = self._good()
+            if token is not None and now >= self._told_at + REPEAT_S:
+                self._told_at = now
+                left_s = token.ends - time.time()
+                log.warning("the token in use ends in %.0f s and can't be renewed yet: %s", left_s, error)
+            self._asked = token is not None  # who still needs one asks again
+            self._changed.notify_all()
+
+    def _amend(self) -> None:
+        self._failed(NoToken(f"option kafka.{PROVIDER}={self._name}: calling it has failed", again=True))
+
+    def _give_up(self, error: CohortError) -> None:
+        with self._changed:
+            self._failure, self._called_at, self._thread = NoToken(str(error), again=True), None, None
+            self._next_at = time.monotonic() + MOST_PACE_S
+
+
+def source_of(conf: Mapping[str, Any]) -> TokenSource | None:
+    """This process' tokens for a client with these settings; None where they name no provider."""
+    name = str(conf.get(PROVIDER, ""))
+    if not name:
+        return None
+    told = {key: str(value) for key, value in conf.items() if key in _TOLD or key.startswith(_LOGIN)}
+    told.pop(PROVIDER)
+    key = (name, frozenset(told.items()))
+    with _lock:
+        if key not in _sources:
+            _sources[key] = TokenSource(name, told)
+        return _sources[key]
+
+
+def failure_of(conf: Mapping[str, Any]) -> NoToken | None:
+    """Why a client with these settings has nothing to log in with; None where it has, or needs no token."""
+    source = source_of(conf)
+    return source.failure() if source is not None else None
+
+
+def without_provider(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as librdkafka knows them."""
+    return {name: value for name, value in conf.items() if name != PROVIDER}
+
+
+def with_tokens(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as confluent-kafka takes them: with a callback where they name a provider, whose first token is there.
+
+    The library serves it in a thread of its own, polled or not, and waits for the first token in steps of a second.  Raises
+    NoToken.
+    """
+    source = source_of(conf)
+    if source is None:
+        return dict(conf)
+    source.token()
+    return {**without_provider(conf), "oauth_cb": source.oauth_cb}
+
+
+def await_token(conf: Mapping[str, Any], patience_s: float = PATIENCE_S) -> None:
+    """Have a token at hand where one is needed; a provider that fails is waited for.  Raises NoToken."""
+    source = source_of(conf)
+    if source is not None:
+        source.token(patience_s=patience_s)
+
+
+def as_refusal(error: NoToken) -> KafkaException:
+    """The error as clients tell of a login that is refused."""
+    return KafkaException(KafkaError(KafkaError._AUTHENTICATION, str(error)))
+
+
+def _forget() -> None:
+    """In a forked process: the threads are the parent's, and a lock may be held for ever."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    _sources.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

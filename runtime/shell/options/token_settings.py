@@ -1,0 +1,106 @@
+"""Who makes the tokens of a login by OAUTHBEARER: our own option, and what Java's settings say of it.
+
+Sources: Kafka's KIP-255 and KIP-768; ``IAMLoginModule`` of aws-msk-iam-auth, whose mechanism AWS_MSK_IAM brokers offer as
+OAUTHBEARER too.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+from sparkcohort.runtime.errors import OptionError
+
+PROVIDER: Final = "sasl.oauthbearer.provider"
+MSK_IAM: Final = "sparkcohort.tokens:msk_iam"
+GUIDE: Final = "docs/guides/tokens.md"
+_CONFIG, _METHOD, _MECHANISM = "sasl.oauthbearer.config", "sasl.oauthbearer.method", "sasl.mechanisms"
+_AWS: Final = "AWS_MSK_IAM"
+_SHAPE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_KAFKAS_HANDLER: Final = re.compile(
+    r"org\.apache\.kafka\.common\.security\.oauthbearer\.(secured\.)?OAuthBearerLoginCallbackHandler"
+)
+_IAM_HANDLER: Final = "IAMClientCallbackHandler"
+IAM_OPTIONS: Final = (
+    "awsRegion",  # ours: of the brokers, where their names don't tell
+    "awsProfileName",
+    "awsRoleArn",
+    "awsRoleSessionName",
+    "awsRoleExternalId",
+    "awsStsRegion",
+    "awsRoleAccessKeyId",
+    "awsRoleSecretAccessKey",
+    "awsRoleSessionToken",
+)
+_IAM_IDLE: Final = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")  # tries are ours to pace
+_CLOUDS: Final = (
+    (re.compile(r"google|gcp", re.IGNORECASE), "Google's Application Default Credentials"),
+    (re.compile(r"azure|entra|aad|msal|microsoft", re.IGNORECASE), "Microsoft Entra (azure-identity)"),
+)
+
+
+def login_handler(java: str) -> dict[str, str]:
+    """What ``sasl.login.callback.handler.class`` comes to.  Raises OptionError for all but Kafka's own."""
+    if _KAFKAS_HANDLER.fullmatch(java):
+        return {_METHOD: "oidc"}
+    cloud = next((words for pattern, words in _CLOUDS if pattern.search(java)), "")
+    ready = f"; {GUIDE} has one for {cloud}" if cloud else f"; see {GUIDE}"
+    raise OptionError(
+        f"option kafka.sasl.login.callback.handler.class={java} is not supported: it is a Java class; leave it out, and set "
+        f"kafka.{PROVIDER}=package.module:function, a Python function that makes tokens{ready}; or put client credentials "
+        "into kafka.sasl.jaas.config, with kafka.sasl.oauthbearer.token.endpoint.url"
+    )
+
+
+def client_handler(java: str) -> dict[str, str]:
+    """What ``sasl.client.callback.handler.class`` comes to.  Raises OptionError for all but AWS's."""
+    if java.rpartition(".")[2] == _IAM_HANDLER:
+        return {PROVIDER: MSK_IAM}
+    raise OptionError(
+        f"option kafka.sasl.client.callback.handler.class={java} is not supported: it is a Java class; put the credentials into "
+        f"kafka.sasl.jaas.config, or set kafka.{PROVIDER} (see {GUIDE})"
+    )
+
+
+def iam_module(options: Mapping[str, str]) -> dict[str, str]:
+    """What the options of ``IAMLoginModule`` come to.  Raises OptionError for those it doesn't have."""
+    unknown = [name for name in options if name not in (*IAM_OPTIONS, *_IAM_IDLE)]
+    if unknown:
+        raise OptionError(
+            f"option kafka.sasl.jaas.config: IAMLoginModule has no {unknown[0]}; it has {', '.join(IAM_OPTIONS[1:])}"
+        )
+    told = [f"{name}={options[name]}" for name in IAM_OPTIONS if name in options]
+    return {PROVIDER: MSK_IAM, _CONFIG: shlex.join(told)} if told else {PROVIDER: MSK_IAM}
+
+
+def completed(conf: Mapping[str, str]) -> dict[str, str]:
+    """librdkafka's settings with what a provider of tokens needs beside it.  Raises OptionError for what contradicts it."""
+    out = dict(conf)
+    if out.get(_MECHANISM, "").upper() == _AWS:
+        out[_MECHANISM] = "OAUTHBEARER"
+        out.setdefault(PROVIDER, MSK_IAM)
+    name = out.get(PROVIDER, "")
+    if not name:
+        out.pop(PROVIDER, None)
+        return out
+    if not _SHAPE.fullmatch(name):
+        raise OptionError(f"option kafka.{PROVIDER}={name!r} must be package.module:function")
+    if out.setdefault(_MECHANISM, "OAUTHBEARER") != "OAUTHBEARER":
+        raise OptionError(
+            f"option kafka.sasl.mechanism={out[_MECHANISM]} takes no tokens, which kafka.{PROVIDER}={name} makes: set "
+            "kafka.sasl.mechanism=OAUTHBEARER, or leave the provider out"
+        )
+    if out.get(_METHOD, "default").lower() != "default":
+        raise OptionError(
+            f"options kafka.{PROVIDER} and kafka.{_METHOD}={out[_METHOD]} are two ways to tokens: leave one out"
+        )
+    protocol = out.get("security.protocol", "plaintext")
+    if protocol in ("plaintext", "ssl"):
+        given = f"={protocol.upper()}" if "security.protocol" in out else " is missing: with PLAINTEXT, its default,"
+        raise OptionError(
+            f"option kafka.security.protocol{given} has no login, for which kafka.{PROVIDER}={name} makes tokens: set "
+            "kafka.security.protocol=SASL_SSL"
+        )
+    return out

@@ -1,0 +1,153 @@
+"""Queries that log in with tokens of a function which the user ships: tokens that end while they run, and none to be had."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.kit import delivery, processes, tokens
+from tests.kit.batch_reads import load
+from tests.kit.broker import Broker
+from tests.kit.jars import ROOT
+from tests.kit.pages import block
+from tests.kit.produce import Steady, place_of, produce
+from tests.kit.standalone import environment, standalone
+from tests.kit.streams import ASAP, Stream, options
+from tests.kit.tokens import Desk
+from tests.kit.waiting import wait_until
+
+LIFE_S = 12.0
+PARTITIONS = 4
+PROVIDER = "shipped_tokens:unsecured"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Broker]:
+    """A broker that takes tokens, and wants to see another one before one ends."""
+    with Broker(tokens=True, properties={"connections.max.reauth.ms": "60000"}) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(guarded: Broker) -> str:
+    """A topic that alice may read, as a group of that name."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    guarded.admin.create_topic(name, PARTITIONS)
+    guarded.admin.allow("alice", "topic", name, "read", "describe")
+    guarded.admin.allow("alice", "group", name, "read", "describe")
+    return name
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Where tokens are made."""
+    folder = tmp_path / "desk"
+    folder.mkdir()
+    return Desk(folder, lifetime_s=LIFE_S)
+
+
+@pytest.fixture
+def shipped(spark: SparkSession, tmp_path: Path) -> str:
+    """The provider, in a file that Spark ships."""
+    shutil.copy(tokens.__file__, tmp_path / "shipped_tokens.py")
+    spark.sparkContext.addPyFile(str(tmp_path / "shipped_tokens.py"))
+    return PROVIDER
+
+
+def given(broker: Broker, topic: str, desk: Desk, provider: str = PROVIDER) -> dict[str, str]:
+    """The options of a stream that logs in with the desk's tokens."""
+    return options(broker, topic) | tokens.token_options(broker.at["SASL_PLAINTEXT"], desk, provider)
+
+
+@pytest.mark.timeout(240)
+def test_tokens_that_end_while_a_query_runs(
+    spark: SparkSession, guarded: Broker, topic: str, desk: Desk, shipped: str, checkpoint: Path
+) -> None:
+    """Three lives of a token, with a maker that fails at the end of the second: every record comes once."""
+    with Stream(spark, given(guarded, topic, desk, shipped), checkpoint, trigger=ASAP) as run:
+        with Steady(guarded.bootstrap, topic, partitions=PARTITIONS, rate=200) as steady:
+            run.wait_for_rows(100)
+            threading.Event().wait(2 * LIFE_S - 4)
+            desk.fails = "the identity provider is away"
+            wait_until(desk.failures, LIFE_S, "a call that fails")
+            threading.Event().wait(1)
+            desk.fails = ""
+            threading.Event().wait(1.5 * LIFE_S)
+        run.wait_for_rows(sum(steady.counts.values()))
+    delivery.check(run.delivered(), delivery.held(guarded.bootstrap, [topic])).assert_exact()
+    makers = {pid for pid, _, _ in desk.calls()}
+    assert len(makers) >= 2, "the driver's process and those that read"
+    for pid in makers:  # nobody makes more tokens than lives have passed, whoever many clients a process has
+        assert len([each for each, _, _ in desk.calls() if each == pid]) <= 8
+
+
+def test_a_batch_read(spark: SparkSession, guarded: Broker, topic: str, desk: Desk, shipped: str) -> None:
+    """Planned and read with tokens; the committed offsets of a group too."""
+    produce(guarded.bootstrap, topic, 1_000, partitions=PARTITIONS)
+    login = tokens.token_options(guarded.at["SASL_PLAINTEXT"], desk, shipped)
+    frame = load(spark, guarded, topic, group__id=topic, startingOffsets="committed", **login)
+    assert frame.count() == 1_000
+    assert len({pid for pid, _, _ in desk.calls()}) >= 2
+
+
+def test_no_token_to_be_had(
+    spark: SparkSession, guarded: Broker, topic: str, desk: Desk, shipped: str, tmp_path: Path
+) -> None:
+    """A stream and a batch read end with one error that names the option, whatever is wrong with the function."""
+    desk.fails = "no such tenant"
+    raised = Stream(spark, given(guarded, topic, desk, shipped), tmp_path / "a").failure()
+    assert f"option kafka.sasl.oauthbearer.provider={shipped} raised ConnectionError: no such tenant" in raised
+    missing = Stream(spark, given(guarded, topic, desk, "no_such_module:f"), tmp_path / "b").failure()
+    assert "option kafka.sasl.oauthbearer.provider=no_such_module:f cannot be imported on" in missing
+    assert "--py-files" in missing
+    login = tokens.token_options(guarded.at["SASL_PLAINTEXT"], desk, "os.path:join")
+    with pytest.raises(PySparkException, match=r"provider=os\.path:join raised TypeError"):
+        load(spark, guarded, topic, **login).count()
+
+
+def sunk(path: Path) -> pa.Table:
+    """What the pipeline's sink holds, as the delivery checker wants it; the keys are what ``produce`` made of them."""
+    found = []
+    for row in pq.read_table(path).to_pylist():
+        value = row["order"].encode()
+        measured = delivery.measured(b"%d" % place_of(value)[1], value)
+        found.append((row["topic"], row["partition"], row["offset"], *measured, 0))
+    return delivery.table(found, delivery.DELIVERED)
+
+
+@pytest.mark.timeout(300)
+def test_a_provider_that_spark_submit_ships(guarded: Broker, topic: str, desk: Desk, tmp_path: Path) -> None:
+    """With --py-files to a standalone cluster: the driver's processes and both executors find it, and all is read once."""
+    produce(guarded.bootstrap, topic, 20_000, partitions=PARTITIONS)
+    login = tokens.token_options(guarded.at["SASL_PLAINTEXT"], desk, PROVIDER)
+    lines = "".join(f'    .option("{name}", "{value}")\n' for name, value in login.items() if "bootstrap" not in name)
+    more = lines + '    .option("maxOffsetsPerTrigger", 1000)\n'
+    (tmp_path / "pipeline.py").write_text(block("pipeline").replace("    .load()\n", more + "    .load()\n"))
+    shutil.copy(tokens.__file__, tmp_path / "shipped_tokens.py")
+    run = uuid.uuid4().hex
+    env = environment(tmp_path, run)
+    with standalone(tmp_path, env, hosts=["127.0.0.1"] * 2) as master:
+        command = [str(ROOT / "conf" / "submit.sh"), "--conf", "spark.ui.enabled=false"]
+        command += ["--py-files", str(tmp_path / "shipped_tokens.py"), str(tmp_path / "pipeline.py")]
+        command += [guarded.at["SASL_PLAINTEXT"], topic, topic, str(tmp_path)]
+        with (tmp_path / "driver.log").open("wb") as log:
+            done = subprocess.run(
+                command, env={**env, "MASTER": master}, stdout=log, stderr=log, timeout=180, check=False
+            )
+        assert done.returncode == 0, (tmp_path / "driver.log").read_text(errors="replace")[-4000:]
+        agent, marked = "sparkcohort.runtime.shell.agent.agent", processes.marked(run)
+        wait_until(lambda: not processes.matching(agent, marked), 15, "the end of the agents")
+    delivery.check(sunk(tmp_path / "orders"), delivery.held(guarded.bootstrap, [topic])).assert_exact()
+    assert len({pid for pid, _, _ in desk.calls()}) >= 3
+    logs = [*tmp_path.glob("*.log"), *tmp_path.glob("work-*/app-*/*/stderr")]
+    assert [path.name for path in logs if "eyJ" in path.read_text(errors="replace")] == []

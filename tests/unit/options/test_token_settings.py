@@ -1,0 +1,129 @@
+"""Who makes tokens: our own option, and what Java's settings of IAM, Azure, Google and OAuth come to."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options.connection_settings import unsupported
+from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
+
+LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
+SECURE = {"security.protocol": "SASL_SSL"}
+MINE = {"sasl.oauthbearer.provider": "my.tokens:make"}
+IAM = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "AWS_MSK_IAM",
+    "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+    "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+}
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+SHIPPED = "sparkcohort.tokens:msk_iam"
+
+
+def given(kafka: dict[str, str]) -> SourceOptions:
+    """The least options and these ``kafka.*`` ones."""
+    return parse(LEAST | {f"kafka.{name}": value for name, value in kafka.items()})
+
+
+def refused(kafka: dict[str, str]) -> str:
+    """The message with which they are refused."""
+    with pytest.raises(OptionError) as caught:
+        given(kafka)
+    return str(caught.value)
+
+
+def test_a_provider_needs_no_mechanism() -> None:
+    """There is one that takes tokens; our own client logs in by it too, and nothing is warned of."""
+    options = given(SECURE | MINE)
+    assert options.kafka["sasl.mechanisms"] == "OAUTHBEARER"
+    assert options.kafka["sasl.oauthbearer.provider"] == "my.tokens:make"
+    assert options.warnings == ()
+    assert unsupported(options.kafka) == ""
+
+
+@pytest.mark.parametrize(
+    ("kafka", "words"),
+    [
+        (MINE, "kafka.security.protocol is missing"),
+        (MINE | {"security.protocol": "SSL"}, "kafka.security.protocol=SSL has no login"),
+        (SECURE | MINE | {"sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism=PLAIN takes no tokens"),
+        (SECURE | MINE | {"sasl.oauthbearer.method": "oidc"}, "two ways to tokens: leave one out"),
+        (SECURE | {"sasl.oauthbearer.provider": "my.tokens.make"}, "must be package.module:function"),
+        (SECURE | {"sasl.oauthbearer.provider": "rm -rf:x"}, "must be package.module:function"),
+    ],
+)
+def test_what_contradicts_a_provider(kafka: dict[str, str], words: str) -> None:
+    """One error that names the option and what to do."""
+    assert words in refused(kafka)
+
+
+def test_iam_of_java() -> None:
+    """The three or four settings that AWS documents, as they are."""
+    for kafka in (IAM, {name: IAM[name] for name in ("security.protocol", "sasl.mechanism")}):
+        options = given(kafka)
+        assert options.kafka["sasl.mechanisms"] == "OAUTHBEARER"
+        assert options.kafka["sasl.oauthbearer.provider"] == SHIPPED
+        assert "sasl.oauthbearer.config" not in options.kafka
+        assert [line for line in options.warnings if "sasl.jaas.config is shown whole" not in line] == []
+
+
+def test_options_of_iams_login_module() -> None:
+    """They are what the provider gets; secrets among them are never shown; what concerns tries is ours."""
+    jaas = (
+        'software.amazon.msk.auth.iam.IAMLoginModule required awsRoleArn="arn:aws:iam::1:role/r" awsProfileName="my own" '
+        'awsRoleSessionName=s awsStsRegion="eu-west-1" awsRoleSecretAccessKey="hunter2" awsDebugCreds=true;'
+    )
+    options = given(IAM | {"sasl.jaas.config": jaas})
+    told = shlex.split(options.kafka["sasl.oauthbearer.config"])
+    assert told == [
+        "awsProfileName=my own",
+        "awsRoleArn=arn:aws:iam::1:role/r",
+        "awsRoleSessionName=s",
+        "awsStsRegion=eu-west-1",
+        "awsRoleSecretAccessKey=hunter2",
+    ]
+    assert "hunter2" not in repr(options)
+    mine = given(IAM | {"sasl.jaas.config": jaas} | MINE)
+    assert mine.kafka["sasl.oauthbearer.provider"] == "my.tokens:make"
+    assert "IAMLoginModule has no awsRole; it has awsProfileName" in refused(
+        IAM | {"sasl.jaas.config": "x.IAMLoginModule required awsRole=x;"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        ("com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler", "docs/guides/tokens.md has one for Google's"),
+        ("org.example.AzureOAuthBearerLoginCallbackHandler", "docs/guides/tokens.md has one for Microsoft Entra"),
+        ("org.example.OAuthBearerLoginCallbackHandler", "see docs/guides/tokens.md"),
+    ],
+)
+def test_handlers_of_others_that_make_tokens(handler: str, words: str) -> None:
+    """Java classes: the error says which option takes their place."""
+    message = refused(SECURE | {"sasl.mechanism": "OAUTHBEARER", "sasl.login.callback.handler.class": handler})
+    assert words in message
+    assert "set kafka.sasl.oauthbearer.provider=package.module:function" in message
+
+
+@pytest.mark.parametrize("package", [OAUTH, f"{OAUTH}.secured"])
+def test_kafkas_own_handler(package: str) -> None:
+    """It asks a token endpoint with client credentials, which librdkafka does by itself (KIP-768)."""
+    kafka = SECURE | {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": "https://id.example.org/token",
+        "sasl.jaas.config": f'{OAUTH}.OAuthBearerLoginModule required clientId="a" clientSecret="b";',
+    }
+    options = given(kafka)
+    assert options.kafka["sasl.oauthbearer.method"] == "oidc"
+    assert "sasl.oauthbearer.provider" not in options.kafka
+
+
+def test_another_handler_of_the_client() -> None:
+    """Refused, with what to do."""
+    message = refused(SECURE | {"sasl.client.callback.handler.class": "org.example.Handler"})
+    assert "option kafka.sasl.client.callback.handler.class=org.example.Handler is not supported" in message
+    assert "kafka.sasl.oauthbearer.provider" in message
