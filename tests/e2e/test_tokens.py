@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import threading
 import uuid
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,11 +56,18 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(folder, lifetime_s=LIFE_S)
 
 
-@pytest.fixture
-def shipped(spark: SparkSession, tmp_path: Path) -> str:
-    """The provider, in a file that Spark ships."""
-    shutil.copy(tokens.__file__, tmp_path / "shipped_tokens.py")
-    spark.sparkContext.addPyFile(str(tmp_path / "shipped_tokens.py"))
+def archive(folder: Path) -> str:
+    """The provider in a zip file, which PySpark's workers of data sources don't look into."""
+    path = folder / "tokens.zip"
+    with zipfile.ZipFile(path, "w") as archived:
+        archived.write(tokens.__file__, "shipped_tokens.py")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def shipped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The provider, shipped by Spark."""
+    spark.sparkContext.addPyFile(archive(tmp_path_factory.mktemp("shipped")))
     return PROVIDER
 
 
@@ -133,12 +140,11 @@ def test_a_provider_that_spark_submit_ships(guarded: Broker, topic: str, desk: D
     lines = "".join(f'    .option("{name}", "{value}")\n' for name, value in login.items() if "bootstrap" not in name)
     more = lines + '    .option("maxOffsetsPerTrigger", 1000)\n'
     (tmp_path / "pipeline.py").write_text(block("pipeline").replace("    .load()\n", more + "    .load()\n"))
-    shutil.copy(tokens.__file__, tmp_path / "shipped_tokens.py")
     run = uuid.uuid4().hex
     env = environment(tmp_path, run)
     with standalone(tmp_path, env, hosts=["127.0.0.1"] * 2) as master:
         command = [str(ROOT / "conf" / "submit.sh"), "--conf", "spark.ui.enabled=false"]
-        command += ["--py-files", str(tmp_path / "shipped_tokens.py"), str(tmp_path / "pipeline.py")]
+        command += ["--py-files", archive(tmp_path), str(tmp_path / "pipeline.py")]
         command += [guarded.at["SASL_PLAINTEXT"], topic, topic, str(tmp_path)]
         with (tmp_path / "driver.log").open("wb") as log:
             done = subprocess.run(

@@ -69,14 +69,14 @@ class TokenSource:
         began = time.monotonic()
         with self._changed:
             while True:
-                self._ask()
-                token = self._good()
-                if token is not None:
-                    return token
                 waited_s = time.monotonic() - began
                 failure = self._resting_with()
                 if failure is not None and (waited_s >= patience_s or not failure.again):
                     raise failure
+                self._ask()
+                token = self._good()
+                if token is not None:
+                    return token
                 if waited_s >= max(limit_s, patience_s):
                     raise self._failure or self._late(waited_s)
                 self._changed.wait(min(1.0, max(limit_s, patience_s) - waited_s))
@@ -119,8 +119,9 @@ class TokenSource:
             log.warning("%s", blocked)
 
     def _resting_with(self) -> NoToken | None:
-        """The failure of the last call, unless another is on its way or due."""
-        return self._failure if self._called_at is None and time.monotonic() < self._next_at else None
+        """Why there is no token, until the function may be called again."""
+        rests = self._called_at is None and time.monotonic() < self._next_at
+        return self._failure if rests and self._good() is None else None
 
     def _blocked(self) -> NoToken | None:
         since_s = time.monotonic() - self._called_at if self._called_at is not None else 0.0

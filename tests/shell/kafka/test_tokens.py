@@ -149,7 +149,7 @@ def test_a_provider_that_fails_for_a_while(
 
 def test_a_refused_token_is_made_anew(broker: Broker, desk: Desk) -> None:
     """The broker doesn't know this user's token any more: it is told why, and another one is made before this one's end."""
-    desk.become("")  # Kafka refuses tokens without a subject
+    desk.become("", lifetime_s=300)  # Kafka refuses tokens without a subject
     conf = token_conf(broker.at["SASL_PLAINTEXT"], desk)
     start = broker.admin.ends("t")[0]
     source = FetchSource(conf, columns=KAFKA_ROW)
@@ -157,7 +157,7 @@ def test_a_refused_token_is_made_anew(broker: Broker, desk: Desk) -> None:
     try:
         wait_until(lambda: told(source, "refused the login by OAUTHBEARER"), 30, "a refusal", every_s=0)
         assert "kafka.sasl.oauthbearer.provider" in source.last_error
-        desk.become("alice", lifetime_s=300)
+        desk.become("alice")
         produce(broker.bootstrap, "t", 10, partitions=1)
         assert polled(source, start + 10) == list(range(start, start + 10))
     finally:
