@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparkcohort.assignors.api import Assignor, Load, MemberSubscription
+    from sparkcohort.registration import register
     from sparkcohort.runtime.errors import CohortError, OptionError
     from sparkcohort.runtime.listener import RebalanceListener
     from sparkcohort.runtime.shell.rpc.connection_file import describe
@@ -25,6 +26,7 @@ __all__ = [
     "RebalanceListener",
     "__version__",
     "describe",
+    "register",
 ]
 
 _ROOMS = {
@@ -35,6 +37,7 @@ _ROOMS = {
     "OptionError": "runtime.errors",
     "RebalanceListener": "runtime.listener",
     "describe": "runtime.shell.rpc.connection_file",
+    "register": "registration",
 }
 
 
