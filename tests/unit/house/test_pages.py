@@ -33,7 +33,8 @@ SPARKS_OWN = (
     "DATA_SOURCE_NOT_FOUND",
     "DATA_SOURCE_PUSHDOWN_DISABLED",
     "PYTHON_VERSION_MISMATCH",
-    "Python worker failed",
+    "Python worker",
+    "Cannot run program",
 )
 CODE = ("api", "assignors", "native", "runtime", "streaming")
 
