@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparkcohort.assignors.api import Assignor, Load, MemberSubscription
+    from sparkcohort.registration import register
     from sparkcohort.runtime.errors import CohortError, OptionError
     from sparkcohort.runtime.listener import RebalanceListener
     from sparkcohort.runtime.shell.rpc.connection_file import describe
@@ -28,6 +29,7 @@ __all__ = [
     "__version__",
     "describe",
     "offsets_behind_latest",
+    "register",
 ]
 
 _ROOMS = {
@@ -40,6 +42,7 @@ _ROOMS = {
     "RebalanceListener": "runtime.listener",
     "describe": "runtime.shell.rpc.connection_file",
     "offsets_behind_latest": "streaming.progress_listener",
+    "register": "registration",
 }
 
 

@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -237,9 +237,12 @@ def _agent_answered(address: str) -> None:
 def _executor() -> tuple[Executor | None, str]:
     """The executor of this worker, for life (a worker doesn't outlive its executor), or why there is none."""
     try:
-        return find_executor(), ""
+        found = find_executor()
     except NoExecutor as error:
         return None, str(error)
+    # With spark.task.cpus an executor runs fewer tasks at a time than it has cores: a slot more would wait for a second turn.
+    context = TaskContext.get()
+    return replace(found, cores=max(found.cores // max(context.cpus(), 1), 1) if context else found.cores), ""
 
 
 def _driver_host() -> str:

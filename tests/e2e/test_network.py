@@ -71,6 +71,31 @@ def test_a_stream_over_ipv6_behind_a_proxy(tmp_path: Path, topic: str) -> None:
         assert not proxy.was_asked()
 
 
+@pytest.mark.timeout(600)
+def test_a_driver_behind_another_address(tmp_path: Path, topic: str, port: int) -> None:
+    """Executors reach the driver's port at coordinator.host only, an address that the driver hasn't got, as behind a NAT or a service."""
+    outside = "10.212.0.1"
+    with SealedNetwork() as network, Broker(host=network.host) as broker:
+        conf = {"spark.driver.host": network.host, "spark.driver.bindAddress": network.host}
+        conf["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"
+        network.translate(outside)
+        broker.admin.create_topic(topic, 4)
+        produce(broker.bootstrap, topic, 4_000, partitions=4)
+        with Application(
+            tmp_path / "app", master="local-cluster[1,1,1024]", conf=conf, env=network.environment()
+        ) as application:
+            options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
+            options |= {"coordinator.host": outside, "coordinator.port": str(port)}
+            query = application.start(topic, options)
+            query.wait_for_members(1)
+            (agent,) = application.driver.agents()
+            peers = network.peers(agent.pid)
+            assert (outside, port) in peers and (network.host, port) not in peers
+            query.wait_for_no_lag()
+            query.stop()
+        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+
+
 def whole(status: Status, members: int) -> bool:
     """Whether so many members own everything, in a group at rest."""
     owning = [row for row in status["members"] if row["owned"]]

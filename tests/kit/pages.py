@@ -30,6 +30,7 @@ EXAMPLES: Final = {
     "pipeline": (README, "pipeline.py"),
     "listener": (DOCS / "guides/rebalance-listeners.md", "audit.py"),
     "assignor": (DOCS / "guides/own-assignors.md", "whole_topics.py"),
+    "streaming-table": (DOCS / "guides/spark-connect.md", "streaming_table.py"),
 }
 """Files of ``examples/``, and the page that shows each."""
 
@@ -127,6 +128,7 @@ GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
     "pipeline": (README, lambda: example("pipeline")),
     "listener": (EXAMPLES["listener"][0], lambda: example("listener")),
     "assignor": (EXAMPLES["assignor"][0], lambda: example("assignor")),
+    "streaming-table": (EXAMPLES["streaming-table"][0], lambda: example("streaming-table")),
 }
 """Each part that is made: its page, and what makes it."""
 

@@ -6,6 +6,7 @@ Usage (root only)::
         with Driver(..., env=network.environment()) as driver: ...
         network.cut(port)                             # nothing from inside reaches this port of ours any more
         network.heal(port)
+        network.translate("10.212.0.1")               # to those inside, another address of ours
 
 The environment's ``JAVA_HOME`` has a ``java`` that puts executors, and nothing else, into the namespace; what they
 start inherits it; with ``only="0"`` it is the executor with that id alone.  Driver, master and workers stay outside and reach them only over connections they opened.
@@ -26,7 +27,11 @@ from typing import Self
 from tests.kit.jars import java
 
 NEED = "this test needs a machine on which it may make a network namespace (root, or CAP_NET_ADMIN and CAP_SYS_ADMIN)"
-LISTEN, LOOPBACK = "0A", "0100007F"  # as /proc/net/tcp writes the state, and 127.0.0.1 (::ffff:127.0.0.1 too)
+ESTABLISHED, LISTEN, LOOPBACK = (
+    "01",
+    "0A",
+    "0100007F",
+)  # as /proc/net/tcp writes states, and 127.0.0.1 (::ffff:127.0.0.1 too)
 LAUNCHER = """#!/bin/sh
 case " $* " in *" org.apache.spark.executor.CoarseGrainedExecutorBackend "*{only}*) ;; *) exec {java} "$@" ;; esac
 previous=
@@ -101,6 +106,12 @@ class SealedNetwork:
         """Let it pass again."""
         self._run("ip", "netns", "exec", self.name, "iptables", "-D", "OUTPUT", *_to(port))
 
+    def translate(self, address: str) -> None:
+        """From in here ``address``, which nobody has, leads to this side: what a NAT or a service in front of it does."""
+        translated = ["-t", "nat", "-A", "OUTPUT", "-d", address, "-j", "DNAT", "--to-destination", self.host]
+        self._run("ip", "netns", "exec", self.name, "iptables", *translated)
+        self._ip("-n", self.name, "route", "add", f"{address}/32", "via", self.host)
+
     def refuses(self, port: int, timeout_s: float = 1.0) -> bool:
         """Whether no connection from here to ``port`` inside comes about."""
         try:
@@ -119,6 +130,14 @@ class SealedNetwork:
         rows = [line.split() for name in ("tcp", "tcp6") for line in _lines(Path(f"/proc/{pid}/net/{name}"))]
         places = [row[1].split(":") for row in rows if row[3] == LISTEN]
         return [int(port, 16) for address, port in places if not address.endswith(LOOPBACK)]
+
+    @staticmethod
+    def peers(pid: int) -> set[tuple[str, int]]:
+        """Address and port of every IPv4 connection in this process's network, as those who opened it named them."""
+        rows = [line.split() for name in ("tcp", "tcp6") for line in _lines(Path(f"/proc/{pid}/net/{name}"))]
+        places = [row[2].split(":") for row in rows if row[3] == ESTABLISHED]
+        # In tcp6 an address of IPv4 is the last of four words.
+        return {(socket.inet_ntoa(bytes.fromhex(address[-8:])[::-1]), int(port, 16)) for address, port in places}
 
     def _ip(self, *arguments: str) -> None:
         self._run("ip", *arguments)

@@ -43,26 +43,28 @@ def standalone(directory: Path, env: Mapping[str, str], hosts: Sequence[str]) ->
     web = ("--webui-port", "0")
     with ExitStack() as stack:
         log = directory / "master.log"
-        stack.enter_context(_daemon(log, env, MASTER_CLASS, "--host", "127.0.0.1", "--port", "0", *web))
-        master = _said(log, r"Starting Spark master at (spark://\S+)")
+        stack.enter_context(daemon(log, env, MASTER_CLASS, "--host", "127.0.0.1", "--port", "0", *web))
+        master = said(log, r"Starting Spark master at (spark://\S+)")
         logs = [directory / f"worker-{number}.log" for number, _ in enumerate(hosts, 1)]
         for number, (host, log) in enumerate(zip(hosts, logs, strict=True), 1):
             own = {**env, "SPARK_LOCAL_DIRS": str(directory / f"local-{number}"), "SPARK_LOCAL_IP": host}
             size = ("--cores", "1", "--memory", "2g", "--work-dir", str(directory / f"work-{number}"))
-            stack.enter_context(_daemon(log, own, WORKER_CLASS, "--host", host, *web, *size, master))
+            stack.enter_context(daemon(log, own, WORKER_CLASS, "--host", host, *web, *size, master))
         for log in logs:
-            _said(log, r"(Successfully registered with master)")
+            said(log, r"(Successfully registered with master)")
         yield master
 
 
 @contextmanager
-def _daemon(log: Path, env: Mapping[str, str], *arguments: str) -> Iterator[None]:
+def daemon(
+    log: Path, env: Mapping[str, str], *arguments: str, program: str = "spark-class"
+) -> Iterator[subprocess.Popen[bytes]]:
     """A Spark daemon that writes to ``log``; ended by its pid."""
     with log.open("wb") as output:
-        command = ["setpriv", "--pdeathsig", "TERM", str(BIN / "spark-class"), *arguments]
+        command = ["setpriv", "--pdeathsig", "TERM", str(BIN / program), *arguments]
         process = subprocess.Popen(command, env=dict(env), stdout=output, stderr=output, start_new_session=True)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         try:
@@ -72,11 +74,14 @@ def _daemon(log: Path, env: Mapping[str, str], *arguments: str) -> Iterator[None
             process.wait()
 
 
-def _said(log: Path, pattern: str) -> str:
-    """The first group of ``pattern`` in a daemon's log, waited for."""
+def said(log: Path, pattern: str, process: subprocess.Popen[bytes] | None = None) -> str:
+    """The first group of ``pattern`` in a daemon's log, waited for; raises AssertionError when ``process`` has ended."""
 
     def found() -> str:
-        match = re.search(pattern, log.read_text(errors="replace"))
+        ended = process is not None and process.poll() is not None
+        text = log.read_text(errors="replace")
+        match = re.search(pattern, text)
+        assert match or not ended, f"the daemon has ended:\n{text[-4000:]}"
         return match[1] if match else ""
 
     return wait_until(found, DAEMON_TIMEOUT_S, f"{pattern} in {log}")

@@ -33,7 +33,7 @@ is kept for later tasks would keep an agent that ended as a zombie."""
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """One executor: its JVM (``pid`` and start time in clock ticks since boot), Spark's id for it, host and cores."""
+    """One executor: its JVM (``pid`` and start time in clock ticks since boot), Spark's id for it, host and cores (of which a task may take several)."""
 
     pid: int
     started: int

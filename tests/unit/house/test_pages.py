@@ -33,7 +33,8 @@ SPARKS_OWN = (
     "DATA_SOURCE_NOT_FOUND",
     "DATA_SOURCE_PUSHDOWN_DISABLED",
     "PYTHON_VERSION_MISMATCH",
-    "Python worker failed",
+    "Python worker",
+    "Cannot run program",
 )
 OF_CLOUDS = {"azure.identity", "google.auth", "google.auth.transport.requests"}
 """Modules that a page shows and no test has."""

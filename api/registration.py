@@ -1,0 +1,188 @@
+"""``register(spark)``: looks at Spark's own Python before a query does, and says plainly what is wrong with it.
+
+Spark looks for installed sources with another interpreter than the one that runs Python functions: it knows nothing of
+``spark.pyspark.python`` (``PythonUtils.defaultPythonExec``).  A source that is registered by hand runs in that of the functions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StringType, StructField, StructType
+
+from sparkcohort.runtime.errors import CohortError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+PROBE = "cohort-python"
+ROOM = "sparkcohort.streaming.source"
+EXECUTOR_TASKS = 32
+_MISMATCH, _NOT_FOUND = "PYTHON_VERSION_MISMATCH", "DATA_SOURCE_NOT_FOUND"
+_ENV = f"export PYSPARK_PYTHON={sys.executable}"
+
+
+class Interpreter(NamedTuple):
+    """A Python that Spark has started: where it is, on which host, and what keeps it from Cohort ("" nothing)."""
+
+    executable: str
+    version: str
+    host: str
+    trouble: str
+
+
+def register(spark: SparkSession, *, executors: bool = False) -> None:
+    """Register ``format("cohort")`` with a session, in the Python that runs its functions, after a look at that Python.
+
+    ``executors`` looks at that of executors too, with a job of 32 short tasks.  On a Spark Connect session nothing is
+    registered: it asks whether the server has found the format by itself.  Raises CohortError, which names the
+    interpreter, what is wrong with it, and what to set.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        _ask_server(spark)
+        return
+    found = _on_driver(spark)
+    if found.trouble:
+        raise CohortError(_no_cohort(found, "the driver", _set_by(spark)))
+    spark.dataSource.register(import_module(ROOM).CohortSource)  # by name: the front door is below Spark's side
+    for each in _on_executors(spark) if executors else ():
+        if each.trouble:
+            raise CohortError(_no_cohort(each, f"the executor on {each.host}", _set_by(spark)))
+
+
+# --- what Spark's Python says of itself ------------------------------------------------------------
+
+
+def _on_driver(spark: SparkSession) -> Interpreter:
+    """The driver's Python of ``spark``.  Raises CohortError where it doesn't run at all."""
+    try:
+        spark.dataSource.register(_probe())
+        (field,) = spark.read.format(PROBE).load().schema.fields
+    except (PySparkException, Py4JError) as error:
+        raise CohortError(_cannot_run(error, spark)) from error
+    return Interpreter(**json.loads(field.metadata["python"]))
+
+
+def _on_executors(spark: SparkSession) -> list[Interpreter]:
+    """The Pythons of executors, each once.  Raises CohortError where one doesn't run at all."""
+    look = _looking()
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa  # noqa: PLC0415  on the executor
+
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pylist([{"python": json.dumps(look(ROOM))}])
+
+    try:
+        tasks = spark.range(EXECUTOR_TASKS, numPartitions=EXECUTOR_TASKS)
+        rows = tasks.mapInArrow(each, "python STRING").collect()
+    except (PySparkException, Py4JError) as error:
+        raise CohortError(_cannot_run(error, spark)) from error
+    return sorted({Interpreter(**json.loads(row["python"])) for row in rows})
+
+
+def _looking() -> Any:
+    """The function that looks, in a form that needs no Cohort where it runs: pickled by value, being a local one."""
+
+    def look(room: str) -> dict[str, str]:
+        import platform  # noqa: PLC0415
+        import sys  # noqa: PLC0415  where it runs
+        from importlib import import_module  # noqa: PLC0415
+
+        trouble = ""
+        try:
+            import_module(room)
+        except Exception as failed:  # noqa: BLE001  whatever it is
+            trouble = f"{type(failed).__name__}: {failed}"
+        version = ".".join(map(str, sys.version_info[:3]))
+        return {"executable": sys.executable, "version": version, "host": platform.node(), "trouble": trouble[:300]}
+
+    return look
+
+
+def _probe() -> type[DataSource]:
+    """A source whose schema is what its Python says of itself; made here, so it is pickled by value."""
+    look, room, name = _looking(), ROOM, PROBE
+
+    class Probe(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def schema(self) -> StructType:
+            return StructType([StructField("python", StringType(), metadata={"python": json.dumps(look(room))})])
+
+    return Probe
+
+
+# --- in words --------------------------------------------------------------------------------------
+
+
+def _set_by(spark: SparkSession) -> str:
+    """What made Spark take its Python."""
+    command = getattr(spark.sparkContext, "pythonExec", "")
+    if "PYSPARK_PYTHON" in os.environ or command not in ("", "python3"):
+        return f"as PYSPARK_PYTHON or spark.pyspark.python says ({command})"
+    return "the first python3 in PATH, since PYSPARK_PYTHON isn't set"
+
+
+def _no_cohort(found: Interpreter, where: str, set_by: str) -> str:
+    """What is wrong with a Python that runs, but can't import Cohort."""
+    missing = found.trouble.startswith("ModuleNotFoundError: No module named 'sparkcohort'")
+    has = "has no Cohort" if missing else f"can't load Cohort ({found.trouble})"
+    if where == "the driver":
+        remedy = f"{_ENV} before the session is made (this script's Python has it), or install sparkcohort in that one"
+    else:
+        remedy = f"install sparkcohort there, or let spark.pyspark.python name a Python that has it on every host; on the driver it is {sys.executable}"
+    return f"Spark's Python on {where} is {found.executable} ({found.version}), {set_by}: it {has}. Do: {remedy}"
+
+
+def _cannot_run(error: Exception, spark: SparkSession) -> str:
+    """What is wrong with a Python that doesn't run, or is of another version."""
+    text, mine = str(error), ".".join(map(str, sys.version_info[:2]))
+    command = getattr(spark.sparkContext, "pythonExec", "python3")
+    if _MISMATCH in text:
+        why = f"is of another version than this script's, which is {mine} ({sys.executable})"
+    else:
+        why = f"does not run: {_reason(text)}"
+    return (
+        f"Spark's Python is {command}, {_set_by(spark)}: it {why}. Do: {_ENV} before the session is made; on a cluster "
+        "--conf spark.pyspark.python=…, a path that exists on every host, with the same version"
+    )
+
+
+def _reason(text: str) -> str:
+    """The one line of Spark's error that says something of Python: the last cause, without Java's frames."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    told = [line for line in lines if line and not line.startswith(("at ", "... ", "File "))]
+    causes = [line.removeprefix("Caused by: ") for line in told if line.startswith("Caused by: ")]
+    first = next((line for line in told if "Exception" in line or "Error" in line), told[0] if told else "no reason")
+    return (causes[-1] if causes else first)[:300]
+
+
+def _ask_server(spark: SparkSession) -> None:
+    """Whether the server of a Spark Connect session has found the format.  Raises CohortError."""
+    try:
+        spark.read.format("cohort").load().schema  # noqa: B018  what it says to no options is the answer
+    except PySparkException as error:
+        text = str(error)
+        if _NOT_FOUND in text:
+            raise CohortError(
+                "the Spark Connect server has no format('cohort'): its Python has no Cohort. It is what PYSPARK_DRIVER_PYTHON, "
+                "else PYSPARK_PYTHON, else the first python3 in PATH is where the server runs (spark.pyspark.python doesn't count). Do: "
+                "install sparkcohort there, set PYSPARK_PYTHON to that Python, and start the server again"
+            ) from error
+        if "needs PySpark" in text or "can't be loaded in" in text:
+            told = next(line for line in text.splitlines() if "format('cohort') " in line)
+            raise CohortError(told[told.index("format('cohort') ") :]) from error

@@ -1,0 +1,138 @@
+"""Where executors come from and go to: a standalone cluster's, killed and decommissioned; several cores a task; ten queries."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.kit import processes
+from tests.kit.application import Application, Status, settled
+from tests.kit.broker import Broker
+from tests.kit.delivery import check, from_parquet, held
+from tests.kit.produce import Steady, produce
+from tests.kit.spark import AGENT, EXECUTOR, Driver
+from tests.kit.spark import run as run_script
+from tests.kit.standalone import WORKER_CLASS, environment, standalone
+from tests.kit.waiting import wait_until
+
+QUERIES, PARTITIONS = 10, 6
+
+
+def options(broker: Broker, topic: str, group: str = "", **more: str) -> dict[str, str]:
+    """The topic, as the group of its name."""
+    return {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": group or topic, **more}
+
+
+def executors(run: str) -> list[psutil.Process]:
+    """The executors of a standalone cluster: its workers start them."""
+    return [each for each in processes.matching(EXECUTOR, processes.marked(run)) if each.name() == "java"]
+
+
+def members(status: Status) -> set[str]:
+    """The ids of the group's members."""
+    return {member["member_id"] for member in status["members"]}
+
+
+@pytest.mark.timeout(600)
+def test_a_standalone_cluster_loses_an_executor_and_a_worker(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Killed: a replacement gets its share.  Decommissioned (SIGPWR to its worker): the other one gets all.  No record is lost or twice."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, 6_000, partitions=PARTITIONS)
+    run = uuid.uuid4().hex
+    env = environment(tmp_path, run) | {"SPARK_WORKER_OPTS": "-Dspark.decommission.enabled=true"}
+    conf = {"spark.decommission.enabled": "true", "spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+    try:
+        with (
+            standalone(tmp_path, env, hosts=["127.0.0.1"] * 2) as master,
+            Application(tmp_path / "app", master=master, conf=conf | {"spark.executor.memory": "1g"}) as application,
+        ):
+            query = application.start(topic, options(broker, topic, **{"scheduled.rebalance.max.delay.ms": "5000"}))
+            with Steady(broker.bootstrap, topic, partitions=PARTITIONS, rate=600, first=10_000):
+                before = members(query.wait_for_members(2))
+                os.kill(executors(run)[0].pid, signal.SIGKILL)
+                query.wait_for_status(lambda now: settled(now, 2) and len(before & members(now)) == 1, "a replacement")
+                worker = next(
+                    each for each in processes.matching(WORKER_CLASS, processes.marked(run)) if each.name() == "java"
+                )
+                os.kill(worker.pid, signal.SIGPWR)
+                wait_until(lambda: len(executors(run)) == 1, 60, "the executor of the decommissioned worker to go")
+                query.next_batches(3)
+                query.wait_for_members(1)
+            query.wait_for_no_lag()
+            query.stop()
+            wait_until(lambda: not processes.matching(AGENT, processes.marked(run)), 20, "the end of the agents")
+        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+    finally:
+        processes.kill_run(run)
+
+
+@pytest.mark.timeout(300)
+def test_tasks_of_two_cores_in_workers_of_one_task_each(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """spark.task.cpus=2: an executor of two cores counts as one.  spark.python.worker.reuse=false: one agent all the same."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, 6_000, partitions=PARTITIONS)
+    conf = {"spark.task.cpus": "2", "spark.python.worker.reuse": "false"}
+    with Application(tmp_path / "app", master="local-cluster[1,2,1024]", conf=conf) as application:
+        query = application.start(topic, options(broker, topic))
+        (member,) = query.wait_for_members(1)["members"]
+        assert member["cores"] == 1
+        with Steady(broker.bootstrap, topic, partitions=PARTITIONS, rate=600, first=10_000):
+            query.wait_for_status(lambda status: status["audit"]["records_from_agent"] > 0, "records from the agent")
+            query.next_batches(3)
+        (agent,) = application.driver.agents()
+        query.wait_for_no_lag()
+        assert [each.pid for each in application.driver.agents()] == [agent.pid]
+        query.stop()
+    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+
+
+@pytest.mark.timeout(400)
+def test_ten_queries_at_a_time(application: Application, broker: Broker, topic: str) -> None:
+    """Each is a group of its own with a member in every executor's one agent; each delivers every record once."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, 6_000, partitions=PARTITIONS)
+    trigger = {"processingTime": "1 second"}
+    groups = [f"{topic}-{number}" for number in range(QUERIES)]
+    queries = []
+    for group in groups:  # one after the other: Spark gives each runner's Python ten seconds to start
+        queries.append(application.start(group, options(broker, topic, group), trigger=trigger))
+        queries[-1].wait_for("batch", 0)
+    with Steady(broker.bootstrap, topic, partitions=PARTITIONS, rate=100, first=10_000):
+        for query in queries:
+            query.wait_for_members(3)
+        assert len(application.driver.agents()) == 3
+    for query in queries:
+        query.wait_for_no_lag()
+        query.stop()
+    for query in queries:
+        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+
+
+@pytest.mark.timeout(300)
+def test_a_driver_that_is_asked_to_end(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """SIGTERM, with DStreams' stopGracefullyOnShutdown too, in a batch: nothing of it is left, and the next one reads it anew."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, 6_000, partitions=PARTITIONS)
+    conf = {"spark.streaming.stopGracefullyOnShutdown": "true"}
+    told = {
+        "options": {**options(broker, topic), "maxOffsetsPerTrigger": "1200"},
+        "checkpoint": tmp_path / "checkpoint",
+        "out": tmp_path / "out",
+    }
+    first = tmp_path / "first"
+    with Driver(
+        "drivers/terminated.py", first, {**told, "waits": 2}, master="local-cluster[1,1,1024]", conf=conf
+    ) as driver:
+        driver.wait_for("in batch")
+        os.kill(driver.pid, signal.SIGTERM)
+        assert driver.end(60) == -signal.SIGTERM, driver.log_tail()
+        assert [left for left in driver.settle(60) if left.startswith("pid ")] == []
+    assert sorted(path.name for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")) == ["0", "1"]
+    run_script("drivers/terminated.py", tmp_path / "second", {**told, "waits": None}, conf=conf)
+    check(from_parquet(tmp_path / "out"), held(broker.bootstrap, [topic])).assert_exact()
+    assert set(broker.admin.committed(topic).values()) == {1_000}

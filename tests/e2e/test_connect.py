@@ -1,0 +1,159 @@
+"""Sessions of a remote Spark: a Spark Connect server whose Python has Cohort, and clients whose Python has none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.kit import consumer_groups, interpreters, processes
+from tests.kit.broker import Broker
+from tests.kit.connect_server import connect_server
+from tests.kit.pages import block
+from tests.kit.produce import produce
+from tests.kit.standalone import BIN, environment
+from tests.kit.waiting import wait_until
+
+SCRIPTS = Path(__file__).parent / "scripts"
+RECORDS, PARTITIONS = 1_000, 2
+LIMIT_S = 300.0
+
+
+class Remote:
+    """A server, and where its files lie."""
+
+    def __init__(self, url: str, directory: Path, run: str) -> None:
+        self.url, self.directory, self.run = url, directory, run
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    """One server for all tests here."""
+    directory, run = tmp_path_factory.mktemp("connect"), uuid.uuid4().hex
+    env = environment(directory, run) | {"COHORT_HOME": str(directory / "home")}
+    try:
+        with connect_server(directory, env) as url:
+            yield Remote(url, directory, run)
+        wait_until(lambda: not processes.marked(run), 20, "the end of every process of the server")
+    finally:
+        processes.kill_run(run)
+
+
+def called(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A client, run to its end."""
+    at = interpreters.undisturbed(**env)
+    return subprocess.run(command, env=at, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def places(folder: Path) -> set[tuple[int, int]]:
+    """Partition and offset of every row in Parquet files."""
+    rows = [row for path in folder.rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+    found = {(row["partition"], row["offset"]) for row in rows}
+    assert len(found) == len(rows), "no row twice"
+    return found
+
+
+ALL = {(partition, offset) for partition in range(PARTITIONS) for offset in range(RECORDS // PARTITIONS)}
+
+
+@pytest.mark.timeout(500)
+def test_a_client_without_cohort_reads_with_it(remote: Remote, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Batch reads, a stream to files and one to foreachBatch: every record once, and the groups at the end of the log."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    python = interpreters.without_cohort(tmp_path / "client")
+    script = str(SCRIPTS / "connect_client.py")
+    done = called(str(python), "-P", script, remote.url, broker.bootstrap, topic, str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert not said["has_cohort"]
+    assert (said["batch"], said["filtered"]) == (RECORDS, list(range(10)))
+    assert sum(said["files"]["progress"]) == RECORDS and sum(said["batches"]["progress"]) == RECORDS
+    assert "option no.such is unknown" in said["refused"]
+    assert places(tmp_path / "files") == places(tmp_path / "batches") == ALL
+    assert len(list((tmp_path / "batches").iterdir())) >= 3
+    for group in (f"{topic}-files", f"{topic}-batches"):
+        rows = consumer_groups.describe(broker.bootstrap, group)
+        assert [(row.partition, row.lag) for row in rows] == [(number, 0) for number in range(PARTITIONS)]
+
+
+PIPELINE = """
+name: orders
+libraries:
+  - glob:
+      include: transformations/**
+storage: file://{storage}
+"""
+
+
+@pytest.mark.timeout(500)
+def test_a_declarative_pipeline(remote: Remote, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The pipeline of the documents through spark-pipelines: a streaming table, which the second run goes on with."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    table = "orders_" + uuid.uuid4().hex
+    (tmp_path / "transformations").mkdir()
+    text = block("streaming-table").replace("broker:9092", broker.bootstrap)
+    assert text.count('"subscribe", "orders"') == text.count("def orders(") == 1
+    text = text.replace('"subscribe", "orders"', f'"subscribe", "{topic}"').replace("def orders(", f"def {table}(")
+    (tmp_path / "transformations" / "orders.py").write_text(text)
+    (tmp_path / "spark-pipeline.yml").write_text(PIPELINE.format(storage=tmp_path / "storage"))
+    command = [
+        str(BIN / "spark-pipelines"),
+        "--remote",
+        remote.url,
+        "run",
+        "--spec",
+        str(tmp_path / "spark-pipeline.yml"),
+    ]
+    for run in (1, 2):
+        produce(broker.bootstrap, topic, RECORDS // 2, partitions=PARTITIONS, first=(run - 1) * RECORDS // 4)
+        done = called(*command, PYSPARK_PYTHON=sys.executable)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len(places(remote.directory / "warehouse" / table)) == run * RECORDS // 2
+    assert places(remote.directory / "warehouse" / table) == ALL
+    rows = consumer_groups.describe(broker.bootstrap, "billing")
+    assert [(row.partition, row.lag) for row in rows if row.topic == topic] == [(n, 0) for n in range(PARTITIONS)]
+
+
+REGISTERS = """
+import sys
+from pyspark.sql import SparkSession
+import sparkcohort
+
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+try:
+    print("told:", sparkcohort.register(spark))
+except sparkcohort.CohortError as error:
+    print("told:", error)
+"""
+
+
+def registered(url: str) -> str:
+    """What ``register`` says of a server."""
+    done = called(sys.executable, "-P", "-c", REGISTERS, url)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("told: ")]
+    assert len(lines) == 1, done.stdout + done.stderr
+    return lines[0].removeprefix("told: ")
+
+
+@pytest.mark.timeout(300)
+def test_register_asks_the_server(remote: Remote, tmp_path: Path) -> None:
+    """It is content with one whose Python has Cohort, and says of another what to do there."""
+    assert registered(remote.url) == "None"
+    python, run = interpreters.without_cohort(tmp_path / "server"), uuid.uuid4().hex
+    env = environment(tmp_path, run) | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    try:
+        with connect_server(tmp_path, env) as url:
+            said = registered(url)
+    finally:
+        processes.kill_run(run)
+    assert said.startswith("the Spark Connect server has no format('cohort'): its Python has no Cohort.")
+    assert "install sparkcohort there, set PYSPARK_PYTHON to that Python, and start the server again" in said
+    assert os.sep + "pyspark" not in said, "no traceback"
