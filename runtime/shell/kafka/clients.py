@@ -15,6 +15,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.shell.kafka.client_log import log
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
+from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.resources import check_room
@@ -42,7 +43,9 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
         settings["error_cb"] = on_error
     try:
         check_room()
-        return Consumer(paced(settings), logger=log)
+        return Consumer(paced(with_trusted_certificates(settings)), logger=log)
+    except ValueError as error:  # of a trust store
+        raise CohortError(f"the Kafka client cannot be made: {error}") from None
     except OSError as error:
         raise CohortError(f"the Kafka client cannot be made now: {error.strerror}") from None
     except KafkaException as error:
@@ -59,7 +62,10 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         **_DEFAULTS,
         **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},
     }
-    return AdminClient(paced(settings), logger=log)
+    try:
+        return AdminClient(paced(with_trusted_certificates(settings)), logger=log)
+    except ValueError as error:  # of a trust store
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
 
 
 def connect(client: Consumer | AdminClient, topic: str | None) -> None:
