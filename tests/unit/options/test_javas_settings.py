@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.consumer.record_source import settings_of
+from sparkcohort.runtime.shell.kafka.consumer.record_source import librdkafkas, settings_of
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
 from sparkcohort.runtime.shell.kafka.fetch.settings import FetchSettings
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, SETTINGS, Fate
@@ -141,7 +141,7 @@ def beside(name: str, number: int) -> dict[str, int]:
     return {name: max(number, 1000) if name == "fetch.max.bytes" else number}
 
 
-def librdkafkas() -> list[str]:
+def names_of_librdkafka() -> list[str]:
     """The names of all its settings: what looks like one in the library, and is one."""
     (library,) = (Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*")
     texts = re.findall(rb"(?<=\0)[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?=\0)", library.read_bytes())
@@ -161,7 +161,13 @@ def is_librdkafkas(name: str) -> bool:
 
 def test_every_setting_of_librdkafka_is_known() -> None:
     """Its own names are as good as Java's: taken, or refused for what they would do, never for a name that nobody has."""
-    names = librdkafkas()
+    names = names_of_librdkafka()
     assert len(names) > 150
     assert {"queued.min.messages", "ssl.sigalgs.list", "debug"} <= set(names)
     assert [name for name in names if "unknown" in str(read(name, "5"))] == []
+
+
+def test_a_trust_store_that_is_gone_is_kafkas_error_where_records_are_read() -> None:
+    """As any other setting that librdkafka refuses, by its option's name."""
+    with pytest.raises(KafkaException, match=r"kafka\.ssl\.truststore\.location: /no/such\.p12"):
+        librdkafkas({"ssl.truststore.location": "/no/such.p12", "security.protocol": "ssl"})

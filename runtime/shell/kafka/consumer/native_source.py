@@ -30,11 +30,10 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     Records,
     RecordSource,
     header_error,
+    librdkafkas,
     partition_error,
-    settings_of,
     timestamp_error,
 )
-from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.values.columns import Columns, fields_of
 
 LIBRDKAFKA = _drain.load(cimpl.__file__)  # its version; raises ImportError where there is none to be found
@@ -54,7 +53,7 @@ class NativeSource(RecordSource):
         self._batch_bytes = batch_bytes
         self._assigned: set[TopicPartition] = set()
         take = partial(taken_rows, arrow_rows.schema(columns))
-        settings = {"log.queue": True, **with_trusted_certificates(settings_of(conf))}
+        settings = {"log.queue": True, **librdkafkas(conf)}
         pairs = [(name, _text(value)) for name, value in settings.items()]
         try:
             self._client = _drain.Client(pairs, fields_of(columns), take)

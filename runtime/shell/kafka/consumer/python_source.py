@@ -32,11 +32,10 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     Records,
     RecordSource,
     header_error,
+    librdkafkas,
     partition_error,
-    settings_of,
     timestamp_error,
 )
-from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.values.columns import Column, Columns, Field
 from sparkcohort.runtime.values.types import STRING
 
@@ -58,9 +57,7 @@ class PythonSource(RecordSource):
         self._batch_bytes = batch_bytes
         self._mean_size = batch_bytes / FIRST_CHUNK  # until some are known
         self._broken = False  # a partition was
-        self._consumer = Consumer(
-            {**with_trusted_certificates(settings_of(conf)), "error_cb": self._on_error}, logger=CLIENT_LOG
-        )
+        self._consumer = Consumer({**librdkafkas(conf), "error_cb": self._on_error}, logger=CLIENT_LOG)
 
     def prepare(self) -> None:
         """Import pandas, which the first array of Python values does; see ``RecordSource``."""
