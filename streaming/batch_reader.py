@@ -84,7 +84,8 @@ class CohortBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """What each task reads, fixed for all of them and for every action on this DataFrame.  Raises CohortError."""
         try:
-            from sparkcohort.runtime.shell.driver.batch_ranges import batch_ranges  # noqa: PLC0415  only here
+            from sparkcohort.runtime.shell.driver import delegation_tokens  # noqa: PLC0415  only here
+            from sparkcohort.runtime.shell.driver.batch_ranges import batch_ranges  # noqa: PLC0415
             from sparkcohort.runtime.shell.driver.stream_process import log_to_stderr  # noqa: PLC0415
         except Exception as failed:
             from pyspark_cohort import what_is_wrong  # noqa: PLC0415
@@ -95,7 +96,7 @@ class CohortBatchReader(DataSourceReader):
         source = self._options.source
         if has_own_provider(source.kafka):
             find_pyfiles()
-        for warning in source.warnings:
+        for warning in (*source.warnings, *delegation_tokens.warnings()):
             log.warning("%s", warning)
         for note in source.notes:
             log.info("%s", note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from copy import copy
 from pathlib import Path
 
 from cryptography import x509
@@ -56,6 +57,15 @@ class Authority:
         self.pem = made.sign(self._key, SHA256()).public_bytes(Encoding.PEM).decode()
         self.path = directory / f"authority-{id(self)}.pem"
         self.path.write_text(self.pem)
+
+    def subordinate(self) -> tuple[Authority, str]:
+        """Another that this one vouches for, and its certificate in PEM; nobody trusts it by itself."""
+        other = copy(self)
+        other._key = ec.generate_private_key(ec.SECP256R1())
+        other._name = _name(f"below {id(other)}")
+        basic = x509.BasicConstraints(ca=True, path_length=None)
+        made = _builder(other._name, other._key).issuer_name(self._name).add_extension(basic, critical=True)
+        return other, made.sign(self._key, SHA256()).public_bytes(Encoding.PEM).decode()
 
     def identity(self, name: str, *, begins: dt.datetime | None = None, ends: dt.datetime | None = None) -> Identity:
         """A certificate for a host name or an address; good for a week unless said otherwise."""

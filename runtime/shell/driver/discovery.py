@@ -24,6 +24,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.racks import NodeRacks
 from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.text import printable
 
@@ -96,6 +97,7 @@ class Discovery:
         self._layout = Layout({})
         self._racks = NodeRacks(options.kafka) if options.client_rack or options.client_rack_env else None
         self._ids = TopicIds(options.kafka)
+        self._files = ChangedFiles(options.kafka)
         self.in_doubt = False
         self._looked = False  # for what a pattern finds
         self.consumer: Consumer
@@ -137,6 +139,8 @@ class Discovery:
         What was there and isn't is gone when it is lacking twice in a row: the broker that was asked may be behind the
         others.  Until the second look there is doubt (``in_doubt``).  Raises ``CohortError`` when the permission is gone.
         """
+        if self._files.changed():
+            self._renew()
         self.consumer.poll(0)  # serves log lines and errors, nothing is subscribed
         now, _missing = self._look(LOOK_TIMEOUT_S)
         if now is None:
@@ -152,6 +156,13 @@ class Discovery:
         return self._layout
 
     # --- inside ------------------------------------------------------------------------------------
+
+    def _renew(self) -> None:
+        """Another client; the one that is there goes on where none can be made: a file may be half written."""
+        try:
+            self.consumer = clients.new_consumer(self._conf, self._on_error)
+        except CohortError as error:
+            clients.log.warning("changed files of certificates are not taken up: %s", error)
 
     def _reach(self, deadline: float) -> None:
         """Wait until any broker answers; an authentication error ends the wait at once."""

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.text import printable
 
 DESCRIBE_TIMEOUT_S = 3.0
@@ -38,6 +39,7 @@ class ForeignMembers:
         self._named: set[str] = set()
         self.found = 0
         self._admin: AdminClient | None = None
+        self._files = ChangedFiles(conf)
 
     def look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
         """The failure, once ``missing`` has been empty at no look for a session timeout and others hold some of it."""
@@ -82,7 +84,7 @@ class ForeignMembers:
 
     def _describe(self, topic: str | None = None) -> Future[Any] | None:
         try:
-            if self._admin is None:
+            if self._admin is None or self._files.changed():
                 self._admin = clients.new_admin(self._conf)
                 clients.connect(self._admin, topic)
             asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=DESCRIBE_TIMEOUT_S)

@@ -25,6 +25,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.client_thread import Again, ClientThread, CommitDelayed
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
 from sparkcohort.runtime.shell.kafka import clients, errors
+from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.threads import Supervised, look
 
@@ -78,6 +79,8 @@ class GroupMembership:
         self._unsure = (
             False  # whether the client is in the middle of something, of which no error can tell how it stands
         )
+        self._files = ChangedFiles(options.kafka)  # another client, where they have changed and this one
+        self._troubled = False  # has met an error, maybe for their sake
         self._consumer: Consumer | None = None
         self._made = 0  # the machine's number of the client
         self._thread = Supervised(
@@ -215,7 +218,7 @@ class GroupMembership:
         return not self._closing and self._failure is None
 
     def _run_once(self) -> None:
-        if self._unsure:
+        if self._unsure or (self._troubled and self._files.changed()):
             self._start_over()
         self._client()  # not kept in a variable: an error's traceback would keep a client that is replaced
         try:
@@ -265,7 +268,7 @@ class GroupMembership:
         self._actions, self._result = (), None
         self._answers.clear()
         self._feed(s.ClientFailed())
-        self._unsure = False
+        self._unsure = self._troubled = False
 
     def _on_end(self) -> None:
         self._feed(s.Close())
@@ -447,7 +450,7 @@ class GroupMembership:
             self._on_error(error)
 
     def _on_error(self, error: KafkaError) -> None:
-        code = error.code()
+        code, self._troubled = error.code(), True
         if code in _FENCED or error.fatal():
             self._feed(s.Fenced(error.name()))
             return

@@ -28,6 +28,7 @@ from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.process.threads import Supervised
 
 FIRST_S = 3.0  # the first call connects to every leader
@@ -161,9 +162,12 @@ class _Client:
         self._conf = conf
         self._consumer: Consumer | None = None
         self._made, self._answered = 0.0, False
+        self._files = ChangedFiles(conf)
 
     def get(self) -> Consumer:
         """The consumer; raises CohortError where none can be made."""
+        if self._files.changed():
+            self._consumer = None
         if self._consumer is None:
             self._consumer = clients.new_consumer(self._conf)
             self._made, self._answered = time.monotonic(), False

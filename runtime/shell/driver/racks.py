@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 
 log = logging.getLogger("sparkcohort.racks")
 
@@ -23,6 +24,7 @@ class NodeRacks:
         """Nothing is opened before the first look."""
         self._conf = conf
         self._admin: AdminClient | None = None
+        self._files = ChangedFiles(self._conf)
         self._racks: dict[int, str] = {}
         self._told = False
 
@@ -46,7 +48,7 @@ class NodeRacks:
 
     def _look(self) -> None:
         try:
-            if self._admin is None:
+            if self._admin is None or self._files.changed():
                 self._admin = clients.new_admin(self._conf)
             asked = self._admin.describe_cluster(request_timeout=ANSWER_S)
             self._racks |= {node.id: node.rack for node in asked.result(ANSWER_S).nodes if node.rack}

@@ -29,7 +29,7 @@ from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
-from sparkcohort.runtime.shell.driver import async_progress, stream_process
+from sparkcohort.runtime.shell.driver import async_progress, delegation_tokens, stream_process
 from sparkcohort.runtime.shell.driver.data_loss import DataLoss, Losses
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
@@ -98,7 +98,7 @@ class Session:
         stream_process.log_to_stderr()
         jvm = stream_process.driver_jvm()
         Ender(self._ending, None if jvm is None else jvm.pid).start()
-        for warning in self._options.warnings:
+        for warning in (*self._options.warnings, *delegation_tokens.warnings()):
             log.warning("%s", warning)
         for note in self._options.notes:
             log.info("%s", note)

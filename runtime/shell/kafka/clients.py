@@ -17,6 +17,7 @@ from sparkcohort.runtime.shell.kafka.client_log import log
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
+from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.resources import check_room
@@ -45,7 +46,9 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
         settings["error_cb"] = on_error
     try:
         check_room()
-        return Consumer(paced(with_tokens(settings)), logger=log)
+        return Consumer(paced(with_trusted_certificates(with_tokens(settings))), logger=log)
+    except ValueError as error:  # of a trust store
+        raise CohortError(f"the Kafka client cannot be made: {error}") from None
     except OSError as error:
         raise CohortError(f"the Kafka client cannot be made now: {error.strerror}") from None
     except KafkaException as error:
@@ -63,9 +66,11 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},
     }
     try:
-        return AdminClient(paced(with_tokens(settings)), logger=log)
+        return AdminClient(paced(with_trusted_certificates(with_tokens(settings))), logger=log)
     except NoToken as error:
         raise as_refusal(error) from None
+    except ValueError as error:  # of a trust store
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
 
 
 def connect(client: Consumer | AdminClient, topic: str | None) -> None:

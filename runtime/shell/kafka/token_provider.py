@@ -18,7 +18,8 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.options.security_settings import REDACTED, redact_text
+from sparkcohort.runtime.shell.options.redaction import REDACTED
+from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 
 PROVIDER: Final = "sasl.oauthbearer.provider"

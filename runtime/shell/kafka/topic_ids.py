@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 
 log = logging.getLogger("sparkcohort.topic_ids")
 
@@ -24,6 +25,7 @@ class TopicIds:
         """Nothing is opened before the first question."""
         self._conf = conf
         self._admin: AdminClient | None = None
+        self._files = ChangedFiles(self._conf)
         self._known: dict[str, str] = {}
         self._told = False
 
@@ -52,7 +54,7 @@ class TopicIds:
         """The ids of those topics that there are.  Raises KafkaException, TimeoutError when nobody answers."""
         if not topics:
             return {}
-        if self._admin is None:
+        if self._admin is None or self._files.changed():
             self._admin = clients.new_admin(self._conf)
         asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
         found: dict[str, str] = {}

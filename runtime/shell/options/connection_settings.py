@@ -6,18 +6,24 @@ is not known here is never taken for harmless: ``unsupported`` names it, and lib
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from sparkcohort.runtime.shell.options.certificate_files import stamp, with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import OTHER_LOGINS_BEGIN, ROWS, UNKNOWN, OurClient, value_of
 from sparkcohort.runtime.shell.options.security_settings import redact_text
+from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE
 from sparkcohort.runtime.text import printable
+
+_log = logging.getLogger("sparkcohort.kafka")
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -103,9 +109,9 @@ def _unsupported_tls(texts: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """What every connection of one client has in common; made once, since certificates are read then."""
+    """What every connection of one client has in common; certificates are read anew when their files have changed."""
 
-    tls: ssl.SSLContext | None = field(repr=False)
+    _tls: _RenewedContext | None = field(repr=False)
     mechanism: str  # "" without SASL
     username: str
     password: str = field(repr=False)
@@ -127,7 +133,7 @@ class Settings:
         protocol = str(value_of(texts, "security.protocol")).lower()
         login = protocol.startswith("sasl_")
         return cls(
-            tls=_tls(texts) if protocol.endswith("ssl") else None,
+            _tls=_RenewedContext(texts) if protocol.endswith("ssl") else None,
             mechanism=_mechanism(texts) if login else "",
             username=texts.get("sasl.username", "") if login else "",
             password=texts.get("sasl.password", "") if login else "",
@@ -144,6 +150,11 @@ class Settings:
     def conf(self) -> Mapping[str, Any]:
         """All settings, for those who make tokens."""
         return self._conf
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """For the next connection; None without TLS."""
+        return self._tls.current() if self._tls is not None else None
 
     def redacted(self, text: str) -> str:
         """The same text without any secret of these settings, should somebody have quoted one."""
@@ -192,6 +203,29 @@ def _number(texts: Mapping[str, str], name: str) -> int:
 # --- TLS ------------------------------------------------------------------------------------------
 
 
+class _RenewedContext:
+    """What TLS goes by, made anew when a file of certificates or keys is another one; for any thread."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        """Read the files.  Raises TransportError for those that can't be used."""
+        self._texts, self._lock = texts, threading.Lock()
+        self._stamp, self._context = stamp(texts), _tls(texts)
+
+    def current(self) -> ssl.SSLContext:
+        """As of the files now; as before while they can't be used, since they may be half written."""
+        with self._lock:
+            now = stamp(self._texts)
+            if now != self._stamp:
+                self._stamp = now
+                try:
+                    self._context = _tls(self._texts)
+                except TransportError as error:
+                    _log.warning("changed files of certificates are not taken up: %s", error)
+                else:
+                    _log.info("certificates are read anew, since their files have changed")
+            return self._context
+
+
 def _tls(texts: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     verify = _flag(texts, "enable.ssl.certificate.verification")
@@ -209,6 +243,8 @@ def _tls(texts: Mapping[str, str]) -> ssl.SSLContext:
 def _trust(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
     """Take the authorities that are given; else the system's, as librdkafka does."""
     location, pem = texts.get("ssl.ca.location", ""), texts.get("ssl.ca.pem", "")
+    if texts.get(TRUSTSTORE) and not location and not pem:
+        pem = _trusted(texts)
     if location and location != "probe":
         with _naming("ssl.ca.location", "no certificates in PEM there"):
             directory = Path(location).is_dir()
@@ -222,6 +258,13 @@ def _trust(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
             context.load_verify_locations(bundle)
         else:
             context.load_default_certs()
+
+
+def _trusted(texts: Mapping[str, str]) -> str:
+    try:
+        return str(with_trusted_certificates(texts)["ssl.ca.pem"])
+    except ValueError as error:
+        raise TransportError(str(error)) from None
 
 
 def _identify(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:

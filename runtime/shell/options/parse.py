@@ -13,6 +13,7 @@ from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.kafka.java_patterns import PatternError, compile_pattern
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.options.kafka_settings import bounds
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES, STREAMS_HAVE_NO_END, Reads
@@ -76,7 +77,9 @@ def parse_values(given: Mapping[str, str], warnings: tuple[str, ...]) -> SourceO
         prefixed[PROVIDER.removeprefix("kafka.")] = value.text(PROVIDER)
     conf, more = translate(prefixed)
     conf["bootstrap.servers"] = _bootstrap(given)
-    conf["metadata.max.age.ms"] = str(value.integer("metadata.max.age.ms"))
+    age, warning = bounds.within("metadata.max.age.ms", str(value.integer("metadata.max.age.ms")))
+    warnings += (warning,) if warning else ()
+    conf["metadata.max.age.ms"] = age
     conf.setdefault("client.id", "cohort")
     if value.text("client.rack"):
         conf["client.rack"] = value.text("client.rack")
@@ -192,7 +195,7 @@ def _build(
         fetch_retries=value.integer("fetchOffset.numRetries"),
         fetch_retry_interval_ms=value.integer("fetchOffset.retryIntervalMs"),
         api_timeout_ms=value.integer("kafka.default.api.timeout.ms"),
-        metadata_max_age_ms=value.integer("metadata.max.age.ms"),
+        metadata_max_age_ms=int(conf["metadata.max.age.ms"]),
         coordinator_host=value.host("coordinator.host") or None,
         coordinator_port=value.integer("coordinator.port"),
         metrics_port=value.optional("metrics.port"),

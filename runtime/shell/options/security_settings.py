@@ -10,11 +10,8 @@ import re
 from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options import token_settings
+from sparkcohort.runtime.shell.options import redaction, tls_settings, token_settings
 from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS
-from sparkcohort.runtime.text import printable
-
-REDACTED = "[redacted]"
 
 SENSITIVE = frozenset(row.name for row in SETTINGS if row.secret)
 _SENSITIVE_WORD = re.compile(
@@ -43,19 +40,12 @@ def shown_by_spark(java: Mapping[str, str]) -> list[str]:
 
 def redact(conf: Mapping[str, str]) -> dict[str, str]:
     """The same settings with the secret values replaced, fit for a log line or a repr."""
-    return {name: REDACTED if is_sensitive(name) else str(value) for name, value in conf.items()}
+    return {name: redaction.REDACTED if is_sensitive(name) else str(value) for name, value in conf.items()}
 
 
 def redact_text(text: str, conf: Mapping[str, str]) -> str:
-    """The same text without the secret values of ``conf``, should a library have quoted one."""
-    said = [str(value) for name, value in conf.items() if is_sensitive(name) and value]
-    secrets = {*said, *(printable(value, 10 * len(value)) for value in said)}
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, REDACTED)
-    return text
-
-
-_STORE_KEYS = ("type", "location", "password")
+    """What a library or a broker has said, without the secret values of ``conf`` (see ``redaction``)."""
+    return redaction.without(text, [str(value) for name, value in conf.items() if is_sensitive(name) and value])
 
 
 def stores_and_login(java: Mapping[str, str]) -> dict[str, str]:
@@ -63,63 +53,7 @@ def stores_and_login(java: Mapping[str, str]) -> dict[str, str]:
 
     Raises ``OptionError`` naming what cannot be said to librdkafka.
     """
-    left = dict(java)
-    return _truststore(left) | _keystore(left) | _login(left)
-
-
-def _take(left: dict[str, str], prefix: str) -> dict[str, str]:
-    return {key: left.pop(f"{prefix}.{key}") for key in _STORE_KEYS if f"{prefix}.{key}" in left}
-
-
-def _truststore(left: dict[str, str]) -> dict[str, str]:
-    """``ssl.truststore.*``: PEM only, since librdkafka reads no other kind of trust store."""
-    store = _take(left, "ssl.truststore")
-    kind = _store_type(store, "ssl.truststore", "kafka.ssl.ca.location=ca.pem")
-    if kind == "PEM" and "location" in store:
-        return {"ssl.ca.location": store["location"]}
-    if kind == "PKCS12":
-        raise OptionError(
-            "option kafka.ssl.truststore.type=PKCS12 is not supported: librdkafka reads trusted certificates "
-            "as PEM only; convert with "
-            "'openssl pkcs12 -in truststore.p12 -nokeys -out ca.pem' and set kafka.ssl.ca.location=ca.pem"
-        )
-    return {}
-
-
-def _keystore(left: dict[str, str]) -> dict[str, str]:
-    """``ssl.keystore.*``: PKCS12 as it is, PEM as certificate and key in one file."""
-    store = _take(left, "ssl.keystore")
-    kind = _store_type(store, "ssl.keystore", "kafka.ssl.keystore.type=PKCS12")
-    if kind == "PKCS12":
-        out = {"ssl.keystore.location": store.get("location", "")}
-        return out | ({"ssl.keystore.password": store["password"]} if "password" in store else {})
-    if kind == "PEM" and "location" in store:
-        return {"ssl.certificate.location": store["location"], "ssl.key.location": store["location"]}
-    return {}
-
-
-def _store_type(store: Mapping[str, str], name: str, remedy: str) -> str:
-    """PEM, PKCS12 or "" (no store given); Java's default JKS is refused, unless the file's name says better."""
-    if "location" not in store:
-        return store.get("type", "").upper() if store.get("type", "").upper() == "PEM" else ""
-    kind = store.get("type", "").upper() or _type_by_name(store["location"])
-    if kind in ("PEM", "PKCS12"):
-        return kind
-    convert = (
-        f"'keytool -importkeystore -srckeystore {store['location']} -destkeystore store.p12 -deststoretype PKCS12'"
-    )
-    more = "" if name == "ssl.keystore" else " and 'openssl pkcs12 -in store.p12 -nokeys -out ca.pem'"
-    raise OptionError(
-        f"option kafka.{name}.type={kind} is not supported: librdkafka reads no Java key stores; convert with "
-        f"{convert}{more}, then set {remedy}"
-    )
-
-
-def _type_by_name(location: str) -> str:
-    lower = location.lower()
-    if lower.endswith((".p12", ".pfx", ".pkcs12")):
-        return "PKCS12"
-    return "PEM" if lower.endswith((".pem", ".crt", ".cer")) else "JKS"
+    return tls_settings.stores(java) | _login(dict(java))
 
 
 # --- login ----------------------------------------------------------------------------------------
@@ -134,6 +68,9 @@ def _login(left: dict[str, str]) -> dict[str, str]:
     handler = left.pop("sasl.client.callback.handler.class", None)
     if handler is not None:
         out |= token_settings.client_handler(handler)
+    retriever = left.pop("sasl.oauthbearer.jwt.retriever.class", None)
+    if retriever is not None:
+        out |= _retriever(retriever)
     jaas = left.pop("sasl.jaas.config", None)
     if jaas is not None:
         out |= _jaas(jaas)
@@ -179,8 +116,8 @@ def _unescape(value: str) -> str:
 def _credentials(module: str, options: Mapping[str, str]) -> dict[str, str]:
     if options.get("tokenauth", "").lower() == "true":
         raise OptionError(
-            "option kafka.sasl.jaas.config has tokenauth=true: delegation tokens are not supported by "
-            "librdkafka; use a SCRAM or PLAIN user"
+            "option kafka.sasl.jaas.config has tokenauth=true: librdkafka logs in by no delegation token; give the login of "
+            "the token's owner, SCRAM, PLAIN or OAUTHBEARER, or a client certificate"
         )
     missing = [key for key in ("username", "password") if key not in options]
     if missing:
@@ -206,6 +143,25 @@ def _oauth(options: Mapping[str, str]) -> dict[str, str]:
             "kafka.enable.sasl.oauthbearer.unsecure.jwt for a test"
         )
     return out | ({"sasl.oauthbearer.method": "oidc"} if out else {})
+
+
+_ASSERTION = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+def _retriever(java: str) -> dict[str, str]:
+    """``sasl.oauthbearer.jwt.retriever.class`` (KIP-1139): librdkafka has those that ask a token endpoint."""
+    name = java.strip().removeprefix("class ").rpartition(".")[2]
+    if name in ("DefaultJwtRetriever", ""):
+        return {}
+    if name == "ClientCredentialsJwtRetriever":
+        return {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.grant.type": "client_credentials"}
+    if name == "JwtBearerJwtRetriever":
+        return {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.grant.type": _ASSERTION}
+    raise OptionError(
+        f"option kafka.sasl.oauthbearer.jwt.retriever.class={java} is not supported: it is a Java class; have a Python "
+        "function make the tokens, kafka.sasl.oauthbearer.provider=package.module:function, or use "
+        "ClientCredentialsJwtRetriever or JwtBearerJwtRetriever"
+    )
 
 
 def _kerberos(options: Mapping[str, str]) -> dict[str, str]:

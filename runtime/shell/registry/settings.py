@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options.security_settings import REDACTED
+from sparkcohort.runtime.shell.options import redaction
 
 PREFIX = "schema.registry."
 TIMEOUT_MS = f"{PREFIX}timeout.ms"
@@ -28,6 +29,7 @@ CLIENT_SETTINGS = (
 SECRETS = ("basic.auth.user.info", TOKEN, "ssl.key.password")
 WITH_LOGIN = ("url", "proxy")
 MOST_REQUEST_SECONDS = 10.0
+_LOGIN = re.compile(r"//[^/\s]+@")
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,11 @@ class RegistrySettings:
     @property
     def place(self) -> str:
         """Where it is, without a login."""
-        return self.redacted(self.conf["url"])
+        return _LOGIN.sub(rf"//{redaction.REDACTED}@", self.conf["url"])
 
     def redacted(self, text: str) -> str:
-        """``text`` without any secret of these settings."""
-        for secret in sorted(_secrets(self.conf), key=len, reverse=True):
-            text = text.replace(secret, REDACTED)
-        return text
+        """What others have said, without any secret of these settings."""
+        return redaction.without(_LOGIN.sub(rf"//{redaction.REDACTED}@", text), _secrets(self.conf))
 
     def client_conf(self) -> dict[str, Any]:
         """For Confluent's client; waiting and trying again is ours."""

@@ -89,8 +89,10 @@ def test_unknown_settings_name_the_nearest() -> None:
 
 def test_bad_values_name_the_option_as_it_was_given() -> None:
     """The user's spelling is used, also where the setting was renamed."""
-    assert refused(fetch__min__bytes="few").startswith("option kafka.fetch.min.bytes:")
-    assert refused(request__timeout__ms="1").startswith("option kafka.request.timeout.ms:")
+    assert refused(fetch__min__bytes="few").startswith("option kafka.fetch.min.bytes='few'")
+    assert refused(request__timeout__ms="-1").startswith("option kafka.request.timeout.ms=-1 ")
+    assert refused(socket__timeout__ms="1").startswith("option kafka.socket.timeout.ms:")
+    assert refused(queued__min__messages=str(2**40)).startswith("option kafka.queued.min.messages=1099511627776 ")
     assert refused(security__protocol="TLS").startswith("option kafka.security.protocol:")
     assert refused(security__protocol="SSL", ssl__ca__location="/no/such/file").startswith(
         "option kafka.ssl.ca.location:"
@@ -164,8 +166,16 @@ def test_pem_stores(tmp_path: Path) -> None:
         "ssl.key.password": "k",
     }
     texts = {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
-    texts |= {"ssl.truststore.certificates": "CA", "ssl.keystore.certificate.chain": "C", "ssl.keystore.key": "K"}
-    assert in_librdkafkas_words(texts)[0] == {"ssl.ca.pem": "CA", "ssl.certificate.pem": "C", "ssl.key.pem": "K"}
+    texts |= {
+        f"ssl.{name}": f"-----BEGIN IT-----{end}QUJD{end}-----END IT-----"
+        for name, end in (
+            ("truststore.certificates", " "),
+            ("keystore.certificate.chain", r"\n"),
+            ("keystore.key", "\n"),
+        )
+    }
+    whole = "-----BEGIN IT-----\nQUJD\n-----END IT-----\n"
+    assert in_librdkafkas_words(texts)[0] == {"ssl.ca.pem": whole, "ssl.certificate.pem": whole, "ssl.key.pem": whole}
 
 
 def test_pkcs12_key_store() -> None:
@@ -183,14 +193,109 @@ def test_java_key_stores_are_refused_with_the_remedy(store: str) -> None:
     assert "hunter2" not in message
 
 
-def test_pkcs12_trust_store_is_refused_with_the_remedy() -> None:
-    """librdkafka trusts PEM files only."""
-    assert "openssl pkcs12" in refused(ssl__truststore__type="PKCS12", ssl__truststore__location="/k/ca.p12")
+def test_stores_are_known_by_their_first_bytes(tmp_path: Path) -> None:
+    """Java reads PKCS12 as JKS too, and its keytool writes it into files called .jks."""
+    store = tmp_path / "trust.jks"
+    store.write_bytes(b"\x30\x82\x01\x02")
+    assert in_librdkafkas_words({"ssl.truststore.location": str(store), "ssl.truststore.password": "p"})[0] == {
+        "ssl.truststore.location": str(store),
+        "ssl.truststore.password": "p",
+    }
+    store.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    assert "kafka.ssl.truststore.type=JKS" in refused(ssl__truststore__location=str(store))
 
 
-def test_java_ciphers_are_refused() -> None:
-    """OpenSSL has other names for cipher suites."""
-    assert "OpenSSL" in refused(ssl__cipher__suites="TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384")
+@pytest.mark.parametrize("data", [None, b"", b"0\x82nothing"])
+def test_trust_stores_that_cannot_be_read(tmp_path: Path, data: bytes | None) -> None:
+    """The option is named, the password never."""
+    store = tmp_path / "trust.p12"
+    if data is not None:
+        store.write_bytes(data)
+    message = refused(
+        security__protocol="SSL", ssl__truststore__location=str(store), ssl__truststore__password="hunter2"
+    )
+    assert message.startswith("option kafka.ssl.truststore.location: ")
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize("text", ["nonsense hunter2", "-----BEGIN PRIVATE KEY----- hunter!2 -----END PRIVATE KEY-----"])
+def test_what_is_no_pem(text: str) -> None:
+    """The option is named, the text never quoted."""
+    message = refused(ssl__keystore__key=text)
+    assert message.startswith("option kafka.ssl.keystore.key is not PEM: ")
+    assert "hunter" not in message
+
+
+@pytest.mark.parametrize(
+    ("settings", "suites", "words"),
+    [
+        ({"ssl__cipher__suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}, "ECDHE-RSA-AES256-GCM-SHA384", ""),
+        (
+            {"ssl__cipher__suites": "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256, TLS_RSA_WITH_AES_256_CBC_SHA"},
+            "DHE-RSA-AES128-SHA256:AES256-SHA",
+            "",
+        ),
+        (
+            {"ssl__cipher__suites": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,ECDHE-RSA-AES128-SHA256"},
+            "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-AES128-SHA256",
+            "",
+        ),
+        ({"ssl__cipher__suites": "TLS_AES_256_GCM_SHA384"}, "PSK-AES128-CBC-SHA", "all suites of TLS 1.3"),
+        (
+            {"ssl__cipher__suites": "TLS_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+            "ECDHE-RSA-AES128-GCM-SHA256",
+            "all suites of TLS 1.3",
+        ),
+        ({"ssl__enabled__protocols": "TLSv1.2,TLSv1.3", "ssl__protocol": "TLSv1.3"}, None, ""),
+        ({"ssl__enabled__protocols": "TLSv1.3"}, "PSK-AES128-CBC-SHA", ""),
+        ({"ssl__enabled__protocols": "TLSv1.2", "ssl__protocol": "TLSv1.2"}, None, "leaves TLS 1.3 possible"),
+        ({"ssl__enabled__protocols": "TLSv1.2,TLSv1.1,TLSv1"}, None, "TLSv1.1, TLSv1 is not spoken here"),
+    ],
+)
+def test_javas_protocols_and_cipher_suites(settings: dict[str, str], suites: str | None, words: str) -> None:
+    """In OpenSSL's names, all of which librdkafka takes; what it can't choose is said."""
+    options = given(security__protocol="SSL", **settings)
+    assert options.kafka.get("ssl.cipher.suites") == suites
+    assert any(words in warning for warning in options.warnings) if words else not options.warnings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ssl__cipher__suites": "TLS_KRB5_WITH_3DES_EDE_CBC_SHA"},
+        {"ssl__enabled__protocols": "TLSv1.1"},
+        {"ssl__protocol": "SSLv3"},
+    ],
+)
+def test_protocols_and_suites_that_openssl_has_not(settings: dict[str, str]) -> None:
+    """The option is named, with what there is."""
+    (name,) = settings
+    message = refused(**settings)
+    assert message.startswith(f"option kafka.{name.replace('__', '.')}")
+    assert "TLS_ECDHE_RSA_WITH" in message or "TLSv1.2 or TLSv1.3" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "fate"),
+    [
+        ("config.providers.env.class", "not supported"),
+        ("metrics.context.app", "no effect"),
+        ("metrics.jmx.include", "no effect"),
+    ],
+)
+def test_names_by_their_beginnings(name: str, fate: str) -> None:
+    """Families of names that Kafka's clients take by their prefix."""
+    settings = {name.replace(".", "__"): "x"}
+    text = refused(**settings) if fate == "not supported" else " ".join(given(**settings).warnings)
+    assert f"kafka.{name} " in text
+    assert fate in text
+
+
+def test_values_that_say_what_is_done_anyway() -> None:
+    """Java's own defaults of what is refused are no error."""
+    options = given(group__protocol="classic", sasl__oauthbearer__header__urlencode="FALSE")
+    assert not options.warnings
+    assert "group.protocol" not in options.kafka
 
 
 def test_what_the_library_was_built_without() -> None:

@@ -31,8 +31,8 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     Records,
     RecordSource,
     header_error,
+    librdkafkas,
     partition_error,
-    settings_of,
     timestamp_error,
 )
 from sparkcohort.runtime.shell.kafka.token_provider import LoginToken, NoToken
@@ -58,7 +58,7 @@ class NativeSource(RecordSource):
         take = partial(taken_rows, arrow_rows.schema(columns))
         self._tokens = source_of(conf)
         self._token: LoginToken | None = None  # the client's
-        settings = {"log.queue": True, **without_provider(settings_of(conf))}
+        settings = {"log.queue": True, **without_provider(librdkafkas(conf))}
         pairs = [(name, _text(value)) for name, value in settings.items()]
         try:
             self._client = _drain.Client(pairs, fields_of(columns), take)

@@ -32,8 +32,8 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     Records,
     RecordSource,
     header_error,
+    librdkafkas,
     partition_error,
-    settings_of,
     timestamp_error,
 )
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
@@ -60,7 +60,7 @@ class PythonSource(RecordSource):
         self._mean_size = batch_bytes / FIRST_CHUNK  # until some are known
         self._broken = False  # a partition was
         try:
-            settings = with_tokens(settings_of(conf))
+            settings = with_tokens(librdkafkas(conf))
         except NoToken as error:
             raise as_refusal(error) from None
         self._consumer = Consumer({**settings, "error_cb": self._on_error}, logger=CLIENT_LOG)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.errors import CohortError
@@ -23,6 +23,7 @@ from sparkcohort.runtime.protocol.calls import MAX_MALFORMED_COUNTS, MalformedCo
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import tokens
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
+from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column, value_of
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
@@ -209,6 +210,14 @@ def settings_of(conf: Mapping[str, Any]) -> dict[str, Any]:
     # A name that nobody else uses: the consumer never joins, so no permission on a group is needed either.
     group = {"group.id": f"cohort-fetch-{uuid.uuid4().hex}"}
     return {**paced({**_DEFAULTS, **_without_aliases(conf)}), **_FORCED, **group}
+
+
+def librdkafkas(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for a client of librdkafka, with the trust store read.  Raises KafkaException where it can't be read."""
+    try:
+        return with_trusted_certificates(settings_of(conf))
+    except ValueError as error:
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
 
 
 def timestamp_error(tp: TopicPartition, offset: int, milliseconds: int) -> MalformedRecordError:

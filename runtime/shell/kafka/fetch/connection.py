@@ -30,7 +30,7 @@ from sparkcohort.runtime.shell.options.connection_settings import (
     TransportError,
     unsupported,
 )
-from sparkcohort.runtime.shell.options.security_settings import REDACTED
+from sparkcohort.runtime.shell.options.redaction import REDACTED
 
 __all__ = [
     "Beyond",
@@ -234,8 +234,8 @@ class _Setup:
         ends = float("inf")
         try:
             self._open(address)
-            if self._settings.tls is not None:
-                self._shake_hands(self._settings.tls)
+            if (tls := self._settings.tls) is not None:
+                self._shake_hands(tls)
             versions = self._versions()
             if self._settings.mechanism:
                 ends = self._login(versions)
@@ -364,7 +364,7 @@ class _Setup:
             return f"{said}; see what kafka.sasl.oauthbearer.provider returns, and the broker's log"
         user, mechanism = self._settings.username, self._settings.mechanism
         what = "is not the one to take" if by_us else "refused"
-        said = self._settings.redacted(f"{self._where} {what} the login of {user} by {mechanism}: {reason}")
+        said = f"{self._where} {what} the login of {user} by {mechanism}: {self._settings.redacted(reason)}"
         if by_us:
             return f"{said}; see the broker, and who may be between it and us"
         return f"{said}; see kafka.sasl.jaas.config (or kafka.sasl.username, kafka.sasl.password)"

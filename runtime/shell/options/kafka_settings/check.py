@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options import security_settings
+from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS, OurClient
 
 # No broker is to be asked, nothing told; whom to ask for tokens is no setting of librdkafka's.
 _NOT_PROBED = ("bootstrap.servers", "debug", "sasl.oauthbearer.provider")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,100}")
+_RANGE = re.compile(r"outside allowed range (-?[0-9]+)\.\.([0-9]+)")
+_MOST = 2**31 - 1
 _SUGGESTED = tuple(row.name for row in SETTINGS if row.our_client is not OurClient.PRODUCERS)
 
 
@@ -38,10 +43,25 @@ def check(conf: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
     librdkafka refuses.
     """
     probed = {name: value for name, value in conf.items() if name not in _NOT_PROBED}
+    _check_size(probed, given)
+    try:
+        probed = with_trusted_certificates(probed)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
     refusal, ignored = _probe(probed)
     if refusal:
         raise OptionError(_explain(refusal, probed, given))
     return ignored
+
+
+def _check_size(conf: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Refuse numbers of more than 32 bits, of which librdkafka would take the lower ones (2.16)."""
+    for name, value in conf.items():
+        if _NUMBER.fullmatch(value) and abs(int(value)) > _MOST:
+            taken = _RANGE.search(_probe({name: str(-_MOST)})[0])
+            if taken:
+                bounds = f"librdkafka takes {taken[1]} to {taken[2]}"
+                raise OptionError(f"option kafka.{_as_given(name, given)}={value} is out of bounds: {bounds}")
 
 
 def _probe(conf: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -54,7 +74,7 @@ def _probe(conf: Mapping[str, str]) -> tuple[str, list[str]]:
     except (KafkaException, TypeError, ValueError) as error:
         first = error.args[0] if error.args else error
         text = str(first.str()) if isinstance(first, KafkaError) else str(first)
-        return security_settings.redact_text(text, conf).strip().removeprefix("Failed to create consumer: "), []
+        return text.strip().removeprefix("Failed to create consumer: "), []
     consumer.poll(0)
     consumer.close()
     ignored = [line.partition("Configuration property ")[2] for line in lines.lines if "will be ignored" in line]
@@ -68,13 +88,14 @@ def _explain(refusal: str, conf: Mapping[str, str], given: Mapping[str, str]) ->
         return f"option kafka.{name} is unknown{nearest(name)}"
     if "No provider for SASL mechanism GSSAPI" in refusal:
         return _without_kerberos(refusal, given)
+    words = security_settings.redact_text(refusal, conf)
     if "SASL mechanism" in refusal:
-        return f"option kafka.sasl.mechanism: {refusal}"
+        return f"option kafka.sasl.mechanism: {words}"
     together = {name: conf[name] for name in ("security.protocol",) if name in conf}
     for name, value in conf.items():
         if _probe({**together, name: value})[0] == refusal:
-            return f"option kafka.{_as_given(name, given)}: {refusal}"
-    return f"the kafka.* options {', '.join(sorted(given))} do not go together: {refusal}"
+            return f"option kafka.{_as_given(name, given)}: {words}"
+    return f"the kafka.* options {', '.join(sorted(given))} do not go together: {words}"
 
 
 def _without_kerberos(refusal: str, given: Mapping[str, str]) -> str:
@@ -98,5 +119,5 @@ def _as_given(name: str, given: Mapping[str, str]) -> str:
 
 def nearest(name: str) -> str:
     """``; did you mean kafka.X?`` where some setting is called nearly so, else nothing."""
-    near = difflib.get_close_matches(name, _SUGGESTED, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name, _SUGGESTED, n=1, cutoff=0.8)
     return f"; did you mean kafka.{near[0]}?" if near else "; neither Kafka's consumer nor librdkafka has it"

@@ -47,6 +47,10 @@ class KafkaSetting(NamedTuple):
     secret: bool = False  # never shown
     our_client: OurClient = OurClient.UNABLE
     only: tuple[str, ...] = ()  # the values, in lower case, that our client can honour
+    harmless: tuple[str, ...] = ()  # refused, no effect: values, in lower case, that say what is done anyway
+    least: int | None = None  # the bounds of librdkafka where Java takes numbers beyond them: the nearest is taken
+    most: int | None = None
+    javas_least: int = 0  # Java's own bound; less is refused
     default: str | None = None  # librdkafka's, where our client goes by it
     alias_of: str = ""  # librdkafka's other name of the same, by which our defaults go
     consumers_only: bool = False  # an administrator's client would warn of it
@@ -77,6 +81,14 @@ _NO_JVM: Final = "there is no JVM; see metrics.port"
 _CREDENTIALS: Final = "it is a Java class; put the credentials into kafka.sasl.jaas.config"
 _JAVAS_SECURITY: Final = "it configures Java's security machinery, librdkafka has its own"
 
+_CHECKED: Final = "tokens are checked by the brokers, not by clients"
+_PROVIDERS: Final = (
+    "it names Java classes that look values up; give the values themselves, for instance from os.environ"
+)
+_AS_THEY_ARE: Final = "librdkafka sends id and secret as they are; give them encoded, and leave it out"
+_INT: Final = 2**31 - 1
+_ANY: Final = -(2**63)
+
 SETTINGS: Final = (
     KafkaSetting("acks", our_client=PRODUCERS),
     KafkaSetting("allow.auto.create.topics", our_client=INDIFFERENT, driver_forced="false", reading_forced=False),
@@ -100,7 +112,8 @@ SETTINGS: Final = (
     KafkaSetting("compression.codec", our_client=PRODUCERS),
     KafkaSetting("compression.level", our_client=PRODUCERS),
     KafkaSetting("compression.type", our_client=PRODUCERS),
-    KafkaSetting("connections.max.idle.ms", our_client=INDIFFERENT),
+    KafkaSetting("config.providers", REFUSED, why=_PROVIDERS),
+    KafkaSetting("connections.max.idle.ms", our_client=INDIFFERENT, least=0, most=_INT, javas_least=_ANY),
     KafkaSetting("coordinator.query.interval.ms", our_client=INDIFFERENT),
     KafkaSetting("debug", our_client=HONOURED, only=("",)),
     KafkaSetting("default.api.timeout.ms", OPTION),
@@ -127,12 +140,28 @@ SETTINGS: Final = (
     KafkaSetting("enable.ssl.certificate.verification", our_client=HONOURED, default="true"),
     KafkaSetting("exclude.internal.topics", NO_EFFECT, why="internal topics are read only when named"),
     KafkaSetting("fetch.error.backoff.ms", our_client=INDIFFERENT, consumers_only=True, reading=100),
-    KafkaSetting("fetch.max.bytes", our_client=HONOURED, consumers_only=True, reading=4 << 20, probing=4 << 20),
-    KafkaSetting("fetch.max.wait.ms", RENAMED, becomes=("fetch.wait.max.ms",)),
+    KafkaSetting(
+        "fetch.max.bytes",
+        our_client=HONOURED,
+        consumers_only=True,
+        reading=4 << 20,
+        probing=4 << 20,
+        least=0,
+        most=_INT - 512,
+    ),
+    KafkaSetting("fetch.max.wait.ms", RENAMED, becomes=("fetch.wait.max.ms",), least=0, most=300_000),
     KafkaSetting(
         "fetch.message.max.bytes", our_client=HONOURED, alias_of="max.partition.fetch.bytes", consumers_only=True
     ),
-    KafkaSetting("fetch.min.bytes", our_client=HONOURED, default="1", consumers_only=True, reading_unhurried=64 << 10),
+    KafkaSetting(
+        "fetch.min.bytes",
+        our_client=HONOURED,
+        default="1",
+        consumers_only=True,
+        reading_unhurried=64 << 10,
+        least=1,
+        most=100_000_000,
+    ),
     KafkaSetting(
         "fetch.queue.backoff.ms",
         our_client=INDIFFERENT,
@@ -142,7 +171,7 @@ SETTINGS: Final = (
     KafkaSetting("fetch.wait.max.ms", our_client=HONOURED, consumers_only=True, reading=20, reading_unhurried=40),
     KafkaSetting("group.id", ALIAS, our_client=INDIFFERENT),
     KafkaSetting("group.instance.id", ALIAS, our_client=INDIFFERENT),
-    KafkaSetting("group.protocol", REFUSED, why=_CLASSIC, our_client=INDIFFERENT),
+    KafkaSetting("group.protocol", REFUSED, why=_CLASSIC, our_client=INDIFFERENT, harmless=("classic",)),
     KafkaSetting("group.protocol.type", REFUSED, why=_CLASSIC, our_client=INDIFFERENT),
     KafkaSetting(
         "group.remote.assignor",
@@ -156,6 +185,9 @@ SETTINGS: Final = (
     KafkaSetting("interceptor.classes", REFUSED, why="it names Java classes; use DataFrame operations"),
     KafkaSetting("internal.leave.group.on.close", NO_EFFECT, why="the driver's static member never leaves"),
     KafkaSetting("internal.termination.signal", our_client=INDIFFERENT),
+    KafkaSetting(
+        "internal.throw.on.fetch.stable.offset.unsupported", NO_EFFECT, why="it is about commits of Kafka Streams"
+    ),
     KafkaSetting(
         "isolation.level",
         our_client=HONOURED,
@@ -173,7 +205,13 @@ SETTINGS: Final = (
     KafkaSetting("max.in.flight", our_client=INDIFFERENT),
     KafkaSetting("max.in.flight.requests.per.connection", our_client=INDIFFERENT),
     KafkaSetting(
-        "max.partition.fetch.bytes", our_client=HONOURED, consumers_only=True, reading=1 << 20, probing=256 << 10
+        "max.partition.fetch.bytes",
+        our_client=HONOURED,
+        consumers_only=True,
+        reading=1 << 20,
+        probing=256 << 10,
+        least=1,
+        most=1_000_000_000,
     ),
     KafkaSetting(
         "max.poll.interval.ms",
@@ -188,11 +226,13 @@ SETTINGS: Final = (
     KafkaSetting("message.send.max.retries", our_client=PRODUCERS),
     KafkaSetting("message.timeout.ms", our_client=PRODUCERS),
     KafkaSetting("metadata.broker.list", our_client=HONOURED),
-    KafkaSetting("metadata.max.age.ms", ALIAS, our_client=INDIFFERENT),
+    KafkaSetting("metadata.max.age.ms", ALIAS, our_client=INDIFFERENT, least=1, most=86_400_000),
     KafkaSetting(
         "metadata.recovery.rebootstrap.trigger.ms",
         our_client=INDIFFERENT,
         driver="10000",  # not five minutes, where all brokers have been away
+        least=0,
+        most=_INT,
     ),
     KafkaSetting("metadata.recovery.strategy", our_client=INDIFFERENT),
     KafkaSetting("metric.reporters", NO_EFFECT, why=_NO_JVM),
@@ -214,7 +254,14 @@ SETTINGS: Final = (
     KafkaSetting(
         "queued.min.messages", our_client=INDIFFERENT, consumers_only=True, driver_consumer="1", reading=200_000
     ),
-    KafkaSetting("receive.buffer.bytes", RENAMED, becomes=("socket.receive.buffer.bytes",)),
+    KafkaSetting(
+        "receive.buffer.bytes",
+        RENAMED,
+        becomes=("socket.receive.buffer.bytes",),
+        least=0,
+        most=100_000_000,
+        javas_least=-1,
+    ),
     KafkaSetting("receive.message.max.bytes", our_client=HONOURED, default="100000000"),
     KafkaSetting("reconnect.backoff.jitter.ms", our_client=INDIFFERENT),
     KafkaSetting(
@@ -222,13 +269,15 @@ SETTINGS: Final = (
         our_client=INDIFFERENT,
         driver="1000",
         reading=1_000,  # librdkafka's default keeps away for up to ten seconds from a broker that is back
+        least=0,
+        most=3_600_000,
     ),
-    KafkaSetting("reconnect.backoff.ms", our_client=INDIFFERENT),
+    KafkaSetting("reconnect.backoff.ms", our_client=INDIFFERENT, least=0, most=3_600_000),
     KafkaSetting("request.required.acks", our_client=PRODUCERS),
-    KafkaSetting("request.timeout.ms", RENAMED, becomes=("socket.timeout.ms",)),
+    KafkaSetting("request.timeout.ms", RENAMED, becomes=("socket.timeout.ms",), least=10, most=300_000),
     KafkaSetting("retries", our_client=PRODUCERS),
-    KafkaSetting("retry.backoff.max.ms", our_client=INDIFFERENT),
-    KafkaSetting("retry.backoff.ms", our_client=INDIFFERENT),
+    KafkaSetting("retry.backoff.max.ms", our_client=INDIFFERENT, least=1, most=300_000),
+    KafkaSetting("retry.backoff.ms", our_client=INDIFFERENT, least=1, most=300_000),
     KafkaSetting("sasl.client.callback.handler.class", TRANSLATED, becomes=("sasl.oauthbearer.provider",)),
     KafkaSetting(
         "sasl.jaas.config",
@@ -250,6 +299,10 @@ SETTINGS: Final = (
         secret=True,
     ),
     KafkaSetting("sasl.kerberos.keytab", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.kerberos.kinit.cmd", our_client=OTHER_LOGINS),
+    KafkaSetting(
+        "sasl.kerberos.min.time.before.relogin", our_client=OTHER_LOGINS, least=0, most=86_400_000, javas_least=_ANY
+    ),
     KafkaSetting("sasl.kerberos.principal", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.kerberos.service.name", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.kerberos.ticket.renew.jitter", NO_EFFECT, why=_JAVAS_SECURITY),
@@ -266,9 +319,21 @@ SETTINGS: Final = (
     KafkaSetting("sasl.login.retry.backoff.ms", NO_EFFECT, why=_JAVAS_SECURITY),
     KafkaSetting("sasl.mechanism", RENAMED, becomes=("sasl.mechanisms",), our_client=HONOURED),
     KafkaSetting("sasl.mechanisms", our_client=HONOURED, default="GSSAPI"),
+    KafkaSetting("sasl.oauthbearer.assertion.algorithm", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.assertion.claim.aud", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.assertion.claim.exp.seconds", our_client=OTHER_LOGINS, least=1, most=_INT),
+    KafkaSetting("sasl.oauthbearer.assertion.claim.iss", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.assertion.claim.jti.include", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.assertion.claim.nbf.seconds", our_client=OTHER_LOGINS, least=0, most=_INT),
+    KafkaSetting("sasl.oauthbearer.assertion.claim.sub", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.assertion.file", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.assertion.jwt.template.file", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.assertion.private.key.file", secret=True, our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.assertion.private.key.passphrase", secret=True, our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.assertion.private.key.pem", secret=True, our_client=OTHER_LOGINS),
+    KafkaSetting(
+        "sasl.oauthbearer.assertion.template.file", RENAMED, becomes=("sasl.oauthbearer.assertion.jwt.template.file",)
+    ),
     KafkaSetting("sasl.oauthbearer.client.credentials.client.id", RENAMED, becomes=("sasl.oauthbearer.client.id",)),
     KafkaSetting(
         "sasl.oauthbearer.client.credentials.client.secret",
@@ -278,18 +343,37 @@ SETTINGS: Final = (
     ),
     KafkaSetting("sasl.oauthbearer.client.id", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.client.secret", secret=True, our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.clock.skew.seconds", NO_EFFECT, why=_CHECKED),
     KafkaSetting("sasl.oauthbearer.config", secret=True, our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.expected.audience", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.expected.issuer", NO_EFFECT, why=_CHECKED),
     KafkaSetting("sasl.oauthbearer.extensions", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.grant.type", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.header.urlencode", REFUSED, why=_AS_THEY_ARE, harmless=("", "false")),
+    KafkaSetting("sasl.oauthbearer.jwks.endpoint.refresh.ms", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.jwks.endpoint.url", NO_EFFECT, why=_CHECKED),
     KafkaSetting("sasl.oauthbearer.jwt.retriever", DROPPED),
+    KafkaSetting(
+        "sasl.oauthbearer.jwt.retriever.class",
+        TRANSLATED,
+        becomes=("sasl.oauthbearer.method", "sasl.oauthbearer.grant.type"),
+    ),
+    KafkaSetting("sasl.oauthbearer.jwt.validator.class", NO_EFFECT, why=_CHECKED),
     KafkaSetting("sasl.oauthbearer.method", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.provider", OPTION, our_client=HONOURED),
     KafkaSetting("sasl.oauthbearer.scope", our_client=OTHER_LOGINS),
+    KafkaSetting("sasl.oauthbearer.scope.claim.name", NO_EFFECT, why=_CHECKED),
+    KafkaSetting("sasl.oauthbearer.sub.claim.name", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.oauthbearer.token.endpoint.url", our_client=OTHER_LOGINS),
     KafkaSetting("sasl.password", secret=True, our_client=HONOURED),
     KafkaSetting("sasl.username", our_client=HONOURED),
     KafkaSetting("security.protocol", our_client=HONOURED, default="plaintext"),
     KafkaSetting("security.providers", REFUSED, why="they are Java classes; configure OpenSSL on the machine instead"),
-    KafkaSetting("send.buffer.bytes", RENAMED, becomes=("socket.send.buffer.bytes",)),
+    KafkaSetting(
+        "send.buffer.bytes", RENAMED, becomes=("socket.send.buffer.bytes",), least=0, most=100_000_000, javas_least=-1
+    ),
     KafkaSetting("session.timeout.ms", ALIAS, our_client=INDIFFERENT),
     KafkaSetting("share.acknowledgement.mode", NO_EFFECT, why="there are no share groups here"),
     KafkaSetting("socket.blocking.max.ms", our_client=INDIFFERENT),
@@ -298,7 +382,14 @@ SETTINGS: Final = (
         NO_EFFECT,
         why="there is one limit, kafka.socket.connection.setup.timeout.ms",
     ),
-    KafkaSetting("socket.connection.setup.timeout.ms", our_client=HONOURED, default="30000"),
+    KafkaSetting(
+        "socket.connection.setup.timeout.ms",
+        our_client=HONOURED,
+        default="30000",
+        least=1_000,
+        most=_INT,
+        javas_least=_ANY,
+    ),
     KafkaSetting("socket.keepalive.enable", our_client=HONOURED, default="false"),
     KafkaSetting("socket.max.fails", our_client=INDIFFERENT),
     KafkaSetting("socket.nagle.disable", our_client=INDIFFERENT),
@@ -309,9 +400,9 @@ SETTINGS: Final = (
     KafkaSetting("ssl.ca.pem", our_client=HONOURED),
     KafkaSetting("ssl.certificate.location", our_client=HONOURED),
     KafkaSetting("ssl.certificate.pem", our_client=HONOURED),
-    KafkaSetting("ssl.cipher.suites", our_client=HONOURED),
+    KafkaSetting("ssl.cipher.suites", TRANSLATED, becomes=("ssl.cipher.suites",), our_client=HONOURED),
     KafkaSetting("ssl.crl.location"),
-    KafkaSetting("ssl.enabled.protocols", NO_EFFECT, why=_JAVAS_SECURITY),
+    KafkaSetting("ssl.enabled.protocols", TRANSLATED, becomes=("ssl.cipher.suites",)),
     KafkaSetting("ssl.endpoint.identification.algorithm", our_client=HONOURED, default="https"),
     KafkaSetting(
         "ssl.engine.factory.class",
@@ -334,13 +425,20 @@ SETTINGS: Final = (
         "ssl.keystore.password", TRANSLATED, becomes=("ssl.keystore.password",), secret=True, our_client=HONOURED
     ),
     KafkaSetting("ssl.keystore.type", TRANSLATED),
-    KafkaSetting("ssl.protocol", NO_EFFECT, why=_JAVAS_SECURITY),
+    KafkaSetting("ssl.protocol", TRANSLATED),
     KafkaSetting("ssl.provider", REFUSED, why="it names a Java provider; configure OpenSSL on the machine instead"),
     KafkaSetting("ssl.secure.random.implementation", NO_EFFECT, why=_JAVAS_SECURITY),
     KafkaSetting("ssl.trustmanager.algorithm", NO_EFFECT, why=_JAVAS_SECURITY),
     KafkaSetting("ssl.truststore.certificates", RENAMED, becomes=("ssl.ca.pem",)),
-    KafkaSetting("ssl.truststore.location", TRANSLATED, becomes=("ssl.ca.location",)),
-    KafkaSetting("ssl.truststore.password", TRANSLATED, secret=True),
+    KafkaSetting(
+        "ssl.truststore.location",
+        TRANSLATED,
+        becomes=("ssl.ca.location", "ssl.truststore.location"),
+        our_client=HONOURED,
+    ),
+    KafkaSetting(
+        "ssl.truststore.password", TRANSLATED, becomes=("ssl.truststore.password",), secret=True, our_client=HONOURED
+    ),
     KafkaSetting("ssl.truststore.type", TRANSLATED),
     KafkaSetting("statistics.interval.ms", NO_EFFECT, why="see metrics.port", our_client=HONOURED, only=("0",)),
     KafkaSetting("sticky.partitioning.linger.ms", our_client=PRODUCERS),
@@ -360,6 +458,12 @@ SETTINGS: Final = (
 ROWS: Final = {row.name: row for row in SETTINGS}
 UNKNOWN: Final = KafkaSetting("")
 """What is known of a name without a row."""
+BEGINNINGS: Final = {
+    "config.providers.": KafkaSetting("config.providers.", REFUSED, why=_PROVIDERS),
+    "metrics.context.": KafkaSetting("metrics.context.", NO_EFFECT, why=_NO_JVM),
+    "metrics.jmx.": KafkaSetting("metrics.jmx.", NO_EFFECT, why=_NO_JVM),
+}
+"""What is known of all names that begin so, and have no row."""
 
 
 def names(fate: Fate) -> tuple[str, ...]:

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options import security_settings, token_settings
-from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, SETTINGS, UNKNOWN, Fate
+from sparkcohort.runtime.shell.options import security_settings, tls_settings, token_settings
+from sparkcohort.runtime.shell.options.kafka_settings import bounds
+from sparkcohort.runtime.shell.options.kafka_settings.rows import (
+    BEGINNINGS,
+    ROWS,
+    SETTINGS,
+    UNKNOWN,
+    Fate,
+    KafkaSetting,
+)
 
 
 def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -39,7 +47,9 @@ def in_librdkafkas_words(java: Mapping[str, str]) -> tuple[dict[str, str], list[
     translated: dict[str, str] = {}
     warnings: list[str] = []
     for name, value in java.items():
-        row = ROWS.get(name, UNKNOWN)
+        row = _row(name)
+        if value.strip().lower() in row.harmless:
+            continue
         if row.fate is Fate.REFUSED:
             raise OptionError(f"option kafka.{name} is not supported: {row.why}")
         if row.fate is Fate.NO_EFFECT:
@@ -47,8 +57,18 @@ def in_librdkafkas_words(java: Mapping[str, str]) -> tuple[dict[str, str], list[
         elif row.fate is Fate.TRANSLATED:
             translated[name] = value
         elif row.fate is not Fate.DROPPED:
-            _put(own, row.becomes[0] if row.fate is Fate.RENAMED else name, _value(name, value))
-    return token_settings.completed(security_settings.stores_and_login(translated) | own), warnings
+            fits, warning = bounds.within(name, value)
+            warnings += [warning] if warning else []
+            _put(own, row.becomes[0] if row.fate is Fate.RENAMED else name, _value(name, fits))
+    tls, more = tls_settings.tls_versions(translated)
+    fitting, most = bounds.related(own)
+    whole = token_settings.completed(security_settings.stores_and_login(translated) | tls | fitting)
+    return whole, [*warnings, *more, *most]
+
+
+def _row(name: str) -> KafkaSetting:
+    """What is known of a name; all names that begin with those of ``BEGINNINGS`` are alike."""
+    return ROWS.get(name) or next((row for begin, row in BEGINNINGS.items() if name.startswith(begin)), UNKNOWN)
 
 
 def _put(conf: dict[str, str], name: str, value: str) -> None:
@@ -61,15 +81,10 @@ def _put(conf: dict[str, str], name: str, value: str) -> None:
 
 def _value(name: str, value: str) -> str:
     """The value as librdkafka spells it."""
-    if name in ("receive.buffer.bytes", "send.buffer.bytes") and value.strip() == "-1":
-        return "0"  # the operating system's default, in both languages
     if name in ("isolation.level", "security.protocol"):
         return value.strip().lower()
     if name == "ssl.endpoint.identification.algorithm":
         return value.strip().lower() or "none"  # Java: the empty string switches host name verification off
-    if name == "ssl.cipher.suites" and "_WITH_" in value:
-        raise OptionError(
-            "option kafka.ssl.cipher.suites has Java's cipher names; give OpenSSL's, for instance "
-            "ECDHE-RSA-AES256-GCM-SHA384"
-        )
+    if (ROWS.get(name, UNKNOWN).becomes or (name,))[0] in tls_settings.PEM_TEXTS and value.strip():
+        return tls_settings.pem(name, value)
     return value.strip() if name == "sasl.mechanism" else value

@@ -1,0 +1,77 @@
+"""Files with certificates that librdkafka doesn't read itself, read by whoever makes a client; and whether files changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE, TRUSTSTORE_PASSWORD
+
+FILES: Final = (
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.keystore.location",
+    TRUSTSTORE,
+)
+Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
+
+
+def with_trusted_certificates(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """librdkafka's settings, with the certificates of a trust store in PKCS#12 as PEM.
+
+    Raises ValueError that names the option where the store can't be read.
+    """
+    out = dict(conf)
+    location, password = str(out.pop(TRUSTSTORE, "")), str(out.pop(TRUSTSTORE_PASSWORD, ""))
+    if location and not any(out.get(name) for name in ("ssl.ca.location", "ssl.ca.pem")):
+        try:
+            data = Path(location).read_bytes()
+        except OSError as error:
+            raise ValueError(f"option kafka.{TRUSTSTORE}: {location} {error.strerror}") from None
+        out["ssl.ca.pem"] = trusted(data, password)
+    return out
+
+
+def trusted(data: bytes, password: str) -> str:
+    """All certificates of a PKCS#12 store in PEM.  Raises ValueError, without the password, when it can't be opened."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import Encoding, pkcs12  # noqa: PLC0415  slow, seldom needed
+
+    try:
+        store = pkcs12.load_pkcs12(data, password.encode() or None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError(
+            f"option kafka.{TRUSTSTORE}: no PKCS12 trust store that kafka.{TRUSTSTORE_PASSWORD} opens"
+        ) from None
+    found = [*([store.cert] if store.cert else []), *store.additional_certs]
+    if not found:
+        raise ValueError(f"option kafka.{TRUSTSTORE}: there is no certificate in it")
+    return "".join(each.certificate.public_bytes(Encoding.PEM).decode() for each in found)
+
+
+class ChangedFiles:
+    """Tells once of each change of the files that settings name; for one thread."""
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        """As they are now."""
+        self._conf, self._seen = conf, stamp(conf)
+
+    def changed(self) -> bool:
+        """Whether they are others than when this was last asked: librdkafka reads them when a client is made, never again."""
+        before, self._seen = self._seen, stamp(self._conf)
+        return before != self._seen
+
+
+def stamp(conf: Mapping[str, Any]) -> Stamp:
+    """What tells one state of the files named in these settings from another; costs a look at each, no reading."""
+    return tuple(_of(str(conf[name])) for name in FILES if conf.get(name) and conf[name] != "probe")
+
+
+def _of(path: str) -> tuple[int, int, int]:
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return 0, 0, 0
+    return found.st_ino, found.st_mtime_ns, found.st_size

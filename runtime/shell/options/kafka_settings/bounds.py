@@ -1,0 +1,66 @@
+"""Numbers that Java's consumer takes and librdkafka doesn't: the nearest that it takes, said once, or one error of ours.
+
+Sources: the validators of Kafka's ``ConsumerConfig``; the ranges in librdkafka's CONFIGURATION.md, which stand in the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,100}")
+_UNLIMITED: Final = {
+    "connections.max.idle.ms": "0",  # never, which in Java is any negative number
+    "receive.buffer.bytes": "0",  # the operating system's default
+    "send.buffer.bytes": "0",
+}
+_FIRST, _LONGEST, _FIRST_DEFAULT = "reconnect.backoff.ms", "reconnect.backoff.max.ms", "100"
+
+
+def within(name: str, value: str) -> tuple[str, str]:
+    """The number as librdkafka takes it, and a warning where it is another one, or nothing.
+
+    ``name`` is the user's.  Raises OptionError for what Java's consumer doesn't take either.
+    """
+    row = ROWS.get(name, UNKNOWN)
+    if row.most is None or row.least is None:
+        return value, ""
+    text = value.strip()
+    if not _WHOLE.fullmatch(text):
+        raise OptionError(f"option kafka.{name}={value!r} is not a whole number")
+    number = int(text)
+    if number < 0 and name in _UNLIMITED and number >= row.javas_least:
+        return _UNLIMITED[name], ""
+    if number < row.javas_least:
+        raise OptionError(f"option kafka.{name}={number} is out of bounds: at least {row.javas_least}")
+    fits = min(max(number, row.least), row.most)
+    if fits == number:
+        return str(number), ""
+    return str(fits), f"option kafka.{name}={number} counts as {fits}: librdkafka takes {row.least} to {row.most}"
+
+
+def related(conf: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """What some numbers have to be beside others, librdkafka's settings by name; and the warnings of those that changed.
+
+    Java always waits for the lesser of the two backoffs where they are the wrong way round, and for the first alone where
+    only that is given (``CommonClientConfigs``); it takes at least one batch, however little ``fetch.max.bytes`` is.
+    """
+    out, warnings = dict(conf), []
+    if _FIRST in out and _LONGEST not in out:
+        out[_LONGEST] = out[_FIRST]
+    elif int(out.get(_LONGEST, 3_600_000)) < int(out.get(_FIRST, _FIRST_DEFAULT)):
+        if _FIRST in out:
+            warnings.append(f"option kafka.{_FIRST}={out[_FIRST]} counts as kafka.{_LONGEST}={out[_LONGEST]}")
+        out[_FIRST] = out[_LONGEST]
+    least = conf.get("message.max.bytes", "1000000")  # librdkafka's default
+    if "fetch.max.bytes" in out and _WHOLE.fullmatch(least) and int(out["fetch.max.bytes"]) < int(least):
+        warnings.append(
+            f"option kafka.fetch.max.bytes={out['fetch.max.bytes']} counts as {least}: librdkafka takes no less than "
+            "kafka.message.max.bytes"
+        )
+        out["fetch.max.bytes"] = least
+    return out, warnings

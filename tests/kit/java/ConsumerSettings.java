@@ -1,0 +1,13 @@
+import java.util.TreeMap;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.common.config.ConfigDef;
+
+/** Kafka's own settings of consumers, one a line: name, type, default, bounds; tabs between, "-" for none. */
+public class ConsumerSettings {
+    public static void main(String[] arguments) {
+        for (ConfigDef.ConfigKey key : new TreeMap<>(ConsumerConfig.configDef().configKeys()).values()) {
+            System.out.println(String.join("\t", key.name, key.type.name(),
+                    key.hasDefault() ? String.valueOf(key.defaultValue) : "-", String.valueOf(key.validator)));
+        }
+    }
+}

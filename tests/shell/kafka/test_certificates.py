@@ -1,0 +1,283 @@
+"""Certificates as Java's options give them, at a broker with TLS: stores, PEM as text, and files that are replaced."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver.discovery import Discovery
+from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
+from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, Records
+from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
+from sparkcohort.runtime.values.columns import KAFKA_ROW
+from tests.kit.broker import Broker
+from tests.kit.certificates import Authority
+from tests.kit.join import join
+from tests.kit.produce import produce
+from tests.kit.waiting import wait_until
+
+NO_END = 2**63 - 1
+TP = TopicPartition("t", 0)
+PASSWORD = "changeit"
+IMPORT = ("-importcert", "-noprompt", "-alias")
+
+
+@pytest.fixture(scope="module")
+def secure() -> Iterator[Broker]:
+    """A broker with TLS, which demands certificates of its clients at MUTUAL."""
+    with Broker(tls=True, properties={"ssl.enabled.protocols": "TLSv1.2,TLSv1.3"}) as one:
+        one.admin.create_topic("t")
+        produce(one.bootstrap, "t", 10)
+        yield one
+
+
+@pytest.fixture
+def own() -> Iterator[Broker]:
+    """One that is stopped, and has its certificate replaced."""
+    with Broker(tls=True) as one:
+        one.admin.create_topic("t")
+        produce(one.bootstrap, "t", 10)
+        yield one
+
+
+@pytest.fixture(scope="module")
+def older() -> Iterator[Broker]:
+    """A broker that speaks TLS 1.2 alone."""
+    with Broker(tls=True, properties={"ssl.enabled.protocols": "TLSv1.2"}) as one:
+        one.admin.create_topic("t")
+        produce(one.bootstrap, "t", 10)
+        yield one
+
+
+def authority(broker: Broker) -> Authority:
+    """Who signed the broker's certificate."""
+    assert broker.authority is not None
+    return broker.authority
+
+
+def options(broker: Broker, listener: str, **more: str) -> SourceOptions:
+    """A query's options; ``__`` is a dot."""
+    given = {f"kafka.{name.replace('__', '.')}": value for name, value in more.items()}
+    servers = {"kafka.bootstrap.servers": broker.at[listener], "subscribe": "t", "group.id": "g"}
+    return parse({**servers, "kafka.security.protocol": "SSL", **given})
+
+
+def one_line(pem: str) -> str:
+    """As people put it into a properties file."""
+    return " ".join(pem.split("\n"))
+
+
+def escaped(pem: str) -> str:
+    """As people put it into JSON, twice."""
+    return pem.replace("\n", "\\n")
+
+
+def assert_reads(given: SourceOptions) -> None:
+    """The driver's clients, librdkafka and our own read the topic."""
+    conf = dict(given.kafka)
+    assert "t" in clients.new_consumer(conf).list_topics("t", timeout=20).topics
+    assert "t" in clients.new_admin(conf).list_topics("t", timeout=20).topics
+    for kind in (NativeSource, FetchSource):
+        source = kind(conf, columns=KAFKA_ROW)
+        source.assign({TP: (0, NO_END)})
+        try:
+            assert first(source, Records).next_offset == 10
+            if isinstance(source, FetchSource):
+                assert source._librdkafka is None  # it could do by itself what was asked
+        finally:
+            source.close()
+
+
+def first(source: NativeSource | FetchSource, kind: type[Event]) -> Any:
+    """The first event of this kind."""
+    found: list[Event] = []
+
+    def seen() -> bool:
+        found.extend(event for event in source.poll(0.1) if isinstance(event, kind))
+        return bool(found)
+
+    wait_until(seen, 30, kind.__name__, every_s=0)
+    return found[0]
+
+
+def assert_refused(source: NativeSource | FetchSource) -> None:
+    """It complains, and gives no record."""
+    wait_until(lambda: source.poll(0.1) or source.complaints, 30, "a refusal", every_s=0)
+    assert source.complaints
+
+
+@pytest.mark.parametrize("spelt", [str, one_line, escaped])
+def test_pem_as_text(secure: Broker, spelt: Any) -> None:
+    """Certificates and an encrypted key, in lines or in one."""
+    me = authority(secure).identity("127.0.0.1")
+    assert_reads(
+        options(
+            secure,
+            "MUTUAL",
+            ssl__truststore__type="PEM",
+            ssl__truststore__certificates=spelt(authority(secure).pem),
+            ssl__keystore__type="PEM",
+            ssl__keystore__certificate__chain=spelt(me.chain),
+            ssl__keystore__key=spelt(me.key(PASSWORD)),
+            ssl__key__password=PASSWORD,
+        )
+    )
+
+
+def keytool(*arguments: str) -> None:
+    """Java's own tool for stores."""
+    subprocess.run(["keytool", *arguments], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("kind", ["PKCS12", ""])
+def test_trust_stores_of_javas_tool(secure: Broker, tmp_path: Path, kind: str) -> None:
+    """In PKCS12, which it writes into files called .jks too; with the client's own key in another."""
+    trust, own = tmp_path / "trust.jks", tmp_path / "own.p12"
+    own.write_bytes(authority(secure).identity("127.0.0.1").store(PASSWORD))
+    keytool(*IMPORT, "ca", "-file", str(authority(secure).path), "-keystore", str(trust), "-storepass", PASSWORD)
+    assert_reads(
+        options(
+            secure,
+            "MUTUAL",
+            **({"ssl__truststore__type": kind} if kind else {}),
+            ssl__truststore__location=str(trust),
+            ssl__truststore__password=PASSWORD,
+            ssl__keystore__location=str(own),
+            ssl__keystore__password=PASSWORD,
+        )
+    )
+
+
+def test_a_chain_with_an_intermediate_authority(secure: Broker) -> None:
+    """A broker that trusts the root alone is shown what is between it and us, by librdkafka too."""
+    between, chain = authority(secure).subordinate()
+    me = between.identity("127.0.0.1")
+    assert_reads(
+        options(
+            secure,
+            "MUTUAL",
+            ssl__truststore__certificates=authority(secure).pem,
+            ssl__keystore__certificate__chain=me.chain + chain,
+            ssl__keystore__key=me.key(),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ssl__cipher__suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256"},
+        {"ssl__enabled__protocols": "TLSv1.3"},
+        {"ssl__enabled__protocols": "TLSv1.2,TLSv1.3", "ssl__endpoint__identification__algorithm": ""},
+    ],
+)
+def test_javas_names_of_protocols_and_suites(secure: Broker, more: dict[str, str]) -> None:
+    """All clients connect with them."""
+    assert_reads(options(secure, "SSL", ssl__ca__location=str(authority(secure).path), **more))
+
+
+def test_newer_alone_is_newer_alone(older: Broker) -> None:
+    """Who asks for TLS 1.3 gets no connection with 1.2, of neither client."""
+    trusting = {"ssl__ca__location": str(authority(older).path)}
+    assert_reads(options(older, "SSL", **trusting, ssl__cipher__suites="TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"))
+    for newer in ({"ssl__enabled__protocols": "TLSv1.3"}, {"ssl__cipher__suites": "TLS_AES_256_GCM_SHA384"}):
+        conf = dict(options(older, "SSL", **trusting, **newer).kafka)
+        for kind in (NativeSource, FetchSource):
+            source = kind(conf, columns=KAFKA_ROW)
+            source.assign({TP: (0, NO_END)})
+            assert_refused(source)
+            source.close()
+
+
+# --- files that are replaced --------------------------------------------------------------------------
+
+
+def membership(given: SourceOptions) -> GroupMembership:
+    """The driver's membership of the group, joined."""
+    made = GroupMembership(given, lambda: {"t": 1})
+    join(made, 30)
+    return made
+
+
+def test_a_client_certificate_that_is_renewed(own: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It ends while a query runs: refused then; the file that replaces it lets all clients in, without a restart."""
+    caplog.set_level("INFO")
+    mine, ends = tmp_path / "me.pem", dt.datetime.now(dt.UTC) + dt.timedelta(seconds=20)
+    mine.write_text(authority(own).identity("127.0.0.1", ends=ends).pem())
+    given = options(own, "MUTUAL", ssl__ca__location=str(authority(own).path), ssl__keystore__location=str(mine))
+    group, looking = membership(given), Discovery(given)
+    source = FetchSource(dict(given.kafka), columns=KAFKA_ROW)
+    try:
+        source.assign({TP: (0, NO_END)})
+        assert first(source, Records).next_offset == 10
+        assert looking.first().leaders
+        assert group.commit({TP: (1, "")}, 30) == {TP: 1}
+        wait_until(lambda: dt.datetime.now(dt.UTC) > ends, 30, "the certificate's end")
+        own.stop()
+        own.start()
+        assert_refused(source)
+        wait_until(lambda: looking.again() is None, 30, "no look")
+        mine.write_text(authority(own).identity("127.0.0.1").pem())
+        assert group.commit({TP: (2, "")}, 60) == {TP: 2}
+        assert group.failure() is None
+        wait_until(lambda: looking.again() is not None, 30, "another look")
+        produce(own.bootstrap, "t", 10)
+        assert first(source, Records).next_offset == 20
+        assert source._librdkafka is None
+        assert any("certificates are read anew" in line for line in caplog.messages)
+    finally:
+        source.close()
+        looking.release()
+        group.close()
+
+
+def test_a_trust_store_that_is_renewed(own: Broker, tmp_path: Path) -> None:
+    """First the clients' stores have both authorities, then the broker a certificate of the new one."""
+    trust, new = tmp_path / "trust.p12", Authority(tmp_path)
+    keytool(*IMPORT, "old", "-file", str(authority(own).path), "-keystore", str(trust), "-storepass", PASSWORD)
+    given = options(own, "SSL", ssl__truststore__location=str(trust), ssl__truststore__password=PASSWORD)
+    group = membership(given)
+    source = FetchSource(dict(given.kafka), columns=KAFKA_ROW)
+    try:
+        source.assign({TP: (0, NO_END)})
+        begin = first(source, Records).next_offset
+        assert group.commit({TP: (3, "")}, 30) == {TP: 3}
+        keytool(*IMPORT, "new", "-file", str(new.path), "-keystore", str(trust), "-storepass", PASSWORD)
+        (own.directory / "broker.pem").write_text(new.identity("127.0.0.1").pem())
+        own.stop()
+        own.start()
+        assert group.commit({TP: (4, "")}, 60) == {TP: 4}
+        produce(own.bootstrap, "t", 10)
+        assert first(source, Records).next_offset == begin + 10
+        assert source._librdkafka is None
+    finally:
+        source.close()
+        group.close()
+
+
+def test_a_file_that_is_half_written(secure: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What was read before goes on until it is whole; one line says so."""
+    mine, whole = tmp_path / "me.pem", authority(secure).identity("127.0.0.1").pem()
+    mine.write_text(whole)
+    given = options(secure, "MUTUAL", ssl__ca__location=str(authority(secure).path), ssl__keystore__location=str(mine))
+    settings, looking = Settings.of(dict(given.kafka)), Discovery(given)
+    looking.first()
+    before = settings.tls
+    mine.write_text(whole[:300])
+    for _ in range(3):
+        assert settings.tls is before
+        wait_until(lambda: looking.again() is not None, 30, "a look")
+    assert sum("are not taken up" in line for line in caplog.messages) == 2  # one of each client
+    mine.write_text(whole + "\n")
+    assert settings.tls is not before
+    looking.release()
