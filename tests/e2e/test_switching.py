@@ -36,7 +36,7 @@ ROWS: Final = {
     "unknown options, and `endingTimestamp` on a stream, are ignored": "test_what_differs",
     "`maxOffsetsPerTrigger=0` is a query that never reads": "test_what_differs",
     "spaces around numbers, `true`, `false` and strategies are an error": "test_what_differs",
-    "a DataFrame may be joined with itself, or written by two queries": "test_a_self_join_of_two_loads",
+    "a topic may be loaded twice by one query, and a DataFrame written by two": "test_a_self_join_of_two_loads",
     "`.schema(...)` is refused": "test_a_schema",
     "`from_json`, `from_avro`, `from_protobuf` over `value`": "tests/e2e/test_typed_values.py",
     "each action on a DataFrame looks for the newest records": "test_two_actions_of_one_batch_read",
@@ -205,13 +205,19 @@ def _joined(left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 def test_a_self_join_of_two_loads(spark: SparkSession, broker: Broker, turns: str, tmp_path: Path) -> None:
-    """One DataFrame joined with itself is Spark's alone; two loads of two groups give the same rows, also after a restart."""
-    given = {name: options(broker, turns, group__id=f"switching-{name}") for name in ("left", "right", "one")}
-    theirs = Stream(spark, given["one"], tmp_path / "theirs", form="kafka", transform=lambda one: _joined(one, one))
-    assert len(theirs.finish().rows) == 2 * PER_PARTITION
+    """One DataFrame joined with itself has one reader; two loads need two groups, and give the same rows."""
+    given = {name: options(broker, turns, group__id=f"switching-{name}") for name in ("left", "right", "one", "same")}
+    found = {
+        form: Stream(spark, given["one"], tmp_path / form, form=form, transform=lambda one: _joined(one, one)).finish()
+        for form in ("kafka", "cohort")
+    }
+    theirs = found["kafka"]
+    assert len(theirs.rows) == 2 * PER_PARTITION
+    assert sorted(found["cohort"].rows) == sorted(theirs.rows)
 
-    said = Stream(spark, given["one"], tmp_path / "one", transform=lambda one: _joined(one, one)).failure()
-    assert "load() it once for each and give each its own group.id" in said
+    same = Stream(spark, given["same"], tmp_path / "same")
+    refused = Stream(spark, given["same"], tmp_path / "two-same", transform=lambda one: _joined(one, same.load()))
+    assert "load() it once for each and give each its own group.id" in refused.failure()
 
     def both(left: DataFrame) -> DataFrame:
         return _joined(left, Stream(spark, given["right"], tmp_path).load())
