@@ -155,64 +155,6 @@ def test_assigned_partitions_mean_what_they_mean_to_spark(spark: SparkSession) -
                 parse(LEAST | {"assign": text})
 
 
-STARTS: tuple[dict[str, str], ...] = (
-    *({"startingOffsets": text} for text in ("earliest", "LATEST", " Earliest ", "newest", "", "{}", "[]")),
-    {"STARTINGOFFSETS": '{"orders":{"0":5,"1":-2}}'},
-    {"startingTimestamp": "5"},
-    {"startingTimestamp": "5", "startingOffsets": "latest"},
-    {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "Latest"},
-    {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "error"},
-    {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "newest"},
-    {"startingOffsetsByTimestamp": '{"orders":{"0":5}}', "startingOffsets": "latest"},
-    {"startingOffsetsByTimestamp": '{"orders":{"0":5}}', "startingTimestamp": "7"},
-)
-NO_START = {"", "{}"}
-"""What Spark's parser takes and its query refuses, and we refuse at once."""
-
-
-def _start_of_ours(given: dict[str, str]) -> str | None:
-    try:
-        found = parse(SUBSCRIBED | given)
-    except OptionError:
-        return None
-    if found.starting_timestamp is not None:
-        return f"{found.starting_timestamp} {found.starting_offsets_by_timestamp_strategy}"
-    if found.starting_offsets_by_timestamp is not None:
-        return str({str(tp): at for tp, at in found.starting_offsets_by_timestamp.items()})
-    start = found.starting_offsets
-    return start if isinstance(start, str) else str({str(tp): at for tp, at in start.items()})
-
-
-def _start_of_spark(jvm: Any, given: dict[str, str]) -> str | None:
-    """The same of Spark's ``getKafkaOffsetRangeLimit``, which a stream's start goes through."""
-    package, java = jvm.org.apache.spark.sql.kafka010, jvm.java.util.HashMap()
-    for name, text in given.items():
-        java.put(name, text)
-    insensitive = jvm.org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
-    options = insensitive.apply(jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(java))
-    default = getattr(getattr(package, "LatestOffsetRangeLimit$"), "MODULE$")
-    names = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
-    try:
-        found = package.KafkaSourceProvider.getKafkaOffsetRangeLimit(options, *names, default)
-    except Py4JJavaError:
-        return None
-    kind = found.getClass().getSimpleName()
-    if kind.startswith(("Earliest", "Latest")):
-        return str(kind.split("Offset")[0].lower())
-    if kind.startswith("Global"):
-        return f"{found.timestamp()} {found.strategy().toString().lower()}"
-    places = _items((found.topicTimestamps() if "Timestamp" in kind else found.partitionOffsets()).toSeq())
-    pairs = sorted((TopicPartition(each._1().topic(), each._1().partition()), each._2()) for each in places)
-    return str({str(tp): at for tp, at in pairs})
-
-
-@pytest.mark.parametrize("given", STARTS, ids=str)
-def test_a_start_is_the_one_that_spark_reads(spark: SparkSession, given: dict[str, str]) -> None:
-    """Words in any case, JSON, times, their strategies, and which of them counts."""
-    theirs = None if given.get("startingOffsets") in NO_START else _start_of_spark(spark._jvm, given)
-    assert _start_of_ours(given) == theirs
-
-
 def test_secrets_in_plans(spark: SparkSession) -> None:
     """Spark's defaults show what we warn of; with the patterns of conf/spark-defaults.conf nothing is shown."""
     lines = (ROOT / "conf" / "spark-defaults.conf").read_text().splitlines()
