@@ -256,9 +256,7 @@ def test_sources_of_one_query_start_where_each_says(
         )
         more = Stream(spark, later, tmp_path, form=form)
         first = options(broker, turns, group__id=f"switching-union-{form}")
-        stream = Stream(
-            spark, first, tmp_path / form, form=form, transform=lambda one, more=more: one.union(more.load())
-        )
+        stream = Stream(spark, first, tmp_path / form, form=form, transform=more.load().union)
         found[form] = sorted((row.topic, row.partition, row.offset) for row in stream.finish().rows)
     assert found["cohort"] == found["kafka"]
     assert [offset for name, _, offset in found["cohort"] if name == "other-turns"] == [7, 8, 9]
