@@ -72,8 +72,8 @@ class InstanceLock:
                     attempt.close()
                     raise CohortError(
                         f"another stream of this application already reads group.id {self._group_id!r} with "
-                        f"group.instance.id {self._instance_id!r} (a self-join, or two writeStreams of one DataFrame): "
-                        "give each its own group.id, or write both outputs from one foreachBatch"
+                        f"group.instance.id {self._instance_id!r} (two loads joined, or two writeStreams of one DataFrame): "
+                        "load() it once for each and give each its own group.id, or write both outputs from one foreachBatch"
                     ) from None
                 threading.Event().wait(0.1)
             else:
