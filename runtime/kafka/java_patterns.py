@@ -5,8 +5,8 @@ Java (``\w``, ``\p{Alpha}``, ``[a-z&&[^b]]``, ``(?i)x``) is exactly the set of t
 written as that set; flags are worked in, and what ends a line never comes.  What is left is the same in both languages, or
 is refused by name.  Source: ``java.util.regex.Pattern`` of Java 17.
 
->>> compile_pattern(r"^\p{Alpha}+\Q.\E[0-9&&[^5]]$").search("orders.4") is not None
-True
+>>> translated(r"^\Q.\E[a-c&&[^b]]$")
+'\\A\\.[ac]\\Z'
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping
-from functools import cache
 from typing import Final, NamedTuple
 
 _Set = frozenset[str]
@@ -74,15 +73,12 @@ class PatternError(ValueError):
     """An expression that Java refuses too, or that means something else in Python; the message says what and where."""
 
 
-@cache
-def compile_pattern(text: str) -> re.Pattern[str]:
-    """The expression for ``search`` in the names of topics.  Raises PatternError."""
+def translated(text: str) -> str:
+    """Java's expression in Python's words, for ``search`` in the names of topics.  Raises PatternError."""
     if len(text) > _MOST_CHARACTERS:
         raise PatternError(f"it has more than {_MOST_CHARACTERS} characters")
     try:
-        return re.compile(_Translation(text).python())
-    except (re.error, OverflowError) as error:  # a look-behind without a fixed width, a count beyond all bounds
-        raise PatternError(f"Python can't do this: {error.args[0]}") from None
+        return _Translation(text).python()
     except RecursionError:
         raise PatternError("it is nested too deeply") from None
 

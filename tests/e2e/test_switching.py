@@ -32,7 +32,7 @@ ROWS: Final = {
     "`kafka.reconnect.backoff.ms` less than a second": "tests/shell/kafka/test_logins.py",
     "`spark.kafka.clusters.*` (delegation tokens)": "tests/e2e/test_delegation_tokens.py",
     "`kafka.config.providers` looks values up": "tests/unit/options/test_kafka_settings.py",
-    "Java's regular expressions in `subscribePattern`": "tests/unit/kafka/test_java_patterns.py",
+    "Java's regular expressions in `subscribePattern`": "tests/unit/options/test_topic_pattern.py",
     "Kerberos": "tests/unit/options/test_kafka_settings.py",
     "Java classes that make tokens (`sasl.login.callback.handler.class`)": "tests/unit/options/test_token_settings.py",
     "`maxOffsetsPerTrigger` may be exceeded with many small partitions": "test_a_limit_with_small_partitions",

@@ -19,13 +19,14 @@ from confluent_kafka.admin import TopicMetadata
 
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.kafka.addresses import joined
-from sparkcohort.runtime.kafka.java_patterns import compile_pattern
+from sparkcohort.runtime.kafka.java_patterns import PatternError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.racks import NodeRacks
 from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.options.topic_pattern import topic_pattern
 from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.discovery")
@@ -220,9 +221,12 @@ class Discovery:
         return Layout(wanted, nodes, racks, ids), frozenset(missing) | self._unknown(leaders, missing)
 
     def _matching(self, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
-        pattern = compile_pattern(self._subscription.pattern)
+        pattern = topic_pattern(self._subscription.pattern)
         legal = [topic for topic in topics if LEGAL.fullmatch(str(topic.topic)) and topic.topic not in INTERNAL]
-        found = [topic for topic in legal if pattern.search(str(topic.topic))]
+        try:
+            found = [topic for topic in legal if pattern.finds(str(topic.topic))]
+        except PatternError as error:
+            raise OptionError(f"option subscribePattern={self._subscription.pattern}: {error}") from None
         if not found and not self._looked:
             names = sorted(str(topic.topic) for topic in legal)
             log.warning(

@@ -10,13 +10,14 @@ from collections.abc import Collection, Mapping
 from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.kafka import addresses
-from sparkcohort.runtime.kafka.java_patterns import PatternError, compile_pattern
+from sparkcohort.runtime.kafka.java_patterns import PatternError
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.kafka_settings import bounds
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES, STREAMS_HAVE_NO_END, Reads
+from sparkcohort.runtime.shell.options.topic_pattern import topic_pattern
 from sparkcohort.runtime.shell.options.value_options import idle_registry, read_decodings
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
 from sparkcohort.runtime.values.columns import Columns, kafka_row
@@ -234,7 +235,10 @@ def _check_topics(name: str, named: Collection[str], subscription: SourceSubscri
     """Topics named in an option must be among what is read, or may come to be."""
     topics = set(subscription.topics) | {tp.topic for tp in subscription.partitions}
     for topic in sorted(named):
-        read = compile_pattern(subscription.pattern).search(topic) if subscription.pattern else topic in topics
+        try:
+            read = topic_pattern(subscription.pattern).finds(topic) if subscription.pattern else topic in topics
+        except PatternError as error:
+            raise OptionError(f"option subscribePattern={subscription.pattern}: {error}") from None
         if not read:
             near = difflib.get_close_matches(topic, topics, n=1)
             hint = f"; did you mean {near[0]}?" if near else ": name it in both or in none"
@@ -283,7 +287,7 @@ def _subscription(given: Mapping[str, str]) -> SourceSubscription:
     if not text:
         raise OptionError("option subscribePattern is empty: give a regular expression of topic names")
     try:
-        compile_pattern(text)
+        topic_pattern(text)
     except PatternError as error:
         raise OptionError(
             f"option subscribePattern is no regular expression of Java's that can be used here: {error}"

@@ -6,7 +6,11 @@ import subprocess
 from pathlib import Path
 from random import Random
 
-from sparkcohort.runtime.kafka.java_patterns import PatternError, compile_pattern
+import pytest
+
+from sparkcohort.runtime.kafka.java_patterns import PatternError
+from sparkcohort.runtime.shell.options import topic_pattern
+from sparkcohort.runtime.shell.options.topic_pattern import TopicPattern
 from tests.kit.jars import QUICK
 from tests.kit.jars import java as java_program
 
@@ -262,10 +266,10 @@ def theirs_of(patterns: list[str]) -> list[str]:
 def ours(text: str) -> str:
     """The same of ours."""
     try:
-        pattern = compile_pattern(text)
+        pattern = TopicPattern(text)
     except PatternError as error:
         return f"no: {error}"
-    return "".join("1" if pattern.search(name) else "0" for name in NAMES)
+    return "".join("1" if pattern.finds(name) else "0" for name in NAMES)
 
 
 def test_the_same_topics_as_java_or_a_refusal() -> None:
@@ -283,3 +287,11 @@ def test_the_same_topics_as_java_or_a_refusal() -> None:
     ]
     assert len(taken) > 1_000
     assert len(refused) < len(taken) / 10, [(text, found[text]) for text in refused[:40]]
+
+
+def test_an_expression_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name and what to do are told; Java's own would keep the driver for ever."""
+    monkeypatch.setattr(topic_pattern, "LONGEST_S", 0.2)
+    with pytest.raises(PatternError, match=r"not done with the topic a{200}- after 0.2 s: repeat no group"):
+        TopicPattern("^(a|a)*$").finds("a" * 200 + "-")
+    assert TopicPattern("^(?>(a|a)*)$").finds("a" * 200)
