@@ -27,6 +27,7 @@ sys.path[:] = [entry for entry in sys.path if entry and Path(entry).resolve() !=
 
 from tests.kit.broker import Broker  # noqa: E402  after the path is right
 from tests.kit.mock import MockCluster  # noqa: E402  after the path is right
+from tests.kit.processes import MARK  # noqa: E402  after the path is right
 
 # pytest-timeout's thread needs the interpreter's lock, which some of librdkafka's bindings keep while they wait
 # (``Consumer.assignment``): without this, such a test would hang for good, and nothing would tell which.
@@ -35,8 +36,11 @@ ERRORS = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep where errors go before tests' output is captured."""
+    """Keep where errors go before tests' output is captured, and mark what a worker of pytest-xdist will start."""
     config.stash[ERRORS] = os.dup(2)
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None:
+        os.environ[MARK] = f"{worker}-{os.getpid()}"
 
 
 @pytest.hookimpl(wrapper=True)

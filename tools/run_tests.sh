@@ -1,57 +1,29 @@
 #!/usr/bin/env bash
-# All tests, in five runs: first those with Spark, then those with a broker, two beside each other; the pure ones beside all.
+# All tests: those with Spark or a broker by two workers, file by file; the pure ones beside them, in the background.
 # What they wait for is mostly time-outs and JVMs, but more of them at a time make each other late.
-# The first part of those with Spark is seen as it runs; what the others print follows when it has ended.
 #
 #   tools/run_tests.sh [pytest options]      exit status 0: all passed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 pytest=(.venv/bin/python -P -m pytest)
-folder=$(mktemp -d)
-names=() pids=()
-trap 'kill "${pids[@]}" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$folder"' EXIT
+pure=$(mktemp)
+trap 'kill "$beside" 2>/dev/null || true; wait 2>/dev/null || true; rm -f "$pure"' EXIT
 
-beside() { # beside NAME NICENESS ARGUMENT...: in the background, its output kept
-  local name=$1 niceness=$2
-  shift 2
-  # The mark tells the leftover test whose sockets those are.
-  COHORT_TEST_RUN=$name nice -n "$niceness" timeout --foreground -k 10 3000 "${pytest[@]}" "$@" \
-    >"$folder/$name" 2>&1 </dev/null &
-  names+=("$name") pids+=($!)
-}
+nice timeout --foreground -k 10 3000 "${pytest[@]}" tests/unit "$@" >"$pure" 2>&1 </dev/null &
+beside=$!
 
-# Every other file, so that the parts take about as long.
-halves() { # halves FILE... : into the arrays first and second
-  first=() second=()
-  local file
-  for file in "$@"; do
-    if [ ${#first[@]} -gt ${#second[@]} ]; then second+=("$file"); else first+=("$file"); fi
-  done
-}
-
-beside unit 10 tests/unit "$@"
-halves tests/e2e/test_*.py
-beside spark-2 0 "${second[@]}" "$@"
+# In this order, so that the short files come last and the workers end together.
 status=0
-"${pytest[@]}" "${first[@]}" "$@" || status=$?
-statuses=("$status")
-halves tests/shell/*/test_*.py
-beside shell 0 "${first[@]}" "$@"
-wait "${pids[1]}" || true # never more than two; its status is asked for again below
-beside shell-2 0 "${second[@]}" "$@"
-for number in "${!names[@]}"; do
-  status=0
-  wait "${pids[$number]}" || status=$?
-  statuses+=("$status")
-  echo "== ${names[$number]}:"
-  cat "$folder/${names[$number]}"
-done
+"${pytest[@]}" -n 2 --dist loadfile --no-loadscope-reorder tests/e2e tests/shell "$@" || status=$?
+statuses=("$status") status=0
+wait "$beside" || status=$?
+statuses+=("$status")
+echo "== the pure ones:"
+cat "$pure"
 
-none=5 # pytest's status when the options have chosen no test of a part
-all_none=$none
+none=5 # pytest's status when the options have chosen no test
+[ "${statuses[*]}" != "$none $none" ] || exit $none
 for status in "${statuses[@]}"; do
   [ "$status" = 0 ] || [ "$status" = $none ] || exit "$status"
-  [ "$status" = $none ] || all_none=0
 done
-exit $all_none

@@ -62,7 +62,7 @@ def test_kafka_never_has_more_than_the_logs(
 
 
 PLACES = ("planned 2", "partitions 2", "offsets 2", "commits 2", "latestOffset 3", "commit 1")
-RECORDS, LIMIT = 900, 20  # more batches than all lives but the last one see
+RECORDS, LIMIT = 500, 20  # more batches than all lives but the last one see
 
 
 @pytest.mark.timeout(600)
