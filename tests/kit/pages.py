@@ -15,7 +15,7 @@ from typing import Final
 
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.cli.main import cli
-from sparkcohort.runtime.shell.observe.metrics import METRICS
+from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from sparkcohort.runtime.shell.options.table import OPTIONS, Option
 from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
 from sparkcohort.runtime.values.protobuf.steps import REASONS as PROTOBUF_REASONS

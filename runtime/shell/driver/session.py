@@ -6,6 +6,7 @@ the first start offsets are known, and ends with the query (SIGTERM), or with th
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import threading
@@ -23,16 +24,19 @@ from sparkcohort.runtime.batches.record_sizes import Sizes
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader import reachability
+from sparkcohort.runtime.protocol.calls import AgentFigures
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
+from sparkcohort.runtime.shell.coordinator.record_ages_watch import RecordAgesWatch
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
 from sparkcohort.runtime.shell.driver import async_progress, delegation_tokens, stream_process
 from sparkcohort.runtime.shell.driver.data_loss import DataLoss, Losses
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 from sparkcohort.runtime.shell.kafka import epoch_ends
 from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
@@ -40,6 +44,7 @@ from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.relay import Relay
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.process.figures import ProcessFigures, process_figures
 from sparkcohort.runtime.shell.process.shutdown import Ender, Ending, Order
 from sparkcohort.runtime.shell.process.threads import look
 from sparkcohort.runtime.shell.rpc import connection_file
@@ -76,11 +81,14 @@ class Session:
         self._progress = QueryProgress(self._logged)
         self._late: bool | None = None
         self._isolation = SlowPartitionWatch()
+        self._ages = RecordAgesWatch()
+        self._lookup = LogLookup(options.kafka, self._ages.add)
         self._ending = Ending()
         self._coordinator: Coordinator | None = None
         self._abilities: ReachabilityWatch | None = None
         self._relay = self._ending.keep(Order.INSIDE, lambda: Relay(self._reader), Relay.close)
         self._silent_agents: Callable[[], frozenset[str]] = frozenset
+        self._agents: Callable[[], Mapping[str, AgentFigures]] = dict
         self._run: Run | None = None
         self._announced: Offsets = {}
         self._snapshot: Snapshot | None = None
@@ -171,6 +179,7 @@ class Session:
             settings, self._log_ends.topics, only, assignors=self._assignors, racks=self._log_ends.racks
         )
         self._ending.add(Order.AGENTS, self._coordinator.stop)
+        self._ending.add(Order.INSIDE, self._lookup.close)
         self._abilities = ReachabilityWatch(
             partial(reached, options.kafka), self._coordinator.members, self._coordinator.trigger
         )
@@ -200,6 +209,7 @@ class Session:
             failure=self._commits.failure,
             status=self._status,
             isolation=self._isolation,
+            ages=self._ages,
             anew=self._log_ends.doubt,
             abilities=self._abilities,
             progress=self._progress,
@@ -218,13 +228,15 @@ class Session:
                 f"port {options.coordinator_port} cannot be opened for the group coordinator: {error}; give the option "
                 "coordinator.port a free port, or leave it out for any free one"
             ) from None
-        self._silent_agents = service.silent
+        self._silent_agents, self._agents = service.silent, service.agents
         names = coordinator.settings.assignors
         self._run = Run(run_id, options.coordinator_host, server.port, authority.client, names)
         if options.metrics_port is not None:
             from sparkcohort.runtime.shell.observe.metrics import MetricsEndpoint  # noqa: PLC0415  with Prometheus' client
 
-            metrics = MetricsEndpoint(options.metrics_address, options.metrics_port, self._status)
+            metrics = MetricsEndpoint(
+                options.metrics_address, options.metrics_port, self._status, options.metrics_partitions
+            )
             self._ending.add(Order.PORTS, metrics.close)
             metrics.start()
         run = self._run
@@ -425,19 +437,45 @@ class Session:
     def _status(self) -> dict[str, Any]:
         if self._coordinator is None or self._ending.begun:
             return {}
+        committed, snapshot = self._commits.committed(), self._ends_now()
+        self._lookup.want(self._log_ends.layout(), self._ages.unseen(committed, snapshot.ends))
+        logs = status.LogView(
+            committed,
+            self._announced,
+            snapshot,
+            self._lookup.starts(),
+            self._ages.ages_ms(committed, snapshot.ends, snapshot.ids),
+        )
+        driver = status.DriverFigures(
+            self._commits.totals(),
+            self._commits.foreign_members(),
+            self._commits.fenced(),
+            self._processes(),
+            self._progress.as_value(),
+        )
         return status.build(
             self._coordinator,
             self._plans,
+            logs,
             instance_id=self._options.group_instance_id,
-            committed=self._commits.committed(),
-            announced=self._announced,
-            snapshot=self._ends_now(),
+            driver=driver,
             late=self._isolation.reasons(),
             cut_off=self._abilities.described() if self._abilities else (),
-            commits=self._commits.counters(),
-            query=self._progress.as_value(),
             reasons={reason for each in self._options.columns for reason in reasons(each.decoding.format)},
         )
+
+    def _processes(self) -> dict[str, dict[str, float]]:
+        """What this process and the members' take, as far as they have told."""
+        infos = self._coordinator.members() if self._coordinator else {}
+        agents = self._agents()
+        found = {
+            f"executor-{infos[member].executor_id}": {name: getattr(told, name) for name in ProcessFigures._fields}
+            for member, told in agents.items()
+            if member in infos
+        }
+        with contextlib.suppress(OSError):  # no descriptor to look with
+            found["driver"] = process_figures()._asdict()
+        return found
 
     def _ends_now(self) -> Snapshot:
         """Log ends as of now, or as last heard: a long batch must not make the lag look old."""

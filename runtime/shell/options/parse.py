@@ -201,6 +201,7 @@ def _build(
         coordinator_port=value.integer("coordinator.port"),
         metrics_port=value.optional("metrics.port"),
         metrics_address=value.host("metrics.address"),
+        metrics_partitions=value.integer("metrics.partitions"),
         buffer_bytes=value.integer("buffer.bytes"),
         client_rack=value.text("client.rack"),
         client_rack_env=_variable(value, "client.rack.env"),

@@ -82,6 +82,7 @@ class SourceOptions:
     coordinator_port: int
     metrics_port: int | None
     metrics_address: str
+    metrics_partitions: int
     buffer_bytes: int
     client_rack: str
     client_rack_env: str

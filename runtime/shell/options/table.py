@@ -404,6 +404,13 @@ SEEN = (
     Option(
         "metrics.address", "string", "127.0.0.1", "address that the Prometheus endpoint listens on", reads="streams"
     ),
+    Option(
+        "metrics.partitions",
+        "integer",
+        "2000",
+        "up to so many partitions each has series of its own; with more there are only those of topics and the group",
+        reads="streams",
+    ),
 )
 
 STREAMS_HAVE_NO_END = (

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkcohort.runtime.batches.record_ages import FirstRecord
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import prefetch
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
@@ -52,6 +53,11 @@ def whole(tp: TopicPartition, end: int = RECORDS) -> Range:
 def buffered(prefetcher: Prefetcher, end: int = RECORDS) -> None:
     """Wait until everything owned is fetched up to ``end``."""
     wait_until(lambda: all(s.position >= end for s in prefetcher.stats().values()), 20, "the buffers to fill")
+
+
+def held_bytes(prefetcher: Prefetcher) -> int:
+    """What is in all buffers."""
+    return sum(stats.buffered_bytes for stats in prefetcher.stats().values())
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +160,10 @@ def test_a_plan_is_served_whole_and_again(prefetcher: Prefetcher, expected: Know
 def test_the_floor_frees_what_lies_below(prefetcher: Prefetcher) -> None:
     """When the plan advances, what lies below its floor is dropped, and asking for it is a miss."""
     buffered(prefetcher)
-    before = prefetcher.buffered_bytes()
+    before = held_bytes(prefetcher)
     # The floor at the very end: how many chunks lie below any other depends on how the fetches were answered.
     assert list(one_by(prefetcher.serve, Range("t", 0, RECORDS, RECORDS), RECORDS, 2)) == []
-    assert prefetcher.buffered_bytes() < before
+    assert held_bytes(prefetcher) < before
     assert prefetcher.stats()[ALL[0]].buffered_bytes == 0
     with pytest.raises(Missed) as caught:
         next(one_by(prefetcher.serve, whole(ALL[0]), 0, 1))
@@ -328,14 +334,14 @@ def test_the_budget_holds_and_nobody_starves(broker: Broker, topic: str, size: i
     budget = 8 << 20
     prefetcher = Prefetcher({"bootstrap.servers": broker.bootstrap}, buffer_bytes=budget, patience_s=10)
     prefetcher.assign({TopicPartition(topic, number): 0 for number in range(3)})
-    wait_until(lambda: prefetcher.buffered_bytes() > budget / 3, 20, "full buffers")
-    hold_for(lambda: prefetcher.buffered_bytes() <= budget, 0.5, "the budget")
+    wait_until(lambda: held_bytes(prefetcher) > budget / 3, 20, "full buffers")
+    hold_for(lambda: held_bytes(prefetcher) <= budget, 0.5, "the budget")
     prefetcher.assign({TopicPartition(topic, 3): 0})
     for number in (3, 0, 2, 1):
         count = 0
         for _, batch in one_by(prefetcher.serve, Range(topic, number, 0, total // 4), 0, 1):
             count += 0 if batch is None else batch.num_rows
-            assert prefetcher.buffered_bytes() <= budget
+            assert held_bytes(prefetcher) <= budget
         assert count == total // 4
     prefetcher.close()
 
@@ -470,3 +476,50 @@ def test_who_waits_ends_the_pause_of_a_quiet_prefetcher(
     del pieces  # the reader goes
     wait_until(lambda: fetcher.pace_s == 60, 20, "nothing to come any more")
     prefetcher.close()
+
+
+def valued(mock: MockCluster, name: str) -> Prefetcher:
+    """A prefetcher of values alone."""
+    return Prefetcher(conf(mock), columns=tuple(each for each in KAFKA_ROW if each.name == name), buffer_bytes=8 << 20)
+
+
+def test_it_knows_when_waiting_records_were_written(mock_broker: MockCluster) -> None:
+    """The first of the batch in flight and the first after it, whatever columns the query reads."""
+    tp, early = TopicPartition("t", 0), 1_795_000_000_000
+    mock_broker.create_topic("t", 1)
+    client = producer(mock_broker.bootstrap, linger_ms=60_000)
+    for number in range(100):
+        client.produce("t", b"v", partition=0, timestamp=early + number)
+    client.flush(30)
+    prefetcher = valued(mock_broker, "value")
+    try:
+        prefetcher.assign({tp: 0})
+        buffered(prefetcher, 100)
+        assert prefetcher.record_times() == {tp: [FirstRecord(0, 0, early)]}
+        steps = list(prefetcher.serve([Range(*tp, 30, 70)], [30], 1))
+        assert {name for step in steps if step.batch is not None for name in step.batch.schema.names} == {"value"}
+        assert sorted(prefetcher.record_times()[tp]) == [
+            FirstRecord(30, 30, early + 30),
+            FirstRecord(70, 70, early + 70),
+        ]
+    finally:
+        prefetcher.close()
+
+
+def test_a_timestamp_that_no_row_can_hold_costs_whoever_does_not_read_it_only_the_ages(
+    mock_broker: MockCluster,
+) -> None:
+    """Nanoseconds where milliseconds belong: the values are fetched ahead all the same."""
+    tp = TopicPartition("t", 0)
+    mock_broker.create_topic("t", 1)
+    client = producer(mock_broker.bootstrap)
+    for number in range(10):
+        client.produce("t", b"%d" % number, partition=0, timestamp=1_795_000_000_000_000_000)
+    client.flush(30)
+    prefetcher = valued(mock_broker, "value")
+    try:
+        prefetcher.assign({tp: 0})
+        buffered(prefetcher, 10)
+        assert prefetcher.record_times() == {}
+    finally:
+        prefetcher.close()

@@ -18,7 +18,7 @@ import pytest
 
 from sparkcohort import RebalanceListener
 from sparkcohort.runtime.shell.cli.main import cli
-from sparkcohort.runtime.shell.observe.metrics import METRICS
+from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from sparkcohort.runtime.shell.options.table import OPTIONS
 from tests.kit.pages import DOCS, EXAMPLES, GENERATED, README, ROOT, block, pages, section
 

@@ -20,7 +20,9 @@ from sparkcohort.runtime.shell.coordinator.totals import (
     REFUSED_REQUESTS,
     RebalanceTotals,
 )
-from sparkcohort.runtime.shell.observe.metrics import METRICS, StatusCollector, values
+from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from sparkcohort.runtime.shell.observe.metric_values import values
+from sparkcohort.runtime.shell.observe.metrics import StatusCollector
 from tests.kit.group_desk import DESKS, beat, commit, join, leave, sync
 from tests.kit.group_world import SESSION_MS, World
 from tests.kit.status import a_partition, a_status
@@ -46,10 +48,35 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_group_members{group="billing"} 2.0',
         'cohort_rebalances_total{group="billing",reason="member_joined"} 1.0',
         'cohort_rebalances_total{group="billing",reason="other"} 0.0',
-        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.01"} 0.0',
-        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.025"} 1.0',
-        'cohort_rebalance_duration_seconds_bucket{group="billing",le="+Inf"} 2.0',
-        'cohort_rebalance_duration_seconds_sum{group="billing"} 0.712',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.01",reason="member_joined"} 0.0',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.025",reason="member_joined"} 1.0',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="+Inf",reason="member_expired"} 1.0',
+        'cohort_rebalance_duration_seconds_sum{group="billing",reason="member_expired"} 0.7',
+        'cohort_rebalance_duration_seconds_count{group="billing",reason="topics_changed"} 0.0',
+        'cohort_commit_duration_seconds_count{group="billing"} 2.0',
+        'cohort_commit_duration_seconds_bucket{group="billing",le="0.05"} 1.0',
+        'cohort_last_commit_timestamp_seconds{group="billing"} 1.7950000005e+09',
+        'cohort_commit_pending_seconds{group="billing"} 1.5',
+        'cohort_foreign_members_total{group="billing"} 1.0',
+        'cohort_fenced{group="billing"} 0.0',
+        'cohort_group_lag_records{group="billing"} 50.0',
+        'cohort_group_lag_seconds{group="billing"} 7.5',
+        'cohort_topic_lag_records{group="billing",topic="orders"} 50.0',
+        'cohort_topic_lag_seconds{group="billing",topic="orders"} 7.5',
+        'cohort_topic_lead_records{group="billing",topic="orders"} 60.0',
+        'cohort_partition_lag_seconds{group="billing",partition="0",topic="orders"} 7.5',
+        'cohort_partition_lag_seconds{group="billing",partition="1",topic="orders"} 0.0',
+        'cohort_partition_lead_records{group="billing",partition="0",topic="orders"} 60.0',
+        'cohort_partition_log_start_offset{group="billing",partition="0",topic="orders"} 40.0',
+        'cohort_partition_series_left_out{group="billing"} 0.0',
+        'cohort_batch_duration_seconds_bucket{group="billing",le="1.0"} 1.0',
+        'cohort_last_batch_records{group="billing"} 500.0',
+        'cohort_last_batch_bytes{group="billing"} 60000.0',
+        'cohort_last_batch_seconds{group="billing"} 2.0',
+        'cohort_member_info{executor="2",group="billing",host="10.0.0.12"} 1.0',
+        'cohort_agent_starts_total{executor="3",group="billing"} 2.0',
+        'cohort_process_resident_memory_bytes{group="billing",process="driver"} 1.5e+08',
+        'cohort_process_cpu_seconds_total{group="billing",process="driver"} 12.5',
         'cohort_assignor_failures_total{assignor="range",group="billing"} 1.0',
         'cohort_assignor_failures_total{assignor="cooperative-sticky",group="billing"} 0.0',
         'cohort_partitions_moved_total{group="billing"} 4.0',
@@ -76,9 +103,9 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_malformed_records_total{group="billing",reason="syntax",topic="orders"} 5.0',
         'cohort_ranges_read_again_total{group="billing"} 12.0',
         'cohort_agent_timeouts_total{group="billing"} 1.0',
-        'cohort_member_heartbeat_age_seconds{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 1.5',
-        'cohort_member_partitions{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 2.0',
-        'cohort_member_cut_off_partitions{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 0.0',
+        'cohort_member_heartbeat_age_seconds{executor="2",group="billing"} 1.5',
+        'cohort_member_partitions{executor="2",group="billing"} 2.0',
+        'cohort_member_cut_off_partitions{executor="2",group="billing"} 0.0',
     ],
 )
 def test_the_status_in_prometheus_words(line: str) -> None:
@@ -101,7 +128,33 @@ def test_the_table_names_every_metric_once() -> None:
     assert all(name.startswith("cohort_") for name in names)
     assert all(spec.help for spec in METRICS)
     assert all(spec.name.endswith("_total") == (spec.kind == "counter") for spec in METRICS)
-    assert set(values(a_status())) == {spec.name for spec in METRICS if spec.kind != "histogram"}
+    assert set(values(a_status())) == {spec.name for spec in METRICS}
+
+
+@pytest.mark.parametrize(("most", "left_out"), [(3, 0), (2, 3)])
+def test_the_parts_are_the_whole(most: int, left_out: int) -> None:
+    """With too many partitions each has no series of its own; topics and the group have theirs, and what is wrong is named."""
+    samples = values(a_status(), most)
+    assert samples["cohort_partition_series_left_out"] == [((), left_out)]
+    assert samples["cohort_topic_lag_records"] == [(("orders",), 50)]
+    assert samples["cohort_group_lag_records"] == [((), 50)]
+    lag = sum(value for _, value in samples["cohort_partition_lag_records"])
+    assert lag == (0 if left_out else 50)
+    assert (("orders", "2"), 1.0) in samples["cohort_partition_unreachable"]
+    assert (("orders", "1"), 1.0) in samples["cohort_partition_late"]
+
+
+def test_a_restart_makes_no_new_series() -> None:
+    """Members are labelled by their executors; one that is being replaced gives its place to the one heard of last."""
+    before = a_status()
+    first, second = before["members"]
+    again = [{**first, "member_id": "m-9", "heartbeat_age_ms": 10}, first, {**second, "member_id": "m-10"}]
+    series = [
+        {name: [labels for labels, _ in rows] for name, rows in values(each).items()}
+        for each in (before, a_status(members=again))
+    ]
+    assert series[0] == series[1]
+    assert dict(values(a_status(members=again))["cohort_member_heartbeat_age_seconds"])["2",] == 0.01
 
 
 @pytest.mark.parametrize(
@@ -219,8 +272,8 @@ def test_totals_outlive_the_history() -> None:
     for _ in range(1000):
         totals.add(Reason(Cause.MEMBER_JOINED, ("x",)), 3)
     value = totals.as_value()
-    assert value["by_reason"] == {"member_joined": 1000}
-    assert (value["count"], value["sum_ms"], value["buckets"][0]) == (1000, 3000, [5, 1000])
+    joined = value["by_reason"]["member_joined"]
+    assert (value["count"], joined["count"], joined["sum_ms"], joined["buckets"][0]) == (1000, 1000, 3000, [5, 1000])
 
 
 def dashboard() -> dict[str, Any]:
