@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -221,51 +219,3 @@ def test_totals_outlive_the_history() -> None:
     value = totals.as_value()
     assert value["by_reason"] == {"member_joined": 1000}
     assert (value["count"], value["sum_ms"], value["buckets"][0]) == (1000, 3000, [5, 1000])
-
-
-def dashboard() -> dict[str, Any]:
-    """The Grafana dashboard."""
-    value: dict[str, Any] = json.loads((ROOT / "dashboards" / "cohort.json").read_text())
-    return value
-
-
-def queries() -> list[str]:
-    """Every PromQL expression of the dashboard."""
-    panels = [inner for panel in dashboard()["panels"] for inner in (panel, *panel.get("panels", ()))]
-    expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
-    variables = [variable["query"] for variable in dashboard()["templating"]["list"] if variable["type"] == "query"]
-    return expressions + [query["query"] for query in variables]
-
-
-def test_the_dashboard_names_only_metrics_that_exist() -> None:
-    """Each name in a query, its suffix as a histogram's put aside, stands in the table."""
-    named = {name for query in queries() for name in re.findall(r"\bcohort_\w+", query)}
-    known = {spec.name for spec in METRICS}
-    known |= {spec.name + suffix for spec in METRICS if spec.kind == "histogram" for suffix in SUFFIXES}
-    assert named <= known
-
-
-def test_the_dashboard_groups_by_labels_that_exist() -> None:
-    """Each label in a selector or a grouping is a label of some metric in that query."""
-    everywhere = {"group", "le", "instance", "job"}
-    for query in queries():
-        labels = {label for spec in METRICS if spec.name in query for label in spec.labels} | everywhere
-        used = set(re.findall(r"[{,]\s*(\w+)\s*(?:=~?|!=|!~)", query))
-        used |= {name.strip() for names in re.findall(r"by\s*\(([^)]*)\)", query) for name in names.split(",")}
-        assert used <= labels, query
-
-
-def test_single_values_are_those_of_now() -> None:
-    """A panel of one value asks for an instant: the last value of its time range would stay green after the driver's end."""
-    stats = {panel["title"]: panel for panel in dashboard()["panels"] if panel["type"] == "stat"}
-    assert [name for name, panel in stats.items() for query in panel["targets"] if not query.get("instant")] == []
-    # A scrape that fails makes the series stale at once: then 0, where a coordinator has been within the hour.
-    assert "or 0 * last_over_time(cohort_up" in stats["Coordinator"]["targets"][0]["expr"]
-    (mapping,) = stats["Coordinator"]["fieldConfig"]["defaults"]["mappings"]
-    assert mapping["options"]["0"]["color"] == "red"
-
-
-def test_the_dashboard_shows_every_metric() -> None:
-    """No metric is left out of the dashboard."""
-    text = " ".join(queries())
-    assert [spec.name for spec in METRICS if not re.search(rf"\b{spec.name}(_bucket|_sum|_count)?\b", text)] == []
