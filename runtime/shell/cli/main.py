@@ -44,6 +44,10 @@ Examples:
   cohort story executor-3                  what happened to a member
   cohort simulate --group billing --members +2
                                            what would move if two executors came
+  cohort checkpoint show /checkpoints/billing
+                                           where that query would go on
+  cohort doctor --bootstrap-server broker:9092
+                                           what a query needs, checked without one
 """
 
 _REBALANCES_EPILOG: Final = """\b
@@ -71,18 +75,27 @@ _output = click.option(
 )
 
 
+LAZY: Final = {
+    "checkpoint": "sparkcohort.runtime.shell.cli.checkpoint.subcommands:checkpoint_command",
+    "doctor": "sparkcohort.runtime.shell.cli.doctor.command:doctor_command",
+    "simulate": "sparkcohort.runtime.shell.cli.simulate:simulate_command",
+}
+"""Commands that bring the Kafka client or more along: imported when they are asked for."""
+
+
 class _Commands(click.Group):
-    """The commands; ``simulate``, which brings the assignors and the Kafka client along, is imported when it's asked for."""
+    """The commands, those of ``LAZY`` too."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, sorted."""
-        return sorted([*super().list_commands(ctx), "simulate"])
+        return sorted({*super().list_commands(ctx), *LAZY})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name."""
-        if cmd_name != "simulate":
+        if cmd_name not in LAZY:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = import_module("sparkcohort.runtime.shell.cli.simulate").simulate_command
+        module, _, name = LAZY[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), name)
         return command
 
 

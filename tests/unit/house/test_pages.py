@@ -35,6 +35,9 @@ SPARKS_OWN = (
     "PYTHON_VERSION_MISMATCH",
     "Python worker",
     "Cannot run program",
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "Incomplete log file",
+    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
 )
 OF_CLOUDS = {"azure.identity", "google.auth", "google.auth.transport.requests"}
 """Modules that a page shows and no test has."""
