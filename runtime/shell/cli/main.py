@@ -71,18 +71,26 @@ _output = click.option(
 )
 
 
+LAZY: Final = {
+    "handover": "sparkcohort.runtime.shell.cli.handover:handover_command",
+    "simulate": "sparkcohort.runtime.shell.cli.simulate:simulate_command",
+}
+"""Commands that bring much along, such as the Kafka client: each is imported when it's asked for."""
+
+
 class _Commands(click.Group):
-    """The commands; ``simulate``, which brings the assignors and the Kafka client along, is imported when it's asked for."""
+    """The commands, those of ``LAZY`` among them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, sorted."""
-        return sorted([*super().list_commands(ctx), "simulate"])
+        return sorted([*super().list_commands(ctx), *LAZY])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name."""
-        if cmd_name != "simulate":
+        if cmd_name not in LAZY:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = import_module("sparkcohort.runtime.shell.cli.simulate").simulate_command
+        module, _, name = LAZY[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), name)
         return command
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.leader_epochs import ObservedEpochs
-from sparkcohort.runtime.kafka.run_epoch import GENERATION_BLOCK, decode
+from sparkcohort.runtime.kafka.run_epoch import GENERATION_BLOCK, RunEpoch, decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.first_batch import FirstBatch
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
@@ -92,6 +92,16 @@ class GroupCommits:
         """What the real group has, as far as this run committed it."""
         with self._changed:
             return dict(self._committed)
+
+    @property
+    def run_epoch(self) -> RunEpoch:
+        """This run's number, as Kafka has it."""
+        return self._membership.run_epoch
+
+    def in_kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """What the real group has now, whoever committed it."""
+        known = self._membership.committed(partitions)
+        return {tp: found.offset for tp, found in known.items() if found.offset is not None}
 
     # --- start ----------------------------------------------------------------------------------------
 

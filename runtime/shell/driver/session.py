@@ -32,6 +32,7 @@ from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowParti
 from sparkcohort.runtime.shell.driver import async_progress, delegation_tokens, stream_process
 from sparkcohort.runtime.shell.driver.data_loss import DataLoss, Losses
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
+from sparkcohort.runtime.shell.driver.handover import HandoverWatch, check_start, take_over, watch
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 from sparkcohort.runtime.shell.kafka import epoch_ends
@@ -87,6 +88,8 @@ class Session:
         self._accepted = Losses()
         self._pause = threading.Event()
         self._opened = time.monotonic()
+        self._handed_over = False  # the driver before has stopped for this one
+        self._handover: HandoverWatch | None = None
 
     # --- life ----------------------------------------------------------------------------------------
 
@@ -107,6 +110,8 @@ class Session:
         self._lock.take()
         closing(Order.INSIDE, self._log_ends.close)
         self._log_ends.start()
+        if self._options.handover == "graceful":  # before anything of this run is in the group: joining fences
+            self._handed_over = take_over(self._options, self.pause)
         closing(Order.COMMITS, self._commits.end)
         closing(Order.INSIDE, self._commits.close)
         self._commits.open()
@@ -147,7 +152,12 @@ class Session:
         if self._coordinator is not None:
             return
         self._compare(start)
+        if self._handed_over:
+            check_start(self._options.group_id, start, self._commits.in_kafka(start))
         first_generation = self._commits.begin(start)
+        self._handover = watch(self._options, self._commits)
+        self._ending.add(Order.INSIDE, self._handover.close)
+        self._handover.start()
         self._plans.seed(start)
         self._announced = start
         options, run_id = self._options, secrets.token_hex(6)
@@ -251,6 +261,8 @@ class Session:
     def check(self) -> None:
         """Raise what ended the run for good: fenced, a stranger in the group, no permission any more."""
         look()
+        if self._handover is not None:
+            self._handover.check()
         for failure in (self._commits.failure(), self._coordinator.failure if self._coordinator else None):
             if failure is not None:
                 raise failure
@@ -282,6 +294,29 @@ class Session:
         if not self.may_be_async():  # or the event is ahead of the log
             self._commits.stands_in(ids)
             self._commits.offer(end)
+            if self._handover is not None:
+                self._handover.logged(end)
+
+    # --- handing over (``runtime.kafka.handover``) -------------------------------------------------------
+
+    def handover_asked(self) -> bool:
+        """Whether a newer driver waits for this query to stop."""
+        return self._handover is not None and self._handover.requested
+
+    def reached_clean_point(self, *, late: bool) -> None:
+        """All that was planned is in Spark's commit log, and committed or about to be; ``late``: that can't be told.
+
+        Raises CohortError (HANDED_OVER) where a newer driver has been told that it may start.
+        """
+        if self._handover is not None and late:
+            self._handover.decline("it tracks its progress asynchronously (asyncProgressTrackingEnabled)")
+        elif self._handover is not None:
+            self._handover.reach()
+
+    def planning(self, end: Offsets) -> None:
+        """Spark is about to be told of a batch to ``end``.  Raises CohortError (HANDED_OVER) where it may not be."""
+        if self._handover is not None:
+            self._handover.plan(end)
 
     def flush_commits(self) -> None:
         """Wait a moment for the real group to have what was committed."""

@@ -191,6 +191,8 @@ def _build(
         load_balance_after_ms=value.integer("load.balance.after.ms"),
         load_balance_max_moves=value.integer("load.balance.max.moves"),
         rebalance_listener=_dotted(value, "rebalance.listener"),
+        handover=value.choice("handover"),
+        handover_timeout_ms=value.integer("handover.timeout.ms"),
         agent_timeout_ms=value.integer("agent.timeout.ms"),
         poll_timeout_ms=value.integer("kafkaConsumer.pollTimeoutMs"),
         fetch_retries=value.integer("fetchOffset.numRetries"),
@@ -220,6 +222,13 @@ def _check_relations(parsed: SourceOptions) -> None:
         raise OptionError(
             f"option heartbeat.interval.ms={parsed.heartbeat_interval_ms} must be less than "
             f"session.timeout.ms={parsed.session_timeout_ms} (a third of it is usual)"
+        )
+    graceful = parsed.handover == "graceful"
+    timed = parsed.starting_timestamp is not None or parsed.starting_offsets_by_timestamp is not None
+    if graceful and (parsed.starting_offsets != "committed" or timed):
+        raise OptionError(
+            "option handover=graceful starts where the driver before ended: leave startingOffsets at committed, and "
+            "startingTimestamp and startingOffsetsByTimestamp out"
         )
     named = (
         ("startingOffsets", parsed.starting_offsets),

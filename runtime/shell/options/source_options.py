@@ -72,6 +72,8 @@ class SourceOptions:
     load_balance_after_ms: int
     load_balance_max_moves: int
     rebalance_listener: str
+    handover: str
+    handover_timeout_ms: int
     agent_timeout_ms: int
     poll_timeout_ms: int
     fetch_retries: int

@@ -312,6 +312,22 @@ GROUP = (
         reads="streams",
     ),
     Option(
+        "handover",
+        "choice",
+        "none",
+        "how a query takes over from one that runs: none fences that one; graceful has it finish its batch and stop first",
+        choices=("none", "graceful"),
+        reads="streams",
+    ),
+    Option(
+        "handover.timeout.ms",
+        "milliseconds",
+        "120000",
+        "the longest that handover=graceful waits for the running query's batch; then as none",
+        minimum=1000,
+        reads="streams",
+    ),
+    Option(
         "rebalance.listener",
         "string",
         None,
@@ -472,12 +488,7 @@ OTHER = (
         "topic", "string", None, "Spark's Kafka sink", status="refused", instead="subscribe names the topics to read"
     ),
     Option(
-        "path",
-        "string",
-        None,
-        "load(path)",
-        status="refused",
-        instead="subscribe names the topics to read; call load() without a path",
+        "path", "string", None, "load(path)", status="refused", instead="subscribe names the topics; call load() bare"
     ),
 )
 
