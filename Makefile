@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts lint test test-unit test-e2e test-newest simulate optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel clean
+.PHONY: help venv jars jdk hosts prometheus lint test test-unit test-e2e test-newest simulate handover optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -28,19 +28,22 @@ jdk: ## a Java with its compiler, for what asks Kafka's own classes
 hosts: ## the programs with which one test makes a network of its own
 	@tools/bootstrap.sh hosts
 
+prometheus: ## Prometheus and promtool, with which rules and dashboard are tested
+	@tools/bootstrap.sh prometheus
+
 lint: venv ## ruff and mypy, both strict
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-test: venv jdk jars hosts lint ## everything, on a real Kafka broker and a real Spark
+test: venv jdk jars hosts prometheus lint ## everything, on a real Kafka broker and a real Spark
 	@tools/run_tests.sh $(ARGS)
 
-test-unit: venv ## the pure tests only
+test-unit: venv prometheus ## the pure tests only
 	@$(PYTEST) tests/unit $(ARGS)
 
-test-e2e: venv jars hosts ## Spark and the real broker only
+test-e2e: venv jars hosts prometheus ## Spark and the real broker only
 	@$(PYTEST) tests/e2e $(ARGS)
 
 # Those that need no peer: Spark's own Kafka source is not published for newer versions.
@@ -57,6 +60,11 @@ DRAWS ?= 20000
 
 simulate: venv ## the group under drawn faults: SEEDS=10000, ARGS="--first 2000"
 	@$(BIN)/python -m tests.simulator --seeds $(SEEDS) $(ARGS)
+
+ROUNDS ?= 50
+
+handover: venv jars ## two drivers that hand a group over, either killed at drawn steps: ROUNDS=50
+	@COHORT_HANDOVER_ROUNDS=$(ROUNDS) $(PYTEST) tests/shell/driver/test_handover.py $(ARGS)
 
 optimum: venv ## the sticky assignors beside an exact optimum: DRAWS=20000
 	@$(BIN)/python -m tests.kit.optimum $(DRAWS)

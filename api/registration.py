@@ -60,6 +60,11 @@ def register(spark: SparkSession, *, executors: bool = False) -> None:
             raise CohortError(_no_cohort(each, f"the executor on {each.host}", _set_by(spark)))
 
 
+def interpreters(spark: SparkSession) -> list[Interpreter]:
+    """The Pythons of executors, each once, for ``cohort doctor``.  Raises CohortError where one doesn't run at all."""
+    return _on_executors(spark)
+
+
 # --- what Spark's Python says of itself ------------------------------------------------------------
 
 

@@ -126,6 +126,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._told = None
         session.begin(begin)
         session.check()
+        self._hand_over_if_asked(session, begin)
         limits = self._limits(limit)
         try:
             end, ids_now = self._next_end(session, begin, ids, limits, trigger)
@@ -133,6 +134,10 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._commit(session, begin, final=self._available_now)
         idle = end == begin and all(ids_now.get(topic) == known for topic, known in ids.items())
         value = start if idle else self._known.write(end, ids_now)
+        if idle:
+            session.reached_clean_point(late=self._may_be_late())
+        else:
+            session.planning(end)
         if begin == self._told:
             session.plan(begin, end, self._known.ids(value))
         session.announce(end)
@@ -250,7 +255,14 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if decision is hold.HoldDecision.FAIL:
                 raise hold.failure(policy, at, snapshot.unreachable)
             self._commit(session, start, final=False)
+            self._hand_over_if_asked(session, start)
             session.pause(HELD_POLL_S)
+
+    def _hand_over_if_asked(self, session: Session, start: Offsets) -> None:
+        """Here every batch before is in Spark's commit log, and none is planned.  Raises CohortError (HANDED_OVER)."""
+        if session.handover_asked():
+            self._commit(session, start, final=False)
+            session.reached_clean_point(late=self._may_be_late())
 
     def _commit(self, session: Session, start: Offsets, *, final: bool) -> None:
         """Commit ``start`` if that is certain to be in Spark's commit log; if not, it comes with ``commit``."""

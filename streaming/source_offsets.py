@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from sparkcohort.runtime.protocol.offsets_json import read
+from sparkcohort.runtime.protocol.offsets_json import OF_ID, ids_in, read
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 Ids: TypeAlias = Mapping[str, str]
 """The topics' ids, by name, as Kafka's tools show them; what isn't known is left out."""
 
-OF_ID = "@"  # between a topic's name, where it can't be, and its id
+__all__ = ["Ids", "KnownOffsets", "Offsets", "from_json_value", "ids_in", "to_json_value"]
 
 
 def to_json_value(offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[str, int]]:
@@ -42,18 +42,6 @@ def to_json_value(offsets: Offsets, ids: Ids | None = None) -> dict[str, dict[st
         value.setdefault(topic, {})[str(partition)] = offset
     named = [f"{topic}{OF_ID}{ids[topic]}" for topic in value if topic in ids] if ids else []
     return value | {name: {} for name in named}
-
-
-def ids_in(value: object) -> dict[str, str]:
-    """The ids of the topics that an offset is of, as far as it tells: one of ``format("kafka")`` does not.
-
-    >>> ids_in({"t": {"0": 7}, "t@lj7XrdGBSHu-2_Ybcic80w": {}, "u": {"0": 1}})
-    {'t': 'lj7XrdGBSHu-2_Ybcic80w'}
-    """
-    if not isinstance(value, dict):
-        return {}
-    named = [str(name).partition(OF_ID) for name, partitions in value.items() if partitions == {}]
-    return {topic: topic_id for topic, _, topic_id in named if topic in value and topic_id}
 
 
 def from_json_value(value: object, source: str = "source offset") -> dict[TopicPartition, int]:

@@ -7,6 +7,7 @@
 #   tools/bootstrap.sh jars    java, Maven, and the jars that tests and benchmark need, in .cache/jars
 #   tools/bootstrap.sh newest  .venv-newest: the same with the newest PySpark 4 there is
 #   tools/bootstrap.sh hosts   ip and iptables, with which one test makes a network of its own
+#   tools/bootstrap.sh prometheus  Prometheus and promtool, in .cache/prometheus, with which rules and dashboard are tested
 #   tools/bootstrap.sh uv ...  uv with these arguments, and the certificates that pip has
 #
 # Quick when all is there.  Package indexes, mirrors and certificates are those that pip, uv, Maven and apt are set up
@@ -91,7 +92,7 @@ trust_same_certificates() { # uv brings certificates of its own: where pip or th
 
 tree_stamp() { # what the wheel is made of; tests and documents don't count
   local parts=() part
-  for part in pyproject.toml setup.py README.md LICENSE pyspark_cohort.py api assignors runtime streaming native; do
+  for part in pyproject.toml setup.py README.md LICENSE pyspark_cohort.py api assignors dashboards runtime streaming native; do
     if [ -e "$part" ]; then parts+=("$part"); fi
   done
   find "${parts[@]}" -type f ! -path '*/__pycache__/*' ! -name '*.so' -print0 | sort -z | xargs -0 cksum | cksum
@@ -142,7 +143,7 @@ install_wheel() {
 dev_links() { # the tree under its import names, for mypy and for runs without a wheel: PYTHONPATH=.dev
   mkdir -p .dev/sparkcohort
   local folder file
-  for folder in assignors native runtime streaming; do ln -sfn "../../$folder" ".dev/sparkcohort/$folder"; done
+  for folder in assignors dashboards native runtime streaming; do ln -sfn "../../$folder" ".dev/sparkcohort/$folder"; done
   for file in api/*.py api/py.typed; do ln -sfn "../../$file" ".dev/sparkcohort/${file#api/}"; done
   ln -sfn ../pyspark_cohort.py .dev/pyspark_cohort.py
 }
@@ -228,12 +229,28 @@ hosts() {
   apt_install iproute2 iptables || die "needs ip and iptables (for the tests only): install iproute2 and iptables"
 }
 
+prometheus() { # unpacked, not installed: Debian's package starts a server
+  if { have prometheus && have promtool; } || [ -x "$CACHE/prometheus/usr/bin/promtool" ]; then return; fi
+  local ask="needs Prometheus and promtool (for the tests only): install prometheus"
+  { have apt-get && have dpkg-deb; } || die "$ask"
+  say "fetching prometheus"
+  rm -rf "$CACHE/prometheus" "$CACHE/prometheus.part"
+  mkdir -p "$CACHE/prometheus.part"
+  (
+    cd "$CACHE/prometheus.part"
+    apt-get download -q prometheus || { may_install && as_root apt-get update -q && apt-get download -q prometheus; }
+  ) >"$CACHE/apt.log" 2>&1 || { tail -5 "$CACHE/apt.log" >&2; die "$ask"; }
+  dpkg-deb -x "$CACHE"/prometheus.part/prometheus_*.deb "$CACHE/prometheus.part"
+  rm "$CACHE"/prometheus.part/*.deb
+  mv "$CACHE/prometheus.part" "$CACHE/prometheus"
+}
+
 if [ "${1:-}" = uv ]; then
   get_uv
   trust_same_certificates
   exec "$UV" "${@:2}"
 fi
-if [ $# = 0 ]; then die "say what: venv, newest, java, jdk, jars, hosts, uv"; fi
+if [ $# = 0 ]; then die "say what: venv, newest, java, jdk, jars, hosts, prometheus, uv"; fi
 for part in "$@"; do
   case $part in
     venv) venv ;;
@@ -242,6 +259,7 @@ for part in "$@"; do
     jars) jars ;;
     newest) newest ;;
     hosts) hosts ;;
-    *) die "no such part: $part (venv, newest, java, jdk, jars, hosts)" ;;
+    prometheus) prometheus ;;
+    *) die "no such part: $part (venv, newest, java, jdk, jars, hosts, prometheus)" ;;
   esac
 done

@@ -28,6 +28,9 @@ MAX_MALFORMED_COUNTS: Final = 1_000
 """Topics and reasons in one report of bad records."""
 MAX_WORDS: Final = 300
 """Characters of what a task or an agent says in its own words."""
+MAX_FETCHED_RECORDS: Final = 100_000
+"""Of one report: two for each of the partitions that one member may own."""
+MAX_SECONDS: Final = 1e11
 MAX_SOURCES: Final = 1_000
 """Sources of one streaming query."""
 
@@ -221,6 +224,35 @@ class MalformedRecords(Call, frozen=True):
     """A member tells which records it could not decode since it told last."""
 
     bad: Bad
+
+
+class FetchedRecord(NamedTuple):
+    """The first visible record at or after a position of a partition, as its owner has fetched it."""
+
+    topic: String
+    partition: Int64
+    position: Offset
+    offset: Offset
+    timestamp_ms: Int64
+
+
+class RecordTimestamps(Call, frozen=True):
+    """A member tells when records were written that its query has yet to commit."""
+
+    member: String
+    seen: Annotated[tuple[FetchedRecord, ...], Meta(max_length=MAX_FETCHED_RECORDS)]
+
+
+class AgentFigures(Call, frozen=True):
+    """A member tells what its process takes: bytes, seconds of CPU, descriptors, threads, and when it started."""
+
+    member: String
+    resident_bytes: Size
+    cpu_seconds: Annotated[float, Meta(ge=0, lt=MAX_SECONDS)]
+    open_fds: Count
+    max_fds: Annotated[int, Meta(ge=-1, le=2**63 - 1)]
+    threads: Count
+    started_at: Annotated[float, Meta(ge=0, lt=MAX_SECONDS)]
 
 
 class OffsetsBehindLatest(NamedTuple):

@@ -20,6 +20,8 @@ LATEST: Final = -1
 """In startingOffsets (Spark: KafkaOffsetRangeLimit.LATEST; Kafka: ListOffsetsRequest.LATEST_TIMESTAMP)."""
 MAX_PARTITION: Final = 2**31 - 1
 """Kafka counts partitions in an INT32."""
+OF_ID: Final = "@"
+"""Between a topic's name, where it can't be, and its id, in the offsets of format("cohort")."""
 _MAX_OFFSET: Final = 2**63 - 1
 _FORM: Final = '{"topic":{"0":123}}'
 
@@ -88,3 +90,15 @@ def _offset(value: object, tp: TopicPartition, source: str, least: int) -> int:
         hint = " (-2 means earliest, -1 latest)" if least < 0 else ""
         raise MalformedOffsets(f"{name} has offset {value}, which can't be{hint}")
     return value
+
+
+def ids_in(value: object) -> dict[str, str]:
+    """The ids of the topics that an offset is of, as far as it tells: one of ``format("kafka")`` does not.
+
+    >>> ids_in({"t": {"0": 7}, "t@lj7XrdGBSHu-2_Ybcic80w": {}, "u": {"0": 1}})
+    {'t': 'lj7XrdGBSHu-2_Ybcic80w'}
+    """
+    if not isinstance(value, dict):
+        return {}
+    named = [str(name).partition(OF_ID) for name, partitions in value.items() if partitions == {}]
+    return {topic: topic_id for topic, _, topic_id in named if topic in value and topic_id}

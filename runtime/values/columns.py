@@ -60,11 +60,12 @@ Columns: TypeAlias = tuple[Column, ...]
 
 HEADERS: Final = array(struct({"key": STRING, "value": BINARY}))
 
+_TIMESTAMP: Final = Column(Field.TIMESTAMP, "timestamp", TIMESTAMP)
 _REST: Final[Columns] = (
     Column(Field.TOPIC, "topic", STRING),
     Column(Field.PARTITION, "partition", INT),
     Column(Field.OFFSET, "offset", BIGINT),
-    Column(Field.TIMESTAMP, "timestamp", TIMESTAMP),
+    _TIMESTAMP,
     Column(Field.TIMESTAMP_TYPE, "timestampType", INT),
 )
 CORRUPT: Final = {Field.KEY: Field.CORRUPT_KEY, Field.VALUE: Field.CORRUPT_VALUE}
@@ -87,6 +88,11 @@ def kafka_row(key: Decoding = RAW, value: Decoding = RAW, *, headers: bool = Fal
 def with_headers(columns: Columns) -> Columns:
     """The columns, headers among them."""
     return columns if has(columns, Field.HEADERS) else (*columns, _HEADERS)
+
+
+def with_timestamp(columns: Columns) -> Columns:
+    """The columns, the timestamp among them; last, if it is not asked for."""
+    return columns if has(columns, Field.TIMESTAMP) else (*columns, _TIMESTAMP)
 
 
 def has(columns: Columns, field: Field) -> bool:

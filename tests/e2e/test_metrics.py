@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from contextlib import closing
 from pathlib import Path
@@ -16,10 +17,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
-from sparkcohort.runtime.shell.observe.metrics import METRICS
+from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
-from tests.kit.produce import produce
+from tests.kit.produce import produce, producer
 from tests.kit.streams import ASAP, Stream, options
 from tests.kit.waiting import wait_until
 
@@ -106,3 +107,48 @@ def test_a_metrics_port_in_use_ends_the_query(
         failure = Stream(spark, options(broker, topic, metrics__port=port), checkpoint).failure(200)
     assert f"metrics.port={port}: the port is in use on 127.0.0.1" in failure
     assert "a port of its own" in failure
+
+
+@pytest.mark.timeout(400)
+def test_lag_in_seconds_is_the_age_of_what_waits(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int
+) -> None:
+    """By the records' own timestamps, also of columns that the query doesn't read; nothing waits, then it is 0."""
+    hours = (2, 1)  # of each partition's records
+    broker.admin.create_topic(topic, len(hours))
+    client = producer(broker.bootstrap)
+    for partition, age in enumerate(hours):
+        for number in range(RECORDS):
+            at = int(1000 * (time.time() - 3600 * age))
+            client.produce(topic, b"%d:%d:" % (partition, number), partition=partition, timestamp=at)
+    client.flush(60)
+    broker.admin.delete_records(topic, {0: 500})
+    given = options(broker, topic, metrics__port=port, maxOffsetsPerTrigger=200)
+    ages = dict[int, float]()
+    with Stream(spark, given, checkpoint, trigger={"processingTime": "1 second"}) as run:
+
+        def aged() -> bool:
+            samples = scraped(port)
+            for partition in range(len(hours)):
+                age = samples.get(("cohort_partition_lag_seconds", str(partition)))
+                if age:
+                    ages[partition] = age
+            return len(ages) == len(hours) and samples["cohort_partition_log_start_offset", "0"] == 500
+
+        run.wait_for_rows(400, 200)
+        wait_until(aged, 60, "the ages")
+        samples = scraped(port)
+        assert samples["cohort_group_lag_seconds", ""] >= max(ages.values()) - 1
+        assert samples["cohort_partition_lead_records", "0"] >= 0
+        run.wait_for_rows(2 * RECORDS - 500, 300)
+        wait_until(lambda: scraped(port)["cohort_group_lag_seconds", ""] == 0, 60, "nothing to wait")
+        last = scraped(port)
+    for partition, age in enumerate(hours):
+        assert 0 <= ages[partition] - 3600 * age < 400
+    assert last["cohort_partition_lead_records", "0"] == RECORDS - 500
+    assert last["cohort_last_batch_records", ""] <= 200
+    assert last["cohort_batch_duration_seconds_count", ""] >= (2 * RECORDS - 500) / 200
+    assert last["cohort_commit_duration_seconds_count", ""] == last["cohort_commits_total", ""]
+    assert last["cohort_agent_starts_total", "driver"] == 1  # the only executor's id, in a local session
+    for process in ("driver", "executor-driver"):
+        assert last["cohort_process_resident_memory_bytes", process] > 10 << 20

@@ -239,9 +239,9 @@ class Admin:
             client.close()
         return True
 
-    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int], metadata: str = "") -> None:
         """Set an empty group's committed offsets, as `kafka-consumer-groups --reset-offsets` does."""
-        partitions = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+        partitions = [TopicPartition(topic, number, offset, metadata) for number, offset in offsets.items()]
         asked = [ConsumerGroupTopicPartitions(group, partitions)]
         answer = self._client.alter_consumer_group_offsets(asked)[group].result(TIMEOUT_S)
         for partition in answer.topic_partitions:

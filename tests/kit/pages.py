@@ -6,6 +6,7 @@ A part that is made stands between ``<!-- name:begin -->`` and ``<!-- name:end -
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -15,8 +16,12 @@ from typing import Final
 
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.shell.cli.main import cli
-from sparkcohort.runtime.shell.observe.metrics import METRICS
-from sparkcohort.runtime.shell.options.table import OPTIONS, Option
+from sparkcohort.runtime.shell.observe.dashboard import dashboard, panel_unit
+from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from sparkcohort.runtime.shell.observe.panels import ROWS
+from sparkcohort.runtime.shell.observe.rules import ALERTS, RECORDINGS, rules_file
+from sparkcohort.runtime.shell.options.option_row import Option
+from sparkcohort.runtime.shell.options.table import OPTIONS
 from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
 from sparkcohort.runtime.values.protobuf.steps import REASONS as PROTOBUF_REASONS
 from sparkcohort.runtime.values.protobuf.steps import ProtobufReason
@@ -33,6 +38,7 @@ EXAMPLES: Final = {
     "streaming-table": (DOCS / "guides/spark-connect.md", "streaming_table.py"),
 }
 """Files of ``examples/``, and the page that shows each."""
+_PLACEHOLDER: Final = re.compile(r"{{ \$labels\.(\w+) }}")
 
 
 def pages() -> list[Path]:
@@ -50,6 +56,32 @@ def metrics_table() -> str:
     """Every metric of the endpoint, a row each."""
     rows = [f"| `{spec.name}` | {', '.join(spec.labels)} | {spec.help} |" for spec in METRICS]
     return "\n".join(["| metric | labels | meaning |", "|---|---|---|", *rows])
+
+
+def alerts_table() -> str:
+    """Every alert, a row each, with the way to its runbook."""
+    rows = [
+        f"| [{alert.name}](runbooks.md#{alert.name.lower()}) | {alert.severity} | {alert.wait} "
+        f"| {_PLACEHOLDER.sub(lambda found: f'*{found.group(1)}*', alert.description)} |"
+        for alert in ALERTS
+    ]
+    return "\n".join(["| alert | severity | after | means |", "|---|---|---|---|", *rows])
+
+
+def recordings_table() -> str:
+    """Every recording rule, a row each."""
+    rows = [f"| `{each.name}` | {each.meaning} |" for each in RECORDINGS]
+    return "\n".join(["| recorded as | meaning |", "|---|---|", *rows])
+
+
+def panels_table() -> str:
+    """Every panel of the dashboard that has a row of its own, with its sentence and its limits."""
+    rows = [
+        f"| {title} | {panel.title} | {panel_unit(panel)} | {panel.description} |"
+        for title, panels in ROWS
+        for panel in panels
+    ]
+    return "\n".join(["| row | panel | unit | shows |", "|---|---|---|---|", *rows])
 
 
 def codes_table() -> str:
@@ -121,6 +153,9 @@ SIMULATE: Final = DOCS / "guides/simulate.md"
 GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
     "options": (DOCS / "options.md", options_table),
     "metrics": (DOCS / "reference/metrics.md", metrics_table),
+    "alerts": (DOCS / "operate/monitoring.md", alerts_table),
+    "recordings": (DOCS / "operate/monitoring.md", recordings_table),
+    "panels": (DOCS / "operate/monitoring.md", panels_table),
     "codes": (DOCS / "reference/errors.md", codes_table),
     "avro-reasons": (DOCS / "reference/avro.md", avro_reasons_list),
     "protobuf-reasons": (DOCS / "reference/protobuf.md", protobuf_reasons_list),
@@ -133,6 +168,15 @@ GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
 """Each part that is made: its page, and what makes it."""
 
 
+FILES: Final[dict[Path, Callable[[], str]]] = {
+    ROOT / "dashboards/cohort.json": lambda: json.dumps(dashboard(), indent=2) + "\n",
+    ROOT / "dashboards/rules/cohort.yml": rules_file,
+}
+"""Each file that is made as a whole, and what makes it."""
+
+
 if __name__ == "__main__":
+    for path, content in FILES.items():
+        path.write_text(content())
     for name, (page, made) in GENERATED.items():
         page.write_text(with_section(page.read_text(), name, made()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparkcohort.runtime.protocol.reasons import Cause, Reason
-from sparkcohort.runtime.shell.coordinator.totals import ListenerTotals, RebalanceTotals
+from sparkcohort.runtime.shell.coordinator.totals import Histogram, ListenerTotals, RebalanceTotals
 
 A_LOAD = {"records_per_second": 1200.4, "bytes_per_second": 360_000, "backlog": 17, "share": 0.3333}
 
@@ -33,8 +33,8 @@ def a_status(**changes: Any) -> dict[str, Any]:
             {**a_member("m-3", "3", "10.0.0.13", [], 20), "load": A_LOAD},
         ],
         "partitions": [
-            a_partition(0, 100, 150, "2"),
-            a_partition(1, 90, 90, "2", late="its leader is slow"),
+            a_partition(0, 100, 150, "2", start=40, age_s=7.5),
+            a_partition(1, 90, 90, "2", late="its leader is slow", start=0, age_s=0.0),
             a_partition(2, None, None, None, unreachable="broker 3 does not answer"),
         ],
         "cut_off": [],
@@ -49,8 +49,36 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "failed_rebalances": {"range": 1},
         "assignor_failure": None,
         "partitions_moved": 4,
-        "commits": {"commits": 41, "failures": 2},
+        "foreign_members": {"found": 3, "present": 1},
+        "fenced": False,
+        "agent_starts": {"2": 1, "3": 2},
+        "processes": {
+            "driver": {
+                "resident_bytes": 150_000_000,
+                "cpu_seconds": 12.5,
+                "open_fds": 80,
+                "max_fds": 1024,
+                "threads": 20,
+                "started_at": 1_794_999_000.0,
+            }
+        },
         "query": {"id": "q1", "name": "bills", "offsets_behind_latest": {"min": 0, "max": 50, "avg": 16.5}},
+        **_delivered(),
+        **changes,
+    }
+
+
+def _delivered() -> dict[str, Any]:
+    """What tasks have delivered, in all and of the last batch, and what has been committed."""
+    return {
+        "commits": {
+            "commits": 41,
+            "failures": 2,
+            "durations": durations(30, 70),
+            "last_commit_at": 1_795_000_000.5,
+            "pending_ms": 1_500,
+        },
+        "batches": {"durations": durations(800, 2_000), "last": {"records": 500, "bytes": 60_000, "seconds": 2.0}},
         "audit": {
             "plans": 9,
             "slots": 54,
@@ -62,8 +90,15 @@ def a_status(**changes: Any) -> dict[str, Any]:
             "bytes_direct": 100_000,
             "agent_timeouts": 1,
         },
-        **changes,
     }
+
+
+def durations(*took_ms: int) -> dict[str, Any]:
+    """A histogram in plain values."""
+    histogram = Histogram()
+    for each in took_ms:
+        histogram.add(each)
+    return histogram.as_value()
 
 
 def a_member(member_id: str, executor: str, host: str, owned: list[list[Any]], age_ms: int) -> dict[str, Any]:
@@ -106,6 +141,8 @@ def a_partition(
     executor: str | None,
     unreachable: str | None = None,
     late: str | None = None,
+    start: int | None = None,
+    age_s: float | None = None,
 ) -> dict[str, Any]:
     """One row of ``partitions`` of the topic orders; ``executor`` owns it."""
     return {
@@ -114,6 +151,9 @@ def a_partition(
         "current_offset": offset,
         "log_end_offset": end,
         "lag": None if offset is None or end is None else end - offset,
+        "log_start_offset": start,
+        "lead": None if offset is None or start is None else offset - start,
+        "lag_seconds": age_s,
         "member_id": f"m-{executor}" if executor else None,
         "executor": executor,
         "host": f"10.0.0.1{executor}" if executor else None,

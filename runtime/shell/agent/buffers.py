@@ -12,11 +12,13 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
+from sparkcohort.runtime.batches.record_ages import FirstRecord
 from sparkcohort.runtime.batches.record_sizes import WHOLE_BYTES, WHOLE_ROWS
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer.pieces import trim
 from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_RECORDS
 
+MICROSECONDS = 1000  # of a millisecond
 CHUNK_OVERHEAD = 6 << 10  # what a chunk costs beside its columns' bytes, as measured: blocks, and Arrow's objects
 
 
@@ -28,6 +30,16 @@ class Chunk(NamedTuple):
     batch: pa.RecordBatch | None
     nbytes: int
     runs: OffsetRuns | None = None  # the offsets of the batch's rows
+    times: pa.Array | None = None  # and their timestamps
+
+    def first_from(self, position: int) -> FirstRecord | None:
+        """Its first record at or after a position."""
+        if self.batch is None or self.runs is None or self.times is None:
+            return None
+        row = self.runs.rows_below(position, self.batch.num_rows)
+        if row == self.batch.num_rows:
+            return None
+        return FirstRecord(position, self.runs.offset_of(row), self.times[row].value // MICROSECONDS)
 
 
 class PartitionStats(NamedTuple):
@@ -60,6 +72,19 @@ class Reader:
     def limit(self) -> int:
         """Up to where it is given what is buffered."""
         return min(self.buffer.sure, self.buffer.position) if self.topic_id else self.buffer.position
+
+    def hopeless(self, share: int) -> str:
+        """Why its next offset won't be buffered, while its partition is owned and may keep so many bytes; empty if it is or may be."""
+        buffer = self.buffer
+        if self.at < buffer.base:
+            return "evicted"
+        if self.strange:
+            return "of another topic of that name"
+        if self.at >= buffer.position and (buffer.error or buffer.silent):
+            return buffer.error or buffer.silent
+        if self.at > buffer.position and buffer.nbytes >= share:
+            return "too far ahead"
+        return ""
 
 
 class TaskWait:
@@ -136,6 +161,14 @@ class Buffer:
         self.position, self.live = chunk.start, False
         self.sure = min(self.sure, self.position)
         return chunk.nbytes
+
+    def first_from(self, position: int) -> FirstRecord | None:
+        """The first record at or after a position; None if it isn't buffered."""
+        if position < self.base:
+            return None
+        index = bisect_right(self.chunks, position, key=attrgetter("next_offset"))
+        found = (chunk.first_from(position) for chunk in self.chunks[index:])
+        return next((seen for seen in found if seen is not None), None)
 
     def released_offset(self) -> int:
         """Up to here everything has been handed out, and nobody is reading it."""

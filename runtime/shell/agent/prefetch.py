@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Any
 
+from sparkcohort.runtime.batches.record_ages import FirstRecord
 from sparkcohort.runtime.batches.slow_partitions import FetchProgress
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader.load_report import Progress
@@ -36,6 +37,7 @@ from sparkcohort.runtime.shell.agent.buffers import (
     joined,
 )
 from sparkcohort.runtime.shell.agent.task_frames import SILENT, Served
+from sparkcohort.runtime.shell.agent.timed_columns import TimedColumns
 from sparkcohort.runtime.shell.agent.unidentified_records import UnidentifiedRecords, check_topic_ids, in_doubt
 from sparkcohort.runtime.shell.kafka.consumer.new_source import bounds, new_record_source
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import of_another_log
@@ -97,16 +99,16 @@ class Prefetcher:
         self._buffer_bytes = buffer_bytes
         self._batch_bytes = min(BATCH_BYTES, buffer_bytes // 16)
         self._patience_s = patience_s
+        self._columns = TimedColumns(columns)
         self._new_source = partial(
             new_record_source,
             {**conf, **bounds(queue)},
-            columns=columns,
             batch_bytes=self._batch_bytes,
             unhurried=True,
             largest=Largest(max(buffer_bytes // 4, LEAST_LARGEST), REMEDY),
             threads=threads,
         )
-        self._source = self._new_source()
+        self._source = self._new_source(columns=self._columns.fetched)
         self._untold = UnidentifiedRecords(conf)
         self._doubtful = False  # how the source stands is not known
         self._buffers: dict[TopicPartition, Buffer] = {}
@@ -165,6 +167,12 @@ class Prefetcher:
                 tp: Progress(max(b.served, b.planned_start), b.records_in, b.bytes_in, ends.get(tp)) for tp, b in all_
             }
 
+    def record_times(self) -> dict[TopicPartition, list[FirstRecord]]:
+        """When records were written that the query has yet to commit: the first of the batch in flight, and the first after it."""
+        with self._lock:
+            found = {tp: [b.first_from(at) for at in {b.planned_start, b.served}] for tp, b in self._buffers.items()}
+        return {tp: [each for each in seen if each is not None] for tp, seen in found.items() if any(seen)}
+
     def waits(self, followed: Collection[TopicPartition] = ()) -> dict[TopicPartition, FetchProgress]:
         """For how long tasks have waited for partitions since the last call, and where fetching stands.
 
@@ -192,11 +200,6 @@ class Prefetcher:
             for reader in wait.readers:
                 self._waits[reader.buffer.tp] = self._waits.get(reader.buffer.tp, 0.0) + now - wait.since
             wait.since = now
-
-    def buffered_bytes(self) -> int:
-        """The bytes in all chunks (what the client and those who are being served hold comes on top)."""
-        with self._lock:
-            return self._total()
 
     def close(self) -> None:
         """Stop fetching, and let go of everything; readers miss what is left.  Raises TimeoutError where that does not end."""
@@ -327,18 +330,9 @@ class Prefetcher:
 
     def _hopeless(self, reader: Reader) -> str:
         """Why the reader's next offset won't be buffered; empty if it is or may be."""
-        buffer = reader.buffer
-        if self._closed or self._buffers.get(buffer.tp) is not buffer:
+        if self._closed or self._buffers.get(reader.buffer.tp) is not reader.buffer:
             return "revoked"
-        if reader.at < buffer.base:
-            return "evicted"
-        if reader.strange:
-            return "of another topic of that name"
-        if reader.at >= buffer.position and (buffer.error or buffer.silent):
-            return buffer.error or buffer.silent
-        if reader.at > buffer.position and buffer.nbytes >= self._share():
-            return "too far ahead"
-        return ""
+        return reader.hopeless(self._share())
 
     # --- the thread -----------------------------------------------------------------------------
 
@@ -347,15 +341,18 @@ class Prefetcher:
 
     def _begin_anew(self) -> None:
         """A cache: whatever happened, the tasks read directly, and fetching starts again at every partition's position."""
-        self._doubtful = True
         with self._lock:
-            for buffer in self._buffers.values():
-                buffer.live = False
+            self._fetch_anew()
+
+    def _fetch_anew(self) -> None:
+        self._doubtful = True
+        for buffer in self._buffers.values():
+            buffer.live = False
 
     def _run_once(self) -> None:
         """Decide what to fetch, tell the client, and take in what one poll brings."""
         if self._doubtful:
-            old, self._source = self._source, self._new_source()
+            old, self._source = self._source, self._new_source(columns=self._columns.fetched)
             self._assigned, self._doubtful, self._prepared = set(), False, False
             with contextlib.suppress(Exception):  # it may have been closing when it failed
                 old.close()
@@ -456,12 +453,15 @@ class Prefetcher:
         told = bool(topic_id)
         match event:
             case Records(next_offset=at, nbytes=nbytes, batch=batch, runs=runs):
-                buffer.append(Chunk(buffer.position, at, batch, nbytes + CHUNK_OVERHEAD, runs), told=told)
+                kept, times = self._columns.parted(batch)
+                buffer.append(Chunk(buffer.position, at, kept, nbytes + CHUNK_OVERHEAD, runs, times), told=told)
             case EndOfLog(offset=offset):
                 if offset > buffer.position:  # control records and aborted ones
                     buffer.append(Chunk(buffer.position, offset, None, CHUNK_OVERHEAD), told=told)
             case PartitionError(offset=offset) if offset == buffer.left >= 0 and offset != buffer.position:
                 return  # the client doesn't take back an error that was on its way
+            case PartitionError() as failure if self._columns.do_without(failure):
+                self._fetch_anew()
             case PartitionError(error=error):
                 said = printable(str(error))
                 if said != buffer.error:

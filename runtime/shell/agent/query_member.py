@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any, Protocol, Self
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.member import machine
 from sparkcohort.runtime.member.state import timeout_ms
 from sparkcohort.runtime.protocol import calls
@@ -36,6 +35,7 @@ from sparkcohort.runtime.protocol.messages import (
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
 from sparkcohort.runtime.shell.agent.listener_runner import ListenerRunner, patience_ms
+from sparkcohort.runtime.shell.agent.member_reports import MemberReports
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
@@ -95,8 +95,7 @@ class QueryMember:
         self._next_positions_ms = 0
         self._served: dict[TopicPartition, int] = {}  # handed over, not committed yet
         self._commit_due_ms: int | None = None
-        self._meters: dict[TopicPartition, load_report.Meter] = {}
-        self._load_due_ms: int | None = 0 if config.load_window_ms else None
+        self._reports = MemberReports(self._link, self._calls, config.load_window_ms)
         self._waits_due_ms = 0
         self._followed: frozenset[TopicPartition] = frozenset()  # late ones, of which the coordinator wants to hear
         self._barred: Mapping[TopicPartition, int] = {}  # whose leaders don't answer, and from where to try them
@@ -108,7 +107,7 @@ class QueryMember:
         self._pause, self._listened = threading.Event(), False
         self._events = Supervised("cohort-events", self._wait_to_listen, self._listen, self._resign, stuck_s=None)
         self._listening = (
-            ListenerRunner(config.listener, patience_ms(config.rebalance_timeout_ms), self._on_listened)
+            ListenerRunner(config.listener, patience_ms(config.rebalance_timeout_ms), self._reports.listened)
             if config.listener
             else None
         )
@@ -118,7 +117,7 @@ class QueryMember:
             buffer_bytes=config.buffer_bytes,
             threads=min(config.executor.cores, MOST_DECODERS),
             give_up=self._resign,
-            tell_bad=self._on_malformed,
+            tell_bad=self._reports.malformed,
         )
         serving = (
             config.address,
@@ -172,8 +171,8 @@ class QueryMember:
 
     def _await_job(self) -> bool:
         now = _now_ms()
-        deadlines = (machine.deadline(self._member), self._positions_due(), self._commit_due_ms, self._load_due_ms)
-        due = [self._waits_due_ms, *(at for at in deadlines if at is not None)]
+        deadlines = (machine.deadline(self._member), self._positions_due(), self._commit_due_ms)
+        due = [self._waits_due_ms, self._reports.due_ms(), *(at for at in deadlines if at is not None)]
         self._job = None
         with contextlib.suppress(queue.Empty):
             self._job = self._inbox.get(timeout=min(max(min(due, default=now + 1000) - now, 0), 1000) / 1000)
@@ -202,10 +201,10 @@ class QueryMember:
             self._fetch_positions()
         if self._commit_due_ms is not None and self._commit_due_ms <= now:
             self._commit()
-        if self._load_due_ms is not None and self._load_due_ms <= now:
-            self._measure(now)
         if self._waits_due_ms <= now:
             self._tell_waits(now)
+        if self._reports.due_ms() <= now:
+            self._reports.look(self._prefetcher, self._member.member_id, now)
         if self._barred and self._try_due_ms <= now:
             self._try(now)
         if deaf := self._server.deaf():  # whoever is started in this process' place takes all partitions over
@@ -249,32 +248,6 @@ class QueryMember:
     def _on_revoked(self, revocation: int) -> None:
         if revocation == self._revocation:  # one that was overtaken by the loss of all partitions may end late
             self._drive(machine.RevocationDone())
-
-    def _on_listened(self, event: str, outcome: str, took_ms: int) -> None:
-        """A figure for the metrics; without an answer it is not counted."""
-        self._tell("Listened", calls.encode(calls.Listened(event, outcome, took_ms)))
-
-    def _on_malformed(self, bad: list[calls.MalformedCount]) -> None:
-        """As above."""
-        self._tell("MalformedRecords", calls.encode(calls.MalformedRecords(tuple(bad))))
-
-    def _tell(self, what: str, said: bytes) -> None:
-        """Let the coordinator know something; it's nobody's loss if it doesn't hear."""
-
-        def report() -> None:
-            with contextlib.suppress(CoordinatorUnreachable, CoordinatorRefused):
-                self._link.call(what, said, 2.0)
-
-        self._calls.put(report)
-
-    def _measure(self, now_ms: int) -> None:
-        """Look at what came of each partition, and tell the coordinator; what isn't heard is told the next time."""
-        window_ms = self._config.load_window_ms
-        self._load_due_ms = now_ms + load_report.interval_ms(window_ms)
-        self._meters = load_report.observe(self._meters, self._prefetcher.progress(), now_ms, window_ms)
-        loads = load_report.loads(self._meters)
-        if loads and self._member.member_id:
-            self._tell("Loads", load_report.encode(self._member.member_id, loads))
 
     def _tell_waits(self, now_ms: int) -> None:
         """Tell what tasks have waited for, if they have, and of what is late; the answer says what is."""

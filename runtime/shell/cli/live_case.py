@@ -98,7 +98,7 @@ def of_kafka(asked: CaseRequest) -> Case:
     except KafkaException as error:  # no token, no descriptor
         raise kafka_errors.unauthenticated(asked.conf, clients.text_of(error)) from None
     try:
-        cluster = _cluster(admin, heard)
+        cluster = cluster_of(admin, heard)
         found = admin.describe_consumer_groups([asked.group_id], request_timeout=TIMEOUT_S)
         group = found[asked.group_id].result(TIMEOUT_S + 1)
         racks = _racks(admin, cluster.topics)
@@ -106,13 +106,13 @@ def of_kafka(asked: CaseRequest) -> Case:
         committed = _committed_topics(asked, {t: n for t, n in sizes.items() if not t.startswith("__")})
     except (KafkaException, TimeoutError) as error:
         admin.poll(0)
-        raise _as_cohort_error(asked, admin, error, heard) from None
+        raise as_cohort_error(asked, admin, error, heard) from None
     if str(group.state.name) == "DEAD" or not (group.members or committed):
-        raise _unknown(asked, admin)
+        raise unknown_group(asked, admin)
     return _case(group, sizes, racks, committed)
 
 
-def _cluster(admin: AdminClient, heard: Iterable[KafkaError]) -> Any:
+def cluster_of(admin: AdminClient, heard: Iterable[KafkaError]) -> Any:
     """The cluster's metadata; a wrong password is known before the time is over."""
     deadline, wait_s = time.monotonic() + TIMEOUT_S, FIRST_WAIT_S
     while True:
@@ -191,7 +191,7 @@ def _committed_topics(asked: CaseRequest, sizes: Mapping[str, int]) -> frozenset
     return frozenset(answer.topic for answer in answers if answer.error is None and answer.offset >= 0)
 
 
-def _as_cohort_error(
+def as_cohort_error(
     asked: CaseRequest, admin: AdminClient, error: BaseException, heard: Iterable[KafkaError]
 ) -> CohortError:
     """What went wrong, in words for the user."""
@@ -204,7 +204,7 @@ def _as_cohort_error(
     if kafka_errors.GROUP_DENIED in codes:
         return kafka_errors.group_denied(asked.group_id)
     if KafkaError.GROUP_ID_NOT_FOUND in codes:
-        return _unknown(asked, admin)
+        return unknown_group(asked, admin)
     text = clients.text_of(errors[-1]) if errors else "timed out"
     servers = asked.conf.get("bootstrap.servers", "")
     return CohortError(
@@ -213,7 +213,8 @@ def _as_cohort_error(
     )
 
 
-def _unknown(asked: CaseRequest, admin: AdminClient) -> CohortError:
+def unknown_group(asked: CaseRequest, admin: AdminClient) -> CohortError:
+    """The error of a group that Kafka doesn't know, with the nearest that it does."""
     try:
         listed = admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1).valid
         known = sorted(each.group_id for each in listed)

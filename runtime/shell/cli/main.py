@@ -15,11 +15,10 @@ from importlib import import_module
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
-from rich.console import Console
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.summary import runs
-from sparkcohort.runtime.shell.cli import rebalance_views, views
+from sparkcohort.runtime.shell.cli import printing, rebalance_views, views
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
 
@@ -42,8 +41,14 @@ Examples:
   cohort rebalances --group billing --show -1
                                            the latest one: who had what before and after
   cohort story executor-3                  what happened to a member
+  cohort reset-offsets --group billing --topic orders --to-earliest --bootstrap-server broker:9092
+                                           where it would start; --execute does it
   cohort simulate --group billing --members +2
                                            what would move if two executors came
+  cohort checkpoint show /checkpoints/billing
+                                           where that query would go on
+  cohort doctor --bootstrap-server broker:9092
+                                           what a query needs, checked without one
 """
 
 _REBALANCES_EPILOG: Final = """\b
@@ -60,29 +65,32 @@ Examples:
   cohort story executor-3-9f2c-17                   one member, by its CONSUMER-ID
 """
 
-_group = click.option("--group", "group_id", metavar="GROUP", help="The group.id; every live group when left out.")
-
-_output = click.option(
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How to print it; JSON is a list of one object a row.",
-)
+LAZY: Final = {
+    "checkpoint": "sparkcohort.runtime.shell.cli.checkpoint.subcommands:checkpoint_command",
+    "completion": "sparkcohort.runtime.shell.cli.completion:completion_command",
+    "dashboards": "sparkcohort.runtime.shell.cli.monitoring:dashboards_command",
+    "doctor": "sparkcohort.runtime.shell.cli.doctor.command:doctor_command",
+    "handover": "sparkcohort.runtime.shell.cli.handover:handover_command",
+    "reset-offsets": "sparkcohort.runtime.shell.cli.reset_offsets:reset_command",
+    "rules": "sparkcohort.runtime.shell.cli.monitoring:rules_command",
+    "simulate": "sparkcohort.runtime.shell.cli.simulate:simulate_command",
+}
+"""Commands that bring the Kafka client or more along: imported when they are asked for."""
 
 
 class _Commands(click.Group):
-    """The commands; ``simulate``, which brings the assignors and the Kafka client along, is imported when it's asked for."""
+    """The commands, those of ``LAZY`` too."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, sorted."""
-        return sorted([*super().list_commands(ctx), "simulate"])
+        return sorted({*super().list_commands(ctx), *LAZY})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name."""
-        if cmd_name != "simulate":
+        if cmd_name not in LAZY:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = import_module("sparkcohort.runtime.shell.cli.simulate").simulate_command
+        module, _, attribute = LAZY[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
         return command
 
 
@@ -104,11 +112,11 @@ def cli(context: click.Context) -> None:
 
 
 @cli.command()
-@_group
+@printing.group
 @click.option("--members", is_flag=True, help="List the members instead of the partitions.")
 @click.option("--state", is_flag=True, help="Show the group's state instead of its partitions.")
 @click.option("--verbose", is_flag=True, help="More columns, with --members or --state.")
-@_output
+@printing.output
 def describe(group_id: str | None, members: bool, state: bool, verbose: bool, output: str) -> None:
     """Show a live group: committed offsets, lag, and which executor owns what.
 
@@ -119,18 +127,18 @@ def describe(group_id: str | None, members: bool, state: bool, verbose: bool, ou
     what = "members" if members else "state" if state else "offsets"
     shown, failures = _of_each(group_id, lambda run: _view(run, _status(run), what, verbose))
     if shown:
-        _print(views.joined(shown), output)
+        printing.print_view(views.joined(shown), output)
     if failures:
         raise CohortError("; ".join(failures))
 
 
 @cli.command(epilog=_REBALANCES_EPILOG)
-@_group
+@printing.group
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="The last N; 20 when left out, 200 are kept.")
 @click.option(
     "--show", type=int, metavar="N", help="Who had what before and after the one of generation N; -1: the latest."
 )
-@_output
+@printing.output
 def rebalances(group_id: str | None, last: int | None, show: int | None, output: str) -> None:
     """List the last rebalances of a live group, newest last."""
     if last is not None and show is not None:
@@ -145,25 +153,25 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
 
     shown, failures = _of_each(group_id, listed)
     if shown:
-        _print(views.joined(shown), output)
+        printing.print_view(views.joined(shown), output)
     if failures:
         raise CohortError("; ".join(failures))
 
 
 @cli.command("story", epilog=_STORY_EPILOG)
 @click.argument("member")
-@_group
-@_output
+@printing.group
+@printing.output
 def member_timeline(member: str, group_id: str | None, output: str) -> None:
     """Tell what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
     told, failures = _of_each(group_id, lambda run: connection_file.fetch_story(run, member))
     found = [item for item in told if "lines" in item]
     if found:
-        if output != "json":
+        if output == "table":
             for item in found:
                 about = f"{item['member_id']} ({item['client_id'] or '-'} on {item['host'] or '-'})"
                 click.echo(views.printable(about))
-        _print(views.joined([rebalance_views.member_timeline(item) for item in found]), output)
+        printing.print_view(views.joined([rebalance_views.member_timeline(item) for item in found]), output)
     elif told:
         known = [f"{name} ({client or '-'})" for item in told for name, client in item["known"]]
         failures.append(f"no member {member} is known; known are {', '.join(known) or 'none'}")
@@ -172,7 +180,7 @@ def member_timeline(member: str, group_id: str | None, output: str) -> None:
 
 
 @cli.command()
-@_output
+@printing.output
 def groups(output: str) -> None:
     """List the live groups on this host, and those of other hosts and containers that share its COHORT_HOME."""
     others = list(connection_file.elsewhere())
@@ -182,7 +190,7 @@ def groups(output: str) -> None:
             rows.append(_listed(run, _status(run)))
         except CohortError:
             rows.append(_listed(run, "unreachable"))
-    _print(views.groups(sorted(rows, key=lambda row: row[:2])), output)
+    printing.print_view(views.groups(sorted(rows, key=lambda row: row[:2])), output)
 
 
 def _listed(run: Connection, status: dict[str, Any] | str) -> tuple[str, str, int, str, dict[str, Any] | str]:
@@ -194,12 +202,12 @@ def _show(group_id: str | None, generation: int, output: str) -> None:
     answers, failures = _of_each(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
     found = [(name, item) for name, item in answers if "assignments" in item]
     shown = [rebalance_views.rebalance(name, item, time.time()) for name, item in found]
-    if output == "json" and shown:
-        _print(views.joined(shown), output)
+    if output != "table" and shown:
+        printing.print_view(views.joined(shown), output)
     for (name, item), view in zip(found, shown, strict=True):
-        if output != "json":
+        if output == "table":
             click.echo("\n".join(map(views.printable, rebalance_views.title(name, item, time.time()))))
-            _print(view, output)
+            printing.print_view(view, output)
     if not found:
         failures += [
             f"group {name}: no rebalance {generation} is known; known are generations "
@@ -246,23 +254,6 @@ def _table(run: Connection, status: dict[str, Any], what: str, verbose: bool) ->
     if what == "state":
         return views.state(status, f"127.0.0.1:{run.run.port}", verbose=verbose)
     return views.offsets(status)
-
-
-def _print(view: views.View, output: str) -> None:
-    for note in view.notes:
-        click.echo(views.printable(note), err=True)
-    if output == "json":
-        click.echo(views.as_json(view))
-    elif sys.stdout.isatty():
-        console = Console()
-        if not view.rows:
-            click.echo(views.as_text(view))
-        elif views.fits(view, console.width) or not (view.wide or view.below):
-            console.print(views.as_table(view))
-        else:
-            console.print(views.as_blocks(view) if view.wide else views.as_lines(view), soft_wrap=not view.wide)
-    else:
-        click.echo(views.as_text(view))
 
 
 def _end(message: str, status: int) -> NoReturn:

@@ -22,11 +22,10 @@ from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.leader.assignment import InvalidAssignment
 from sparkcohort.runtime.shell.cli import live_case
 from sparkcohort.runtime.shell.cli import simulate_views as views
+from sparkcohort.runtime.shell.cli.client_config import client_config
 from sparkcohort.runtime.shell.cli.views import printable
 from sparkcohort.runtime.shell.coordinator import custom_assignors
 from sparkcohort.runtime.shell.options import parse as options
-from sparkcohort.runtime.shell.options import properties_file
-from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.simulate.case import MOST_BYTES, Case, CaseError, as_value, counted, parse
 from sparkcohort.runtime.simulate.changes import change_members, change_partitions
@@ -231,7 +230,7 @@ def _case(source: _CaseSource) -> Case:
         return parse(_read(source.path))
     group_id = source.group_id or ""
     if source.servers is not None:
-        return live_case.of_kafka(live_case.CaseRequest(group_id, _conf(source.servers, source.config)))
+        return live_case.of_kafka(live_case.CaseRequest(group_id, client_config(source.servers, source.config)))
     try:
         return live_case.of_status(connection_file.describe(group_id))
     except CohortError as error:
@@ -250,21 +249,6 @@ def _read(path: str) -> bytes:
             return file.read(MOST_BYTES + 1)
     except OSError as error:
         raise BadCase(f"--input {path} can't be read: {error.strerror}") from None
-
-
-def _conf(servers: str, config: str | None) -> dict[str, str]:
-    """The client's settings.  Raises BadCase naming a setting that is refused, never its value."""
-    try:
-        given = properties_file.read(config) if config else {}
-    except OptionError as error:
-        raise BadCase(str(error)) from None
-    try:
-        conf, warnings = translate({name: value for name, value in given.items() if name != "group.id"})
-    except OptionError as error:
-        raise BadCase(f"--command-config {config}: {error}") from None
-    for warning in warnings:
-        click.echo(f"cohort: {warning}", err=True)
-    return {**conf, "bootstrap.servers": servers}
 
 
 # --- words -----------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ Columns: Kafka's ``ConsumerGroupCommand`` (4.2); those behind ``verbose`` are ou
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -389,6 +391,15 @@ def as_json(view: View) -> str:
         return json.dumps(view.objects, indent=2)
     keys = _keys(view.columns)
     return json.dumps([dict(zip(keys, row, strict=True)) for row in view.rows], indent=2)
+
+
+def as_csv(view: View) -> str:
+    """The table's columns and rows, with a line of names; what is unknown is empty (RFC 4180, lines end with LF)."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(view.columns)
+    writer.writerows([["" if value is None else printable(str(value)) for value in row] for row in view.rows])
+    return text.getvalue()
 
 
 def _keys(columns: Iterable[str]) -> list[str]:

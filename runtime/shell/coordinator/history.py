@@ -7,7 +7,7 @@ Written under the coordinator's lock; readers in other threads get copies.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,6 +106,7 @@ class History:
         self._owners: dict[TopicPartition, str] = {}  # who had each partition last, also where nobody has it now
         self._state = GroupState.EMPTY
         self.state_since_ms = 0
+        self.agent_starts: Counter[str] = Counter()  # members that came, by executor: a second one is a restart
 
     def stepped(self, before: Group, after: Group, records: Iterable[r.Record], now_ms: int) -> None:
         """Take the records of one step in."""
@@ -132,6 +133,8 @@ class History:
 
     def named(self, member_id: str, executor_id: str, host: str) -> None:
         """Remember what a member is called, also for when it is gone."""
+        if member_id not in self._names:
+            self.agent_starts[executor_id] += 1
         self._names[member_id] = executor_id, host
         self._names.move_to_end(member_id)
         if len(self._names) > SPOKEN_OF:

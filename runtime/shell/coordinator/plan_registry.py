@@ -7,15 +7,17 @@ driver's memory: after a restart Spark plans the batch anew from its offset log.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 from sparkcohort.runtime.batches.claims import Plan, Slot, claim, new_plan
 from sparkcohort.runtime.batches.record_sizes import ObservedSize, Sizes, after
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.coordinator.totals import MalformedTotals
+from sparkcohort.runtime.shell.coordinator.totals import BATCH_BUCKETS_MS, Histogram, MalformedTotals
 
 KEPT_PLANS = 64
 """Plans whose claims are remembered.  Spark re-reads the inputs of the current batch only; the surplus serves
@@ -48,6 +50,9 @@ class _Registered:
     ids: Mapping[str, str]
     undelivered: set[Range]
     last: bool
+    planned_at: float  # time.monotonic()
+    records: int = 0  # delivered, as bytes, by tasks whose ranges were not delivered before
+    bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -74,6 +79,8 @@ class PlanRegistry:
         self._planned: dict[TopicPartition, int] = {}
         self._seen: dict[TopicPartition, ObservedSize] = {}
         self.audit = Audit()
+        self._durations = Histogram(BATCH_BUCKETS_MS)
+        self._last: dict[str, float] | None = None
         self.malformed = MalformedTotals()
 
     def register(
@@ -93,7 +100,7 @@ class PlanRegistry:
             self.audit.plans += 1
             self.audit.slots += len(slots)
             self._plans[plan_id] = _Registered(
-                new_plan(plan_id, slots), self.audit.plans, planned_starts, ids or {}, every, last
+                new_plan(plan_id, slots), self.audit.plans, planned_starts, ids or {}, every, last, time.monotonic()
             )
             self._planned.update(ends)
             while len(self._plans) > KEPT_PLANS:
@@ -127,11 +134,12 @@ class PlanRegistry:
     ) -> None:
         """Count what a task delivered; ``agent`` and ``direct`` are (records, bytes) by path, ``sizes`` bytes by range."""
         with self._lock:
-            registered = self._plans.get(plan_id)
+            registered, first = self._plans.get(plan_id), False
             for item, size in zip_longest(ranges, sizes):
                 if registered is not None and item in registered.undelivered:
                     registered.undelivered.remove(item)
                     self.audit.ranges_delivered += 1
+                    first = True
                     if size is not None and item.end > item.start:
                         self._seen[item.tp] = after(self._seen.get(item.tp), item.end - item.start, size)
                 else:
@@ -140,6 +148,22 @@ class PlanRegistry:
             self.audit.bytes_from_agent += agent[1]
             self.audit.records_direct += direct[0]
             self.audit.bytes_direct += direct[1]
+            if registered is not None and first:
+                registered.records += agent[0] + direct[0]
+                registered.bytes += agent[1] + direct[1]
+                if not registered.undelivered:
+                    self._delivered(registered)
+
+    def _delivered(self, plan: _Registered) -> None:
+        """The last range of a batch has been delivered; one that is stopped early (``limit``) never is."""
+        seconds = time.monotonic() - plan.planned_at
+        self._durations.add(round(1000 * seconds))
+        self._last = {"records": plan.records, "bytes": plan.bytes, "seconds": seconds}
+
+    def batches(self) -> dict[str, Any]:
+        """How long batches took from their plans to their last ranges, and what the last one was, None before it."""
+        with self._lock:
+            return {"durations": self._durations.as_value(), "last": self._last and dict(self._last)}
 
     def sizes(self) -> Sizes:
         """How large records have been so far, by what tasks reported."""

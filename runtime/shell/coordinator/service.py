@@ -34,6 +34,7 @@ from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanGone, PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch, Stuck
+from sparkcohort.runtime.shell.coordinator.record_ages_watch import RecordAgesWatch
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
 from sparkcohort.runtime.shell.rpc.flight import EventQueue, Handler
 
@@ -69,6 +70,7 @@ class Service:
         failure: Callable[[], CohortError | None],
         status: Callable[[], dict[str, Any]],
         isolation: SlowPartitionWatch | None = None,
+        ages: RecordAgesWatch | None = None,
         abilities: ReachabilityWatch | None = None,
         relay: Callable[[bytes], bytes] | None = None,
         anew: Callable[[], None] = lambda: None,
@@ -84,6 +86,7 @@ class Service:
         self._failure = failure
         self._status = status
         self._isolation = isolation or SlowPartitionWatch()
+        self._ages = ages or RecordAgesWatch()
         self._anew = anew
         self._progress = progress
         self._abilities = abilities
@@ -91,6 +94,7 @@ class Service:
         self._suspects: silent_agents.Suspects = {}
         self._suspecting = threading.Lock()
         self._alone: set[str] = set()
+        self._agents: Mapping[str, calls.AgentFigures] = {}
 
     def handlers(self) -> Mapping[str, Handler]:
         """The action names and what answers them."""
@@ -101,7 +105,11 @@ class Service:
             "Story": self._member_timeline,
         }
         heard: dict[str, Handler] = {"Delivered": self._delivered, "Listened": self._listened, "Loads": self._loads}
-        heard["MalformedRecords"] = self._malformed
+        heard |= {
+            "MalformedRecords": self._malformed,
+            "RecordTimestamps": self._record_timestamps,
+            "AgentFigures": self._figures,
+        }
         asked: dict[str, Handler] = {"Claim": self._claim, "Fetched": self._fetched, "Read": self._read}
         return {**group, **told, **heard, **asked, "BatchCommitted": self._batch_committed}
 
@@ -231,6 +239,22 @@ class Service:
     def _malformed(self, body: bytes) -> bytes:
         self._plans.malformed.add(calls.decode(body, calls.MalformedRecords).bad)
         return _DONE
+
+    def _record_timestamps(self, body: bytes) -> bytes:
+        self._ages.tell(calls.decode(body, calls.RecordTimestamps), self._coordinator.owners())
+        return _DONE
+
+    def _figures(self, body: bytes) -> bytes:
+        """What a member's process takes; of those that are gone nothing is kept."""
+        report = calls.decode(body, calls.AgentFigures)
+        present = self._coordinator.members().keys()
+        known = {**self._agents, report.member: report}
+        self._agents = {member: figures for member, figures in known.items() if member in present}
+        return _DONE
+
+    def agents(self) -> Mapping[str, calls.AgentFigures]:
+        """What members' processes take, by member."""
+        return self._agents
 
     def _loads(self, body: bytes) -> bytes:
         """What a member says of its partitions; nonsense is counted, and refused with a word on what is wrong."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any, Final
 
@@ -15,10 +15,12 @@ from sparkcohort.runtime.group.context import SIGNALS
 from sparkcohort.runtime.listener import LISTENER_EVENTS
 from sparkcohort.runtime.protocol.calls import MalformedCount
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.protocol.reasons import Reason
+from sparkcohort.runtime.protocol.reasons import LABELS, Reason
 from sparkcohort.runtime.values.formats import Format, reasons
 
 BUCKETS_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000)
+BATCH_BUCKETS_MS: Final = (*BUCKETS_MS[4:], 120_000, 300_000, 600_000, 1_800_000, 3_600_000)
+"""Of batches: from a tenth of a second to an hour."""
 
 REFUSED_REQUESTS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "Loads")
 """The requests whose refusals are counted: the group's, and a member's report of its loads."""
@@ -39,30 +41,41 @@ LISTENER_OUTCOMES: Final = ("returned", "raised", "overran")
 """How a call of a user's rebalance listener ended; overran: the member went on without it (see ``listener_runner``)."""
 
 
+class Histogram:
+    """How often something took how long; for one thread at a time."""
+
+    def __init__(self, bounds_ms: Sequence[int] = BUCKETS_MS) -> None:
+        self._bounds_ms = tuple(bounds_ms)
+        self._buckets = [0] * len(self._bounds_ms)
+        self._count = self._sum_ms = 0
+
+    def add(self, took_ms: int) -> None:
+        """Count one."""
+        self._count += 1
+        self._sum_ms += took_ms
+        for index, bound in enumerate(self._bounds_ms):
+            self._buckets[index] += took_ms <= bound
+
+    def as_value(self) -> dict[str, Any]:
+        """In plain values; ``buckets`` are (upper bound in ms, how many took no longer than that)."""
+        buckets = [[bound, count] for bound, count in zip(self._bounds_ms, self._buckets, strict=True)]
+        return {"count": self._count, "sum_ms": self._sum_ms, "buckets": buckets}
+
+
 class RebalanceTotals:
-    """Counts of rebalances by the label of their reason, and a histogram of their durations in milliseconds."""
+    """Durations of rebalances by the label of their reason."""
 
     def __init__(self) -> None:
-        self._reasons: Counter[str] = Counter()
-        self._buckets = [0] * len(BUCKETS_MS)
-        self._count = self._sum_ms = 0
+        self._by_reason = {label: Histogram() for label in LABELS}
 
     def add(self, reason: Reason, duration_ms: int) -> None:
         """Count one rebalance that has ended."""
-        self._reasons[reason.label] += 1
-        self._count += 1
-        self._sum_ms += duration_ms
-        for index, bound in enumerate(BUCKETS_MS):
-            self._buckets[index] += duration_ms <= bound
+        self._by_reason[reason.label].add(duration_ms)
 
     def as_value(self) -> dict[str, Any]:
-        """The totals in plain values; ``buckets`` are (upper bound in ms, rebalances not longer than that)."""
-        return {
-            "by_reason": dict(self._reasons),
-            "count": self._count,
-            "sum_ms": self._sum_ms,
-            "buckets": [[bound, count] for bound, count in zip(BUCKETS_MS, self._buckets, strict=True)],
-        }
+        """In plain values: how many there were, and the histogram of each reason that there is."""
+        durations = {label: histogram.as_value() for label, histogram in self._by_reason.items()}
+        return {"count": sum(each["count"] for each in durations.values()), "by_reason": durations}
 
 
 class MalformedTotals:

@@ -37,7 +37,7 @@ class ForeignMembers:
         self._next_ask = 0.0
         self._gap_s = ASK_GAP_S
         self._named: set[str] = set()
-        self.found = 0
+        self.found = self.present = 0  # in all, and as of the last answer
         self._admin: AdminClient | None = None
         self._files = ChangedFiles(conf)
 
@@ -46,6 +46,7 @@ class ForeignMembers:
         now = time.monotonic()
         if not missing:
             self._since = self._asked = None
+            self.present = 0
             self._next_ask, self._gap_s = 0.0, ASK_GAP_S
             self._named.clear()
             return None
@@ -99,7 +100,9 @@ class ForeignMembers:
         if self._asked is None or not self._asked.done():
             return
         asked, self._asked = self._asked, None
-        new = [name for name in self._holding(asked, missing) if name not in self._named]
+        holding = self._holding(asked, missing)
+        self.present = len(holding)
+        new = [name for name in holding if name not in self._named]
         if not new:
             return
         self._named.update(new)

@@ -10,11 +10,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.leader_epochs import ObservedEpochs
-from sparkcohort.runtime.kafka.run_epoch import GENERATION_BLOCK, decode
+from sparkcohort.runtime.kafka.run_epoch import GENERATION_BLOCK, RunEpoch, decode
+from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.coordinator.totals import Histogram
 from sparkcohort.runtime.shell.driver.first_batch import FirstBatch
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
@@ -45,6 +48,9 @@ class GroupCommits:
         self._options = options
         self._membership = GroupMembership(options, log_ends.topics, log_ends.doubt)
         self._counters: Counter[str] = Counter()
+        self._durations = Histogram()
+        self._committed_at: float | None = None
+        self._due_since: float | None = None  # None: Kafka has all that it is to have
         self._committed: dict[TopicPartition, int] = {}
         self._first = FirstBatch(options, log_ends, self._membership)
         self._flushed: Offsets = {}
@@ -84,14 +90,45 @@ class GroupCommits:
         """What ended this driver's place in the real group for good, if anything did."""
         return self._membership.failure() or self._failure
 
-    def counters(self) -> Mapping[str, int]:
-        """Commits and failed attempts so far, and consumers of others that were found in the group."""
-        return {**self._counters, "strangers": self._membership.foreign_members()}
+    def totals(self) -> dict[str, Any]:
+        """Commits and failed attempts so far, how long they took, and since when one is due.
+
+        ``last_commit_at`` is in seconds since 1970, None before the first; ``pending_ms`` is 0 while nothing is due.
+        """
+        with self._changed:
+            since = self._due_since
+            pending_ms = 0 if since is None else int(1000 * (time.monotonic() - since))
+            return {
+                "commits": self._counters["commits"],
+                "failures": self._counters["failures"],
+                "durations": self._durations.as_value(),
+                "last_commit_at": self._committed_at,
+                "pending_ms": pending_ms,
+            }
+
+    def foreign_members(self) -> dict[str, int]:
+        """How many consumers of others have been found in the group, and hold partitions of ours now."""
+        return self._membership.foreign_members()
+
+    def fenced(self) -> bool:
+        """Whether a newer driver has taken the group over."""
+        failure = self.failure()
+        return failure is not None and failure.error == ErrorCode.FENCED_INSTANCE_ID.name
 
     def committed(self) -> Offsets:
         """What the real group has, as far as this run committed it."""
         with self._changed:
             return dict(self._committed)
+
+    @property
+    def run_epoch(self) -> RunEpoch:
+        """This run's number, as Kafka has it."""
+        return self._membership.run_epoch
+
+    def in_kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """What the real group has now, whoever committed it."""
+        known = self._membership.committed(partitions)
+        return {tp: found.offset for tp, found in known.items() if found.offset is not None}
 
     # --- start ----------------------------------------------------------------------------------------
 
@@ -169,6 +206,7 @@ class GroupCommits:
         with self._changed:
             if offsets != self._flushed or self._first.pinned:
                 self._wanted = dict(offsets)
+                self._due_since = self._due_since or time.monotonic()
                 self._changed.notify_all()
 
     def flush(self, timeout_s: float = QUICK_S) -> bool:
@@ -234,6 +272,8 @@ class GroupCommits:
             self._next_commit = 0.0
             self._first.over()
             self._flushed = wanted
+            # What has come meanwhile has been due for no longer than this commit took.
+            self._due_since = None if self._wanted == wanted else time.monotonic()
             if self._wanted == wanted:
                 self._wanted = None
             self._changed.notify_all()
@@ -280,5 +320,7 @@ class GroupCommits:
                 raise
             with self._changed:
                 self._committed.update(taken)
-        self._counters["commits"] += 1
-        self._counters["milliseconds"] += int((time.monotonic() - began) * 1000)
+        with self._changed:
+            self._counters["commits"] += 1
+            self._durations.add(round((time.monotonic() - began) * 1000))
+            self._committed_at = time.time()

@@ -127,9 +127,9 @@ class GroupMembership:
         """What ended the membership for good, or None."""
         return self._failure
 
-    def foreign_members(self) -> int:
-        """How many consumers of others have been found with partitions that this query reads."""
-        return self._foreign_members.found
+    def foreign_members(self) -> dict[str, int]:
+        """How many consumers of others have been found with partitions that this query reads, and have some now."""
+        return {"found": self._foreign_members.found, "present": self._foreign_members.present}
 
     @property
     def state(self) -> MembershipState:

@@ -152,7 +152,7 @@ def _unknown(error: KafkaException, node: int, layout: Layout) -> str:
     return clients.text_of(error)
 
 
-class _Client:
+class KeptClient:
     """A consumer to ask with, made when it is needed, by one thread.
 
     It is made anew where it never had an answer: one that was made in a moment without threads knows no broker, for good.
@@ -191,7 +191,7 @@ class Asker:
     def __init__(
         self, conf: Mapping[str, str], woken: Callable[[], None], give_up: Callable[[CohortError], None]
     ) -> None:
-        self._client = _Client(conf)
+        self._client = KeptClient(conf)
         self._usual_s = self._trip_s = FIRST_S / PATIENCE
         self._suspects = Suspects(conf, woken, give_up)
         self.took_s = 0.0
@@ -276,7 +276,7 @@ class Suspects:
     def __init__(
         self, conf: Mapping[str, str], woken: Callable[[], None], give_up: Callable[[CohortError], None]
     ) -> None:
-        self._client = _Client(conf)
+        self._client = KeptClient(conf)
         self._woken = woken
         self._changed = threading.Condition()
         self._silent: dict[int, TopicPartition] = {}  # with one partition each to ask for

@@ -118,6 +118,11 @@ class LogEnds:
         with self._changed:
             return self._snapshot()
 
+    def layout(self) -> Layout:
+        """Which partitions there are, and who leads them, as last heard."""
+        with self._changed:
+            return self._layout
+
     def topics(self) -> Mapping[str, int]:
         """The topics read, with the number of partitions of each (for ``assign``: up to the highest one named)."""
         with self._changed:

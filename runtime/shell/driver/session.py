@@ -23,6 +23,7 @@ from sparkcohort.runtime.batches.record_sizes import Sizes
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader import reachability
+from sparkcohort.runtime.protocol.calls import AgentFigures
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
@@ -32,13 +33,14 @@ from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowParti
 from sparkcohort.runtime.shell.driver import async_progress, delegation_tokens, stream_process
 from sparkcohort.runtime.shell.driver.data_loss import DataLoss, Losses
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
+from sparkcohort.runtime.shell.driver.handover import HandoverWatch, check_start, take_over, watch
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
+from sparkcohort.runtime.shell.driver.run_status import RunStatus
 from sparkcohort.runtime.shell.kafka import epoch_ends
 from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.relay import Relay
-from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.shutdown import Ender, Ending, Order
 from sparkcohort.runtime.shell.process.threads import look
@@ -46,7 +48,6 @@ from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import new_authority
-from sparkcohort.runtime.values.formats import reasons
 
 log = logging.getLogger("sparkcohort.session")
 
@@ -54,7 +55,6 @@ Offsets = Mapping[TopicPartition, int]
 STOP_S = 1.0
 RELAY_PATIENCE_MS = 2_000
 """How long the driver waits for a leader on behalf of a task, which asks again."""
-STATUS_REFRESH_S = 0.2
 REFRESH_S = 1.0
 COMPARE_GAP_S = 0.02
 BOUNDED_S = 10.0
@@ -76,17 +76,23 @@ class Session:
         self._progress = QueryProgress(self._logged)
         self._late: bool | None = None
         self._isolation = SlowPartitionWatch()
+        self._described = RunStatus(
+            options, self._log_ends, self._commits, self._plans, self._progress, self._isolation
+        )
         self._ending = Ending()
         self._coordinator: Coordinator | None = None
         self._abilities: ReachabilityWatch | None = None
         self._relay = self._ending.keep(Order.INSIDE, lambda: Relay(self._reader), Relay.close)
         self._silent_agents: Callable[[], frozenset[str]] = frozenset
+        self._agents: Callable[[], Mapping[str, AgentFigures]] = dict
         self._run: Run | None = None
         self._announced: Offsets = {}
         self._snapshot: Snapshot | None = None
         self._accepted = Losses()
         self._pause = threading.Event()
         self._opened = time.monotonic()
+        self._handed_over = False  # the driver before has stopped for this one
+        self._handover: HandoverWatch | None = None
 
     # --- life ----------------------------------------------------------------------------------------
 
@@ -107,6 +113,8 @@ class Session:
         self._lock.take()
         closing(Order.INSIDE, self._log_ends.close)
         self._log_ends.start()
+        if self._options.handover == "graceful":  # before anything of this run is in the group: joining fences
+            self._handed_over = take_over(self._options, self.pause)
         closing(Order.COMMITS, self._commits.end)
         closing(Order.INSIDE, self._commits.close)
         self._commits.open()
@@ -147,7 +155,12 @@ class Session:
         if self._coordinator is not None:
             return
         self._compare(start)
+        if self._handed_over:
+            check_start(self._options.group_id, start, self._commits.in_kafka(start))
         first_generation = self._commits.begin(start)
+        self._handover = watch(self._options, self._commits)
+        self._ending.add(Order.INSIDE, self._handover.close)
+        self._handover.start()
         self._plans.seed(start)
         self._announced = start
         options, run_id = self._options, secrets.token_hex(6)
@@ -171,6 +184,7 @@ class Session:
             settings, self._log_ends.topics, only, assignors=self._assignors, racks=self._log_ends.racks
         )
         self._ending.add(Order.AGENTS, self._coordinator.stop)
+        self._ending.add(Order.INSIDE, self._described.close)
         self._abilities = ReachabilityWatch(
             partial(reached, options.kafka), self._coordinator.members, self._coordinator.trigger
         )
@@ -200,6 +214,7 @@ class Session:
             failure=self._commits.failure,
             status=self._status,
             isolation=self._isolation,
+            ages=self._described.ages,
             anew=self._log_ends.doubt,
             abilities=self._abilities,
             progress=self._progress,
@@ -218,13 +233,15 @@ class Session:
                 f"port {options.coordinator_port} cannot be opened for the group coordinator: {error}; give the option "
                 "coordinator.port a free port, or leave it out for any free one"
             ) from None
-        self._silent_agents = service.silent
+        self._silent_agents, self._agents = service.silent, service.agents
         names = coordinator.settings.assignors
         self._run = Run(run_id, options.coordinator_host, server.port, authority.client, names)
         if options.metrics_port is not None:
             from sparkcohort.runtime.shell.observe.metrics import MetricsEndpoint  # noqa: PLC0415  with Prometheus' client
 
-            metrics = MetricsEndpoint(options.metrics_address, options.metrics_port, self._status)
+            metrics = MetricsEndpoint(
+                options.metrics_address, options.metrics_port, self._status, options.metrics_partitions
+            )
             self._ending.add(Order.PORTS, metrics.close)
             metrics.start()
         run = self._run
@@ -251,6 +268,8 @@ class Session:
     def check(self) -> None:
         """Raise what ended the run for good: fenced, a stranger in the group, no permission any more."""
         look()
+        if self._handover is not None:
+            self._handover.check()
         for failure in (self._commits.failure(), self._coordinator.failure if self._coordinator else None):
             if failure is not None:
                 raise failure
@@ -282,6 +301,29 @@ class Session:
         if not self.may_be_async():  # or the event is ahead of the log
             self._commits.stands_in(ids)
             self._commits.offer(end)
+            if self._handover is not None:
+                self._handover.logged(end)
+
+    # --- handing over (``runtime.kafka.handover``) -------------------------------------------------------
+
+    def handover_asked(self) -> bool:
+        """Whether a newer driver waits for this query to stop."""
+        return self._handover is not None and self._handover.requested
+
+    def reached_clean_point(self, *, late: bool) -> None:
+        """All that was planned is in Spark's commit log, and committed or about to be; ``late``: that can't be told.
+
+        Raises CohortError (HANDED_OVER) where a newer driver has been told that it may start.
+        """
+        if self._handover is not None and late:
+            self._handover.decline("it tracks its progress asynchronously (asyncProgressTrackingEnabled)")
+        elif self._handover is not None:
+            self._handover.reach()
+
+    def planning(self, end: Offsets) -> None:
+        """Spark is about to be told of a batch to ``end``.  Raises CohortError (HANDED_OVER) where it may not be."""
+        if self._handover is not None:
+            self._handover.plan(end)
 
     def flush_commits(self) -> None:
         """Wait a moment for the real group to have what was committed."""
@@ -425,26 +467,7 @@ class Session:
     def _status(self) -> dict[str, Any]:
         if self._coordinator is None or self._ending.begun:
             return {}
-        return status.build(
-            self._coordinator,
-            self._plans,
-            instance_id=self._options.group_instance_id,
-            committed=self._commits.committed(),
-            announced=self._announced,
-            snapshot=self._ends_now(),
-            late=self._isolation.reasons(),
-            cut_off=self._abilities.described() if self._abilities else (),
-            commits=self._commits.counters(),
-            query=self._progress.as_value(),
-            reasons={reason for each in self._options.columns for reason in reasons(each.decoding.format)},
-        )
-
-    def _ends_now(self) -> Snapshot:
-        """Log ends as of now, or as last heard: a long batch must not make the lag look old."""
-        try:
-            return self._log_ends.refresh(STATUS_REFRESH_S)
-        except CohortError:
-            return self._log_ends.snapshot()
+        return self._described(self._coordinator, self._announced, self._abilities, self._agents())
 
 
 def _remove(path: Path | None) -> None:

@@ -6,7 +6,7 @@ Its history, the rebalances and the members' stories, is told apart (see ``repor
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.batches.snapshot import Snapshot
@@ -22,26 +22,41 @@ from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 DESCRIBE_TIMEOUT_S = 5.0
 
 
+class LogView(NamedTuple):
+    """The logs and the query's place in them, as the driver knows both."""
+
+    committed: Mapping[TopicPartition, int]  # what the real group has
+    announced: Mapping[TopicPartition, int]  # the end of the batch in flight
+    snapshot: Snapshot | None
+    starts: Mapping[TopicPartition, int] = {}
+    ages_ms: Mapping[TopicPartition, int] = {}  # of the first record that is not committed; 0 where there is none
+
+
+class DriverFigures(NamedTuple):
+    """What the driver knows beside the group, in plain values."""
+
+    commits: Mapping[str, Any]  # see ``GroupCommits.totals``
+    foreign_members: Mapping[str, int] = {"found": 0, "present": 0}  # in the real group
+    fenced: bool = False  # a newer driver has taken the real group over
+    processes: Mapping[str, Mapping[str, float]] = {}  # what the query's processes take, by their names
+    query: Mapping[str, Any] | None = None  # what a listener has told of it
+
+
 def build(
     coordinator: Coordinator,
     plans: PlanRegistry,
+    logs: LogView,
     *,
     instance_id: str,
-    committed: Mapping[TopicPartition, int],
-    announced: Mapping[TopicPartition, int],
-    snapshot: Snapshot | None,
-    commits: Mapping[str, int],
-    query: Mapping[str, Any] | None = None,
+    driver: DriverFigures,
     late: Mapping[TopicPartition, str] | None = None,
     cut_off: Sequence[Mapping[str, Any]] = (),
     reasons: Collection[str] = (),
 ) -> dict[str, Any]:
     """Everything there is to see, in plain values.
 
-    ``committed`` is what the real group has, ``announced`` the end of the batch in flight, ``late`` has the reasons;
-    ``query`` is what a listener has told of the query;
-    ``cut_off`` tells which members can't fetch what, and why; ``reasons`` are those for which a record of this query may be
-    bad.
+    ``late`` has the reasons; ``cut_off`` tells which members can't fetch what, and why; ``reasons`` are those for which a
+    record of this query may be bad.
     """
     described = coordinator.request(DescribeGroup(), DESCRIBE_TIMEOUT_S)
     assert isinstance(described, DescribeGroupReply)  # noqa: S101  the reply of a describe
@@ -57,13 +72,13 @@ def build(
         "rebalance": _under_way(coordinator, coordinator.group),
         "members": _members(coordinator, described),
         "pending_members": _pending(coordinator.group, coordinator.now_ms),
-        "partitions": _partitions(coordinator, committed, announced, snapshot, late or {}),
+        "partitions": _partitions(coordinator, logs, late or {}),
         "cut_off": [dict(row) for row in cut_off],
         "scheduled_rebalance": _scheduled(coordinator),
         "rebalances": reports.history(coordinator.history.entries()),
         "rebalance_totals": coordinator.rebalance_totals.as_value(),
         "listener_calls": coordinator.listener_totals.as_value(),
-        "malformed": plans.malformed.as_value({tp.topic for tp in announced}, reasons),
+        "malformed": plans.malformed.as_value({tp.topic for tp in logs.announced}, reasons),
         "refused": [
             {"request": request, "error": error, "count": count}
             for (request, error), count in sorted(coordinator.counters.items())
@@ -73,8 +88,9 @@ def build(
         "failed_rebalances": dict(coordinator.leading.failures),
         "assignor_failure": coordinator.leading.failure(),
         "partitions_moved": coordinator.moved,
-        "commits": dict(commits),
-        "query": query and dict(query),
+        "batches": plans.batches(),
+        "agent_starts": dict(coordinator.history.agent_starts),
+        **driver._asdict(),
         "audit": {name: getattr(audit, name) for name in audit.__slots__},
     }
 
@@ -151,13 +167,8 @@ def _pending(group: Group, now_ms: int) -> list[dict[str, Any]]:
     return [{"member_id": member_id, "expires_in_ms": max(at_ms - now_ms, 0)} for member_id, at_ms in pending]
 
 
-def _partitions(
-    coordinator: Coordinator,
-    committed: Mapping[TopicPartition, int],
-    announced: Mapping[TopicPartition, int],
-    snapshot: Snapshot | None,
-    late: Mapping[TopicPartition, str],
-) -> list[dict[str, Any]]:
+def _partitions(coordinator: Coordinator, logs: LogView, late: Mapping[TopicPartition, str]) -> list[dict[str, Any]]:
+    committed, announced, snapshot, starts, ages_ms = logs
     owners, infos = coordinator.owners(), coordinator.members()
     ends = snapshot.ends if snapshot else {}
     rows = []
@@ -173,6 +184,9 @@ def _partitions(
                 "current_offset": offset,
                 "log_end_offset": end,
                 "lag": max(end - offset, 0) if offset is not None and end is not None else None,
+                "log_start_offset": starts.get(tp),
+                "lead": offset - starts[tp] if offset is not None and tp in starts else None,
+                "lag_seconds": ages_ms[tp] / 1000 if tp in ages_ms else None,
                 "member_id": owner.member_id if owner else None,
                 "executor": owner.executor_id if owner else None,
                 "host": owner.host if owner else None,

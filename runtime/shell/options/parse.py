@@ -15,8 +15,9 @@ from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.kafka_settings import bounds
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
+from sparkcohort.runtime.shell.options.option_row import Reads
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
-from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES, STREAMS_HAVE_NO_END, Reads
+from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES, STREAMS_HAVE_NO_END
 from sparkcohort.runtime.shell.options.topic_pattern import topic_pattern
 from sparkcohort.runtime.shell.options.value_options import idle_registry, read_decodings
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
@@ -191,6 +192,8 @@ def _build(
         load_balance_after_ms=value.integer("load.balance.after.ms"),
         load_balance_max_moves=value.integer("load.balance.max.moves"),
         rebalance_listener=_dotted(value, "rebalance.listener"),
+        handover=value.choice("handover"),
+        handover_timeout_ms=value.integer("handover.timeout.ms"),
         agent_timeout_ms=value.integer("agent.timeout.ms"),
         poll_timeout_ms=value.integer("kafkaConsumer.pollTimeoutMs"),
         fetch_retries=value.integer("fetchOffset.numRetries"),
@@ -201,6 +204,7 @@ def _build(
         coordinator_port=value.integer("coordinator.port"),
         metrics_port=value.optional("metrics.port"),
         metrics_address=value.host("metrics.address"),
+        metrics_partitions=value.integer("metrics.partitions"),
         buffer_bytes=value.integer("buffer.bytes"),
         client_rack=value.text("client.rack"),
         client_rack_env=_variable(value, "client.rack.env"),
@@ -220,6 +224,13 @@ def _check_relations(parsed: SourceOptions) -> None:
         raise OptionError(
             f"option heartbeat.interval.ms={parsed.heartbeat_interval_ms} must be less than "
             f"session.timeout.ms={parsed.session_timeout_ms} (a third of it is usual)"
+        )
+    graceful = parsed.handover == "graceful"
+    timed = parsed.starting_timestamp is not None or parsed.starting_offsets_by_timestamp is not None
+    if graceful and (parsed.starting_offsets != "committed" or timed):
+        raise OptionError(
+            "option handover=graceful starts where the driver before ended: leave startingOffsets at committed, and "
+            "startingTimestamp and startingOffsetsByTimestamp out"
         )
     named = (
         ("startingOffsets", parsed.starting_offsets),

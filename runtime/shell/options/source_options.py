@@ -72,6 +72,8 @@ class SourceOptions:
     load_balance_after_ms: int
     load_balance_max_moves: int
     rebalance_listener: str
+    handover: str
+    handover_timeout_ms: int
     agent_timeout_ms: int
     poll_timeout_ms: int
     fetch_retries: int
@@ -82,6 +84,7 @@ class SourceOptions:
     coordinator_port: int
     metrics_port: int | None
     metrics_address: str
+    metrics_partitions: int
     buffer_bytes: int
     client_rack: str
     client_rack_env: str

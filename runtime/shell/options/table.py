@@ -6,37 +6,8 @@ Keys are case-insensitive.  ``kafka.*`` options are not listed one by one: their
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 from sparkcohort.runtime.shell.options.kafka_settings.rows import Fate, names
-
-Kind = Literal[
-    "string", "list", "JSON", "integer", "size", "number", "boolean", "milliseconds", "duration", "choice", "offsets"
-]
-Status = Literal["honoured", "accepted", "refused"]
-Reads = Literal["both", "streams", "batches"]
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option; ``default`` as a user would write it.
-
-    ``accepted`` ones only warn, ``refused`` ones are an error; both say what to use ``instead``.  Options of ``streams``
-    only warn in a batch read, those of ``batches`` are an error in a stream.
-    """
-
-    name: str
-    kind: Kind
-    default: str | None
-    doc: str
-    choices: tuple[str, ...] = ()
-    minimum: int = 0
-    maximum: int = 2**63 - 1
-    status: Status = "honoured"
-    instead: str = ""
-    reads: Reads = "both"
-
+from sparkcohort.runtime.shell.options.option_row import Option
 
 WHERE = (
     Option("kafka.bootstrap.servers", "list", None, "brokers to start from, host:port,host:port; required"),
@@ -312,6 +283,22 @@ GROUP = (
         reads="streams",
     ),
     Option(
+        "handover",
+        "choice",
+        "none",
+        "how a query takes over from one that runs: none fences that one; graceful has it finish its batch and stop first",
+        choices=("none", "graceful"),
+        reads="streams",
+    ),
+    Option(
+        "handover.timeout.ms",
+        "milliseconds",
+        "120000",
+        "the longest that handover=graceful waits for the running query's batch; then as none",
+        minimum=1000,
+        reads="streams",
+    ),
+    Option(
         "rebalance.listener",
         "string",
         None,
@@ -404,6 +391,13 @@ SEEN = (
     Option(
         "metrics.address", "string", "127.0.0.1", "address that the Prometheus endpoint listens on", reads="streams"
     ),
+    Option(
+        "metrics.partitions",
+        "integer",
+        "2000",
+        "up to so many partitions each has series of its own; with more there are only those of topics and the group",
+        reads="streams",
+    ),
 )
 
 STREAMS_HAVE_NO_END = (
@@ -472,12 +466,7 @@ OTHER = (
         "topic", "string", None, "Spark's Kafka sink", status="refused", instead="subscribe names the topics to read"
     ),
     Option(
-        "path",
-        "string",
-        None,
-        "load(path)",
-        status="refused",
-        instead="subscribe names the topics to read; call load() without a path",
+        "path", "string", None, "load(path)", status="refused", instead="subscribe names the topics; call load() bare"
     ),
 )
 

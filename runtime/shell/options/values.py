@@ -13,7 +13,8 @@ from sparkcohort.runtime.kafka.addresses import bare
 from sparkcohort.runtime.protocol import offsets_json
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.options.table import BY_KEY, Option
+from sparkcohort.runtime.shell.options.option_row import Option
+from sparkcohort.runtime.shell.options.table import BY_KEY
 
 Start: TypeAlias = str | Mapping[TopicPartition, int]
 

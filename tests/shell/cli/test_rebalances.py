@@ -34,6 +34,7 @@ from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from tests.kit.status import a_status
 from tests.kit.waiting import wait_until
 from tests.shell.coordinator.test_coordinator import PARTITIONS, World, both_join, joined
 
@@ -67,11 +68,9 @@ def status_of(world: World) -> dict[str, Any]:
     return status.build(
         world.coordinator,
         world.plans,
+        status.LogView({}, announced, None),
         instance_id="cohort-0a1b2c3d",
-        committed={},
-        announced=announced,
-        snapshot=None,
-        commits={},
+        driver=status.DriverFigures(a_status()["commits"]),
     )
 
 

@@ -14,10 +14,11 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.cli import views
 from sparkcohort.runtime.shell.coordinator import reports
 from sparkcohort.runtime.shell.observe import status
-from sparkcohort.runtime.shell.observe.metrics import values
+from sparkcohort.runtime.shell.observe.metric_values import values
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused
 from tests.kit import agents
 from tests.kit.mock import MockCluster
+from tests.kit.status import a_status
 from tests.kit.waiting import wait_until
 from tests.shell.coordinator.test_coordinator import PARTITIONS, Member, World, both_join
 
@@ -56,11 +57,9 @@ def described(world: World) -> dict[str, Any]:
     return status.build(
         world.coordinator,
         world.plans,
+        status.LogView({}, {}, None),
         instance_id="i",
-        committed={},
-        announced={},
-        snapshot=None,
-        commits={},
+        driver=status.DriverFigures(a_status()["commits"]),
     )
 
 
@@ -79,7 +78,7 @@ def test_what_carries_too_much_for_a_second_gives_some_away_and_then_all_is_stil
     assert str(first.reason).startswith(f"load: {a.member_id} carried 1.9 x the mean for 1 s; 1 partition")
     (line,) = [line for line in reports.rebalances(world.coordinator.history, 9) if line["reason"].startswith("load")]
     assert line["reason"].startswith("load: executor-a carried 1.9 x the mean")
-    assert world.coordinator.rebalance_totals.as_value()["by_reason"]["load_imbalance"] == 1
+    assert world.coordinator.rebalance_totals.as_value()["by_reason"]["load_imbalance"]["count"] == 1
     wait_until(lambda: a.generation == b.generation, 5, "both to be in one generation")
     assert hot <= set(a.owned) | set(b.owned)
     report_owned(world, (a, b), hot)

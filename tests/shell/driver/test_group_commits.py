@@ -76,12 +76,17 @@ def test_a_commit_that_failed_is_tried_again(
     tp = TopicPartition(topic, 0)
     refuse_commits(mock_broker)
     commits.commit({tp: 1}, generation=0, final=False)
-    wait_until(lambda: commits.counters().get("failures", 0) >= 2, 10, "the second failure")
+    wait_until(lambda: commits.totals()["failures"] >= 2, 10, "the second failure")
     assert not commits.flush(0.1)
+    assert commits.totals()["pending_ms"] >= 100, "it has been due for as long as that"
+    assert commits.totals()["last_commit_at"] is None
     assert commits.committed() == {tp: 0}
     mock_broker.clear_failures("OffsetCommit")
     assert commits.flush(10)
     assert commits.committed() == {tp: 1}
+    totals = commits.totals()
+    assert (totals["commits"], totals["durations"]["count"], totals["pending_ms"]) == (1, 1, 0)
+    assert abs(totals["last_commit_at"] - time.time()) < 60
 
 
 def test_generations_are_reserved_long_before_they_are_used_up(

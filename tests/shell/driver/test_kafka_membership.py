@@ -273,12 +273,14 @@ def test_a_stranger_is_told_of_at_once(broker: Broker, topic: str, caplog: pytes
     conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "client.id": "somebody"}
     with member(broker.bootstrap, topic, session__timeout__ms="45000") as membership:
         join(membership, 20)
-        assert membership.foreign_members() == 0
+        assert membership.foreign_members() == {"found": 0, "present": 0}
         stranger = Consumer(conf | {"partition.assignment.strategy": "range,roundrobin"})
         stranger.subscribe([topic])
         wait_until(lambda: stranger.poll(0.1) is None and stranger.assignment(), 30, "the stranger's assignment")
         began = time.monotonic()
-        wait_until(lambda: stranger.poll(0.1) is None and membership.foreign_members(), 10, "it to be told of")
+        wait_until(
+            lambda: stranger.poll(0.1) is None and membership.foreign_members()["present"], 10, "it to be told of"
+        )
         assert time.monotonic() - began < 5
         wait_until(lambda: "somebody" in caplog.text, 1, "the warning")
         hold_for(lambda: stranger.poll(0.1) is None and membership.failure() is None, 3.0, "no failure yet")

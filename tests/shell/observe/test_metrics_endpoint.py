@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,7 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.observe import metrics_server
-from sparkcohort.runtime.shell.observe.metrics import METRICS, MetricsEndpoint
+from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from sparkcohort.runtime.shell.observe.metrics import MetricsEndpoint
 from sparkcohort.runtime.shell.observe.metrics_server import MOST
 from tests.kit.status import a_status
 from tests.kit.waiting import hold_for, wait_until
@@ -69,6 +71,32 @@ def test_a_coordinator_that_does_not_answer_is_down() -> None:
         text = scrape(endpoint)
     assert 'cohort_up{group="billing"} 0.0' in text
     assert "cohort_group_generation" not in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "words"),
+    [
+        (a_status(), 200, "ok"),
+        (a_status(fenced=True), 503, "a newer driver has taken the group over"),
+        ({}, 503, "the query is ending"),
+        (TimeoutError("5 s"), 503, "the coordinator does not answer: 5 s"),
+    ],
+)
+def test_health_is_a_word_and_a_code(answer: Any, code: int, words: str) -> None:
+    """What a load balancer or a Kubernetes probe asks for."""
+
+    def status() -> dict[str, Any]:
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+    with serving(status) as endpoint:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/healthz", timeout=10) as found:
+                seen = found.status, found.read()
+        except urllib.error.HTTPError as error:
+            seen = error.code, error.read()
+    assert seen == (code, f"{words}\n".encode())
 
 
 def test_a_port_in_use_is_one_error() -> None:

@@ -26,7 +26,7 @@ from sparkcohort.runtime.shell.cli import views
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.observe import status
-from sparkcohort.runtime.shell.observe.metrics import values
+from sparkcohort.runtime.shell.observe.metric_values import values
 from tests.kit.status import a_status
 from tests.kit.waiting import wait_until
 
@@ -79,11 +79,9 @@ def built(coordinator: Coordinator, plans: PlanRegistry | None = None) -> dict[s
     return status.build(
         coordinator,
         plans or PlanRegistry(),
+        status.LogView({ZERO: 100}, {ZERO: 120}, snapshot, {ZERO: 30}, {ZERO: 2_500}),
         instance_id="cohort-0a1b2c3d",
-        committed={ZERO: 100},
-        announced={ZERO: 120},
-        snapshot=snapshot,
-        commits={"commits": 1, "failures": 0},
+        driver=status.DriverFigures(a_status()["commits"]),
         late={ZERO: "its leader is slow"},
     )
 
@@ -112,6 +110,8 @@ def test_it_tells_who_owns_what(coordinator: Coordinator) -> None:
     assert member["owned"] == [["orders", 0], ["orders", 1]]
     first, second = real["partitions"]
     assert [first[name] for name in ("current_offset", "log_end_offset", "lag", "executor")] == [100, 150, 50, "2"]
+    assert [first[name] for name in ("log_start_offset", "lead", "lag_seconds")] == [30, 70, 2.5]
+    assert [second[name] for name in ("log_start_offset", "lead", "lag_seconds")] == [None] * 3
     assert (first["late"], second["late"]) == ("its leader is slow", None)
     assert (second["lag"], second["unreachable"]) == (None, "broker 3 does not answer")
     assert [row[:6] for row in views.offsets(real).rows] == [
@@ -131,7 +131,9 @@ def test_a_topic_change_is_its_own_reason(coordinator: Coordinator, monkeypatch:
     """What the coordinator asks for itself falls into its class."""
     monkeypatch.setitem(TOPICS, "orders", 3)
     coordinator.topics_changed()
-    wait_until(lambda: built(coordinator)["rebalance_totals"]["by_reason"].get("topics_changed"), 20, "a rebalance")
+    wait_until(
+        lambda: built(coordinator)["rebalance_totals"]["by_reason"]["topics_changed"]["count"], 20, "a rebalance"
+    )
 
 
 def test_a_fenced_commit_is_counted(coordinator: Coordinator) -> None:

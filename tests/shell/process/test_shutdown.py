@@ -24,7 +24,7 @@ from tests.kit.waiting import hold_for, wait_until
 
 SCRIPT = Path(__file__).with_name("scripts") / "ending_session.py"
 LIMIT_S = 60
-STEPS = 10
+STEPS = 11
 ORDER = ["SECRETS", "LOCK", "COMMITS", "AGENTS", "PORTS", "INSIDE"]
 
 

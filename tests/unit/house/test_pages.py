@@ -18,9 +18,10 @@ import pytest
 
 from sparkcohort import RebalanceListener
 from sparkcohort.runtime.shell.cli.main import cli
-from sparkcohort.runtime.shell.observe.metrics import METRICS
+from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from sparkcohort.runtime.shell.observe.rules import ALERTS, Alert, runbook
 from sparkcohort.runtime.shell.options.table import OPTIONS
-from tests.kit.pages import DOCS, EXAMPLES, GENERATED, README, ROOT, block, pages, section
+from tests.kit.pages import DOCS, EXAMPLES, FILES, GENERATED, README, ROOT, block, pages, section
 
 MOST_README_LINES, MOST_FILES_FOUND = 150, 6
 PAGES = {str(path.relative_to(ROOT)): path for path in pages()}
@@ -35,10 +36,13 @@ SPARKS_OWN = (
     "PYTHON_VERSION_MISMATCH",
     "Python worker",
     "Cannot run program",
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "Incomplete log file",
+    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
 )
 OF_CLOUDS = {"azure.identity", "google.auth", "google.auth.transport.requests"}
 """Modules that a page shows and no test has."""
-CODE = ("api", "assignors", "native", "runtime", "streaming")
+CODE = ("api", "assignors", "dashboards", "native", "runtime", "streaming")
 
 
 def blocks(path: Path, *languages: str) -> list[str]:
@@ -64,6 +68,29 @@ def test_what_is_made_is_current(name: str) -> None:
     """Options, metrics, error codes, output and examples stand in the pages as in the code (else: ``python -m tests.kit.pages``)."""
     page, made = GENERATED[name]
     assert section(page.read_text(), name) == made()
+
+
+@pytest.mark.parametrize("path", list(FILES), ids=lambda path: path.name)
+def test_files_that_are_made_are_current(path: Path) -> None:
+    """The dashboard and the rules are what the tables in the code make (else: ``python -m tests.kit.pages``)."""
+    assert path.read_text() == FILES[path]()
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_each_alert_has_a_runbook(alert: Alert) -> None:
+    """A heading of its name, with what it means and what to do; and it leads there."""
+    page = DOCS / "operate/runbooks.md"
+    assert runbook(alert) == f"docs/operate/runbooks.md#{alert.name.lower()}"
+    _, _, rest = page.read_text().partition(f"## {alert.name}\n")
+    paragraph = rest.partition("\n## ")[0]
+    assert len(paragraph.split()) >= 30
+    assert "**Do**" in paragraph
+
+
+def test_no_runbook_is_left_over() -> None:
+    """Each heading of the runbooks is an alert."""
+    heads = re.findall(r"^## (.+)$", (DOCS / "operate/runbooks.md").read_text(), re.MULTILINE)
+    assert heads == [alert.name for alert in ALERTS]
 
 
 def test_the_readme_fits_a_reading() -> None:
@@ -174,10 +201,14 @@ def test_no_page_imports_what_may_move() -> None:
 
 def test_every_metric_that_a_page_names_is_there() -> None:
     """Alerts and guides ask for what the endpoint has."""
-    there = {spec.name for spec in METRICS}
-    named = {name for path in PAGES.values() for name in re.findall(r"\bcohort_[a-z_]+\b", path.read_text())}
-    assert sorted(named - there) == []
-    assert named >= there
+    recorded = re.compile(r"job_group:[\w:]+|cohort_test\.yml")
+    named = {
+        name
+        for path in PAGES.values()
+        for name in re.findall(r"\bcohort_[a-z_]+\b", recorded.sub("", path.read_text()))
+    }
+    assert sorted(named - {spec.name for spec in METRICS}) == []
+    assert named >= {spec.name for spec in METRICS}
 
 
 def test_every_example_is_shown() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -20,7 +18,9 @@ from sparkcohort.runtime.shell.coordinator.totals import (
     REFUSED_REQUESTS,
     RebalanceTotals,
 )
-from sparkcohort.runtime.shell.observe.metrics import METRICS, StatusCollector, values
+from sparkcohort.runtime.shell.observe.metric_specs import METRICS
+from sparkcohort.runtime.shell.observe.metric_values import values
+from sparkcohort.runtime.shell.observe.metrics import StatusCollector
 from tests.kit.group_desk import DESKS, beat, commit, join, leave, sync
 from tests.kit.group_world import SESSION_MS, World
 from tests.kit.status import a_partition, a_status
@@ -46,10 +46,36 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_group_members{group="billing"} 2.0',
         'cohort_rebalances_total{group="billing",reason="member_joined"} 1.0',
         'cohort_rebalances_total{group="billing",reason="other"} 0.0',
-        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.01"} 0.0',
-        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.025"} 1.0',
-        'cohort_rebalance_duration_seconds_bucket{group="billing",le="+Inf"} 2.0',
-        'cohort_rebalance_duration_seconds_sum{group="billing"} 0.712',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.01",reason="member_joined"} 0.0',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="0.025",reason="member_joined"} 1.0',
+        'cohort_rebalance_duration_seconds_bucket{group="billing",le="+Inf",reason="member_expired"} 1.0',
+        'cohort_rebalance_duration_seconds_sum{group="billing",reason="member_expired"} 0.7',
+        'cohort_rebalance_duration_seconds_count{group="billing",reason="topics_changed"} 0.0',
+        'cohort_commit_duration_seconds_count{group="billing"} 2.0',
+        'cohort_commit_duration_seconds_bucket{group="billing",le="0.05"} 1.0',
+        'cohort_last_commit_timestamp_seconds{group="billing"} 1.7950000005e+09',
+        'cohort_commit_pending_seconds{group="billing"} 1.5',
+        'cohort_foreign_members_total{group="billing"} 3.0',
+        'cohort_foreign_members{group="billing"} 1.0',
+        'cohort_fenced{group="billing"} 0.0',
+        'cohort_group_lag_records{group="billing"} 50.0',
+        'cohort_group_lag_seconds{group="billing"} 7.5',
+        'cohort_topic_lag_records{group="billing",topic="orders"} 50.0',
+        'cohort_topic_lag_seconds{group="billing",topic="orders"} 7.5',
+        'cohort_topic_lead_records{group="billing",topic="orders"} 60.0',
+        'cohort_partition_lag_seconds{group="billing",partition="0",topic="orders"} 7.5',
+        'cohort_partition_lag_seconds{group="billing",partition="1",topic="orders"} 0.0',
+        'cohort_partition_lead_records{group="billing",partition="0",topic="orders"} 60.0',
+        'cohort_partition_log_start_offset{group="billing",partition="0",topic="orders"} 40.0',
+        'cohort_partition_series_left_out{group="billing"} 0.0',
+        'cohort_batch_duration_seconds_bucket{group="billing",le="1.0"} 1.0',
+        'cohort_last_batch_records{group="billing"} 500.0',
+        'cohort_last_batch_bytes{group="billing"} 60000.0',
+        'cohort_last_batch_seconds{group="billing"} 2.0',
+        'cohort_member_info{executor="2",group="billing",host="10.0.0.12"} 1.0',
+        'cohort_agent_starts_total{executor="3",group="billing"} 2.0',
+        'cohort_process_resident_memory_bytes{group="billing",process="driver"} 1.5e+08',
+        'cohort_process_cpu_seconds_total{group="billing",process="driver"} 12.5',
         'cohort_assignor_failures_total{assignor="range",group="billing"} 1.0',
         'cohort_assignor_failures_total{assignor="cooperative-sticky",group="billing"} 0.0',
         'cohort_partitions_moved_total{group="billing"} 4.0',
@@ -76,9 +102,9 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_malformed_records_total{group="billing",reason="syntax",topic="orders"} 5.0',
         'cohort_ranges_read_again_total{group="billing"} 12.0',
         'cohort_agent_timeouts_total{group="billing"} 1.0',
-        'cohort_member_heartbeat_age_seconds{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 1.5',
-        'cohort_member_partitions{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 2.0',
-        'cohort_member_cut_off_partitions{executor="2",group="billing",host="10.0.0.12",member_id="m-2"} 0.0',
+        'cohort_member_heartbeat_age_seconds{executor="2",group="billing"} 1.5',
+        'cohort_member_partitions{executor="2",group="billing"} 2.0',
+        'cohort_member_cut_off_partitions{executor="2",group="billing"} 0.0',
     ],
 )
 def test_the_status_in_prometheus_words(line: str) -> None:
@@ -101,7 +127,33 @@ def test_the_table_names_every_metric_once() -> None:
     assert all(name.startswith("cohort_") for name in names)
     assert all(spec.help for spec in METRICS)
     assert all(spec.name.endswith("_total") == (spec.kind == "counter") for spec in METRICS)
-    assert set(values(a_status())) == {spec.name for spec in METRICS if spec.kind != "histogram"}
+    assert set(values(a_status())) == {spec.name for spec in METRICS}
+
+
+@pytest.mark.parametrize(("most", "left_out"), [(3, 0), (2, 3)])
+def test_the_parts_are_the_whole(most: int, left_out: int) -> None:
+    """With too many partitions each has no series of its own; topics and the group have theirs, and what is wrong is named."""
+    samples = values(a_status(), most)
+    assert samples["cohort_partition_series_left_out"] == [((), left_out)]
+    assert samples["cohort_topic_lag_records"] == [(("orders",), 50)]
+    assert samples["cohort_group_lag_records"] == [((), 50)]
+    lag = sum(value for _, value in samples["cohort_partition_lag_records"])
+    assert lag == (0 if left_out else 50)
+    assert (("orders", "2"), 1.0) in samples["cohort_partition_unreachable"]
+    assert (("orders", "1"), 1.0) in samples["cohort_partition_late"]
+
+
+def test_a_restart_makes_no_new_series() -> None:
+    """Members are labelled by their executors; one that is being replaced gives its place to the one heard of last."""
+    before = a_status()
+    first, second = before["members"]
+    again = [{**first, "member_id": "m-9", "heartbeat_age_ms": 10}, first, {**second, "member_id": "m-10"}]
+    series = [
+        {name: [labels for labels, _ in rows] for name, rows in values(each).items()}
+        for each in (before, a_status(members=again))
+    ]
+    assert series[0] == series[1]
+    assert dict(values(a_status(members=again))["cohort_member_heartbeat_age_seconds"])["2",] == 0.01
 
 
 @pytest.mark.parametrize(
@@ -219,53 +271,5 @@ def test_totals_outlive_the_history() -> None:
     for _ in range(1000):
         totals.add(Reason(Cause.MEMBER_JOINED, ("x",)), 3)
     value = totals.as_value()
-    assert value["by_reason"] == {"member_joined": 1000}
-    assert (value["count"], value["sum_ms"], value["buckets"][0]) == (1000, 3000, [5, 1000])
-
-
-def dashboard() -> dict[str, Any]:
-    """The Grafana dashboard."""
-    value: dict[str, Any] = json.loads((ROOT / "dashboards" / "cohort.json").read_text())
-    return value
-
-
-def queries() -> list[str]:
-    """Every PromQL expression of the dashboard."""
-    panels = [inner for panel in dashboard()["panels"] for inner in (panel, *panel.get("panels", ()))]
-    expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
-    variables = [variable["query"] for variable in dashboard()["templating"]["list"] if variable["type"] == "query"]
-    return expressions + [query["query"] for query in variables]
-
-
-def test_the_dashboard_names_only_metrics_that_exist() -> None:
-    """Each name in a query, its suffix as a histogram's put aside, stands in the table."""
-    named = {name for query in queries() for name in re.findall(r"\bcohort_\w+", query)}
-    known = {spec.name for spec in METRICS}
-    known |= {spec.name + suffix for spec in METRICS if spec.kind == "histogram" for suffix in SUFFIXES}
-    assert named <= known
-
-
-def test_the_dashboard_groups_by_labels_that_exist() -> None:
-    """Each label in a selector or a grouping is a label of some metric in that query."""
-    everywhere = {"group", "le", "instance", "job"}
-    for query in queries():
-        labels = {label for spec in METRICS if spec.name in query for label in spec.labels} | everywhere
-        used = set(re.findall(r"[{,]\s*(\w+)\s*(?:=~?|!=|!~)", query))
-        used |= {name.strip() for names in re.findall(r"by\s*\(([^)]*)\)", query) for name in names.split(",")}
-        assert used <= labels, query
-
-
-def test_single_values_are_those_of_now() -> None:
-    """A panel of one value asks for an instant: the last value of its time range would stay green after the driver's end."""
-    stats = {panel["title"]: panel for panel in dashboard()["panels"] if panel["type"] == "stat"}
-    assert [name for name, panel in stats.items() for query in panel["targets"] if not query.get("instant")] == []
-    # A scrape that fails makes the series stale at once: then 0, where a coordinator has been within the hour.
-    assert "or 0 * last_over_time(cohort_up" in stats["Coordinator"]["targets"][0]["expr"]
-    (mapping,) = stats["Coordinator"]["fieldConfig"]["defaults"]["mappings"]
-    assert mapping["options"]["0"]["color"] == "red"
-
-
-def test_the_dashboard_shows_every_metric() -> None:
-    """No metric is left out of the dashboard."""
-    text = " ".join(queries())
-    assert [spec.name for spec in METRICS if not re.search(rf"\b{spec.name}(_bucket|_sum|_count)?\b", text)] == []
+    joined = value["by_reason"]["member_joined"]
+    assert (value["count"], joined["count"], joined["sum_ms"], joined["buckets"][0]) == (1000, 1000, 3000, [5, 1000])

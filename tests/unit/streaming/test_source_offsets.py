@@ -96,7 +96,7 @@ def test_earliest_and_latest_are_for_options_only() -> None:
 
 def test_the_examples_in_the_docs_are_true() -> None:
     """Doctests."""
-    assert [doctest.testmod(each) for each in (module, offsets_json)] == [(0, 8), (0, 1)]
+    assert [doctest.testmod(each) for each in (module, offsets_json)] == [(0, 7), (0, 2)]
 
 
 @given(OFFSETS, st.dictionaries(st.sampled_from("abc"), st.just("lj7XrdGBSHu-2_Ybcic80w")))

@@ -1,0 +1,26 @@
+"""Grafana's dashboard, and Prometheus' rules with their tests: files that ``cohort dashboards write`` and ``rules write`` copy.
+
+``cohort.json`` and ``rules/cohort.yml`` are made by ``runtime/shell/observe``; ``rules/cohort_test.yml`` is written by hand,
+about the group ``billing``.  Nothing here runs.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final
+
+EVERY_GROUP: Final = 'group=~".+"'
+"""The selector that each query of the rules has, so that rules for one group can be made of them."""
+
+RUNBOOKS: Final = "docs/operate/runbooks.md"
+"""Where the alerts send who is called: a place in this repository, which ``--runbooks`` makes an address."""
+
+TESTED_GROUP: Final = "billing"
+DASHBOARD: Final = "cohort.json"
+RULES: Final = "rules/cohort.yml"
+RULES_TEST: Final = "rules/cohort_test.yml"
+
+
+def text(name: str) -> str:
+    """One of the files above."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

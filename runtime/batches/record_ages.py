@@ -1,0 +1,85 @@
+"""How long records have waited: the age of the first record of a partition that no committed batch has.
+
+Fetchers tell what they see: the first visible record at or after a position, and its timestamp.  Nothing is made of
+rates.  Timestamps are the producers' or the brokers' (``message.timestamp.type``), so an age is as right as their clocks.
+
+>>> times, tp = RecordAges(), TopicPartition("orders", 0)
+>>> times.add(tp, FirstRecord(position=100, offset=103, timestamp_ms=5_000))
+>>> times.age_ms(tp, 100, 200, now_ms=9_000), times.age_ms(tp, 103, 200, now_ms=9_000)
+(4000, 4000)
+>>> times.age_ms(tp, 200, 200, now_ms=9_000)
+0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+KEPT: Final = 8
+"""Of one partition: the starts of the batches that are planned, in flight and committed are three."""
+NO_TIMESTAMP: Final = -1
+"""Kafka's own (RecordBatch.NO_TIMESTAMP): of a record that was written by a client older than timestamps."""
+
+
+class FirstRecord(NamedTuple):
+    """The first visible record at or after ``position`` is that of ``offset``, with this timestamp."""
+
+    position: int
+    offset: int
+    timestamp_ms: int
+
+
+class RecordAges:
+    """What is known of all partitions; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._known: dict[TopicPartition, tuple[FirstRecord, ...]] = {}  # each in the order of offsets
+        self._ids: dict[str, str] = {}
+
+    def add(self, tp: TopicPartition, seen: FirstRecord) -> None:
+        """Somebody has seen a record; one that has no timestamp tells nothing."""
+        if seen.timestamp_ms == NO_TIMESTAMP or not 0 <= seen.position <= seen.offset:
+            return
+        others = [each for each in self._known.get(tp, ()) if each.offset != seen.offset]
+        same = [each for each in self._known.get(tp, ()) if each.offset == seen.offset]
+        wider = seen._replace(position=min([seen.position, *(each.position for each in same)]))
+        self._known[tp] = tuple(sorted([*others, wider], key=lambda each: each.offset)[-KEPT:])
+
+    def follow(self, ids: Mapping[str, str]) -> None:
+        """Forget what was seen of topics that were deleted and made anew since: their offsets are others."""
+        anew = {topic for topic, known in ids.items() if self._ids.get(topic, known) != known}
+        self._known = {tp: seen for tp, seen in self._known.items() if tp.topic not in anew} if anew else self._known
+        self._ids.update(ids)
+
+    def age_ms(self, tp: TopicPartition, committed: int, end: int, now_ms: int) -> int | None:
+        """The age of the first record from ``committed`` on, 0 where the log ends there; None: nobody has seen it yet.
+
+        Between two records that were seen, it is at most that of the earlier one.  A timestamp of the future is no age.
+        """
+        if end <= committed:
+            return 0
+        seen = self._known.get(tp, ())
+        exact = [each for each in seen if each.position <= committed <= each.offset]
+        earlier = [each for each in seen if each.offset < committed]
+        first = exact[0] if exact else earlier[-1] if earlier else None
+        return None if first is None else max(now_ms - first.timestamp_ms, 0)
+
+    def unseen(self, lagging: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Those of these positions whose first record nobody has seen."""
+        return {
+            tp: at
+            for tp, at in lagging.items()
+            if not any(each.position <= at <= each.offset for each in self._known.get(tp, ()))
+        }
+
+    def keep(self, committed: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> None:
+        """Forget what lies behind, but for the last record of it, and partitions that are not there any more."""
+        self._known = {tp: _from(seen, committed.get(tp, 0)) for tp, seen in self._known.items() if tp in partitions}
+
+
+def _from(seen: tuple[FirstRecord, ...], committed: int) -> tuple[FirstRecord, ...]:
+    behind = sum(each.offset < committed for each in seen)
+    return seen[max(behind - 1, 0) :]

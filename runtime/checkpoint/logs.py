@@ -1,0 +1,161 @@
+r"""Spark's offset log and commit log, read from their text.
+
+>>> entry = read_offsets('v1\n{"batchTimestampMs":5}\n{"t":{"0":7}}\n-', "offsets/3")
+>>> entry.sources
+('{"t":{"0":7}}', None)
+>>> source_of(entry.sources[0], "offsets/3").ends[TopicPartition("t", 0)]
+7
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.offsets_json import MalformedOffsets, ids_in, load, read
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+VERSION: Final = "v1"
+COMMIT_VERSIONS: Final = ("v1", "v2", "v3")
+VOID: Final = "-"
+"""What stands for a source that had no offset yet (Spark: ``SERIALIZED_VOID_OFFSET``)."""
+
+
+class BrokenLog(CohortError, ValueError):
+    """A file of a log that Spark couldn't read, or would misread; the message names it."""
+
+
+class UnknownVersion(BrokenLog):
+    """A file of a version that isn't known here: nothing is said of it, and nothing repaired."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEntry:
+    """One batch as planned: Spark's metadata, and the end of each source as its own text (None: none yet)."""
+
+    version: str
+    metadata: Mapping[str, Any]
+    sources: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry:
+    """One batch as done."""
+
+    version: str
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaEnds:
+    """The end of one source that reads Kafka; ``form`` is the format that wrote it, as far as it tells."""
+
+    ends: Mapping[TopicPartition, int]
+    ids: Mapping[str, str]
+
+    @property
+    def form(self) -> str:
+        """``cohort``, whose offsets tell the topics' ids, or ``kafka``."""
+        return "cohort" if self.ids else "kafka"
+
+
+def read_offsets(text: str, name: str) -> OffsetEntry:
+    """A file of ``offsets``.  Raises BrokenLog, also where a source's JSON is cut off."""
+    version, *lines = _lines(text, name)
+    if version != VERSION:
+        raise _unknown(version, name, VERSION)
+    if not lines:
+        raise BrokenLog(f"{name} has no more than its version")
+    metadata = _object(lines[0], f"{name}, line 2")
+    if len(lines) < 2:
+        raise BrokenLog(f"{name} has no offsets: it ends after its metadata")
+    for number, line in enumerate(lines[1:], 3):
+        _complete(line, f"{name}, line {number}")
+    return OffsetEntry(version, metadata, tuple(None if line == VOID else line for line in lines[1:]))
+
+
+def read_commit(text: str, name: str) -> CommitEntry:
+    """A file of ``commits``.  Raises BrokenLog."""
+    version, *lines = _lines(text, name)
+    if version not in COMMIT_VERSIONS:
+        raise _unknown(version, name, COMMIT_VERSIONS[-1])
+    if len(lines) != 1:
+        raise BrokenLog(f"{name} has {len(lines)} lines after its version where one is due")
+    return CommitEntry(version, _object(lines[0] if lines[0] != "{}" else "{}", f"{name}, line 2"))
+
+
+def query_id(text: str, name: str) -> str:
+    """The id of the query, from the file ``metadata``.  Raises BrokenLog."""
+    found = _object(text, name).get("id")
+    if not isinstance(found, str) or not found:
+        raise BrokenLog(f"{name} has no id")
+    return found
+
+
+def source_of(line: str | None, name: str) -> KafkaEnds | None:
+    """What a source's text says if it reads Kafka; None for a source of another kind, or that has no offset."""
+    if line is None:
+        return None
+    try:
+        value = load(line, name)
+        return KafkaEnds(read(value, name, 0), ids_in(value))
+    except MalformedOffsets:
+        return None
+
+
+def rewritten(text: str, source: int, line: str) -> str:
+    r"""The same file with another end of one source.
+
+    >>> rewritten("v1\n{}\na\nb", 1, "c") == "v1\n{}\na\nc"
+    True
+    """
+    lines = text.split("\n")
+    lines[2 + source] = line
+    return "\n".join(lines)
+
+
+def as_line(ends: Mapping[TopicPartition, int], ids: Mapping[str, str], like: str) -> str:
+    """The text of a source's offset, in the manner of ``like``: Spark's source writes no blanks, ours does."""
+    value: dict[str, dict[str, int]] = {}
+    for tp, offset in sorted(ends.items()):
+        value.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    value |= {f"{topic}@{ids[topic]}": {} for topic in list(value) if topic in ids}
+    return json.dumps(value, separators=(", ", ": ") if '": ' in like else (",", ":"))
+
+
+def _lines(text: str, name: str) -> list[str]:
+    if not text.strip("\0 \n"):
+        raise BrokenLog(f"{name} is empty")
+    if "\0" in text:
+        raise BrokenLog(f"{name} has zero bytes in it, as a crash of the file system leaves them")
+    return text.removesuffix("\n").split("\n")
+
+
+def _unknown(version: str, name: str, known: str) -> BrokenLog:
+    if version[:1] == "v" and version[1:].isdecimal():
+        return UnknownVersion(f"{name} is of version {version[:9]}; {known} is the newest that is known here")
+    return BrokenLog(f"{name} doesn't begin with a version such as {known}")
+
+
+def _object(text: str, name: str) -> Mapping[str, Any]:
+    try:
+        found = load(text, name)
+    except MalformedOffsets as error:
+        raise BrokenLog(str(error)) from None
+    if not isinstance(found, dict):
+        raise BrokenLog(f"{name} is no JSON object")
+    return found
+
+
+def _complete(line: str, name: str) -> None:
+    """Raise BrokenLog for a source's text that was cut off; a source of another kind may write what it likes, but not that."""
+    if line == VOID:
+        return
+    if not line or line[0] in "{[":
+        try:
+            load(line, name)
+        except MalformedOffsets as error:
+            raise BrokenLog(f"{error}: it is cut off, or was changed") from None

@@ -1,0 +1,196 @@
+"""The commands ``cohort checkpoint show``, ``diff`` and ``repair``.
+
+Exit status 0: an answer, and a restart goes on; 1: no answer, a restart would fail or lose records, or a repair is refused; 2: a mistake
+on the command line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from sparkcohort.runtime.checkpoint import repairs
+from sparkcohort.runtime.checkpoint.logs import BrokenLog, source_of
+from sparkcohort.runtime.checkpoint.positions import KafkaPositions, PartitionComparison, RestartPlan, compare
+from sparkcohort.runtime.checkpoint.repairs import Files, Mend
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.cli import printing
+from sparkcohort.runtime.shell.cli.checkpoint import kafka_offsets, listing, running
+from sparkcohort.runtime.shell.cli.checkpoint.folder import Folder
+from sparkcohort.runtime.shell.cli.client_config import BadSetting, client_config
+
+SHOWN: Final = 10
+
+_EPILOG: Final = """\b
+Examples:
+  cohort checkpoint show /checkpoints/billing
+  cohort checkpoint diff s3://bucket/billing --bootstrap-server broker:9092 \\
+      --command-config client.properties --group billing
+  cohort checkpoint repair /checkpoints/billing
+                              what would be repaired; nothing is written
+  cohort checkpoint repair /checkpoints/billing --execute
+                              after a backup, which is printed
+"""
+
+_directory = click.argument("directory", metavar="DIR")
+_servers = click.option("--bootstrap-server", "servers", metavar="HOST:PORT", help="Ask Kafka, at this broker.")
+_config = click.option(
+    "--command-config", "config", metavar="FILE", help="Properties of the Kafka client, security included."
+)
+_group = click.option("--group", metavar="GROUP", help="The query's group.id: its commits are compared too.")
+
+
+@click.group("checkpoint", epilog=_EPILOG)
+def checkpoint_command() -> None:
+    """Look at a checkpoint, compare it with Kafka, repair it; without Spark.
+
+    DIR is a folder or a URI: file://, hdfs://, s3:// and what else pyarrow or fsspec opens.
+    """
+
+
+@checkpoint_command.command("show")
+@_directory
+@click.option(
+    "--last", type=click.IntRange(min=1, max=10_000), default=SHOWN, show_default=True, help="So many batches."
+)
+@click.option("--offsets", "partitions", is_flag=True, help="The offsets of the last batch, by source and partition.")
+@printing.output
+def show_command(directory: str, last: int, partitions: bool, output: str) -> int:
+    """Show batches, commits, the batch in flight, and which format wrote them."""
+    folder = Folder(directory)
+    batches = listing.batches(folder, last)
+    if output == "table":
+        for line in listing.title(folder, batches):
+            click.echo(line)
+    printing.print_view(listing.offsets(batches) if partitions else listing.as_view(batches), output)
+    broken = [batch for batch in batches if batch.trouble]
+    if broken:
+        raise CohortError(f"{broken[-1].trouble}; cohort checkpoint repair says what to do")
+    return 0
+
+
+@checkpoint_command.command("diff")
+@_directory
+@_servers
+@_config
+@_group
+@printing.output
+def diff_command(directory: str, servers: str | None, config: str | None, group: str | None, output: str) -> int:
+    """Compare a checkpoint with the log and the group: what is lost, what a restart reads.
+
+    Exit status 1 if a restart would fail, or lose records with failOnDataLoss=false.
+    """
+    files = Folder(directory).files()
+    _readable(files)
+    rows, _ = _compared(files, client_config(servers, config), group)
+    printing.print_view(listing.differences(rows), output)
+    failing = [row for row in rows if row.fails]
+    if failing:
+        click.echo(f"cohort: a restart would fail: {repairs.words(failing)}; {repairs.costs(failing)}", err=True)
+        return _failed()
+    if output == "table":
+        click.echo(listing.restart(rows))
+    return 0
+
+
+@checkpoint_command.command("repair")
+@_directory
+@_servers
+@_config
+@_group
+@click.option("--execute", is_flag=True, help="Do it; without this it is only said what would be done.")
+@click.option("--accept-loss", is_flag=True, help="Also what loses records, or makes a state inexact.")
+@click.option("--not-running", is_flag=True, help="The live queries on this host don't use this checkpoint.")
+@printing.output
+def repair_command(
+    directory: str,
+    servers: str | None,
+    config: str | None,
+    group: str | None,
+    execute: bool,
+    accept_loss: bool,
+    not_running: bool,
+    output: str,
+) -> int:
+    """Repair what keeps Spark from starting; with --bootstrap-server, also offsets that the log has no more.
+
+    A dry run unless --execute. State stores are never touched. Stop the query first.
+    """
+    folder = Folder(directory)
+    files = folder.files()
+    mends = repairs.of_files(files)
+    if not mends and (servers or config):
+        rows, brokers = _compared(files, client_config(servers, config), group)
+        mends = repairs.of_positions(files, rows, brokers)
+    printing.print_view(listing.mends(mends), output)
+    if not mends:
+        about = "" if servers or config else "; its offsets were not compared with Kafka (--bootstrap-server)"
+        click.echo(f"nothing to repair in {folder.place}{about}", err=True)
+        return 0
+    if refused := next((mend for mend in mends if mend.refused), None):
+        raise CohortError(f"{refused.path} is not repaired: {refused.refused}")
+    if (costly := next((mend for mend in mends if mend.loss), None)) and not accept_loss:
+        raise CohortError(f"{costly.path} is not repaired without --accept-loss: {costly.loss}")
+    if not not_running:
+        running.refuse(folder, files)
+    if not execute:
+        click.echo("nothing was written: add --execute", err=True)
+        return 0
+    _carry_out(folder, mends)
+    return 0
+
+
+def _carry_out(folder: Folder, mends: Sequence[Mend]) -> None:
+    click.echo(f"backup: {folder.back_up()} (offsets, commits and metadata; copy them back to undo this)", err=True)
+    # Commits go before the offsets they are of: where this ends half way, what is left is a batch in flight.
+    for mend in sorted(mends, key=lambda each: (not each.path.startswith("commits/"), each.path)):
+        folder.write(mend.path, mend.text)
+    click.echo(f"repaired: {', '.join(mend.path for mend in mends)}", err=True)
+
+
+def _readable(files: Files) -> None:
+    """Raise CohortError where Spark can't read the logs."""
+    wrong = repairs.of_files(files)
+    if wrong:
+        raise CohortError(f"a restart would fail: {wrong[0].why}; cohort checkpoint repair says what to do")
+    if not files.offsets:
+        raise CohortError(
+            "no batch is planned in this checkpoint: a restart begins at the group's commits, else at startingOffsets"
+        )
+
+
+def _compared(
+    files: Files, conf: dict[str, str], group: str | None
+) -> tuple[list[PartitionComparison], KafkaPositions]:
+    plans = _plans(files)
+    topics = {tp.topic for plan in plans for each in (plan.start, plan.planned) if each for tp in each.ends}
+    if not topics:
+        raise CohortError("no source of this checkpoint reads Kafka")
+    found = kafka_offsets.ask(conf, topics, group)
+    return [row for plan in plans for row in compare(plan, found)], found
+
+
+def _plans(files: Files) -> list[RestartPlan]:
+    last = max(files.offsets)
+    entries = repairs.parsed(files)
+    done = last in files.commits
+    plans = []
+    for source, line in enumerate(entries[last].sources):
+        end = source_of(line, f"offsets/{last}")
+        before = entries.get(last - 1)
+        old = before.sources[source] if before and source < len(before.sources) else None
+        start = end if done else source_of(old, f"offsets/{last - 1}")
+        if start or end:
+            plans.append(RestartPlan(source, start, None if done else end))
+    return plans
+
+
+def _failed() -> int:
+    sys.stdout.flush()
+    return 1
+
+
+__all__ = ["BadSetting", "BrokenLog", "checkpoint_command"]

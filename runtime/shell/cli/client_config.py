@@ -1,0 +1,39 @@
+"""What the command's options say of a Kafka client: ``--bootstrap-server`` and ``--command-config``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options import properties_file
+from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
+
+
+class BadSetting(click.ClickException):
+    """A setting that can't be taken; one line, exit status 2."""
+
+    exit_code = 2
+
+
+def client_config(servers: str | None, config: str | None, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The client's settings in librdkafka's words.
+
+    ``more`` are a query's own, in Java's words.  Raises BadSetting, which names a setting that is refused and never its value.
+    """
+    try:
+        given = properties_file.read(config) if config else {}
+    except OptionError as error:
+        raise BadSetting(str(error)) from None
+    given |= more or {}
+    servers = servers or given.get("bootstrap.servers")
+    if not servers:
+        raise BadSetting("give --bootstrap-server HOST:PORT (or bootstrap.servers in --command-config)")
+    try:
+        conf, warnings = translate({name: value for name, value in given.items() if name != "group.id"})
+    except OptionError as error:
+        raise BadSetting(f"--command-config {config}: {error}" if config else str(error)) from None
+    for warning in warnings:
+        click.echo(f"cohort: {warning}", err=True)
+    return {**conf, "bootstrap.servers": servers}

@@ -1,0 +1,175 @@
+"""``cohort handover``: have the query that reads in a group finish its batch, commit and stop; from any host.
+
+With ``--to-checkpoint`` a Spark checkpoint is written, or written on, so that the next query begins where that one ended.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.handover import FREE, AskingState, HandoverAnswer, HandoverRecord, RunName
+from sparkcohort.runtime.kafka.run_epoch import decode
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed, ask, in_words
+from sparkcohort.runtime.shell.options import properties_file
+from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
+
+Offsets = Mapping[TopicPartition, int]
+
+T = TypeVar("T")
+READ_S = 30.0
+_MOST = 1 << 20
+
+_EPILOG = """\b
+Examples:
+  cohort handover --group billing --bootstrap-server broker:9092
+                                           stop the query at a clean point
+  cohort handover --group billing --bootstrap-server broker:9092 --to-checkpoint /data/billing-2
+                                           ... and have the next one, with that checkpoint, begin there
+
+Exit status: 0 the query has stopped, 1 it has not (nothing is written), 2 a mistake on the command line.
+"""
+
+
+@click.command("handover", epilog=_EPILOG)
+@click.option("--group", "group_id", metavar="GROUP", required=True, help="The group.id of the running query.")
+@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="The brokers, as for Kafka's own tools.")
+@click.option("--command-config", metavar="FILE", help="Kafka's client settings, as a properties file.")
+@click.option("--to-checkpoint", type=click.Path(path_type=Path), metavar="DIR", help="A local checkpointLocation.")
+@click.option(
+    "--timeout-ms", type=click.IntRange(min=1000), default=120_000, show_default=True, help="The longest wait."
+)
+def handover_command(
+    group_id: str, bootstrap_server: str, command_config: str | None, to_checkpoint: Path | None, timeout_ms: int
+) -> None:
+    """Have the running query of a group finish its batch, commit it and stop, so that the next one goes on from there.
+
+    The query ends with HANDED_OVER.  Start the next one afterwards.
+    """
+    if to_checkpoint is not None:
+        writable(to_checkpoint)  # before anybody is stopped for it
+    settings = properties_file.read(command_config) if command_config else {}
+    conf, _ = translate(settings)
+    client = HandoverClient({"client.id": "cohort", **conf, "bootstrap.servers": bootstrap_server}, group_id)
+    asking = ask(client, timeout_ms, _pause)
+    if asking.state is not AskingState.GRANTED:
+        raise CohortError(in_words(asking, group_id))
+    ended = {tp: at for tp, (at, text) in _known(client.committed).items() if decode(text).run}
+    for tp, at in sorted(ended.items()):
+        click.echo(f"{tp.topic}-{tp.partition} {at}")
+    if to_checkpoint is not None:
+        batch = write_checkpoint(to_checkpoint, ended)
+        click.echo(f"{to_checkpoint}: batch {batch} ends there; the next query begins after it", err=True)
+    _known(lambda: client.write(HandoverRecord(HandoverAnswer.PARKED, FREE, asking.to or RunName(0, ""))))
+    click.echo(in_words(asking, group_id), err=True)
+
+
+def _pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def _known(ask_kafka: Callable[[], T]) -> T:
+    """What Kafka answers, asked again for a while."""
+    deadline = time.monotonic() + READ_S
+    while True:
+        try:
+            return ask_kafka()
+        except HandoverDelayed:
+            if time.monotonic() > deadline:
+                raise
+
+
+def writable(folder: Path) -> int | None:
+    """The last batch of this checkpoint; None where there is none yet.  Raises CohortError where it can't be written on."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return None
+    offsets, commits = _batches(folder / "offsets"), _batches(folder / "commits")
+    if not offsets:
+        raise CohortError(f"--to-checkpoint {folder} is no checkpoint of Spark's, and not empty: name another folder")
+    if (folder / "state").exists():
+        raise CohortError(
+            f"--to-checkpoint {folder} has state, which would miss what was read meanwhile: name a new folder, or start the "
+            "next query without a checkpoint"
+        )
+    last = max(offsets)
+    lines = _lines(folder / "offsets" / str(last))
+    if len(lines) != 3:  # version, metadata, one source
+        raise CohortError(f"--to-checkpoint {folder} is of a query with {len(lines) - 2} sources: name a new folder")
+    if last not in commits and last - 1 not in commits:
+        raise CohortError(f"--to-checkpoint {folder}: batch {last} is planned and not committed, nor is the one before")
+    return last
+
+
+def write_checkpoint(folder: Path, ended: Offsets) -> int:
+    """Have a query with this checkpoint begin at ``ended``; returns the batch that ends there.  Raises CohortError.
+
+    A new one appears whole or not at all.  In an old one a batch is added: its offsets, then its commit; where that was
+    interrupted between the two, calling this again completes it.
+    """
+    last, end = writable(folder), json.dumps(_as_json(ended), separators=(",", ":"))
+    try:
+        if last is None:
+            _write_new(folder, end)
+            return 0
+        lines = _lines(folder / "offsets" / str(last))
+        if not (folder / "commits" / str(last)).exists():
+            if lines[2] != end:
+                raise CohortError(
+                    f"--to-checkpoint {folder}: batch {last} is planned and not committed: run its query once more until it "
+                    "is, with the topics' offsets untouched, or name a new folder"
+                )
+        elif lines[2] != end:
+            last += 1
+            _write(folder / "offsets" / str(last), f"{lines[0]}\n{lines[1]}\n{end}")
+        if not (folder / "commits" / str(last)).exists():
+            _write(folder / "commits" / str(last), "\n".join(_lines(folder / "commits" / str(last - 1))))
+    except OSError as error:
+        raise CohortError(f"--to-checkpoint {folder} cannot be written: {error.strerror}; run this again") from None
+    return last
+
+
+def _write_new(folder: Path, end: str) -> None:
+    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+    for name in ("offsets", "commits"):
+        (fresh / name).mkdir(parents=True)
+    watermark = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": {}}
+    (fresh / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+    (fresh / "offsets" / "0").write_text(f"v1\n{json.dumps(watermark)}\n{end}")
+    (fresh / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    fresh.rename(folder)  # over an empty folder, too
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all; Spark's checksum of an older file of that name must not stay."""
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    fresh.write_text(text)
+    fresh.rename(path)
+
+
+def _batches(folder: Path) -> set[int]:
+    return {int(path.name) for path in folder.glob("*") if path.name.isascii() and path.name.isdigit()}
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(_MOST).splitlines()
+    except (OSError, ValueError) as error:
+        raise CohortError(f"--to-checkpoint: {path} can't be read: {error}") from None
+
+
+def _as_json(offsets: Offsets) -> dict[str, Any]:
+    value: dict[str, dict[str, int]] = {}
+    for (topic, partition), at in sorted(offsets.items()):
+        value.setdefault(topic, {})[str(partition)] = at
+    return value

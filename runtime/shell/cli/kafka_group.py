@@ -1,0 +1,143 @@
+"""One consumer group in Kafka, asked and changed by an administrator: for commands with ``--bootstrap-server``."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import OffsetSpec
+
+from sparkcohort.runtime.kafka.run_epoch import NOTHING, encode, latest
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.cli import live_case
+from sparkcohort.runtime.shell.cli.live_case import QUIET, TIMEOUT_S, CaseRequest
+from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka import errors as kafka_errors
+from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+
+T = TypeVar("T")
+NO_OFFSET: Final = -1
+Offsets = dict[TopicPartition, int]
+
+
+class KafkaGroup:
+    """A group and its topics as the brokers know them; every call raises CohortError in words, within ``TIMEOUT_S`` a request."""
+
+    def __init__(self, asked: CaseRequest) -> None:
+        """Connects, and reads which topics there are."""
+        self._asked = asked
+        self._heard: list[KafkaError] = []
+        self._conf: dict[str, Any] = {**asked.conf, **QUIET}
+        settings: dict[str, Any] = {**self._conf, "error_cb": self._heard.append}
+        try:
+            self._admin = clients.new_admin(settings)
+        except KafkaException as error:
+            raise kafka_errors.unauthenticated(asked.conf, clients.text_of(error)) from None
+        cluster = self._do(lambda: live_case.cluster_of(self._admin, self._heard))
+        self.sizes = {t: len(about.partitions) for t, about in cluster.topics.items() if not about.error}
+
+    def _do(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except (KafkaException, TimeoutError) as error:
+            self._admin.poll(0)
+            raise live_case.as_cohort_error(self._asked, self._admin, error, self._heard) from None
+
+    def members(self) -> list[tuple[str, str, str]]:
+        """(member id or instance id, client id, host) of each; none of a group that Kafka doesn't know."""
+        name = self._asked.group_id
+
+        def described() -> list[tuple[str, str, str]]:
+            found = self._admin.describe_consumer_groups([name], request_timeout=TIMEOUT_S)[name]
+            try:
+                group = found.result(TIMEOUT_S + 1)
+            except KafkaException as error:
+                if clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND:
+                    return []
+                raise
+            return [(m.group_instance_id or m.member_id, m.client_id, m.host) for m in group.members]
+
+        return self._do(described)
+
+    def committed(self) -> dict[TopicPartition, tuple[int, str]]:
+        """Offset and metadata of each partition of which the group has one.
+
+        Asked as a consumer that never joins: AdminClient.list_consumer_group_offsets crashes the process while the
+        coordinator is loading (librdkafka issue 5040).
+        """
+        partitions = [Position(topic, number) for topic, count in self.sizes.items() for number in range(count)]
+        if not partitions:
+            return {}
+        consumer = clients.new_consumer({**self._conf, "group.id": self._asked.group_id})
+        try:
+            answers = self._do(lambda: consumer.committed(partitions, timeout=TIMEOUT_S))
+        finally:
+            consumer.close()
+        for answer in answers:
+            if answer.error is not None:
+                self._fail(KafkaException(answer.error))
+        return {
+            TopicPartition(each.topic, each.partition): (each.offset, each.metadata or "")
+            for each in answers
+            if each.offset >= 0
+        }
+
+    def begins(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The first offset of each log."""
+        return self._listed(partitions, OffsetSpec.earliest())
+
+    def ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The offset after the last record of each log."""
+        return self._listed(partitions, OffsetSpec.latest())
+
+    def at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
+        """The first record at or after a time; the end of a log that has none."""
+        found = self._listed(partitions, OffsetSpec.for_timestamp(time_ms))
+        ends = self.ends([tp for tp, at in found.items() if at < 0])
+        return {tp: ends.get(tp, at) for tp, at in found.items()}
+
+    def _listed(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> Offsets:
+        if not partitions:
+            return {}
+
+        def listed() -> Offsets:
+            asked = self._admin.list_offsets({Position(*tp): spec for tp in partitions}, request_timeout=TIMEOUT_S)
+            return {TopicPartition(p.topic, p.partition): f.result(TIMEOUT_S + 1).offset for p, f in asked.items()}
+
+        return self._do(listed)
+
+    def reset(self, wanted: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """Commit ``wanted`` for a group without members.
+
+        What Cohort keeps beside its offsets is written as by a later run without a pin: generations stay reserved, a driver
+        that wakes up again sees that it is over, and no first batch starts where it was pinned.
+        """
+        known = latest(text for _, text in committed.values())
+        record = replace(known, run=known.run + 1, id=secrets.token_hex(4), pin="", plan="")
+        ids = {}
+        if known != NOTHING:
+            ids = self._do(lambda: TopicIds(self._conf).ask({tp.topic for tp in wanted}, TIMEOUT_S))
+        positions = [
+            Position(*tp, at, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if known != NOTHING else "")
+            for tp, at in sorted(wanted.items())
+        ]
+        request = ConsumerGroupTopicPartitions(self._asked.group_id, positions)
+
+        def commit() -> None:
+            asked = self._admin.alter_consumer_group_offsets([request], request_timeout=TIMEOUT_S)
+            for answer in asked[self._asked.group_id].result(TIMEOUT_S + 1).topic_partitions:
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+
+        self._do(commit)
+
+    def _fail(self, error: KafkaException) -> None:
+        raise live_case.as_cohort_error(self._asked, self._admin, error, self._heard) from None
+
+    def has_plan(self, committed: Mapping[TopicPartition, tuple[int, str]]) -> bool:
+        """Whether a first batch is planned from these offsets and not committed yet."""
+        return bool(latest(text for _, text in committed.values()).plan)

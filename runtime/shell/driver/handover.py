@@ -1,0 +1,230 @@
+"""The driver's two sides of a hand-over: one asks before it joins, one watches for being asked (``runtime.kafka.handover``)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka import handover as machine
+from sparkcohort.runtime.kafka.handover import AskingState, RunName, RunningSide, RunningState, name_of
+from sparkcohort.runtime.kafka.run_epoch import NOTHING
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
+from sparkcohort.runtime.shell.kafka.handover_client import (
+    HandoverClient,
+    HandoverDelayed,
+    HandoverDenied,
+    ask,
+    in_words,
+)
+from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.process.threads import Supervised, look
+
+log = logging.getLogger("sparkcohort.handover")
+
+Offsets = Mapping[TopicPartition, int]
+
+WATCH_S = 1.0
+DENIED_S = 60.0
+COMMITS_S = 30.0
+ANSWER_S = 30.0
+"""So long the query waits for its answer to be written, at its end; without it the next driver waits for its time-out."""
+
+
+def take_over(options: SourceOptions, pause: Callable[[float], None]) -> bool:
+    """Have the driver that runs stop at a clean point; whether it did.  Raises CohortError: no permission, overtaken."""
+    client = HandoverClient(options.kafka, options.group_id)
+    asking = ask(client, options.handover_timeout_ms, pause)
+    client.close()
+    words = in_words(asking, options.group_id)
+    if asking.state is AskingState.OVERTAKEN:
+        raise CohortError(f"{words}: one of the two takes the group over, and this one ends; nothing was read")
+    if asking.state in (AskingState.GRANTED, AskingState.ABSENT):
+        log.info("%s", words)
+    else:
+        log.warning(
+            "%s. This query goes on as without handover=graceful: it fences whoever still runs, whose last batch, if "
+            "it is in no commit log yet, is read again",
+            words,
+        )
+    return asking.state is AskingState.GRANTED
+
+
+def check_start(group_id: str, start: Offsets, committed: Offsets) -> None:
+    """Raises CohortError where a checkpoint says otherwise than the driver that handed over."""
+    apart = {tp: (at, committed[tp]) for tp, at in start.items() if committed.get(tp, at) != at}
+    if not apart:
+        return
+    tp, (at, ended) = min(apart.items())
+    raise CohortError(
+        f"group {group_id} was handed over, but the checkpoint of this query begins elsewhere than the one before ended: "
+        f"{tp.topic}-{tp.partition} at {at} instead of {ended} ({len(apart)} partitions differ), so records would be "
+        "doubled or lost. Nothing was read. Give the query a new checkpointLocation; or write on in this one with cohort "
+        "handover --to-checkpoint; where both have one checkpointLocation, start the query again. To begin where the "
+        "checkpoint says, leave handover out"
+    )
+
+
+def watch(options: SourceOptions, commits: GroupCommits) -> HandoverWatch:
+    """Who watches for a run that has reserved its number; not started yet."""
+    run = name_of(commits.run_epoch.own or NOTHING)
+    return HandoverWatch(HandoverClient(options.kafka, options.group_id), run, commits.flush, commits.end)
+
+
+class HandoverWatch:
+    """Watches for whoever asks, and stops planning once asked; methods may be called from any thread."""
+
+    def __init__(
+        self, client: HandoverClient, run: RunName, flush: Callable[[float], bool], parked: Callable[[], None]
+    ) -> None:
+        """``flush`` waits for Kafka to have all commits; ``parked`` is called once no batch will be planned any more."""
+        self._client, self._run, self._flush, self._on_parked = client, run, flush, parked
+        self._changed = threading.Condition()
+        self._running = RunningSide()
+        self._actions: tuple[machine.RunningAction, ...] = ()
+        self._planned: Offsets | None = None
+        self._closed = self._told = False
+        self._next_look = 0.0
+        self._thread = Supervised("cohort-handover", self._wait, self._work, self._fail, ended=client.close)
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Watch no more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.close()
+
+    # --- what the query does -----------------------------------------------------------------------------
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody waits for this query to stop."""
+        return self._running.request is not None
+
+    def check(self) -> None:
+        """Raises CohortError (HANDED_OVER) where nothing is planned any more."""
+        if self._running.state in (RunningState.ANSWERING, RunningState.PARKED):
+            self._await(lambda: self._running.state is RunningState.PARKED or self._closed, ANSWER_S)
+            raise self._handed_over()
+
+    def plan(self, end: Offsets) -> None:
+        """A batch to ``end`` is about to be planned.  Raises CohortError (HANDED_OVER) where none is any more."""
+        with self._changed:
+            self._feed(machine.Planned())
+            self._planned = end
+            planned = self._running.state is RunningState.BATCH
+        if not planned:
+            self._await_commits()
+            self.check()
+            self.plan(end)
+
+    def reach(self) -> None:
+        """All that was planned is in Spark's commit log, and was given to be committed.  Raises CohortError (HANDED_OVER)."""
+        self._feed(machine.ReachedCleanPoint())
+        self._await_commits()
+        self.check()
+
+    def logged(self, end: Offsets) -> None:
+        """As ``reach``, of the batch that was planned to ``end``, told by a listener: raises nothing, waits for nothing."""
+        with self._changed:
+            if end == self._planned:
+                self._feed(machine.ReachedCleanPoint())
+
+    def decline(self, why: str) -> None:
+        """It can't be told when batches are in the commit log."""
+        if not self._running.declines:
+            self._feed(machine.Unsure(why))
+
+    def _await_commits(self) -> None:
+        """Wait until it is known whether Kafka has all commits."""
+        self._await(lambda: self._running.state is not RunningState.COMMITTING or self._closed, 2 * COMMITS_S)
+        self._feed(machine.CommitsDelayed())  # the watching thread is gone, or stuck: the query goes on
+
+    def _await(self, reached: Callable[[], bool], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not reached() and time.monotonic() < deadline:
+                self._changed.wait(0.1)
+                look()
+
+    def _handed_over(self) -> CohortError:
+        record = self._running.request
+        who = f" to {record.text}" if record is not None and record.text else ""
+        return CohortError(
+            f"HANDED_OVER: group {self._client.group_id} was handed over{who}: every batch of this query is in its checkpoint "
+            "and committed, and the next driver goes on from there. The query has ended on purpose; nothing is to be done",
+            "HANDED_OVER",
+        )
+
+    # --- the thread ----------------------------------------------------------------------------------------
+
+    def _feed(self, event: machine.RunningEvent) -> None:
+        with self._changed:
+            before = self._running.state
+            self._running, actions = machine.step_running(self._running, event)
+            self._actions += actions
+            self._changed.notify_all()
+        if self._running.state is not before and self._running.state in machine.STOPPING:
+            log.info("group %s: hand-over: %s", self._client.group_id, self._running.state)
+
+    def _wait(self) -> bool:
+        with self._changed:
+            while not (self._closed or self._actions) and (left := self._next_look - time.monotonic()) > 0:
+                self._changed.wait(left)
+            return not self._closed
+
+    def _work(self) -> None:
+        try:
+            while self._actions:
+                self._do(self._actions[0])
+                with self._changed:
+                    self._actions = self._actions[1:]
+            if self._running.state is not RunningState.PARKED and time.monotonic() >= self._next_look:
+                for record in self._client.records():
+                    if record.to == self._run and record.answer in _OPEN:
+                        self._feed(machine.HandoverRequested(record))
+            self._next_look = time.monotonic() + WATCH_S
+        except HandoverDenied as error:
+            self._next_look = time.monotonic() + DENIED_S
+            if not self._told:
+                self._told = True
+                log.info("nobody can ask this query to hand over, and a newer driver fences it: %s", error)
+        except HandoverDelayed as error:
+            self._next_look = time.monotonic() + WATCH_S
+            log.debug("%s", error)
+            with self._changed:
+                self._changed.wait(WATCH_S if self._actions else 0)
+
+    def _do(self, action: machine.RunningAction) -> None:
+        if isinstance(action, machine.AwaitCommits):
+            try:
+                taken = self._flush(COMMITS_S)
+            except CohortError as error:  # fenced, say: the query is told of it by its next commit
+                log.debug("%s", error)
+                taken = False
+            self._feed(machine.CommitsTaken() if taken else machine.CommitsDelayed())
+            return
+        if self._running.state is RunningState.ANSWERING:
+            self._client.records()  # where to write: whoever asked may have been replaced by another
+        self._client.write(action.record)
+        if action.record.answer is machine.HandoverAnswer.PARKED:
+            self._feed(machine.AnswerWritten())
+            log.warning("%s", self._handed_over())
+            self._on_parked()
+
+    def _fail(self, error: CohortError) -> None:
+        """The query goes on, and can't be asked any more."""
+        log.warning("nobody can ask this query to hand over: %s", error)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+_OPEN = frozenset({machine.HandoverAnswer.ASKED, machine.HandoverAnswer.HEARD})

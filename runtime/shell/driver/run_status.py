@@ -1,0 +1,99 @@
+"""The status of a run, put together from what the driver's parts know; for the command, the metrics and ``describe``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sparkcohort.runtime.batches.snapshot import Snapshot
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.calls import AgentFigures
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
+from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
+from sparkcohort.runtime.shell.coordinator.record_ages_watch import RecordAgesWatch
+from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
+from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
+from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
+from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
+from sparkcohort.runtime.shell.observe import status
+from sparkcohort.runtime.shell.options.source_options import SourceOptions
+from sparkcohort.runtime.shell.process.figures import ProcessFigures, process_figures
+from sparkcohort.runtime.values.formats import reasons
+
+REFRESH_S: Final = 0.2
+
+
+class RunStatus:
+    """Builds the status when it is called, from any thread; ``ages`` is told what members see."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        log_ends: LogEnds,
+        commits: GroupCommits,
+        plans: PlanRegistry,
+        progress: QueryProgress,
+        late: SlowPartitionWatch,
+    ) -> None:
+        self._log_ends, self._commits, self._plans, self._progress = log_ends, commits, plans, progress
+        self._instance_id, self._late = options.group_instance_id, late
+        self._reasons = {reason for each in options.columns for reason in reasons(each.decoding.format)}
+        self.ages = RecordAgesWatch()
+        self._lookup = LogLookup(options.kafka, self.ages.add)
+
+    def close(self) -> None:
+        """Look nothing up any more."""
+        self._lookup.close()
+
+    def __call__(
+        self,
+        coordinator: Coordinator,
+        announced: Mapping[TopicPartition, int],
+        abilities: ReachabilityWatch | None,
+        agents: Mapping[str, AgentFigures],
+    ) -> dict[str, Any]:
+        """The status; ``announced`` is the end of the batch in flight, ``agents`` what members' processes take."""
+        committed, snapshot = self._commits.committed(), self._ends_now()
+        self._lookup.want(self._log_ends.layout(), self.ages.unseen(committed, snapshot.ends))
+        ages_ms = self.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
+        driver = status.DriverFigures(
+            self._commits.totals(),
+            self._commits.foreign_members(),
+            self._commits.fenced(),
+            _processes(coordinator, agents),
+            self._progress.as_value(),
+        )
+        return status.build(
+            coordinator,
+            self._plans,
+            status.LogView(committed, announced, snapshot, self._lookup.starts(), ages_ms),
+            instance_id=self._instance_id,
+            driver=driver,
+            late=self._late.reasons(),
+            cut_off=abilities.described() if abilities else (),
+            reasons=self._reasons,
+        )
+
+    def _ends_now(self) -> Snapshot:
+        """Log ends as of now, or as last heard: a long batch must not make the lag look old."""
+        try:
+            return self._log_ends.refresh(REFRESH_S)
+        except CohortError:
+            return self._log_ends.snapshot()
+
+
+def _processes(coordinator: Coordinator, agents: Mapping[str, AgentFigures]) -> dict[str, dict[str, float]]:
+    """What this process and the members' take, as far as they have told."""
+    infos = coordinator.members()
+    found = {
+        f"executor-{infos[member].executor_id}": {name: getattr(figures, name) for name in ProcessFigures._fields}
+        for member, figures in agents.items()
+        if member in infos
+    }
+    with contextlib.suppress(OSError):  # no descriptor to look with
+        found["driver"] = process_figures()._asdict()
+    return found

@@ -1,0 +1,175 @@
+"""What two drivers that hand a group over tell each other through Kafka (``runtime.kafka.handover``), and the one that asks."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka import handover as machine
+from sparkcohort.runtime.kafka.handover import AskingSide, AskingState, HandoverRecord, Looked
+from sparkcohort.runtime.kafka.run_epoch import decode, latest
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
+
+log = clients.log
+
+SUFFIX = ".handover"
+REQUEST_S = 5.0
+LOOK_S = 0.25
+_NOBODY = frozenset({ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD})
+_DENIED = frozenset(
+    {
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class HandoverDenied(CohortError):
+    """The group in which hand-overs are asked for may not be used."""
+
+
+class HandoverDelayed(CohortError):
+    """The brokers did not answer in time; what was written may have arrived or not."""
+
+
+class HandoverClient:
+    """The records of one group's hand-overs; for one thread at a time."""
+
+    def __init__(self, conf: Mapping[str, str], group_id: str) -> None:
+        """``conf``: as for ``clients.new_admin``.  Nothing is connected yet."""
+        self._conf = conf
+        self.group_id = group_id
+        self._admin: AdminClient | None = None
+        self._files = ChangedFiles(conf)
+        self._place: TopicPartition | None = None
+
+    def close(self) -> None:
+        """Let go of the client."""
+        self._admin = None
+
+    def committed(self) -> dict[TopicPartition, tuple[int, str]]:
+        """All that is committed in the group itself: offset and metadata text.  Raises CohortError."""
+        return self._offsets(self.group_id)
+
+    def records(self) -> tuple[HandoverRecord, ...]:
+        """What was written last, where it was written.  Raises HandoverDenied, HandoverDelayed."""
+        found = {
+            tp: record
+            for tp, (_, text) in self._offsets(self.group_id + SUFFIX).items()
+            if (record := machine.decode_handover(text)) is not None
+        }
+        if found:
+            self._place = max(found, key=lambda tp: (found[tp].to.run, tp))
+        return tuple(found.values())
+
+    def look(self) -> Looked:
+        """All that the one who asks goes by.  Raises HandoverDenied, HandoverDelayed."""
+        committed = self.committed()
+        newest = latest(text for _, text in committed.values())
+        records = self.records()
+        ours = [tp for tp, (_, text) in committed.items() if (found := decode(text)).run == newest.run and found.run]
+        self._place = min(ours, default=None)  # the same for all who ask the same run
+        return Looked(newest, self._has_members(), records)
+
+    def write(self, record: HandoverRecord) -> None:
+        """Write where was looked last.  Raises HandoverDenied, HandoverDelayed."""
+        assert self._place is not None  # noqa: S101  whoever writes has read whom it answers
+        position = Position(*self._place, 0, machine.encode_handover(record))
+        group = self.group_id + SUFFIX
+        self._result(
+            lambda admin: admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, [position])], request_timeout=REQUEST_S
+            )[group]
+        )
+
+    def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
+        asked = ConsumerGroupTopicPartitions(group)
+        found = self._result(lambda admin: admin.list_consumer_group_offsets([asked], request_timeout=REQUEST_S)[group])
+        return {
+            TopicPartition(each.topic, each.partition): (each.offset, each.metadata or "")
+            for each in (found.topic_partitions if found is not None else ())
+            if each.error is None and each.offset >= 0
+        }
+
+    def _has_members(self) -> bool:
+        group = self.group_id
+        found = self._result(lambda admin: admin.describe_consumer_groups([group], request_timeout=REQUEST_S)[group])
+        return found is not None and found.state not in _NOBODY
+
+    def _result(self, ask: Callable[[AdminClient], Any]) -> Any:
+        try:
+            if self._admin is None or self._files.changed():
+                self._admin = clients.new_admin(self._conf)
+            answer = ask(self._admin).result(REQUEST_S)
+        except KafkaException as error:
+            if clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND:
+                return None
+            raise self._failure(error) from None
+        except TimeoutError as error:
+            raise HandoverDelayed(f"hand-over of group {self.group_id}: {clients.text_of(error)}") from None
+        for each in getattr(answer, "topic_partitions", None) or ():
+            if each.error is not None:
+                raise self._failure(KafkaException(each.error))
+        return answer
+
+    def _failure(self, error: KafkaException) -> CohortError:
+        text = clients.text_of(error)
+        if clients.code_of(error) not in _DENIED:
+            return HandoverDelayed(f"hand-over of group {self.group_id}: {text}")
+        return HandoverDenied(
+            f"hand-over of group {self.group_id}: {text}: drivers ask each other in the group {self.group_id}{SUFFIX}, on which, "
+            f"as on the group itself, each needs READ and DESCRIBE: kafka-acls --add --allow-principal USER --operation Read "
+            f"--group {self.group_id} --resource-pattern-type prefixed",
+            "GROUP_AUTHORIZATION_FAILED",
+        )
+
+
+def ask(client: HandoverClient, timeout_ms: int, pause: Callable[[float], None]) -> AskingSide:
+    """Ask the driver that runs to stop after its batch, and wait for what comes of it.
+
+    Raises HandoverDenied; what ``pause`` raises.  Brokers that do not answer are asked until the time is over.
+    """
+    asking = AskingSide(secrets.token_hex(8), socket.gethostname(), _now_ms(), timeout_ms)
+    while asking.state not in machine.ENDS:
+        before, event = asking.state, machine.LookFailed()
+        try:
+            looked = client.look()
+            asking, written = machine.step_asking(asking, looked, _now_ms())
+            if written is not None:
+                client.write(written)
+        except HandoverDelayed as error:
+            log.debug("%s", error)
+            asking, _ = machine.step_asking(asking, event, _now_ms())
+        if asking.state is not before:
+            log.info("group %s: hand-over: %s -> %s", client.group_id, before, asking.state)
+        if asking.state not in machine.ENDS:
+            pause(LOOK_S)
+    return asking
+
+
+def in_words(asking: AskingSide, group_id: str) -> str:
+    """How a hand-over came out, for people."""
+    words = {
+        AskingState.GRANTED: "the driver before has committed its last batch and stopped",
+        AskingState.ABSENT: "no driver has read in this group yet",
+        AskingState.SILENT: "the driver before does not answer: it has ended, or its version knows no hand-over",
+        AskingState.DECLINED: f"the driver before declines: {asking.text}",
+        AskingState.TIMED_OUT: f"the driver before did not finish its batch within {asking.timeout_ms} ms",
+        AskingState.OVERTAKEN: "somebody else has asked for the group since",
+    }
+    return f"hand-over of group {group_id}: {words[asking.state]}"
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,221 @@
+"""The status of a run as samples of metrics: every scrape asks for the status anew, nothing is counted here."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby, product
+from typing import Any, Final, TypeAlias
+
+import confluent_kafka
+
+from sparkcohort.runtime.group.table import GroupState
+from sparkcohort.runtime.listener import LISTENER_EVENTS
+from sparkcohort.runtime.protocol.reasons import LABELS
+from sparkcohort.runtime.shell.coordinator.totals import LISTENER_OUTCOMES, REFUSALS, REFUSED_REQUESTS
+
+Status: TypeAlias = Mapping[str, Any]
+Samples: TypeAlias = list[tuple[tuple[str, ...], Any]]
+"""Label values and value; of a histogram the value is a ``totals.Histogram`` in plain values."""
+
+MOST_PARTITIONS: Final = 2_000
+_LOADS: Final = {
+    "share": "share",
+    "records": "records_per_second",
+    "bytes": "bytes_per_second",
+    "backlog": "backlog",
+}
+_PROCESS: Final = {
+    "cohort_process_resident_memory_bytes": "resident_bytes",
+    "cohort_process_open_fds": "open_fds",
+    "cohort_process_max_fds": "max_fds",
+    "cohort_process_threads": "threads",
+    "cohort_process_cpu_seconds_total": "cpu_seconds",
+    "cohort_process_start_time_seconds": "started_at",
+}
+
+
+def values(status: Status, most_partitions: int = MOST_PARTITIONS) -> dict[str, Samples]:
+    """The samples of every metric by its name; partitions beyond ``most_partitions`` have none of their own."""
+    parts = (_run, _group, _listener, _commits, _consumed, _members)
+    found = {name: samples for part in parts for name, samples in part(status).items()}
+    return {"cohort_up": [((), 1.0)], **found, **_logs(status, most_partitions)}
+
+
+def _run(status: Status) -> dict[str, Samples]:
+    processes = sorted(status["processes"].items())
+    return {
+        "cohort_build_info": [(_versions(), 1.0)],
+        "cohort_fenced": [((), float(status["fenced"]))],
+        **{name: [((process,), row[key]) for process, row in processes] for name, key in _PROCESS.items()},
+    }
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    return _version("sparkcohort"), platform.python_version(), _version("pyspark"), confluent_kafka.libversion()[0]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # Spark's own folder on the path, for one
+        return ""
+
+
+def _group(status: Status) -> dict[str, Samples]:
+    by_reason = status["rebalance_totals"]["by_reason"]
+    return {
+        "cohort_group_state": [((state.value,), float(state.value == status["state"])) for state in GroupState],
+        "cohort_group_generation": [((), status["generation"])],
+        "cohort_group_members": [((), len(status["members"]))],
+        "cohort_rebalances_total": [((reason,), by_reason[reason]["count"]) for reason in LABELS],
+        "cohort_rebalance_duration_seconds": [((reason,), by_reason[reason]) for reason in LABELS],
+        "cohort_assignor_failures_total": _from_nought(
+            [(name,) for name in status["assignors"]],
+            {(name,): count for name, count in status["failed_rebalances"].items()},
+        ),
+        "cohort_partitions_moved_total": [((), status["partitions_moved"])],
+        "cohort_requests_refused_total": _from_nought(
+            product(REFUSED_REQUESTS, REFUSALS),
+            {(row["request"], row["error"]): row["count"] for row in status["refused"]},
+        ),
+        "cohort_foreign_members_total": [((), status["foreign_members"]["found"])],
+        "cohort_foreign_members": [((), status["foreign_members"]["present"])],
+    }
+
+
+def _from_nought(labels: Iterable[tuple[str, ...]], counts: Mapping[tuple[str, ...], float]) -> Samples:
+    """A sample for all that can be counted: ``increase()`` doesn't see a counter that comes into being with its first 1."""
+    return sorted({**dict.fromkeys(labels, 0), **counts}.items())
+
+
+def _listener(status: Status) -> dict[str, Samples]:
+    calls, spent_ms = status["listener_calls"], Counter[str]()
+    for row in calls:
+        spent_ms[row["event"]] += row["total_ms"]
+    return {
+        "cohort_listener_calls_total": _from_nought(
+            product(LISTENER_EVENTS, LISTENER_OUTCOMES),
+            {(row["event"], row["outcome"]): row["calls"] for row in calls},
+        ),
+        "cohort_listener_seconds_total": _from_nought(
+            [(event,) for event in LISTENER_EVENTS],
+            {(event,): total / 1000 for event, total in spent_ms.items()},
+        ),
+    }
+
+
+def _commits(status: Status) -> dict[str, Samples]:
+    commits = status["commits"]
+    return {
+        "cohort_commits_total": [((), commits["commits"])],
+        "cohort_commit_failures_total": [((), commits["failures"])],
+        "cohort_commit_duration_seconds": [((), commits["durations"])],
+        "cohort_last_commit_timestamp_seconds": _known([((), commits["last_commit_at"])]),
+        "cohort_commit_pending_seconds": [((), commits["pending_ms"] / 1000)],
+    }
+
+
+def _known(samples: Samples) -> Samples:
+    """Nothing rather than a wrong zero."""
+    return [(labels, value) for labels, value in samples if value is not None]
+
+
+def _logs(status: Status, most: int) -> dict[str, Samples]:
+    rows = status["partitions"]
+    left_out = len(rows) if len(rows) > most else 0
+    own = [] if left_out else rows
+
+    def of_each(key: str) -> Samples:
+        return _known([((row["topic"], str(row["partition"])), row[key]) for row in own])
+
+    def is_set(key: str) -> Samples:
+        # Few have it, and it is what an alert asks for: they have series however many partitions there are.
+        told = own or [row for row in rows if row[key] is not None]
+        return [((row["topic"], str(row["partition"])), float(row[key] is not None)) for row in told]
+
+    def of_topics(key: str, join: Callable[[Iterable[float]], float]) -> Samples:
+        by_topic = groupby(rows, key=lambda row: row["topic"])
+        return _known([((topic,), _joined(key, join, list(each))) for topic, each in by_topic])
+
+    return {
+        "cohort_group_lag_records": _known([((), _joined("lag", sum, rows))]),
+        "cohort_group_lag_seconds": _known([((), _joined("lag_seconds", max, rows))]),
+        "cohort_partition_current_offset": of_each("current_offset"),
+        "cohort_partition_log_end_offset": of_each("log_end_offset"),
+        "cohort_partition_log_start_offset": of_each("log_start_offset"),
+        "cohort_partition_lag_records": of_each("lag"),
+        "cohort_partition_lag_seconds": of_each("lag_seconds"),
+        "cohort_partition_lead_records": of_each("lead"),
+        "cohort_topic_lag_records": of_topics("lag", sum),
+        "cohort_topic_lag_seconds": of_topics("lag_seconds", max),
+        "cohort_topic_lead_records": of_topics("lead", min),
+        "cohort_partition_series_left_out": [((), left_out)],
+        "cohort_partition_unreachable": is_set("unreachable"),
+        "cohort_partition_late": is_set("late"),
+        **_behind(status["query"]),
+    }
+
+
+def _joined(key: str, join: Callable[[Iterable[float]], float], rows: Sequence[Mapping[str, Any]]) -> float | None:
+    known = [row[key] for row in rows if row[key] is not None]
+    return join(known) if known else None
+
+
+def _behind(query: Mapping[str, Any] | None) -> dict[str, Samples]:
+    """As Spark's progress events have it, if a listener tells of them."""
+    told = {} if query is None else query["offsets_behind_latest"]
+    labels = () if query is None else (query["name"] or query["id"],)
+    names = ("min", "max", "avg")
+    return {f"cohort_offsets_behind_latest_{name}": [(labels, told[name])] if told else [] for name in names}
+
+
+def _consumed(status: Status) -> dict[str, Samples]:
+    audit, batches = status["audit"], status["batches"]
+    last = batches["last"] or {}
+    return {
+        "cohort_batch_duration_seconds": [((), batches["durations"])],
+        **{f"cohort_last_batch_{key}": _known([((), last.get(key))]) for key in ("seconds", "records", "bytes")},
+        "cohort_records_consumed_total": [
+            (("agent",), audit["records_from_agent"]),
+            (("direct",), audit["records_direct"]),
+        ],
+        "cohort_bytes_consumed_total": [(("agent",), audit["bytes_from_agent"]), (("direct",), audit["bytes_direct"])],
+        "cohort_malformed_records_total": [
+            ((row["topic"], row["reason"]), row["count"]) for row in status["malformed"]
+        ],
+        "cohort_plans_total": [((), audit["plans"])],
+        "cohort_slots_total": [((), audit["slots"])],
+        "cohort_ranges_delivered_total": [((), audit["ranges_delivered"])],
+        "cohort_ranges_read_again_total": [((), audit["ranges_again"])],
+        "cohort_agent_timeouts_total": [((), audit["agent_timeouts"])],
+    }
+
+
+def _members(status: Status) -> dict[str, Samples]:
+    cut_off = Counter(row["member_id"] for row in status["cut_off"])
+    # By executor: a member's id has the run's in it, and each restart would make new series.
+    rows = [((str(row["executor"]),), row) for row in _latest(status["members"])]
+    return {
+        "cohort_member_info": [((*labels, str(row["host"])), 1.0) for labels, row in rows],
+        "cohort_member_heartbeat_age_seconds": [(labels, row["heartbeat_age_ms"] / 1000) for labels, row in rows],
+        "cohort_member_partitions": [(labels, len(row["owned"])) for labels, row in rows],
+        "cohort_member_cut_off_partitions": [(labels, cut_off[row["member_id"]]) for labels, row in rows],
+        "cohort_agent_starts_total": sorted(((name,), count) for name, count in status["agent_starts"].items()),
+        **{
+            f"cohort_member_load_{name}": [(labels, row["load"][key]) for labels, row in rows if row["load"]]
+            for name, key in _LOADS.items()
+        },
+    }
+
+
+def _latest(members: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """One member an executor, the one heard of last: one that is replaced may be in the group a moment longer."""
+    by_executor: dict[str, Mapping[str, Any]] = {}
+    for row in sorted(members, key=lambda each: -each["heartbeat_age_ms"]):
+        by_executor[str(row["executor"])] = row
+    return [by_executor[name] for name in sorted(by_executor)]

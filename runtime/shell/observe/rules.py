@@ -1,0 +1,253 @@
+"""The rules for Prometheus, made from the tables below: ``dashboards/rules/cohort.yml`` is ``rules_file()``.
+
+Each alert is about one group of one job.  A counter is compared by its increase, and each is there from the first scrape,
+so an alert fires the first time.  docs/operate/runbooks.md has a paragraph for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sparkcohort.dashboards import EVERY_GROUP as G
+from sparkcohort.dashboards import RUNBOOKS
+
+RULES_BY: Final = "job, group"
+REMEMBERED: Final = "6h"
+"""For how long a driver that is gone is missed."""
+
+HEAD: Final = "# Made by `python -m tests.kit.pages` from runtime/shell/observe/rules.py.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert: ``wait`` is Prometheus' ``for``; ``severity`` is page (now) or ticket (today)."""
+
+    name: str
+    severity: str
+    wait: str
+    expr: str
+    summary: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingRule:
+    """A query that is kept under a name, by job and group."""
+
+    name: str
+    expr: str
+    meaning: str
+
+
+RECORDINGS: Final = (
+    RecordingRule(
+        "job_group:cohort_up:max",
+        f"max by ({RULES_BY}) (cohort_up{{{G}}}) or 0 * max by ({RULES_BY}) (last_over_time(cohort_up{{{G}}}[{REMEMBERED}]))",
+        "1 while a driver of the group answers; 0 for six hours after it has ceased to",
+    ),
+    RecordingRule(
+        "job_group:cohort_group_lag_seconds:max",
+        f"max by ({RULES_BY}) (cohort_group_lag_seconds{{{G}}})",
+        "age of the group's oldest record that is not yet in a committed batch",
+    ),
+    RecordingRule(
+        "job_group:cohort_group_lag_records:max",
+        f"max by ({RULES_BY}) (cohort_group_lag_records{{{G}}})",
+        "records that the group has yet to read",
+    ),
+    RecordingRule(
+        "job_group:cohort_records_consumed:rate5m",
+        f"sum by ({RULES_BY}) (rate(cohort_records_consumed_total{{{G}}}[5m]))",
+        "records read each second",
+    ),
+    RecordingRule(
+        "job_group:cohort_rebalances:increase30m",
+        f"sum by ({RULES_BY}) (increase(cohort_rebalances_total{{{G}}}[30m]))",
+        "rebalances of the last half hour",
+    ),
+)
+
+_IN_MOVE: Final = f'cohort_group_state{{{G}, state=~"PreparingRebalance|CompletingRebalance|Dead"}}'
+_DANGER: Final = (
+    f"(cohort_partition_lead_records{{{G}}} <= 0 or predict_linear(cohort_partition_lead_records{{{G}}}[30m], 3600) < 0)"
+    f" and on ({RULES_BY}, instance, topic, partition) cohort_partition_lag_seconds{{{G}}} > 60"
+)
+# Above metrics.partitions a topic stands for its partitions: coarser, and better than nothing.
+_TOPIC_DANGER: Final = (
+    f"(cohort_topic_lead_records{{{G}}} <= 0 or predict_linear(cohort_topic_lead_records{{{G}}}[30m], 3600) < 0)"
+    f" and on ({RULES_BY}, instance, topic) cohort_topic_lag_seconds{{{G}}} > 60"
+    f" and on ({RULES_BY}, instance) cohort_partition_series_left_out{{{G}}} > 0"
+)
+
+ALERTS: Final = (
+    Alert(
+        "CohortDriverGone",
+        "page",
+        "2m",
+        "job_group:cohort_up:max < 1",
+        "The driver of group {{ $labels.group }} is gone.",
+        "No driver of group {{ $labels.group }} (job {{ $labels.job }}) has answered Prometheus for two minutes. Nothing is "
+        "read until one does.",
+    ),
+    Alert(
+        "CohortGroupNotStable",
+        "page",
+        "5m",
+        f"max by ({RULES_BY}) (sum by ({RULES_BY}, instance) (avg_over_time({_IN_MOVE}[5m]))) > 0.5",
+        "Group {{ $labels.group }} does not come to rest.",
+        "For five minutes and more group {{ $labels.group }} was rebalancing or dead more than half of the time.",
+    ),
+    Alert(
+        "CohortLagGrows",
+        "page",
+        "10m",
+        "job_group:cohort_group_lag_seconds:max > 300 and deriv(job_group:cohort_group_lag_seconds:max[15m]) > -0.1",
+        "Group {{ $labels.group }} is more than five minutes behind and does not catch up.",
+        "The oldest record that group {{ $labels.group }} has not committed is older than five minutes, and the lag does "
+        "not fall.",
+    ),
+    Alert(
+        "CohortPartitionHeld",
+        "page",
+        "5m",
+        f"sum by ({RULES_BY}, topic) (cohort_partition_unreachable{{{G}}}) > 0",
+        "Group {{ $labels.group }} cannot read partitions of {{ $labels.topic }}.",
+        "For five minutes the broker of a partition of {{ $labels.topic }} has not answered. The partition is held, the "
+        "others go on.",
+    ),
+    Alert(
+        "CohortPartitionLate",
+        "ticket",
+        "15m",
+        f"sum by ({RULES_BY}, topic) (cohort_partition_late{{{G}}}) > 0",
+        "Partitions of {{ $labels.topic }} come late in group {{ $labels.group }}.",
+        "For fifteen minutes a leader of {{ $labels.topic }} has been slow or has throttled. Its partitions are read only as "
+        "far as they are fetched.",
+    ),
+    Alert(
+        "CohortRetentionNear",
+        "page",
+        "5m",
+        f"max by ({RULES_BY}, topic) ({_DANGER} or {_TOPIC_DANGER})",
+        "Retention is about to take records of {{ $labels.topic }} that group {{ $labels.group }} has not read.",
+        "At this pace the start of the log passes the position of group {{ $labels.group }} in {{ $labels.topic }} within an "
+        "hour, or it already has.",
+    ),
+    Alert(
+        "CohortCommitsFail",
+        "ticket",
+        "0m",
+        f"sum by ({RULES_BY}) (increase(cohort_commit_failures_total{{{G}}}[10m])) > 0",
+        "Commits of group {{ $labels.group }} to Kafka fail.",
+        "Within ten minutes a commit of group {{ $labels.group }} failed. No record is lost: the checkpoint counts. Tools "
+        "that look at Kafka see an old position.",
+    ),
+    Alert(
+        "CohortCommitsOld",
+        "page",
+        "2m",
+        f"max by ({RULES_BY}) (cohort_commit_pending_seconds{{{G}}}) > 300",
+        "The position of group {{ $labels.group }} in Kafka is old.",
+        "A position of group {{ $labels.group }} has been due in Kafka for more than five minutes and is not there.",
+    ),
+    Alert(
+        "CohortRebalancesOften",
+        "ticket",
+        "0m",
+        "job_group:cohort_rebalances:increase30m > 20",
+        "Group {{ $labels.group }} rebalances too often.",
+        "Group {{ $labels.group }} had more than 20 rebalances within half an hour: executors come and go.",
+    ),
+    Alert(
+        "CohortMemberFlapping",
+        "ticket",
+        "0m",
+        f"sum by ({RULES_BY}) (increase(cohort_rebalances_total{{{G}, "
+        'reason=~"member_expired|sync_expired"}[30m])) > 2',
+        "Members of group {{ $labels.group }} fall out and come back.",
+        "Within half an hour members of group {{ $labels.group }} were given up three times, since they were not heard of "
+        "or did not sync.",
+    ),
+    Alert(
+        "CohortFenced",
+        "page",
+        "0m",
+        f"max by ({RULES_BY}) (max_over_time(cohort_fenced{{{G}}}[10m])) > 0",
+        "Two drivers ran group {{ $labels.group }}.",
+        "A newer driver took group {{ $labels.group }} over, and the older one was fenced. If nobody deployed, the job was "
+        "started twice.",
+    ),
+    Alert(
+        "CohortForeignMember",
+        "page",
+        "0m",
+        f"max by ({RULES_BY}) (cohort_foreign_members{{{G}}}) > 0"
+        f" or sum by ({RULES_BY}) (increase(cohort_foreign_members_total{{{G}}}[10m])) > 0",
+        "A consumer of somebody else is in group {{ $labels.group }}.",
+        "Another consumer takes partitions of group {{ $labels.group }}. If it stays, the query ends with an error that "
+        "names it.",
+    ),
+    Alert(
+        "CohortAgentRestarts",
+        "ticket",
+        "0m",
+        # An executor that is new begins at 1; ids begin anew with a new driver.
+        f"sum by ({RULES_BY}, executor) (increase(cohort_agent_starts_total{{{G}}}[30m])) > 0.5"
+        f" and on ({RULES_BY}, executor) cohort_agent_starts_total{{{G}}} > 1",
+        "The agent of executor {{ $labels.executor }} in group {{ $labels.group }} was started again.",
+        "Within half an hour executor {{ $labels.executor }} of group {{ $labels.group }} had a new agent: the one before "
+        "it died.",
+    ),
+    Alert(
+        "CohortMemberCutOff",
+        "ticket",
+        "5m",
+        f"max by ({RULES_BY}, executor) (cohort_member_cut_off_partitions{{{G}}}) > 0",
+        "Executor {{ $labels.executor }} of group {{ $labels.group }} does not reach all brokers.",
+        "For five minutes executor {{ $labels.executor }} has not reached leaders that the driver reaches. Others read its "
+        "partitions.",
+    ),
+    Alert(
+        "CohortAssignorFails",
+        "ticket",
+        "0m",
+        f"sum by ({RULES_BY}, assignor) (increase(cohort_assignor_failures_total{{{G}}}[10m])) > 0",
+        "The assignor {{ $labels.assignor }} of group {{ $labels.group }} fails.",
+        "Within ten minutes the assignor {{ $labels.assignor }} failed. Everybody keeps what they have.",
+    ),
+    Alert(
+        "CohortAgentsTimeOut",
+        "ticket",
+        "0m",
+        f"sum by ({RULES_BY}) (increase(cohort_agent_timeouts_total{{{G}}}[10m])) > 0",
+        "Agents of group {{ $labels.group }} do not answer their tasks.",
+        "Within ten minutes a task of group {{ $labels.group }} gave its agent up and read from Kafka itself.",
+    ),
+)
+"""Every alert; docs/operate/monitoring.md has them as a table."""
+
+
+def runbook(alert: Alert) -> str:
+    """Where the alert's paragraph is."""
+    return f"{RUNBOOKS}#{alert.name.lower()}"
+
+
+def rules_file() -> str:
+    """The file as Prometheus loads it."""
+    lines = [HEAD.rstrip(), "groups:", "  - name: cohort-recordings", "    rules:"]
+    for each in RECORDINGS:
+        lines += [f"      # {each.meaning}", f"      - record: {each.name}", f"        expr: {_quoted(each.expr)}"]
+    lines += ["  - name: cohort-alerts", "    rules:"]
+    for alert in ALERTS:
+        lines += [f"      - alert: {alert.name}", f"        expr: {_quoted(alert.expr)}", f"        for: {alert.wait}"]
+        lines += ["        labels:", f"          severity: {alert.severity}", "        annotations:"]
+        notes = {"summary": alert.summary, "description": alert.description, "runbook_url": runbook(alert)}
+        lines += [f"          {key}: {_quoted(text)}" for key, text in notes.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A YAML string in single quotes, in which nothing but the quote itself has a meaning."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"

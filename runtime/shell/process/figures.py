@@ -1,0 +1,39 @@
+"""What this process takes of its machine, as Linux tells it (proc(5), getrusage(2))."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_STARTED_AT: Final = 19  # of the fields behind the command's name in /proc/self/stat
+
+
+class ProcessFigures(NamedTuple):
+    """Bytes, seconds of CPU time, counts; ``started_at`` is in seconds since 1970."""
+
+    resident_bytes: int
+    cpu_seconds: float
+    open_fds: int
+    max_fds: int
+    threads: int
+    started_at: float
+
+
+def process_figures() -> ProcessFigures:
+    """The figures as they are now.  Raises OSError where there is no descriptor to look with."""
+    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    return ProcessFigures(
+        resident_bytes=int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE,
+        cpu_seconds=spent.ru_utime + spent.ru_stime,
+        open_fds=len(list(Path("/proc/self/fd").iterdir())) - 1,  # less the one that lists them
+        max_fds=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        threads=int(stat[_STARTED_AT - 2]),
+        started_at=time.time() - uptime_s + int(stat[_STARTED_AT]) / _TICKS,
+    )

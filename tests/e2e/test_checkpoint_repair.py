@@ -1,0 +1,212 @@
+"""Checkpoints that Spark itself wrote, damaged as file systems and clusters damage them: what Spark says, and what it does after the repair.
+
+Both formats; the command runs as it is installed, without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.streams import Stream, options
+from tests.shell.cli.test_rebalances import cohort
+
+pytestmark = pytest.mark.timeout(900)  # nine damages, and two queries of each
+FORMS = ("kafka", "cohort")
+LAST = 3
+
+
+def written(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, form: str) -> dict[str, str]:
+    """Four batches of 50 records of each of two partitions, and 20 more of each that no batch has; the query's options."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 400, partitions=2)
+    source = options(broker, topic, maxOffsetsPerTrigger=100)
+    assert max(Stream(spark, source, checkpoint, form=form).finish().batches) == LAST
+    produce(broker.bootstrap, topic, 40, partitions=2, first=200)
+    return source
+
+
+def truncate(path: Path, keep: int) -> None:
+    """Cut a file off as a crash of the file system does; its checksum stays."""
+    path.write_bytes(path.read_bytes()[:keep])
+
+
+def empty_offsets_in_flight(at: Path) -> None:
+    """Planned, not committed, and empty."""
+    remove(at / "commits" / str(LAST))
+    truncate(at / "offsets" / str(LAST), 0)
+
+
+def cut_offsets_in_flight(at: Path) -> None:
+    """The same, cut off within the source's offset."""
+    remove(at / "commits" / str(LAST))
+    path = at / "offsets" / str(LAST)
+    truncate(path, path.stat().st_size - 5)
+
+
+def empty_offsets_done(at: Path) -> None:
+    """Committed, but the ends are gone."""
+    truncate(at / "offsets" / str(LAST), 0)
+
+
+def empty_commit(at: Path) -> None:
+    """The last commit."""
+    truncate(at / "commits" / str(LAST), 0)
+
+
+def cut_commit(at: Path) -> None:
+    """The last commit, cut off within its JSON."""
+    truncate(at / "commits" / str(LAST), 8)
+
+
+def commit_alone(at: Path) -> None:
+    """Its offsets are gone."""
+    remove(at / "offsets" / str(LAST))
+
+
+def no_start(at: Path) -> None:
+    """Spark wants the offsets before the last, also where it has no use for them."""
+    remove(at / "offsets" / str(LAST - 1))
+
+
+def empty_metadata(at: Path) -> None:
+    """The query's id."""
+    truncate(at / "metadata", 0)
+
+
+def no_metadata(at: Path) -> None:
+    """The same, gone."""
+    remove(at / "metadata")
+
+
+def remove(path: Path) -> None:
+    """A file and its checksum."""
+    path.unlink()
+    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+
+DAMAGES: Mapping[str, tuple[Callable[[Path], None], str, int]] = {
+    "empty offsets, in flight": (empty_offsets_in_flight, "Incomplete log file", 150),
+    "cut offsets, in flight": (cut_offsets_in_flight, "Expected e.g.|is not JSON|JSON", 150),
+    "empty offsets, done": (empty_offsets_done, "Incomplete log file", 150),
+    "empty commit": (empty_commit, "Incomplete log file", 150),
+    "cut commit": (cut_commit, "Unexpected end-of-input", 150),
+    "commit without offsets": (commit_alone, "CONCURRENT_STREAM_LOG_UPDATE", 150),
+    "offsets before the last are gone": (no_start, f"batch {LAST - 1} doesn't exist", 200),
+    "no metadata": (no_metadata, "MISSING_METADATA_FILE", 200),
+    "empty metadata": (empty_metadata, "No content to map", 200),
+}
+"""The damage, what Spark says to it, and the first offset of each partition that is read after the repair."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_damaged_logs_are_repaired(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, form: str) -> None:
+    """Spark fails; the dry run changes nothing; after the repair it delivers what the repair said, up to the end."""
+    whole = tmp_path / "whole"
+    source = written(spark, broker, topic, whole, form)
+    failed: dict[str, str] = {}
+    for name, (damage, words, first) in DAMAGES.items():
+        at = tmp_path / name.replace(" ", "-").replace(",", "")
+        shutil.copytree(whole, at)
+        damage(at)
+        trial = tmp_path / f"{at.name}-trial"
+        shutil.copytree(at, trial)  # what Spark tries, it may change
+        with pytest.raises(Exception, match=words):  # of the query, or of its start
+            Stream(spark, source, trial, form=form).finish()
+        before = {path: path.read_bytes() for path in at.rglob("*") if path.is_file()}
+        assert cohort("checkpoint", "repair", str(at)).returncode == 0
+        assert {path: path.read_bytes() for path in at.rglob("*") if path.is_file()} == before
+        said = cohort("checkpoint", "repair", str(at), "--execute")
+        assert said.returncode == 0, said.stderr
+        (backup,) = tmp_path.glob(f"{at.name}.backup-*")
+        assert str(backup) in said.stderr
+        kept = {path.relative_to(backup): path.read_bytes() for path in backup.rglob("*") if path.is_file()}
+        assert kept == {path.relative_to(at): data for path, data in before.items() if "sources" not in path.parts}
+        rows = Stream(spark, source, at, form=form).finish().rows
+        read = sorted((row.partition, row.offset) for row in rows)
+        if read != [(number, offset) for number in (0, 1) for offset in range(first, 220)]:
+            failed[name] = f"{read[:1]} to {read[-1:]}, {len(read)} records"
+    assert not failed
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_offsets_that_the_log_has_no_more(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, form: str
+) -> None:
+    """Retention passed the checkpoint: diff counts what is lost, repair wants --accept-loss, then the query goes on from the log's start."""
+    at = tmp_path / "checkpoint"
+    source = written(spark, broker, topic, at, form)
+    brokers = ("--bootstrap-server", broker.bootstrap, "--group", topic)
+    said = cohort("checkpoint", "diff", str(at), *brokers, "--output", "json")
+    assert [(row["lost"], row["restart_from"], row["records"]) for row in json.loads(said.stdout)] == [(0, 200, 20)] * 2
+    assert said.returncode == 0, said.stderr
+    assert {row["group"] for row in json.loads(said.stdout)} == {"equal" if form == "cohort" else "none"}
+    broker.admin.delete_records(topic, {0: 207})
+    said = cohort("checkpoint", "diff", str(at), *brokers, "--output", "json")
+    assert said.returncode == 1
+    assert [(row["lost"], row["restart_from"]) for row in json.loads(said.stdout)] == [(7, 207), (0, 200)]
+    trial = tmp_path / "trial"
+    shutil.copytree(at, trial)
+    assert "DATA_LOSS" in (told := Stream(spark, source, trial, form=form).failure()) or "lost" in told
+    refused = cohort("checkpoint", "repair", str(at), *brokers, "--execute")
+    assert (refused.returncode, "7 offsets are gone" in refused.stderr) == (1, True)
+    assert not list(tmp_path.glob("*.backup-*"))
+    said = cohort("checkpoint", "repair", str(at), *brokers, "--execute", "--accept-loss")
+    assert said.returncode == 0, said.stderr
+    rows = Stream(spark, source, at, form=form).finish().rows
+    wanted = [(0, offset) for offset in range(207, 220)] + [(1, offset) for offset in range(200, 220)]
+    assert sorted((row.partition, row.offset) for row in rows) == wanted
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, form: str) -> None:
+    """Deleted and created, with one partition less: the checkpoint goes to the new topic's start, without the partition that is gone."""
+    at = tmp_path / "checkpoint"
+    source = written(spark, broker, topic, at, form)
+    broker.admin.delete_topic(topic)
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 30, partitions=1)
+    brokers = ("--bootstrap-server", broker.bootstrap)
+    said = cohort("checkpoint", "diff", str(at), *brokers, "--output", "json")
+    first = "topic made anew" if form == "cohort" else "beyond the log's end"
+    assert [row["verdict"] for row in json.loads(said.stdout)] == [first, "no such partition"]
+    assert said.returncode == 1
+    trial = tmp_path / "trial"
+    shutil.copytree(at, trial)
+    Stream(spark, source, trial, form=form).failure()
+    assert cohort("checkpoint", "repair", str(at), *brokers, "--execute").returncode == 1
+    said = cohort("checkpoint", "repair", str(at), *brokers, "--execute", "--accept-loss")
+    assert said.returncode == 0, said.stderr
+    rows = Stream(spark, source, at, form=form).finish().rows
+    assert sorted((row.partition, row.offset) for row in rows) == [(0, offset) for offset in range(30)]
+
+
+def test_a_live_query_keeps_its_checkpoint(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
+    """A repair under a running query would be undone by its next batch, or worse."""
+    source = written(spark, broker, topic, checkpoint, "cohort")
+    with Stream(spark, source, checkpoint, trigger={"processingTime": "0 seconds"}) as run:
+        run.wait_for_rows(40)
+        truncate(checkpoint / "commits" / "0", 0)  # long past
+        damaged = checkpoint / "metadata"
+        text = damaged.read_bytes()
+        truncate(damaged, 0)
+        said = cohort("checkpoint", "repair", str(checkpoint), "--execute")
+        damaged.write_bytes(text)
+        assert (said.returncode, f"group {topic}" in said.stderr, "--not-running" in said.stderr) == (1, True, True)
+
+
+def test_executors_are_asked_by_a_small_job() -> None:
+    """In a process of its own: each executor's Python, with a tick or what is wrong."""
+    local = [
+        f"--conf=spark.{name}" for name in ("driver.host=127.0.0.1", "driver.bindAddress=127.0.0.1", "ui.enabled=false")
+    ]
+    said = cohort("doctor", "--executors", "--master", "local-cluster[1,1,1024]", *local, "--output", "json")
+    found = [each for each in json.loads(said.stdout) if each["check"].startswith("executor on ")]
+    assert [each["result"] for each in found] == ["ok"], said.stdout

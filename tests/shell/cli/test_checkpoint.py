@@ -1,0 +1,126 @@
+"""``cohort checkpoint`` on folders as Spark leaves them, wherever they are, without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.cli.checkpoint.folder import Folder
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.shell.cli.test_rebalances import cohort
+
+COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
+METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1795472596548,"conf":{"spark.sql.shuffle.partitions":"2"}}'
+
+
+def made(at: Path, topic: str = "t") -> Path:
+    """A checkpoint of two sources, one of which reads no Kafka, whose first batches Spark has removed; batch 8 is in flight."""
+    for name in ("offsets", "commits"):
+        (at / name).mkdir(parents=True)
+    for number in range(5, 9):
+        ends = json.dumps({topic: {"0": 10 * number, "1": number}}, separators=(",", ":"))
+        (at / "offsets" / str(number)).write_text(f"v1\n{METADATA}\n{ends}\n{number}")
+        (at / "offsets" / f".{number}.crc").write_bytes(b"crc\0")
+    for number in range(5, 8):
+        (at / "commits" / str(number)).write_text(COMMIT)
+    (at / "offsets" / ".9.0a1b.tmp").write_text("half")
+    (at / "metadata").write_text('{"id":"a-query"}')
+    return at
+
+
+def test_what_a_checkpoint_has(tmp_path: Path) -> None:
+    """Batches, the one in flight, what Spark removed, and a source that isn't Kafka's; as a path and as a URI."""
+    at = made(tmp_path / "a checkpoint")
+    for place in (str(at), at.as_uri()):
+        said = cohort("checkpoint", "show", place)
+        assert (said.returncode, said.stderr) == (0, "")
+        assert "batch 8 is in flight" in said.stdout
+        assert "batches before 5 were removed by Spark" in said.stdout
+        assert "query id a-query; no state" in said.stdout
+    rows = json.loads(cohort("checkpoint", "show", str(at), "--output", "json").stdout)
+    assert [(row["batch"], row["state"], row["format"], row["records"]) for row in rows] == [
+        (5, "committed", "kafka,other", None),
+        (6, "committed", "kafka,other", 11),
+        (7, "committed", "kafka,other", 11),
+        (8, "in flight", "kafka,other", 11),
+    ]
+    text = cohort("checkpoint", "show", str(at), "--offsets", "--output", "csv").stdout
+    assert text.splitlines()[1:] == ["7,0,kafka,t,0,70,", "7,0,kafka,t,1,7,", "8,0,kafka,t,0,80,", "8,0,kafka,t,1,8,"]
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("/nowhere/at/all", "is no checkpoint"),
+        ("nosuch://host/x", "fsspec"),
+        ("s3://user:hunter2@bucket/x?endpoint_override=127.0.0.1:1&scheme=http", "s3://"),
+    ],
+)
+def test_what_is_no_checkpoint_is_one_line(place: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With exit status 1, and without the keys that stand in the URI."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(CohortError) as raised:
+        Folder(place)
+    assert words in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_what_a_restart_would_read(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Of a batch in flight and what came after; then retention passes its start, and the exit status is 1."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 200, partitions=2)
+    at = made(tmp_path / "checkpoint", topic)
+    broker.admin.commit(topic, topic, {0: 60, 1: 9})
+    asked = ("checkpoint", "diff", str(at), "--bootstrap-server", broker.bootstrap, "--group", topic)
+    said = cohort(*asked, "--output", "json")
+    assert said.returncode == 0
+    first, second = json.loads(said.stdout)
+    assert (first["checkpoint"], first["planned"], first["log_end"], first["records"]) == (70, 80, 100, 30)
+    assert (first["group"], second["group"]) == ("behind by 10", "ahead by 2")
+    assert "the checkpoint wins" in second["meaning"]
+    assert "123 offsets of 2 partitions to read by now, first the 11" in cohort(*asked).stdout
+    broker.admin.delete_records(topic, {0: 85})
+    said = cohort(*asked)
+    assert said.returncode == 1
+    assert f"lost to retention: {topic}-0; 15 offsets are gone" in said.stderr
+    done = cohort("checkpoint", "repair", str(at), *asked[3:], "--execute", "--accept-loss")
+    assert done.returncode == 0, done.stderr
+    kept = [(at / "offsets" / number).read_text().splitlines() for number in "78"]
+    assert [lines[2:] for lines in kept] == [[f'{{"{topic}":{{"0":85,"1":{n}}}}}', str(n)] for n in (7, 8)]
+    assert not (at / "offsets" / ".8.crc").exists()
+    assert (at / "offsets" / ".6.crc").exists()
+    assert cohort(*asked).returncode == 0
+
+
+def test_a_state_is_not_made_inexact_unasked(tmp_path: Path) -> None:
+    """A batch that was done runs again, and the state store has it already: only with --accept-loss, and its files stay."""
+    at = made(tmp_path / "checkpoint")
+    (at / "commits" / "8").write_text(COMMIT)
+    (at / "offsets" / "8").write_text("")
+    state = at / "state" / "0" / "0" / "9.delta"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"state")
+    said = cohort("checkpoint", "repair", str(at), "--execute")
+    assert (said.returncode, "--accept-loss" in said.stderr) == (1, True)
+    assert (at / "commits" / "8").exists()
+    assert cohort("checkpoint", "repair", str(at), "--execute", "--accept-loss").returncode == 0
+    assert not (at / "commits" / "8").exists()
+    assert state.read_bytes() == b"state"
+
+
+def test_no_broker_is_one_line(tmp_path: Path, port: int) -> None:
+    """And exit status 1; without an address at all it is a mistake on the command line."""
+    at = made(tmp_path / "checkpoint")
+    assert cohort("checkpoint", "diff", str(at)).returncode == 2
+    said = cohort("checkpoint", "diff", str(at), "--bootstrap-server", f"127.0.0.1:{port}")
+    assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
+
+
+@pytest.fixture
+def port() -> int:
+    """Nobody listens there."""
+    return 1

@@ -1,0 +1,143 @@
+"""``cohort doctor`` on a real broker that lets some in and shuts others out; what this host has; and what it must never print."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.shell.cli.test_rebalances import cohort
+
+PASSWORD = "hunter2-of-alice"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Broker]:
+    """A broker with a login and permissions."""
+    with Broker(heap_mb=512, users={"alice": PASSWORD}) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark would start the Python that runs the tests."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+
+
+def seen(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """The exit status, and the checks by name."""
+    said = cohort("doctor", *arguments, "--output", "json")
+    assert PASSWORD not in said.stdout + said.stderr
+    return said.returncode, {each["check"]: each for each in json.loads(said.stdout)}
+
+
+def login(tmp_path: Path, password: str = PASSWORD) -> str:
+    """A file of alice's login."""
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
+        f'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{password}";\n'
+    )
+    return str(path)
+
+
+def test_all_is_well(broker: Broker, topic: str) -> None:
+    """A tick for each, and exit status 0."""
+    broker.admin.create_topic(topic, 3)
+    produce(broker.bootstrap, topic, 10, partitions=3)
+    status, checks = seen(
+        "--bootstrap-server", broker.bootstrap, "--option", f"subscribe={topic}", "--option", "group.id=g"
+    )
+    assert {name for name, each in checks.items() if each["result"] == "failed"} == set()
+    assert status == 0
+    assert checks[f"broker 1 at {broker.bootstrap}"]["found"].startswith("reached and logged in")
+    assert checks[f"topic {topic}"]["found"].startswith("3 partitions")
+    assert checks["clocks"]["result"] == "ok"
+    assert checks["executors"]["result"] == "not asked"
+
+
+def test_each_permission_that_is_missing_has_its_line(guarded: Broker, topic: str, tmp_path: Path) -> None:
+    """Nothing is allowed, then describe alone, then all: the line that is named is the one that helps, within a bounded time."""
+    guarded.admin.create_topic(topic, 1)
+    client = ("--bootstrap-server", guarded.sasl_bootstrap, "--command-config", login(tmp_path))
+    given = (*client, "--option", f"subscribe={topic}", "--option", f"group.id={topic}")
+    status, checks = seen(*given)
+    assert status == 1
+    assert f"--operation Read --operation Describe --topic {topic}" in checks[f"topic {topic}"]["remedy"]
+    assert f"--operation Read --operation Describe --group {topic}" in checks[f"group {topic}"]["remedy"]
+    guarded.admin.allow("alice", "topic", topic, "describe")
+    assert f"--operation Read --topic {topic}" in seen(*given)[1][f"topic {topic}"]["remedy"]
+    guarded.admin.allow("alice", "topic", topic, "read")
+    guarded.admin.allow("alice", "group", topic, "read", "describe")
+    guarded.admin.commit(topic, topic, {0: 0})
+    status, checks = seen(*given)
+    assert (status, checks[f"topic {topic}"]["result"], checks[f"group {topic}"]["result"]) == (0, "ok", "ok")
+
+
+def test_a_refused_login_says_so_and_not_the_password(guarded: Broker, tmp_path: Path) -> None:
+    """Known at once, without waiting for the time to be over."""
+    config = login(tmp_path, "wrong-" + PASSWORD)
+    status, checks = seen("--bootstrap-server", guarded.sasl_bootstrap, "--command-config", config)
+    assert status == 1
+    assert "login" in checks["brokers"]["found"]
+
+
+def test_a_listener_that_is_advertised_and_not_reached(port_pair: tuple[int, int]) -> None:
+    """The bootstrap answers; the address that the broker tells everybody to use doesn't."""
+    inside, shown = port_pair
+    with Broker(heap_mb=512, doors={"RELAYED": (inside, shown)}) as broker:
+        assert broker.bootstrap
+        status, checks = seen("--bootstrap-server", f"127.0.0.1:{inside}")
+    assert status == 1
+    (found,) = [each for name, each in checks.items() if name.startswith("broker 1 at")]
+    assert str(shown) in found["check"]
+    assert "advertised.listeners" in found["remedy"]
+
+
+@pytest.fixture
+def port_pair() -> tuple[int, int]:
+    """Two ports that nobody listens on."""
+    with closing(socket.socket()) as first, closing(socket.socket()) as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        return first.getsockname()[1], second.getsockname()[1]
+
+
+def test_what_is_wrong_on_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A driver's Python that is none, a port that is taken, too little memory: each with its remedy, none with a traceback."""
+    jupyter = tmp_path / "jupyter"
+    jupyter.write_text("#!/bin/sh\necho 'Jupyter' >&2\nexit 1\n")
+    jupyter.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", str(jupyter))
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        number = taken.getsockname()[1]
+        options = (
+            "--option",
+            f"coordinator.port={number}",
+            "--option",
+            "metrics.port=x",
+            "--conf",
+            "spark.executor.cores=8",
+        )
+        status, checks = seen(*options)
+    assert status == 1
+    assert "is no Python" in checks["Python of the driver"]["found"]
+    assert checks["Python of executors and sources"]["result"] == "ok"
+    assert f":{number}" in checks["coordinator.port"]["found"]
+    assert checks["metrics.port"]["result"] == "failed"
+    assert "spark.executor.memoryOverhead=1334m" in checks["memory overhead"]["remedy"]
+
+
+def test_mistakes_on_the_command_line() -> None:
+    """Exit status 2, and no value is shown."""
+    said = cohort("doctor", "--option", PASSWORD)
+    assert (said.returncode, PASSWORD in said.stderr) == (2, False)

@@ -1,0 +1,36 @@
+"""Where a reset moves offsets: bounds, times, and plans in files."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.cli import reset_plan
+
+A, B = TopicPartition("a,b", 0), TopicPartition("a,b", 1)
+
+
+def test_an_offset_outside_its_log_goes_to_the_nearest_end() -> None:
+    """As Kafka's tool does."""
+    assert reset_plan.within({A: 3, B: 30}, {A: 5, B: 0}, {A: 20, B: 20}) == {A: 5, B: 20}
+
+
+def test_a_plan_is_read_as_it_is_written() -> None:
+    """Also with the group before each line, as Kafka's tool exports several groups; others' lines are not ours."""
+    assert reset_plan.parse_plan(reset_plan.exported({A: 7, B: 8}), "g") == {A: 7, B: 8}
+    assert reset_plan.parse_plan('g,"a,b",0,7\nh,"a,b",1,9\n', "g") == {A: 7}
+
+
+@pytest.mark.parametrize("text", ["", "t,0", "t,x,1", "t,0,-1", "t,0,99999999999999999999", "h,t,0,1", "t,0,1,2,3"])
+def test_a_plan_that_is_none(text: str) -> None:
+    """One error that says what a line is."""
+    with pytest.raises(OptionError, match="topic,partition,offset"):
+        reset_plan.parse_plan(text, "g")
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "5m", "-PT5M", "P1Y"])
+def test_a_duration_that_is_none(text: str) -> None:
+    """An example stands in the error."""
+    with pytest.raises(OptionError, match="PT30M"):
+        reset_plan.duration_ms(text)
