@@ -44,6 +44,18 @@ def described(group: str, *flags: str) -> list[dict[str, Any]] | None:
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
+def lag_of(group: str, *flags: str) -> list[dict[str, Any]]:
+    """The rows of ``cohort lag``, which finds more than is allowed."""
+    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli.main", "lag", "--group", group, "--by", "partition"]
+    done = subprocess.run(
+        [*command, "--output", "json", *flags], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 3
+    assert "more than --fail-above" in done.stderr
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    return rows
+
+
 def scraped(port: int) -> dict[tuple[str, str], float]:
     """The samples of a scrape by (name, the one label that is not the group, or nothing)."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
@@ -140,6 +152,9 @@ def test_lag_in_seconds_is_the_age_of_what_waits(
         samples = scraped(port)
         assert samples["cohort_group_lag_seconds", ""] >= max(ages.values()) - 1
         assert samples["cohort_partition_lead_records", "0"] >= 0
+        lags = lag_of(topic, "--fail-above", "30m")
+        assert [row["partition"] for row in lags] == [0, 1]
+        assert all(row["lag"] > 0 and row["seconds"] > 3_500 for row in lags)
         run.wait_for_rows(2 * RECORDS - 500, 300)
         wait_until(lambda: scraped(port)["cohort_group_lag_seconds", ""] == 0, 60, "nothing to wait")
         last = scraped(port)

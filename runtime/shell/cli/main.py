@@ -12,23 +12,18 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 import click
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.summary import runs
 from sparkcohort.runtime.shell.cli import printing, rebalance_views, views
+from sparkcohort.runtime.shell.cli.live_runs import everyone, of_each, status_of
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
 
-T = TypeVar("T")
 DEFAULT_LAST: Final = 20
-
-NOBODY: Final = (
-    "no live coordinator on this host; run this on the driver's host, as the driver's user, while a query with "
-    "format('cohort') runs"
-)
 
 _EPILOG: Final = """\b
 Examples:
@@ -37,6 +32,7 @@ Examples:
   cohort describe --group billing          of one group
   cohort describe --group billing --members --verbose
   cohort describe --state --output json | jq '.[].state'
+  cohort lag --group billing --watch        how far behind, and whether it grows
   cohort rebalances --group billing        the last rebalances: when, why, how long, what moved
   cohort rebalances --group billing --show -1
                                            the latest one: who had what before and after
@@ -70,6 +66,7 @@ LAZY: Final = {
     "completion": "sparkcohort.runtime.shell.cli.completion:completion_command",
     "dashboards": "sparkcohort.runtime.shell.cli.monitoring:dashboards_command",
     "doctor": "sparkcohort.runtime.shell.cli.doctor.command:doctor_command",
+    "lag": "sparkcohort.runtime.shell.cli.lag:lag_command",
     "handover": "sparkcohort.runtime.shell.cli.handover:handover_command",
     "reset-offsets": "sparkcohort.runtime.shell.cli.reset_offsets:reset_command",
     "rules": "sparkcohort.runtime.shell.cli.monitoring:rules_command",
@@ -125,7 +122,7 @@ def describe(group_id: str | None, members: bool, state: bool, verbose: bool, ou
     if members and state:
         raise click.UsageError("--members and --state exclude each other.", click.get_current_context())
     what = "members" if members else "state" if state else "offsets"
-    shown, failures = _of_each(group_id, lambda run: _view(run, _status(run), what, verbose))
+    shown, failures = of_each(group_id, lambda run: _view(run, status_of(run), what, verbose))
     if shown:
         printing.print_view(views.joined(shown), output)
     if failures:
@@ -151,7 +148,7 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
         done = connection_file.fetch_rebalances(run, last or DEFAULT_LAST)
         return rebalance_views.rebalances(run.group_id, done, time.time())
 
-    shown, failures = _of_each(group_id, listed)
+    shown, failures = of_each(group_id, listed)
     if shown:
         printing.print_view(views.joined(shown), output)
     if failures:
@@ -164,7 +161,7 @@ def rebalances(group_id: str | None, last: int | None, show: int | None, output:
 @printing.output
 def member_timeline(member: str, group_id: str | None, output: str) -> None:
     """Tell what happened to MEMBER: a CONSUMER-ID, or a CLIENT-ID such as executor-3 (then its latest member)."""
-    told, failures = _of_each(group_id, lambda run: connection_file.fetch_story(run, member))
+    told, failures = of_each(group_id, lambda run: connection_file.fetch_story(run, member))
     found = [item for item in told if "lines" in item]
     if found:
         if output == "table":
@@ -185,9 +182,9 @@ def groups(output: str) -> None:
     """List the live groups on this host, and those of other hosts and containers that share its COHORT_HOME."""
     others = list(connection_file.elsewhere())
     rows = [_listed(run, "elsewhere") for run in others]
-    for run in connection_file.live() if others else _everyone():
+    for run in connection_file.live() if others else everyone():
         try:
-            rows.append(_listed(run, _status(run)))
+            rows.append(_listed(run, status_of(run)))
         except CohortError:
             rows.append(_listed(run, "unreachable"))
     printing.print_view(views.groups(sorted(rows, key=lambda row: row[:2])), output)
@@ -199,7 +196,7 @@ def _listed(run: Connection, status: dict[str, Any] | str) -> tuple[str, str, in
 
 def _show(group_id: str | None, generation: int, output: str) -> None:
     """Print one rebalance of each run that has it."""
-    answers, failures = _of_each(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
+    answers, failures = of_each(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
     found = [(name, item) for name, item in answers if "assignments" in item]
     shown = [rebalance_views.rebalance(name, item, time.time()) for name, item in found]
     if output != "table" and shown:
@@ -216,32 +213,6 @@ def _show(group_id: str | None, generation: int, output: str) -> None:
         ]
     if failures:
         raise CohortError("; ".join(failures))
-
-
-def _of_each(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list[T], list[str]]:
-    """What each live run (of a group, if one is named) answers, and what those said that failed."""
-    answers: list[T] = []
-    failures: list[str] = []
-    for run in connection_file.find(group_id) if group_id is not None else _everyone():
-        try:
-            answers.append(ask(run))
-        except CohortError as error:
-            failures.append(str(error))
-    return answers, failures
-
-
-def _everyone() -> list[Connection]:
-    found = list(connection_file.live())
-    if not found:
-        raise CohortError(f"{NOBODY}{connection_file.name_others(list(connection_file.elsewhere()))}")
-    return found
-
-
-def _status(run: Connection) -> dict[str, Any]:
-    status = connection_file.fetch_status(run)
-    if not status:
-        raise CohortError(f"group {run.group_id}: the query is ending")
-    return status
 
 
 def _view(run: Connection, status: dict[str, Any], what: str, verbose: bool) -> views.View:

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 
 from confluent_kafka import KafkaException
 
-from sparkcohort.runtime.batches.record_ages import FirstRecord
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.list_offsets import UNKNOWN_S, KeptClient, NoAnswer, ask_apart, ask_in, calls_for
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.consumer.new_source import bounds, new_record_source
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, Records, RecordSource
+from sparkcohort.runtime.shell.kafka.consumer.first_records import Found, read_first_records
 from sparkcohort.runtime.shell.process.threads import Supervised
-from sparkcohort.runtime.values.columns import with_timestamp
 
 ROUND_S: Final = 3.0
 """How long a round waits for records; who has given none by then is asked again when somebody wants to know."""
@@ -33,19 +30,14 @@ GAP_S: Final = 10.0
 STARTS_S, ALONE_S = 3.0, 1.0  # of all leaders at once, of one leader and topic
 MOST: Final = 500
 """Partitions in a round: each gives at least a batch of its producer's, however little of it is wanted."""
-QUEUE: Final = 64 << 10
-NO_END: Final = 2**63 - 1
-TIMESTAMPS: Final = with_timestamp(())
-MICROSECONDS: Final = 1000
 
 Offsets = Mapping[TopicPartition, int]
-Seen = Collection[tuple[TopicPartition, FirstRecord]]
 
 
 class LogLookup:
     """Looks starts and times up; every method may be called from any thread."""
 
-    def __init__(self, conf: Mapping[str, str], tell: Callable[[Seen], None]) -> None:
+    def __init__(self, conf: Mapping[str, str], tell: Callable[[Found], None]) -> None:
         """``conf`` are librdkafka settings; ``tell`` gets the times found, in the thread that looks.  Nothing is opened before."""
         self._conf, self._tell = conf, tell
         self._client = KeptClient(conf)
@@ -96,7 +88,8 @@ class LogLookup:
         try:
             if layout is not None:
                 self._ask_starts(layout)
-            self._read_times(dict(islice(positions.items(), MOST)))
+            chosen = dict(islice(positions.items(), MOST))
+            read_first_records(self._conf, chosen, ROUND_S, self._tell, lambda: self._closed)
         finally:
             self._due = time.monotonic() + GAP_S
 
@@ -113,39 +106,6 @@ class LogLookup:
         with self._changed:
             known = self._starts | {tp: start.offset for tp, start in found.items()}
             self._starts = {tp: start for tp, start in known.items() if tp in layout.leaders}
-
-    def _read_times(self, wanted: dict[TopicPartition, int]) -> None:
-        if not wanted:
-            return
-        source = new_record_source({**self._conf, **bounds(QUEUE)}, columns=TIMESTAMPS)
-        try:
-            source.assign({tp: (at, NO_END) for tp, at in wanted.items()})
-            self._read_from(source, wanted)
-        finally:
-            source.close()
-
-    def _read_from(self, source: RecordSource, wanted: dict[TopicPartition, int]) -> None:
-        deadline = time.monotonic() + ROUND_S
-        while wanted and not self._closed and time.monotonic() < deadline:
-            events = source.poll(0.1)
-            self._tell(list(_first_records(events, wanted)))
-            over = {event.tp for event in events} & wanted.keys()  # the end of the log and an error, too, are answers
-            source.unassign(over)
-            for tp in over:
-                del wanted[tp]
-
-
-def _first_records(events: Iterable[Event], wanted: Offsets) -> Iterator[tuple[TopicPartition, FirstRecord]]:
-    met: set[TopicPartition] = set()
-    for event in events:
-        if not isinstance(event, Records) or event.batch is None or event.runs is None:
-            continue
-        if event.tp in wanted and event.tp not in met:
-            met.add(event.tp)
-            row = event.runs.rows_below(wanted[event.tp], event.batch.num_rows)
-            if row < event.batch.num_rows:
-                written_ms = event.batch.column(0)[row].value // MICROSECONDS
-                yield event.tp, FirstRecord(wanted[event.tp], event.runs.offset_of(row), written_ms)
 
 
 def _give_up(error: CohortError) -> None:

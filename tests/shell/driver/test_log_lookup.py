@@ -12,6 +12,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver import log_lookup
 from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
+from sparkcohort.runtime.shell.kafka.consumer.first_records import Found
 from tests.kit.broker import Broker
 from tests.kit.produce import abort, produce, transact
 from tests.kit.waiting import wait_until
@@ -25,7 +26,7 @@ class Heard:
     def __init__(self) -> None:
         self.times: dict[TopicPartition, FirstRecord] = {}
 
-    def __call__(self, found: log_lookup.Seen) -> None:
+    def __call__(self, found: Found) -> None:
         """Keep it."""
         self.times |= dict(found)
 

@@ -1,0 +1,45 @@
+"""The live runs of this host, and what each answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.connection_file import Connection
+
+T = TypeVar("T")
+
+NOBODY: Final = (
+    "no live coordinator on this host; run this on the driver's host, as the driver's user, while a query with "
+    "format('cohort') runs"
+)
+
+
+def of_each(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list[T], list[str]]:
+    """What each live run (of a group, if one is named) answers, and what those said that failed."""
+    answers: list[T] = []
+    failures: list[str] = []
+    for run in connection_file.find(group_id) if group_id is not None else everyone():
+        try:
+            answers.append(ask(run))
+        except CohortError as error:
+            failures.append(str(error))
+    return answers, failures
+
+
+def everyone() -> list[Connection]:
+    """The live runs of this host.  Raises CohortError when there is none, with where else there are some."""
+    found = list(connection_file.live())
+    if not found:
+        raise CohortError(f"{NOBODY}{connection_file.name_others(list(connection_file.elsewhere()))}")
+    return found
+
+
+def status_of(run: Connection) -> dict[str, Any]:
+    """The status of a run.  Raises CohortError when it does not answer, or is ending."""
+    status = connection_file.fetch_status(run)
+    if not status:
+        raise CohortError(f"group {run.group_id}: the query is ending")
+    return status
