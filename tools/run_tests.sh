@@ -10,7 +10,8 @@ pytest=(.venv/bin/python -P -m pytest)
 pure=$(mktemp)
 trap 'kill "$beside" 2>/dev/null || true; wait 2>/dev/null || true; rm -f "$pure"' EXIT
 
-nice timeout --foreground -k 10 3000 "${pytest[@]}" tests/unit "$@" >"$pure" 2>&1 </dev/null &
+# They wait for every other process, so each may take ten times as long as it takes alone.
+nice timeout --foreground -k 10 4800 "${pytest[@]}" -o timeout=1200 tests/unit "$@" >"$pure" 2>&1 </dev/null &
 beside=$!
 
 # In this order, so that the short files come last and the workers end together.

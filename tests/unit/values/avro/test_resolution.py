@@ -35,7 +35,7 @@ def test_records_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
     assert drawn.alike(row, drawn.decode(encoded, schema, schema), schema)
 
 
-@settings(max_examples=4000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.data())
 def test_evolved_schemas_read_old_records_as_fastavro_does(data: st.DataObject) -> None:
     """Promoted, dropped, renamed, added and reordered fields, other symbols, unions on either side."""
