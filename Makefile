@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts prometheus lint test test-unit test-e2e test-newest simulate handover optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel clean
+.PHONY: help venv jars jdk hosts prometheus classes lint test test-unit test-e2e test-newest simulate handover optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -30,6 +30,9 @@ hosts: ## the programs with which one test makes a network of its own
 
 prometheus: ## Prometheus and promtool, with which rules and dashboard are tested
 	@tools/bootstrap.sh prometheus
+
+classes: venv jars ## archives of the classes of Spark and the broker: JVMs of tests start with half the CPU
+	@$(BIN)/python -m tests.kit.class_archives
 
 lint: venv ## ruff and mypy, both strict
 	@$(BIN)/ruff check .

@@ -16,6 +16,7 @@ from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import produce
+from tests.kit.spark_home import spark_home
 
 SCRIPT = Path(__file__).parent / "scripts" / "registers.py"
 SUBMIT = Path(str(pyspark.__file__)).parent / "bin" / "spark-submit"
@@ -121,7 +122,7 @@ def test_an_environment_that_comes_along(broker: Broker, topic: str, tmp_path: P
         query = application.start(topic, options)
         query.wait_for_members(1)
         (agent,) = application.driver.agents()
-        work = application.driver.directory / "spark-home" / "work"
+        work = spark_home() / "work"
         assert Path(agent.cmdline()[0]).is_relative_to(work), agent.cmdline()
         query.wait_for_no_lag()
         query.stop()

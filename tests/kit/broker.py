@@ -40,14 +40,15 @@ import socket
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sparkcohort.runtime.kafka.addresses import bare
 from tests.kit.admin import Admin
-from tests.kit.jars import QUICK, class_path, java
+from tests.kit.class_archives import quick
+from tests.kit.jars import class_path, java
 from tests.kit.processes import freeze
 from tests.kit.relay import Relay
 from tests.kit.waiting import wait_until
@@ -109,14 +110,16 @@ class Port:
 class Node:
     """One broker process of a cluster (broker 1 is the controller too)."""
 
-    def __init__(self, node_id: int, directory: Path, properties: Mapping[str, str], port: int, heap_mb: int) -> None:
+    def __init__(
+        self, node_id: int, directory: Path, properties: Mapping[str, str], port: int, java_options: Sequence[str]
+    ) -> None:
         """Write the configuration; nothing runs before ``start``."""
         self.node_id = node_id
         self.data = directory / f"data-{node_id}"
         self.log_path = directory / f"node-{node_id}.log"
         self.port = port
         self._config = directory / f"node-{node_id}.properties"
-        self._heap_mb = heap_mb
+        self._java_options = java_options
         self._host = bare(dict(properties)["host"])
         self._process: subprocess.Popen[bytes] | None = None
         lines = {k: v for k, v in properties.items() if k != "host"} | {"log.dirs": str(self.data)}
@@ -136,7 +139,7 @@ class Node:
 
     def format(self, cluster_id: str) -> None:
         """Format the storage directory for ``cluster_id`` (kafka.tools.StorageTool)."""
-        command = [java(), *QUICK, *LOGGING, "-cp", class_path("broker"), "kafka.tools.StorageTool", "format"]
+        command = [java(), *quick("broker"), *LOGGING, "-cp", class_path("broker"), "kafka.tools.StorageTool", "format"]
         command += [f"--cluster-id={cluster_id}", "--config", str(self._config), "--ignore-formatted"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode != 0:
@@ -144,7 +147,7 @@ class Node:
 
     def launch(self) -> None:
         """Start the process without waiting for it."""
-        command = ["setpriv", "--pdeathsig", "KILL", java(), "-Xms128m", f"-Xmx{self._heap_mb}m", *LOGGING]
+        command = ["setpriv", "--pdeathsig", "KILL", java(), *self._java_options, *LOGGING]
         command += ["-cp", class_path("broker"), "kafka.Kafka", str(self._config)]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
@@ -214,6 +217,7 @@ class Cluster:
         tokens: bool = False,
         host: str = "127.0.0.1",
         heap_mb: int = 512,
+        java_options: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         doors: Mapping[str, tuple[int, int]] | None = None,
         relayed: Collection[int] = (),
@@ -223,7 +227,7 @@ class Cluster:
         ``scram``: users besides, by SCRAM-SHA-256 and SCRAM-SHA-512.  ``tls``: listeners with TLS besides, see ``at``;
         the broker's certificate is for ``host``.
         ``doors``: further plaintext listeners of broker 1, name to the port it listens on and the one it names to clients.
-        Clients reach the nodes ``relayed`` by way of ``relays``.
+        Clients reach the nodes ``relayed`` by way of ``relays``.  ``java_options``: else those of a short-lived JVM.
         """
         self.directory = Path(tempfile.mkdtemp(prefix="cohort-broker-"))
         self.users = dict(users or {})
@@ -237,7 +241,8 @@ class Cluster:
         self._secure = [{name: Port(host) for name, wanted in secure.items() if wanted} for _ in range(brokers)]
         extra = dict(properties or {})
         self.relays = {node_id: Relay(host, self._ports[node_id - 1][0].number) for node_id in relayed}
-        self.nodes = [self._node(index + 1, heap_mb, extra) for index in range(brokers)]
+        options = ["-Xms128m", f"-Xmx{heap_mb}m", *(quick("broker") if java_options is None else java_options)]
+        self.nodes = [self._node(index + 1, options, extra) for index in range(brokers)]
         self.bootstrap = ",".join(f"{host}:{node.port}" for node in self.nodes)
         self.sasl_bootstrap = ",".join(f"{host}:{sasl.number}" for _, _, sasl in self._ports)
         self.at = {name: ",".join(f"{host}:{ports[name].number}" for ports in self._secure) for name in self._secure[0]}
@@ -245,7 +250,7 @@ class Cluster:
         self._admin: Admin | None = None
         self._formatted = False
 
-    def _node(self, node_id: int, heap_mb: int, extra: dict[str, str]) -> Node:
+    def _node(self, node_id: int, java_options: Sequence[str], extra: dict[str, str]) -> Node:
         plain, controller, sasl = (port.number for port in self._ports[node_id - 1])
         listeners, protocols = f"PLAINTEXT://{self._host}:{plain}", COMMON["listener.security.protocol.map"]
         if self.users or self._tokens:
@@ -270,7 +275,7 @@ class Cluster:
             "advertised.listeners": advertised,
             "listener.security.protocol.map": protocols,
         }
-        return Node(node_id, self.directory, properties | self._security() | extra, plain, heap_mb)
+        return Node(node_id, self.directory, properties | self._security() | extra, plain, java_options)
 
     def _security(self) -> dict[str, str]:
         return (self._logins() if self.users or self._tokens else {}) | (self._certificates() if self.authority else {})
@@ -395,11 +400,13 @@ class Broker(Cluster):
         tokens: bool = False,
         host: str = "127.0.0.1",
         heap_mb: int = 512,
+        java_options: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         doors: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         """As ``Cluster(1)``."""
         more: dict[str, Any] = {"host": host, "heap_mb": heap_mb, "properties": properties, "doors": doors}
+        more["java_options"] = java_options
         super().__init__(1, users=users, scram=scram, tls=tls, tokens=tokens, **more)
 
     @property

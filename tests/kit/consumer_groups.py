@@ -11,7 +11,8 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 
-from tests.kit.jars import QUICK, class_path, java
+from tests.kit.class_archives import quick
+from tests.kit.jars import class_path, java
 
 COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
@@ -34,7 +35,7 @@ class Row:
 def run(bootstrap: str, *arguments: str, timeout_s: float = 60) -> str:
     """Run the tool with ``arguments`` and return what it prints; raises RuntimeError when it fails or reports an error."""
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    command = [java(), *QUICK, "-Xmx128m", quiet, "-cp", class_path("broker", "tools"), COMMAND]
+    command = [java(), *quick("broker"), "-Xmx128m", quiet, "-cp", class_path("broker", "tools"), COMMAND]
     command += ["--bootstrap-server", bootstrap, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode != 0 or done.stdout.lstrip().startswith("Error"):

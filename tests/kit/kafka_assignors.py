@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from sparkcohort.assignors import MemberSubscription, Partition, Racks
-from tests.kit.jars import QUICK, class_path, java
+from tests.kit.class_archives import quick
+from tests.kit.jars import class_path, java
 
 SOURCE: Final = Path(__file__).with_name("java") / "KafkaAssignors.java"
 ANSWER_S: Final = 60.0
@@ -53,7 +54,17 @@ class KafkaAssignors:
 
     def __enter__(self) -> Self:
         """Start it; the first question waits until it is up."""
-        command = ["setpriv", "--pdeathsig", "KILL", java(), *QUICK, QUIET, "-cp", class_path("broker"), str(SOURCE)]
+        command = [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            java(),
+            *quick("broker"),
+            QUIET,
+            "-cp",
+            class_path("broker"),
+            str(SOURCE),
+        ]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         return self
 

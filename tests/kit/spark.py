@@ -20,6 +20,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,11 +33,12 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
-import pyspark
 
 from tests.kit import processes
+from tests.kit.class_archives import quick
 from tests.kit.driver import ARGUMENTS, CONF, EVENTS
-from tests.kit.jars import QUICK, ROOT, jars
+from tests.kit.jars import ROOT, jars
+from tests.kit.spark_home import spark_home
 from tests.kit.waiting import wait_until
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -47,8 +49,8 @@ QUIET = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
     # Short-lived JVMs on few cores: starting is what costs.  A measurement of speed sets these back.
-    "spark.driver.extraJavaOptions": " ".join(QUICK),
-    "spark.executor.extraJavaOptions": " ".join(QUICK),
+    "spark.driver.extraJavaOptions": " ".join(quick("spark")),
+    "spark.executor.extraJavaOptions": " ".join(quick("spark")),
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "30s",
     "spark.executor.heartbeatInterval": "2s",
@@ -88,6 +90,8 @@ class Driver:
         self.directory = directory
         self._script = script if Path(script).is_absolute() else _caller_folder() / script
         self._settings = QUIET | _memory(master) | {"spark.master": master} | dict(conf or {})
+        # Executors' folders, in the place that all runs share, are named after the application.
+        self._settings["spark.deploy.appIdPattern"] = f"app-{self.run_id}-%s-%04d"
         if kafka:
             self._settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark-kafka"))
         self._arguments = dict(arguments or {})
@@ -112,7 +116,7 @@ class Driver:
         env = os.environ | {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "SPARK_HOME": str(_spark_home(self.directory)),
+            "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_DIRS": str(self.directory / "local"),
             "SPARK_LOCAL_IP": "127.0.0.1",
             processes.MARK: self.run_id,
@@ -174,6 +178,11 @@ class Driver:
         self.left = self.settle() if error is None and self.returncode is not None else []
         processes.kill_run(self.run_id)
         self.end(10)
+        for folder in self._executors_folders():
+            kept = self.directory / "work" / folder.name
+            if folder != kept:
+                kept.parent.mkdir(exist_ok=True)
+                shutil.move(folder, kept)
 
     # --- what it told and wrote ---
 
@@ -209,8 +218,13 @@ class Driver:
 
     def executor_logs(self) -> str:
         """What all executors wrote to standard error."""
-        files = sorted((self.directory / "spark-home" / "work").glob("*/*/stderr"))
+        files = sorted(file for folder in self._executors_folders() for file in folder.glob("*/stderr"))
         return "\n".join(f"=== executor {file.parent.name}\n{file.read_text(errors='replace')}" for file in files)
+
+    def _executors_folders(self) -> list[Path]:
+        """While it runs, and where they are kept afterwards."""
+        places = spark_home() / "work", self.directory / "work"
+        return sorted(folder for place in places for folder in place.glob(f"app-{self.run_id}-*"))
 
     # --- its processes ---
 
@@ -279,17 +293,6 @@ def _tests_only(directory: Path) -> Path:
     if not link.is_symlink():
         link.symlink_to(ROOT / "tests", target_is_directory=True)
     return folder
-
-
-def _spark_home(directory: Path) -> Path:
-    """Spark's installation seen through links, so that executors' work folders lie in ``directory``."""
-    home = directory / "spark-home"
-    home.mkdir(parents=True, exist_ok=True)
-    for part in ("bin", "jars", "sbin", "python", "data"):
-        link, target = home / part, Path(pyspark.__file__).parent / part
-        if target.exists() and not link.is_symlink():
-            link.symlink_to(target)
-    return home
 
 
 def _executor(process: psutil.Process) -> Executor | None:

@@ -17,6 +17,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.kit import processes
+from tests.kit.class_archives import quick
+from tests.kit.spark_home import spark_home
 from tests.kit.waiting import wait_until
 
 BIN = Path(sys.executable).parent
@@ -34,6 +36,8 @@ def environment(directory: Path, run: str) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(directory / "local"),
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(quick("spark")),
+        "SPARK_HOME": str(spark_home()),
     }
 
 

@@ -33,6 +33,7 @@ from tests.kit import delivery
 from tests.kit.broker import Cluster
 from tests.kit.jars import jars
 from tests.kit.spark import QUIET
+from tests.kit.spark_home import spark_home
 from tests.kit.waiting import wait_until
 
 AVAILABLE_NOW = {"availableNow": True}
@@ -53,6 +54,7 @@ def session(scratch: Path, master: str = "local[2]") -> Iterator[SparkSession]:
         builder = builder.config(key, value)
     # Inherited by the JVM and by every Python that it starts: what is installed counts, not the folder we are in.
     env = {"PYSPARK_PYTHON": sys.executable, "PYTHONSAFEPATH": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+    env["SPARK_HOME"] = str(spark_home())
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)

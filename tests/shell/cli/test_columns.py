@@ -9,7 +9,8 @@ from confluent_kafka import Consumer
 
 from sparkcohort.runtime.shell.cli import views
 from tests.kit.broker import LOGGING, Broker
-from tests.kit.jars import QUICK, class_path, java
+from tests.kit.class_archives import quick
+from tests.kit.jars import class_path, java
 from tests.kit.waiting import wait_until
 
 COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -27,7 +28,7 @@ def test_the_columns_are_kafkas(broker: Broker, topic: str, flags: list[str], co
     )
     member.subscribe([topic])
     wait_until(lambda: member.poll(0.1) or member.assignment(), 30, "an assignment")
-    kafka = [java(), *QUICK, *LOGGING, "-cp", class_path("broker", "tools"), COMMAND]
+    kafka = [java(), *quick("broker"), *LOGGING, "-cp", class_path("broker", "tools"), COMMAND]
     arguments = ["--bootstrap-server", broker.bootstrap, "--describe", "--group", group, *flags]
     said = subprocess.run([*kafka, *arguments], capture_output=True, text=True, timeout=60, check=True)
     (header,) = (line for line in said.stdout.splitlines() if line.startswith("GROUP"))

@@ -123,7 +123,7 @@ def measure(plan: Plan, say: Callable[[str], None]) -> list[PeerRun]:
     watch = Watch(plan.partitions)
     say("starting a broker")
     with ExitStack() as stack:
-        broker = stack.enter_context(Broker(heap_mb=1024, properties=properties))
+        broker = stack.enter_context(Broker(heap_mb=1024, java_options=(), properties=properties))
         say(f"making a topic of {plan.partitions} partitions")
         broker.admin.create_topic(TOPIC, plan.partitions)
         jvm = partial(Jvm, broker.bootstrap, TOPIC, plan.session_ms, plan.heartbeat_ms, watch.heard)

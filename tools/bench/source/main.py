@@ -63,7 +63,7 @@ def measure(plan: Plan) -> tuple[dict[str, Any], list[Table], list[Bound]]:
     say("starting a broker")
     ports = {name: (Port(HOST), Port(HOST)) for name in far.DELAYS_MS}
     doors = {name: (listening.number, shown.number) for name, (listening, shown) in ports.items()}
-    with Broker(heap_mb=1024, host=HOST, doors=doors, properties=AS_USERS_HAVE_IT) as broker:
+    with Broker(heap_mb=1024, java_options=(), host=HOST, doors=doors, properties=AS_USERS_HAVE_IT) as broker:
         world = World(plan, broker, doors)
         for name in plan.parts:
             say(f"--- {name}")
