@@ -40,7 +40,7 @@ lint: venv ## ruff and mypy, both strict
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-test: venv jdk jars hosts prometheus lint ## everything, on a real Kafka broker and a real Spark
+test: venv jdk jars hosts prometheus classes lint ## everything, on a real Kafka broker and a real Spark
 	@tools/run_tests.sh $(ARGS)
 
 test-unit: venv prometheus ## the pure tests only

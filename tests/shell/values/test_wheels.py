@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 BOOTSTRAP = ROOT / "tools" / "bootstrap.sh"
 SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "pyspark_cohort.py")
-ROOMS = ("api", "assignors", "native", "runtime", "streaming")
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"]
+ROOMS = sorted(set(PACKAGES.values()) - {"."})
 NO_INDEX = {"PIP_NO_INDEX": "1"}
 NO_COMPILER = {"CC": "false"}
 USER = """
