@@ -46,7 +46,7 @@ test: venv jdk jars hosts prometheus classes lint ## everything, on a real Kafka
 test-unit: venv prometheus ## the pure tests only
 	@$(PYTEST) tests/unit $(ARGS)
 
-test-e2e: venv jars hosts prometheus ## Spark and the real broker only
+test-e2e: venv jars hosts prometheus classes ## Spark and the real broker only
 	@$(PYTEST) tests/e2e $(ARGS)
 
 # Those that need no peer: Spark's own Kafka source is not published for newer versions.

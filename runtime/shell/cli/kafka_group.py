@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -9,8 +10,9 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import ConsumerGroupDescription, OffsetSpec
 
+from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.run_epoch import NOTHING, encode, latest
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.cli import live_case
@@ -47,21 +49,56 @@ class KafkaGroup:
             self._admin.poll(0)
             raise live_case.as_cohort_error(self._asked, self._admin, error, self._heard) from None
 
-    def members(self) -> list[tuple[str, str, str]]:
-        """(member id or instance id, client id, host) of each; none of a group that Kafka doesn't know."""
-        name = self._asked.group_id
+    @property
+    def name(self) -> str:
+        """The group's id."""
+        return self._asked.group_id
 
-        def described() -> list[tuple[str, str, str]]:
-            found = self._admin.describe_consumer_groups([name], request_timeout=TIMEOUT_S)[name]
+    def partitions(self) -> set[TopicPartition]:
+        """Those that the topics of the cluster have."""
+        return {TopicPartition(topic, number) for topic, count in self.sizes.items() for number in range(count)}
+
+    def description(self) -> ConsumerGroupDescription | None:
+        """State and members; None of a group that Kafka doesn't know."""
+
+        def fetch() -> ConsumerGroupDescription | None:
+            futures = self._admin.describe_consumer_groups([self.name], request_timeout=TIMEOUT_S)
             try:
-                group = found.result(TIMEOUT_S + 1)
+                found: ConsumerGroupDescription = futures[self.name].result(TIMEOUT_S + 1)
             except KafkaException as error:
                 if clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND:
-                    return []
+                    return None
                 raise
-            return [(m.group_instance_id or m.member_id, m.client_id, m.host) for m in group.members]
+            return None if str(found.state.name) == "DEAD" else found
 
-        return self._do(described)
+        return self._do(fetch)
+
+    def members(self) -> list[tuple[str, str, str]]:
+        """(member id or instance id, client id, host) of each; none of a group that Kafka doesn't know."""
+        group = self.description()
+        return (
+            [] if group is None else [(m.group_instance_id or m.member_id, m.client_id, m.host) for m in group.members]
+        )
+
+    def every_group(self) -> list[ConsumerGroupDescription]:
+        """All groups of the cluster that may be described, by their ids."""
+
+        def fetch_all() -> list[ConsumerGroupDescription]:
+            listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
+            if not listed.valid and listed.errors:
+                raise listed.errors[0]
+            names = sorted(each.group_id for each in listed.valid)
+            if not names:
+                return []
+            futures = self._admin.describe_consumer_groups(names, request_timeout=TIMEOUT_S)
+            concurrent.futures.wait(futures.values(), TIMEOUT_S + 1)
+            return [futures[name].result(0) for name in names if not futures[name].exception(0)]
+
+        return self._do(fetch_all)
+
+    def unknown(self) -> CohortError:
+        """The error of a group that Kafka doesn't know, with the nearest that it does."""
+        return live_case.unknown_group(self._asked, self._admin)
 
     def committed(self) -> dict[TopicPartition, tuple[int, str]]:
         """Offset and metadata of each partition of which the group has one.
@@ -69,7 +106,7 @@ class KafkaGroup:
         Asked as a consumer that never joins: AdminClient.list_consumer_group_offsets crashes the process while the
         coordinator is loading (librdkafka issue 5040).
         """
-        partitions = [Position(topic, number) for topic, count in self.sizes.items() for number in range(count)]
+        partitions = [Position(*tp) for tp in sorted(self.partitions())]
         if not partitions:
             return {}
         consumer = clients.new_consumer({**self._conf, "group.id": self._asked.group_id})

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 NOBODY: Final = (
     "no live coordinator on this host; run this on the driver's host, as the driver's user, while a query with "
-    "format('cohort') runs"
+    "format('cohort') runs; describe, groups and lag can ask Kafka instead, with --bootstrap-server"
 )
 
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import click
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.group.summary import runs
 from sparkcohort.runtime.shell.cli import printing, rebalance_views, views
-from sparkcohort.runtime.shell.cli.live_runs import everyone, of_each, status_of
+from sparkcohort.runtime.shell.cli.live_runs import of_each
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
 
@@ -31,6 +30,8 @@ Examples:
   cohort describe                          offsets, lag and owners of all of them
   cohort describe --group billing          of one group
   cohort describe --group billing --members --verbose
+  cohort describe --group billing --bootstrap-server broker:9092
+                                           any group, from any host
   cohort describe --state --output json | jq '.[].state'
   cohort lag --group billing --watch        how far behind, and whether it grows
   cohort rebalances --group billing        the last rebalances: when, why, how long, what moved
@@ -65,8 +66,10 @@ LAZY: Final = {
     "checkpoint": "sparkcohort.runtime.shell.cli.checkpoint.subcommands:checkpoint_command",
     "completion": "sparkcohort.runtime.shell.cli.completion:completion_command",
     "dashboards": "sparkcohort.runtime.shell.cli.monitoring:dashboards_command",
+    "describe": "sparkcohort.runtime.shell.cli.describe:describe_command",
     "doctor": "sparkcohort.runtime.shell.cli.doctor.command:doctor_command",
     "lag": "sparkcohort.runtime.shell.cli.lag:lag_command",
+    "groups": "sparkcohort.runtime.shell.cli.group_list:groups_command",
     "handover": "sparkcohort.runtime.shell.cli.handover:handover_command",
     "reset-offsets": "sparkcohort.runtime.shell.cli.reset_offsets:reset_command",
     "rules": "sparkcohort.runtime.shell.cli.monitoring:rules_command",
@@ -106,27 +109,6 @@ def cli(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-@cli.command()
-@printing.group
-@click.option("--members", is_flag=True, help="List the members instead of the partitions.")
-@click.option("--state", is_flag=True, help="Show the group's state instead of its partitions.")
-@click.option("--verbose", is_flag=True, help="More columns, with --members or --state.")
-@printing.output
-def describe(group_id: str | None, members: bool, state: bool, verbose: bool, output: str) -> None:
-    """Show a live group: committed offsets, lag, and which executor owns what.
-
-    The columns are those of kafka-consumer-groups --describe.  CLIENT-ID names the Spark executor.
-    """
-    if members and state:
-        raise click.UsageError("--members and --state exclude each other.", click.get_current_context())
-    what = "members" if members else "state" if state else "offsets"
-    shown, failures = of_each(group_id, lambda run: _view(run, status_of(run), what, verbose))
-    if shown:
-        printing.print_view(views.joined(shown), output)
-    if failures:
-        raise CohortError("; ".join(failures))
 
 
 @cli.command(epilog=_REBALANCES_EPILOG)
@@ -176,24 +158,6 @@ def member_timeline(member: str, group_id: str | None, output: str) -> None:
         raise CohortError("; ".join(failures))
 
 
-@cli.command()
-@printing.output
-def groups(output: str) -> None:
-    """List the live groups on this host, and those of other hosts and containers that share its COHORT_HOME."""
-    others = list(connection_file.elsewhere())
-    rows = [_listed(run, "elsewhere") for run in others]
-    for run in connection_file.live() if others else everyone():
-        try:
-            rows.append(_listed(run, status_of(run)))
-        except CohortError:
-            rows.append(_listed(run, "unreachable"))
-    printing.print_view(views.groups(sorted(rows, key=lambda row: row[:2])), output)
-
-
-def _listed(run: Connection, status: dict[str, Any] | str) -> tuple[str, str, int, str, dict[str, Any] | str]:
-    return (run.group_id, run.instance_id, run.pid, run.place.host, status)
-
-
 def _show(group_id: str | None, generation: int, output: str) -> None:
     """Print one rebalance of each run that has it."""
     answers, failures = of_each(group_id, lambda run: (run.group_id, connection_file.fetch_rebalance(run, generation)))
@@ -213,18 +177,6 @@ def _show(group_id: str | None, generation: int, output: str) -> None:
         ]
     if failures:
         raise CohortError("; ".join(failures))
-
-
-def _view(run: Connection, status: dict[str, Any], what: str, verbose: bool) -> views.View:
-    return replace(_table(run, status, what, verbose), notes=views.notes(status))
-
-
-def _table(run: Connection, status: dict[str, Any], what: str, verbose: bool) -> views.View:
-    if what == "members":
-        return views.members(status, verbose=verbose)
-    if what == "state":
-        return views.state(status, f"127.0.0.1:{run.run.port}", verbose=verbose)
-    return views.offsets(status)
 
 
 def _end(message: str, status: int) -> NoReturn:

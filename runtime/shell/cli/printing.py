@@ -37,8 +37,14 @@ def print_view(view: views.View, kind: str) -> None:
         click.echo(views.as_json(view))
     elif kind == "csv":
         click.echo(views.as_csv(view), nl=False)
-    elif sys.stdout.isatty():
+    else:
+        _print_table(view)
+
+
+def _print_table(view: views.View) -> None:
+    if sys.stdout.isatty():
         console = Console()
+        view = views.narrowed(view, console.width)
         if not view.rows:
             click.echo(views.as_text(view))
         elif views.fits(view, console.width) or not (view.wide or view.below):
@@ -47,3 +53,5 @@ def print_view(view: views.View, kind: str) -> None:
             console.print(views.as_blocks(view) if view.wide else views.as_lines(view), soft_wrap=not view.wide)
     else:
         click.echo(views.as_text(view))
+    for line in view.totals:
+        click.echo(views.printable(line))

@@ -11,7 +11,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rich.table import Table
@@ -35,6 +35,7 @@ OFFSETS: Final = (
     "HOST",
     "CLIENT-ID",
 )
+OFFSETS_VERBOSE: Final = ("AGE",)
 MEMBERS: Final = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
 MEMBERS_VERBOSE: Final = (
     "GROUP-INSTANCE-ID",
@@ -80,8 +81,9 @@ class View:
     """A table: the names of its columns and its rows.
 
     ``objects`` are the rows as JSON where that is more than the cells.  Where a terminal is too narrow, ``wide`` rows
-    become blocks, and the last ``below`` columns, which are words, go under their row.  ``notes`` are not part of the
-    table: what else there is to say of it, a line each, goes to standard error.
+    become blocks, the last ``below`` columns, which are words, go under their row, and those of ``narrow`` are left out,
+    one after the other.  ``totals`` are the lines under a table.  ``notes`` are not part of it: what else there is to say,
+    a line each, goes to standard error.
     """
 
     columns: tuple[str, ...]
@@ -90,6 +92,8 @@ class View:
     wide: bool = False
     below: int = 0
     notes: tuple[str, ...] = ()
+    narrow: tuple[str, ...] = ()
+    totals: tuple[str, ...] = ()
 
 
 def joined(views: Sequence[View]) -> View:
@@ -97,7 +101,26 @@ def joined(views: Sequence[View]) -> View:
     objects = None if views[0].objects is None else tuple(item for view in views for item in view.objects or ())
     first, rows = views[0], tuple(row for view in views for row in view.rows)
     notes = tuple(note for view in views for note in view.notes)
-    return View(first.columns, rows, objects, first.wide, first.below, notes)
+    totals = tuple(line for view in views for line in view.totals)
+    # Several groups are told apart by that column.
+    narrow = first.narrow if len(views) == 1 else tuple(name for name in first.narrow if name != "GROUP")
+    return View(first.columns, rows, objects, first.wide, first.below, notes, narrow, totals)
+
+
+def narrowed(view: View, width: int) -> View:
+    """Without as many of its ``narrow`` columns as it takes to fit."""
+    left_out: list[str] = []
+    for name in view.narrow:
+        if fits(view, width):
+            break
+        at = view.columns.index(name)
+        rows = tuple((*row[:at], *row[at + 1 :]) for row in view.rows)
+        view = replace(view, columns=(*view.columns[:at], *view.columns[at + 1 :]), rows=rows)
+        left_out.append(name)
+    if not left_out:
+        return view
+    told = f"left out at this width: {', '.join(left_out)}; a pipe, as in `| cat`, gets them"
+    return replace(view, totals=(*view.totals, told))
 
 
 def notes(status: Status) -> tuple[str, ...]:
@@ -133,23 +156,27 @@ def _held(status: Status, why: str, what: str) -> list[str]:
     return [f"group {status['group']}: {_first(names)} {what}: {reason}" for reason, names in sorted(held.items())]
 
 
-def offsets(status: Status) -> View:
-    """One row a partition (``--describe --offsets``)."""
-    rows = tuple(
-        (
-            status["group"],
-            row["topic"],
-            row["partition"],
-            row["current_offset"],
-            row["log_end_offset"],
-            row["lag"],
-            row["member_id"],
-            row["host"],
-            client_id(row["executor"]),
-        )
-        for row in status["partitions"]
-    )
-    return View(OFFSETS, rows)
+def offsets(status: Status, *, verbose: bool = False) -> View:
+    """One row a partition (``--describe --offsets``); AGE is that of the oldest record that isn't committed."""
+    objects = tuple(_partition(status["group"], row) for row in status["partitions"])
+    rows = tuple(tuple(item.values())[: len(OFFSETS)] for item in objects)
+    if verbose:
+        ages = (item["lag_seconds"] for item in objects)
+        rows = tuple((*row, None if age is None else duration(1000 * age)) for row, age in zip(rows, ages, strict=True))
+    columns = OFFSETS + OFFSETS_VERBOSE if verbose else OFFSETS
+    return View(columns, rows, objects, narrow=("CONSUMER-ID", "HOST", "GROUP", "CURRENT-OFFSET"))
+
+
+def _partition(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("topic", "partition", "current_offset", "log_end_offset", "lag")
+    return {
+        "group": group,
+        **{key: row[key] for key in keys},
+        "consumer_id": row["member_id"],
+        "host": row["host"],
+        "client_id": row.get("client_id") or client_id(row["executor"]),
+        "lag_seconds": row["lag_seconds"],
+    }
 
 
 def members(status: Status, *, verbose: bool = False) -> View:
@@ -162,7 +189,8 @@ def members(status: Status, *, verbose: bool = False) -> View:
     objects = [_member(group, row) for row in status["members"]]
     objects += [_pending(group, row) for row in status["pending_members"]]
     rows = tuple(_member_row(item, verbose=verbose) for item in objects)
-    return View(MEMBERS + MEMBERS_VERBOSE if verbose else MEMBERS, rows, tuple(objects), wide=verbose)
+    columns = MEMBERS + MEMBERS_VERBOSE if verbose else MEMBERS
+    return View(columns, rows, tuple(objects), verbose, narrow=() if verbose else ("GROUP", "HOST"))
 
 
 def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,7 +202,7 @@ def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
         "group": group,
         "consumer_id": row["member_id"],
         "host": row["host"],
-        "client_id": client_id(row["executor"]),
+        "client_id": row.get("client_id") or client_id(row["executor"]),
         "partitions": len(owned),
         "group_instance_id": row["instance_id"],
         "member_state": row["state"],
@@ -229,7 +257,7 @@ def _member_row(item: Mapping[str, Any], *, verbose: bool) -> Row:
     facts = (item["group_instance_id"], state, item["rack"], item["cores"], item["pid"], item["heartbeat_age_ms"])
     facts += _load(item["load"])
     by_generation = (
-        f"{ranges(tp for tp, at in owned.items() if at == generation)}@{generation}"
+        f"{ranges(tp for tp, at in owned.items() if at == generation)}{'' if generation is None else f'@{generation}'}"
         for generation in sorted(set(owned.values()))
     )
     return (*plain, *facts, " ".join(by_generation) or None, ranges(target), ranges(set(target) - owned.keys()))

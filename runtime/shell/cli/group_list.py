@@ -1,0 +1,67 @@
+"""``cohort groups``: the live groups of this host or, from any host, those of a Kafka cluster."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.cli import kafka_status, printing, views
+from sparkcohort.runtime.shell.cli.client_config import client_config
+from sparkcohort.runtime.shell.cli.kafka_group import KafkaGroup
+from sparkcohort.runtime.shell.cli.live_case import CaseRequest
+from sparkcohort.runtime.shell.cli.live_runs import everyone, status_of
+from sparkcohort.runtime.shell.rpc import connection_file
+from sparkcohort.runtime.shell.rpc.connection_file import Connection
+
+KAFKAS: Final = ("GROUP", "STATE", "#MEMBERS", "ASSIGNMENT-STRATEGY", "COORDINATOR (ID)", "COHORT-DRIVER")
+
+_EPILOG: Final = """\b
+Examples:
+  cohort groups                                       the live groups of this host
+  cohort groups --bootstrap-server broker:9092        all groups of the cluster, and whose driver is in them
+  cohort groups --output json | jq '.[] | select(.lag > 10000)'
+"""
+
+
+@click.command("groups", epilog=_EPILOG)
+@printing.servers
+@printing.config
+@printing.output
+def groups_command(servers: str | None, config: str | None, output: str) -> None:
+    """List the live groups on this host, and those of other hosts and containers that share its COHORT_HOME.
+
+    With --bootstrap-server: all consumer groups of that cluster.  COHORT-DRIVER is where the driver of a Cohort query runs.
+    """
+    if servers or config:
+        group = KafkaGroup(CaseRequest("", client_config(servers, config)))
+        printing.print_view(_of_kafka(group), output)
+        return
+    others = list(connection_file.elsewhere())
+    rows = [_listed(run, "elsewhere") for run in others]
+    for run in connection_file.live() if others else everyone():
+        try:
+            rows.append(_listed(run, status_of(run)))
+        except CohortError:
+            rows.append(_listed(run, "unreachable"))
+    printing.print_view(views.groups(sorted(rows, key=lambda row: row[:2])), output)
+
+
+def _listed(run: Connection, status: dict[str, Any] | str) -> tuple[str, str, int, str, dict[str, Any] | str]:
+    return (run.group_id, run.instance_id, run.pid, run.place.host, status)
+
+
+def _of_kafka(group: KafkaGroup) -> views.View:
+    rows = tuple(
+        (
+            each.group_id,
+            kafka_status.state_of(each),
+            len(each.members),
+            each.partition_assignor or None,
+            f"{each.coordinator.host}:{each.coordinator.port} ({each.coordinator.id})",
+            next((member.host for member in each.members if kafka_status.is_driver(member)), None),
+        )
+        for each in group.every_group()
+    )
+    return views.View(KAFKAS, rows, narrow=("COORDINATOR (ID)", "ASSIGNMENT-STRATEGY"))
