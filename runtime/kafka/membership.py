@@ -52,7 +52,7 @@ _SUBSCRIBING = frozenset({MembershipState.JOINING, MembershipState.MEMBER})  # w
 
 def new_membership(config: MembershipConfig, run_id: str, now_ms: int) -> Membership:
     """A membership that has not joined; ``run_id`` tells two runs of one epoch apart."""
-    return Membership(config, RunEpoch(run_id), now_ms)
+    return Membership(config, RunEpoch(run_id, config.host), now_ms)
 
 
 def step(

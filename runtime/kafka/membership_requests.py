@@ -142,8 +142,9 @@ def superseded_by(membership: Membership, later: CommitMetadata) -> CohortError:
     """Another run has come after this one."""
     config, own = membership.config, membership.reservation.own
     mine = f"run {own.run}" if own else "not numbered yet"
+    where = f" on {later.host}" if later.host else ""
     return CohortError(
-        f"FENCED_INSTANCE_ID: a newer driver (run {later.run}, this one is {mine}) reads {config.subscription} in group "
+        f"FENCED_INSTANCE_ID: a newer driver{where} (run {later.run}, this one is {mine}) reads {config.subscription} in group "
         f"{config.group_id} as {config.group_instance_id}, so this query has stopped for good. If both should run, give "
         "each its own group.id",
         "FENCED_INSTANCE_ID",

@@ -89,6 +89,8 @@ class MembershipConfig(Struct, frozen=True):
     subscription: str
     stuck_ms: int
     """Joining takes no longer unless nobody answers, and then another client does no harm."""
+    host: str = ""
+    """The driver's, which other runs of the group name."""
 
 
 class Pending(Struct, frozen=True):

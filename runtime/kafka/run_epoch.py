@@ -1,7 +1,7 @@
 """Run numbers, blocks of generations and the pinned start, kept in the metadata text of Kafka's committed offsets.
 
 Every commit of a run carries its record as compact JSON, as ``{"cohort":1,"run":7,"gen":7000,"id":"5f2c81aa"}``, plus
-``"topic"``, and ``"pin"`` and ``"plan"`` while batch 0 is not committed: at most 200 bytes of Kafka's
+``"topic"``, ``"host"``, and ``"pin"`` and ``"plan"`` while batch 0 is not committed: at most 300 bytes of Kafka's
 offset.metadata.max.bytes (4,096).
 The record with the highest run number speaks for the group.
 
@@ -12,6 +12,7 @@ The record with the highest run number speaks for the group.
 - **The pin** names what the start of batch 0 was computed from; the committed offsets next to it are that start.
 - **The topic** is the id of the one that the offset is of.  Kafka deletes what is committed with its topic; but a driver
   that has not heard of it yet commits to the new one of that name.
+- **The host** is the driver's, for whoever meets the run: the one that it ends, and the one that ends it.
 - **The plan** names the end that was planned from there, over all partitions.  Spark replays a batch by its end alone.
 """
 
@@ -24,10 +25,12 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.text import printable
 
 FORMAT = 1
 GENERATION_BLOCK = 1000
 MOST = 2**53  # of a run's number and of generations: whatever is larger nobody has counted
+MOST_HOST = 64  # characters of a host's name
 MAX_BYTES = 4096  # Kafka: offset.metadata.max.bytes
 
 Offset: TypeAlias = tuple[int | None, str] | tuple[int | None, str, int]
@@ -36,7 +39,7 @@ Offset: TypeAlias = tuple[int | None, str] | tuple[int | None, str, int]
 
 @dataclass(frozen=True, slots=True, order=True)
 class CommitMetadata:
-    """What one run wrote; ``generation`` is the last one reserved, the texts are empty or hashes; orders by run number."""
+    """What one run wrote; ``generation`` is the last one reserved, the texts are empty, hashes or a name; orders by run number."""
 
     run: int = 0
     generation: int = 0
@@ -44,17 +47,17 @@ class CommitMetadata:
     pin: str = ""
     plan: str = ""
     topic: str = ""
+    host: str = ""  # printable, of ``MOST_HOST`` characters at most
 
 
 NOTHING = CommitMetadata()
+_TEXTS = ("pin", "plan", "topic", "host")
 
 
 def encode(record: CommitMetadata) -> str:
     """The record as metadata text.  Raises ValueError where Kafka would refuse its size."""
     value: dict[str, object] = {"cohort": FORMAT, "run": record.run, "gen": record.generation, "id": record.id}
-    value |= {
-        name: text for name, text in (("pin", record.pin), ("plan", record.plan), ("topic", record.topic)) if text
-    }
+    value |= {name: text for name in _TEXTS if (text := getattr(record, name))}
     text = json.dumps(value, separators=(",", ":"))
     if len(text.encode()) >= MAX_BYTES:
         raise ValueError(f"commit metadata of {len(text)} characters; Kafka takes less than {MAX_BYTES} bytes")
@@ -72,7 +75,8 @@ def decode(text: str) -> CommitMetadata:
     run, generation = value.get("run"), value.get("gen")
     if type(run) is not int or type(generation) is not int or not (0 <= run < MOST and 0 <= generation < MOST):
         return NOTHING
-    return CommitMetadata(run, generation, *(str(value.get(name, "")) for name in ("id", "pin", "plan", "topic")))
+    texts = {name: str(value.get(name, "")) for name in ("id", *_TEXTS)}
+    return CommitMetadata(run, generation, **{**texts, "host": printable(texts["host"], MOST_HOST)})
 
 
 def of_topic(text: str, topic_id: str) -> str:
@@ -123,6 +127,7 @@ class RunEpoch:
     """
 
     id: str  # tells two runs of one number apart
+    host: str = ""  # the driver's
     seen: CommitMetadata | None = None  # the newest record of others before the first join
     own: CommitMetadata | None = None  # as Kafka has it; its run number stays, its generation goes up only
 
@@ -137,9 +142,8 @@ class RunEpoch:
             generation = max(self.own.generation, found.generation) + GENERATION_BLOCK
             return replace(self.own, generation=generation, pin=pin, plan=plan)
         seen = self.seen or NOTHING
-        return CommitMetadata(
-            max(found.run, seen.run) + 1, max(found.generation, seen.generation) + GENERATION_BLOCK, self.id, pin, plan
-        )
+        run, generation = max(found.run, seen.run) + 1, max(found.generation, seen.generation) + GENERATION_BLOCK
+        return CommitMetadata(run, generation, self.id, pin, plan, host=self.host)
 
     def confirm(self, record: CommitMetadata) -> RunEpoch:
         """Kafka has the record."""
@@ -157,7 +161,7 @@ class RunEpoch:
 
     def metadata(self, pin: str = "", plan: str = "") -> str:
         """The text that every commit of this run carries."""
-        return encode(replace(self.own or CommitMetadata(id=self.id), pin=pin, plan=plan))
+        return encode(replace(self.own or CommitMetadata(id=self.id, host=self.host), pin=pin, plan=plan))
 
     def superseded(self, texts: Iterable[str]) -> CommitMetadata | None:
         """The record of a later run, if there is one: then this run must stop for good."""

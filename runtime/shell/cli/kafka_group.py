@@ -154,7 +154,7 @@ class KafkaGroup:
         that wakes up again sees that it is over, and no first batch starts where it was pinned.
         """
         known = latest(text for _, text in committed.values())
-        record = replace(known, run=known.run + 1, id=secrets.token_hex(4), pin="", plan="")
+        record = replace(known, run=known.run + 1, id=secrets.token_hex(4), pin="", plan="", host="")
         ids = {}
         if known != NOTHING:
             ids = self._do(lambda: TopicIds(self._conf).ask({tp.topic for tp in wanted}, TIMEOUT_S))

@@ -11,6 +11,7 @@ from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.run_epoch import CommitMetadata
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
@@ -38,6 +39,7 @@ class ForeignMembers:
         self._gap_s = ASK_GAP_S
         self._named: set[str] = set()
         self.found = self.present = 0  # in all, and as of the last answer
+        self._predecessor = ""  # who had our instance id when ``nobody`` asked
         self._admin: AdminClient | None = None
         self._files = ChangedFiles(conf)
 
@@ -68,11 +70,23 @@ class ForeignMembers:
         """
         asked = self._describe(topic)
         try:
-            return asked is not None and asked.result(DESCRIBE_TIMEOUT_S).state in _MEMBERLESS
+            group = asked.result(DESCRIBE_TIMEOUT_S) if asked is not None else None
+            same = [each for each in group.members if each.group_instance_id == self._instance_id] if group else []
+            self._predecessor = _name(same[0]) if same else ""
+            return group is not None and group.state in _MEMBERLESS
         except KafkaException as error:
             return clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND
         except TimeoutError:
             return False
+
+    def tell_predecessor(self, last: CommitMetadata | None) -> None:
+        """Warn of the driver that this one takes over from, if Kafka has it as a member still; ``last``: what that run wrote."""
+        if self._predecessor:
+            where = f" on {last.host}, run {last.run}," if last and last.host else ""
+            clients.log.warning(
+                "group %s: %s%s was its driver until now; this query takes over, and ends that one if it still runs",
+                *(self._group_id, self._predecessor, where),
+            )
 
     def release(self) -> None:
         """Let go of the client; for the thread that looks."""

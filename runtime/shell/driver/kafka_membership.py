@@ -8,6 +8,7 @@ client included; its actions are carried out between polls, never inside a callb
 from __future__ import annotations
 
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +21,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import membership as machine
 from sparkcohort.runtime.kafka import membership_state as s
 from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
-from sparkcohort.runtime.kafka.run_epoch import RunEpoch
+from sparkcohort.runtime.kafka.run_epoch import MOST_HOST, RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.client_thread import Again, ClientThread, CommitDelayed
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
@@ -76,9 +77,7 @@ class GroupMembership:
         self._answers: dict[int, s.MembershipAction] = {}  # by request, until its asker has taken it
         self._failure: CohortError | None = None
         self._closing = False
-        self._unsure = (
-            False  # whether the client is in the middle of something, of which no error can tell how it stands
-        )
+        self._unsure = False  # whether the client is in the middle of what no error can tell the state of
         self._files = ChangedFiles(options.kafka)  # another client, where they have changed and this one
         self._troubled = False  # has met an error, maybe for their sake
         self._consumer: Consumer | None = None
@@ -103,6 +102,7 @@ class GroupMembership:
         self._thread.start()
         if not self._await(self._is_ready, timeout_s):
             raise errors.not_joined(self._options, timeout_s, self._foreign_members.everybody())
+        self._foreign_members.tell_predecessor(self._membership.reservation.seen)
 
     def join(self) -> None:
         """Become the group's static member, in the background; nothing happens where that has begun."""
@@ -477,6 +477,7 @@ def _config(options: SourceOptions) -> s.MembershipConfig:
         options.group_instance_id,
         str(options.subscription),
         int(STUCK_S * 1000) + 2 * options.session_timeout_ms,
+        socket.gethostname()[:MOST_HOST],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -103,8 +104,10 @@ def start(membership: GroupMembership, topic: str) -> None:
 
 
 @pytest.mark.parametrize("frozen_s", [0.0, 4.0], ids=["at once", "after its session is over"])
-def test_a_thawed_driver_stops_and_the_newer_one_goes_on(broker: Broker, topic: str, frozen_s: float) -> None:
-    """A driver frozen, replaced and thawed ends with FENCED_INSTANCE_ID; what it commits late is refused."""
+def test_a_thawed_driver_stops_and_the_newer_one_goes_on(
+    broker: Broker, topic: str, frozen_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A driver frozen, replaced and thawed ends with FENCED_INSTANCE_ID; what it commits late is refused.  Each names the other's host."""
     broker.admin.create_topic(topic, 4)
     options = options_of(broker.bootstrap, topic)
     with Driver(options) as older, member(options) as newer:
@@ -118,7 +121,9 @@ def test_a_thawed_driver_stops_and_the_newer_one_goes_on(broker: Broker, topic: 
         older.thaw()
         late = older._answer()
         assert late["failure"] == "FENCED_INSTANCE_ID"
-        assert "FENCED_INSTANCE_ID" in late["raised"]
+        assert f"FENCED_INSTANCE_ID: a newer driver on {socket.gethostname()[:64]} (run 2" in late["raised"]
+        ended = f"(127.0.0.1) on {socket.gethostname()[:64]}, run 1, was its driver until now; this query takes over"
+        assert (ended in caplog.text) == (frozen_s == 0), "Kafka forgets a member with its session"
         newer.commit(offsets(topic, 60, newer.run_epoch.metadata()), 30)
         assert newer.failure() is None
         wait_until(lambda: newer.state is MembershipState.MEMBER, 15, "the newer driver to be the member")

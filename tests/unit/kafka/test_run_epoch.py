@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.kafka.run_epoch import (
     GENERATION_BLOCK,
+    MOST_HOST,
     NOTHING,
     CommitMetadata,
     RunEpoch,
@@ -57,6 +60,17 @@ def test_a_record_comes_back_as_it_went(record: CommitMetadata) -> None:
 def test_metadata_of_others_says_nothing(text: str) -> None:
     """Whatever other tools put there is no record, and no error."""
     assert decode(text) == NOTHING
+
+
+def test_a_host_is_a_short_line() -> None:
+    """Of a run before there were hosts it is empty; what anybody wrote there can't steer a terminal or fill a log."""
+    assert decode('{"cohort":1,"run":1,"gen":1,"id":"a"}').host == ""
+    written = json.dumps({"cohort": 1, "run": 1, "gen": 1, "id": "a", "host": "a\x1b[2J\n" + "b" * 3_000})
+    host = decode(written).host
+    assert host.isprintable()
+    assert len(host) == MOST_HOST
+    assert decode(encode(RunEpoch("a", "driver-7").next([]))).host == "driver-7"
+    assert decode(RunEpoch("a", "driver-7").metadata()).host == "driver-7"
 
 
 def test_metadata_too_large_is_refused_here() -> None:
