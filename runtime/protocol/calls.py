@@ -7,8 +7,7 @@ more records than offsets) is looked at by ``check_delivered`` and ``check_read`
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import cache
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -321,15 +320,22 @@ def encode(call: Call) -> bytes:
 def decode(data: bytes, kind: type[C]) -> C:
     """The call of this kind that ``encode`` made these bytes of.  Raises CallError for anything else."""
     try:
-        call: C = _decoder(kind).decode(data)
+        call: C = _DECODERS[kind].decode(data)
     except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors, as is text that is not UTF-8
         raise CallError(f"not a {kind.__name__}: {str(error)[:MAX_WORDS]}") from None
     return call
 
 
-@cache
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+def _kinds(kind: type[Call]) -> Iterator[type[Call]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _kinds(each)
+
+
+_DECODERS: Final[Mapping[type[Call], msgspec.json.Decoder[Any]]] = {
+    kind: msgspec.json.Decoder(kind) for kind in _kinds(Call)
+}
+"""Made at import: see ``wire_types``."""
 
 
 def check_delivered(said: Delivered) -> None:

@@ -6,7 +6,7 @@ msgspec decodes by the annotations of ``runtime.protocol.messages``: a value tha
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
@@ -18,6 +18,8 @@ MAX_BYTES = 16 * 1024 * 1024
 """The largest message read, in bytes: an assignment of a million partitions fits, a flood does not."""
 
 _KINDS = {kind.__name__: kind for kind in get_args(messages.Request) + get_args(messages.Reply)}
+_DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
+"""Made at import: see ``wire_types``."""
 _ENVELOPE = msgspec.json.Decoder(tuple[str, msgspec.Raw])
 
 
@@ -42,15 +44,10 @@ def decode(data: bytes) -> object:
         raise WireError(f"message of {len(data)} bytes is over the limit of {MAX_BYTES}")
     try:
         name, body = _ENVELOPE.decode(data)
-        decoder = _decoder(_KINDS[name])
+        decoder = _DECODERS[name]
     except (ValueError, KeyError, RecursionError) as error:
         raise WireError(f"not a message of the group protocol: {type(error).__name__}") from None
     try:
         return decoder.decode(body)
     except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors, as is text that is not UTF-8
         raise WireError(f"{name}: {error}") from None
-
-
-@cache
-def _decoder(kind: Any) -> msgspec.json.Decoder[object]:
-    return msgspec.json.Decoder(kind)

@@ -1,6 +1,10 @@
 """Kafka's primitive types, with the bounds that every value from outside is held to (Kafka: ``common.protocol.types.Type``).
 
 msgspec reads the bounds off the annotations when it decodes; code that makes values itself is not held to them.
+
+Decoders are made at import, by one thread.  What msgspec compiles of a type it keeps on the type, and puts it there before it is
+complete; compiling runs Python, so another thread can come in between.  One that finds such a half reads pointers that
+aren't set, and the process is gone.
 """
 
 from __future__ import annotations

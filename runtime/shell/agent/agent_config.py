@@ -46,6 +46,10 @@ class AgentConfig:
     load_window_ms: int = 0  # over how long loads are smoothed; 0: nobody asks for them
 
 
+# Compiles the type, for ``convert`` too: many queries' members may start at a time (see ``wire_types``).
+msgspec.json.Decoder(AgentConfig)
+
+
 def to_json(config: AgentConfig) -> dict[str, object]:
     """The configuration as JSON-able values: for the agent's socket, never for a log or a file."""
     return {
