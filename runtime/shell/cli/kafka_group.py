@@ -19,6 +19,7 @@ from sparkcohort.runtime.shell.cli import live_case
 from sparkcohort.runtime.shell.cli.live_case import QUIET, TIMEOUT_S, CaseRequest
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
+from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 
 T = TypeVar("T")
@@ -101,27 +102,12 @@ class KafkaGroup:
         return live_case.unknown_group(self._asked, self._admin)
 
     def committed(self) -> dict[TopicPartition, tuple[int, str]]:
-        """Offset and metadata of each partition of which the group has one.
-
-        Asked as a consumer that never joins: AdminClient.list_consumer_group_offsets crashes the process while the
-        coordinator is loading (librdkafka issue 5040).
-        """
-        partitions = [Position(*tp) for tp in sorted(self.partitions())]
-        if not partitions:
-            return {}
-        consumer = clients.new_consumer({**self._conf, "group.id": self._asked.group_id})
+        """Offset and metadata of each partition of which the group has one."""
+        group = GroupOffsets(self._conf, self.name)
         try:
-            answers = self._do(lambda: consumer.committed(partitions, timeout=TIMEOUT_S))
+            return self._do(lambda: group.committed(self.partitions(), TIMEOUT_S))
         finally:
-            consumer.close()
-        for answer in answers:
-            if answer.error is not None:
-                self._fail(KafkaException(answer.error))
-        return {
-            TopicPartition(each.topic, each.partition): (each.offset, each.metadata or "")
-            for each in answers
-            if each.offset >= 0
-        }
+            group.close()
 
     def begins(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The first offset of each log."""
@@ -171,9 +157,6 @@ class KafkaGroup:
                     raise KafkaException(answer.error)
 
         self._do(commit)
-
-    def _fail(self, error: KafkaException) -> None:
-        raise live_case.as_cohort_error(self._asked, self._admin, error, self._heard) from None
 
     def has_plan(self, committed: Mapping[TopicPartition, tuple[int, str]]) -> bool:
         """Whether a first batch is planned from these offsets and not committed yet."""

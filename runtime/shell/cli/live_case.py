@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
 from sparkcohort.assignors import Load, MemberSubscription, Partition
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.cli.views import client_id
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
+from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.simulate.case import Case, LoadBalance
 
@@ -175,20 +176,13 @@ def _racks(admin: AdminClient, topics: Mapping[str, Any]) -> dict[str, list[tupl
 
 
 def _committed_topics(asked: CaseRequest, sizes: Mapping[str, int]) -> frozenset[str]:
-    """The topics of which the group has committed offsets.
-
-    CaseRequest of a consumer that never joins: AdminClient.list_consumer_group_offsets crashes the process while the
-    coordinator is loading (librdkafka issue 5040).
-    """
-    partitions = [Position(topic, number) for topic, count in sizes.items() for number in range(count)]
-    if not partitions:
-        return frozenset()
-    consumer = clients.new_consumer({**asked.conf, **QUIET, "group.id": asked.group_id})
+    """The topics of which the group has committed offsets."""
+    partitions = [TopicPartition(topic, number) for topic, count in sizes.items() for number in range(count)]
+    group = GroupOffsets({**asked.conf, **QUIET}, asked.group_id)
     try:
-        answers = consumer.committed(partitions, timeout=TIMEOUT_S)
+        return frozenset(tp.topic for tp in group.committed(partitions, TIMEOUT_S))
     finally:
-        consumer.close()
-    return frozenset(answer.topic for answer in answers if answer.error is None and answer.offset >= 0)
+        group.close()
 
 
 def as_cohort_error(

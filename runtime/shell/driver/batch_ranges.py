@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import wait
 from typing import Final, NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as Position
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource
 
 from sparkcohort.runtime.batches.offset_filters import Selection, between, narrowed
@@ -27,6 +26,7 @@ from sparkcohort.runtime.shell.driver.starting_offsets import (
 )
 from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
+from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.options.batch_options import BatchOptions
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns, Field
@@ -102,24 +102,14 @@ def _committed(
     source: SourceOptions, ids: Mapping[str, str], partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The offsets that the group has committed, but for those of a deleted topic of the same name.  Raises CohortError."""
-    wanted, timeout_s = [Position(*tp) for tp in partitions], source.api_timeout_ms / 1000
-    try:  # an administrator is told why not; a consumer would only wait
-        admin = clients.new_admin(source.kafka)
-        asked = admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(source.group_id, wanted)], request_timeout=timeout_s
-        )
-        answers = asked[source.group_id].result(timeout_s).topic_partitions or []
-    except (KafkaException, TimeoutError) as error:
-        told = clients.error_of(error) if isinstance(error, KafkaException) else None
-        raise _not_told(source, told, clients.text_of(error)) from None
-    wrong = next((answer.error for answer in answers if answer.error is not None), None)
-    if wrong is not None:
-        raise _not_told(source, wrong, clients.text_of(wrong))
-    found = {
-        TopicPartition(each.topic, each.partition): (each.offset, decode(each.metadata or "").topic)
-        for each in answers
-        if each.offset >= 0
-    }
+    group = GroupOffsets(source.kafka, source.group_id)
+    try:
+        answers = group.committed(list(partitions), source.api_timeout_ms / 1000)
+    except KafkaException as error:
+        raise _not_told(source, clients.error_of(error), clients.text_of(error)) from None
+    finally:
+        group.close()
+    found = {tp: (offset, decode(metadata).topic) for tp, (offset, metadata) in answers.items()}
     return {tp: at for tp, (at, of) in found.items() if not of or ids.get(tp.topic, of) == of}
 
 

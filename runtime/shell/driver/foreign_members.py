@@ -18,6 +18,8 @@ from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.text import printable
 
 DESCRIBE_TIMEOUT_S = 3.0
+REACH_S = 1.0
+ANYBODY = "__consumer_offsets"  # a topic to ask for, so that not all of a large cluster's are sent
 ASK_GAP_S, MOST_GAP_S = 1.0, 30.0  # partitions may also be missing because they are new
 MOST_NAME = 200  # characters; a client id is as long as its owner likes
 PART_OF_SESSION = 0.9  # so that the query has ended when one session timeout is over
@@ -102,6 +104,8 @@ class ForeignMembers:
             if self._admin is None or self._files.changed():
                 self._admin = clients.new_admin(self._conf)
                 clients.connect(self._admin, topic)
+            # A description that runs into its time-out can end the process (librdkafka: rd_kafka_enq_once).
+            self._admin.list_topics(ANYBODY, timeout=REACH_S)
             asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=DESCRIBE_TIMEOUT_S)
         except KafkaException as error:
             clients.log.warning("group %s cannot be described: %s", self._group_id, clients.text_of(error))

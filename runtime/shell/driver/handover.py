@@ -30,6 +30,8 @@ Offsets = Mapping[TopicPartition, int]
 WATCH_S = 1.0
 DENIED_S = 60.0
 COMMITS_S = 30.0
+FIRST = 100
+"""Partitions, from the first committed one, beside which a request is looked for."""
 ANSWER_S = 30.0
 """So long the query waits for its answer to be written, at its end; without it the next driver waits for its time-out."""
 
@@ -71,7 +73,13 @@ def check_start(group_id: str, start: Offsets, committed: Offsets) -> None:
 def watch(options: SourceOptions, commits: GroupCommits) -> HandoverWatch:
     """Who watches for a run that has reserved its number; not started yet."""
     run = name_of(commits.run_epoch.own or NOTHING)
-    return HandoverWatch(HandoverClient(options.kafka, options.group_id), run, commits.flush, commits.end)
+
+    def places() -> list[TopicPartition]:
+        # Whoever asks writes beside the first partition that this run has committed.
+        return sorted(commits.committed())[:FIRST]
+
+    client = HandoverClient(options.kafka, options.group_id, places)
+    return HandoverWatch(client, run, commits.flush, commits.end)
 
 
 class HandoverWatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -18,6 +18,7 @@ from sparkcohort.runtime.kafka.handover import AskingSide, AskingState, Handover
 from sparkcohort.runtime.kafka.run_epoch import decode, latest
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 
 log = clients.log
@@ -46,17 +47,27 @@ class HandoverDelayed(CohortError):
 class HandoverClient:
     """The records of one group's hand-overs; for one thread at a time."""
 
-    def __init__(self, conf: Mapping[str, str], group_id: str) -> None:
-        """``conf``: as for ``clients.new_admin``.  Nothing is connected yet."""
+    def __init__(
+        self, conf: Mapping[str, str], group_id: str, places: Callable[[], Collection[TopicPartition]] | None = None
+    ) -> None:
+        """``conf``: as for ``clients.new_admin``.  Nothing is connected yet.
+
+        ``places`` tells the partitions of which the run has commits; left out, all of the cluster are looked at.
+        """
         self._conf = conf
         self.group_id = group_id
+        self._places = places
+        self._cluster: list[TopicPartition] = []
         self._admin: AdminClient | None = None
+        self._groups: dict[str, GroupOffsets] = {}
         self._files = ChangedFiles(conf)
         self._place: TopicPartition | None = None
 
     def close(self) -> None:
-        """Let go of the client."""
+        """Let go of the clients."""
         self._admin = None
+        while self._groups:
+            self._groups.popitem()[1].close()
 
     def committed(self) -> dict[TopicPartition, tuple[int, str]]:
         """All that is committed in the group itself: offset and metadata text.  Raises CohortError."""
@@ -94,13 +105,20 @@ class HandoverClient:
         )
 
     def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
-        asked = ConsumerGroupTopicPartitions(group)
-        found = self._result(lambda admin: admin.list_consumer_group_offsets([asked], request_timeout=REQUEST_S)[group])
-        return {
-            TopicPartition(each.topic, each.partition): (each.offset, each.metadata or "")
-            for each in (found.topic_partitions if found is not None else ())
-            if each.error is None and each.offset >= 0
-        }
+        try:
+            self._renew()
+            if group not in self._groups:
+                self._groups[group] = GroupOffsets(self._conf, group)
+            offsets = self._groups[group]
+            if self._places is None and not self._cluster:
+                self._cluster = offsets.partitions(REQUEST_S)
+            return offsets.committed(self._cluster if self._places is None else self._places(), REQUEST_S)
+        except KafkaException as error:
+            raise self._failure(error) from None
+
+    def _renew(self) -> None:
+        if self._files.changed():
+            self.close()
 
     def _has_members(self) -> bool:
         group = self.group_id
@@ -109,7 +127,8 @@ class HandoverClient:
 
     def _result(self, ask: Callable[[AdminClient], Any]) -> Any:
         try:
-            if self._admin is None or self._files.changed():
+            self._renew()
+            if self._admin is None:
                 self._admin = clients.new_admin(self._conf)
             answer = ask(self._admin).result(REQUEST_S)
         except KafkaException as error:

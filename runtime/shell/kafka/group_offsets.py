@@ -1,0 +1,98 @@
+"""What a group has committed, asked as a consumer that never joins.
+
+AdminClient.list_consumer_group_offsets ends the process, by a segmentation fault or an assertion, where the group coordinator is
+loading, as after any restart of a broker (librdkafka issue 5040).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
+
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka import clients, errors
+
+TRY_S = 1.0
+TRIES = 3
+"""librdkafka's consumer tries again whatever happens and doesn't say why.  After so many tries an administrator asks, and only where
+brokers answer: a description of a group that runs into its time-out can end the process, too (``rd_kafka_enq_once``)."""
+DESCRIBE_S = 5.0
+_FINAL = errors.AUTHENTICATION | {errors.GROUP_DENIED, errors.TOPIC_DENIED}
+
+
+class GroupOffsets:
+    """The offsets of one group; for one thread at a time."""
+
+    def __init__(self, conf: Mapping[str, str], group_id: str) -> None:
+        """``conf`` is librdkafka's.  Nothing is asked yet.  Raises CohortError: no client can be made."""
+        self._conf, self._group_id = conf, group_id
+        self._heard: list[KafkaError] = []
+        self._consumer = clients.new_consumer(conf, self._heard.append, **{"group.id": group_id})
+        self._admin: AdminClient | None = None
+        self._tries = 0
+
+    def close(self) -> None:
+        """Let go of the client."""
+        self._consumer.close()
+
+    def committed(
+        self, partitions: Collection[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, tuple[int, str]]:
+        """Offset and metadata text of each partition that has one.
+
+        Raises KafkaException: refused, at once; what else went wrong, when the time is over.
+        """
+        if not partitions:
+            return {}
+        deadline, self._tries = time.monotonic() + timeout_s, 0
+        asked = [Position(*tp) for tp in sorted(partitions)]
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                answers = self._consumer.committed(asked, timeout=max(0.001, min(TRY_S, left_s)))
+            except KafkaException as error:
+                self._refuse()
+                if clients.code_of(error) != KafkaError._TIMED_OUT or left_s <= TRY_S:
+                    raise
+                continue
+            for answer in answers:
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+            found = {TopicPartition(each.topic, each.partition): (each.offset, each.metadata or "") for each in answers}
+            return {tp: at for tp, at in found.items() if at[0] >= 0}
+
+    def partitions(self, timeout_s: float) -> list[TopicPartition]:
+        """Those of all topics that may be described.  Raises KafkaException."""
+        topics = self._consumer.list_topics(timeout=timeout_s).topics
+        there = {topic: about.partitions for topic, about in topics.items() if about.error is None}
+        return [TopicPartition(topic, number) for topic, numbers in there.items() for number in numbers]
+
+    def _refuse(self) -> None:
+        """Raises KafkaException where it is no use to go on."""
+        self._consumer.poll(0)
+        refused = [each for each in self._heard if each.code() in _FINAL]
+        self._heard.clear()
+        if refused:
+            raise KafkaException(refused[0])
+        with suppress(KafkaException):
+            self._consumer.list_topics(timeout=TRY_S)
+            self._tries += 1
+        if self._tries == TRIES:
+            self._describe()
+
+    def _describe(self) -> None:
+        # Kept, since the end of the client would be the end of the request.
+        self._admin = self._admin or clients.new_admin(self._conf)
+        asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=DESCRIBE_S)
+        try:
+            asked[self._group_id].result(DESCRIBE_S + 1)
+        except KafkaException as error:
+            if clients.code_of(error) in _FINAL:
+                raise
+        except TimeoutError:
+            return

@@ -1,0 +1,98 @@
+"""A group's commits, asked while its coordinator comes and goes, and where they are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.clients import code_of
+from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
+from tests.kit.broker import Broker
+from tests.kit.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+ASKS = """
+import sys, threading
+from confluent_kafka import KafkaException
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
+
+ended = threading.Event()
+
+def ask():
+    group = GroupOffsets({"bootstrap.servers": sys.argv[1], "log_level": "0"}, "group")
+    while not ended.wait(0.05):
+        try:
+            found = group.committed([TopicPartition("topic", 0)], 2)
+        except KafkaException:
+            continue
+        assert found == {TopicPartition("topic", 0): (7, "")}, found
+        answered.set()
+    group.close()
+
+answered = threading.Event()
+threads = [threading.Thread(target=ask) for _ in range(12)]
+for each in threads:
+    each.start()
+for line in sys.stdin:
+    answered.clear()
+    print("answered" if answered.wait(30) else "silent", flush=True)
+ended.set()
+for each in threads:
+    each.join()
+"""
+
+
+@pytest.mark.timeout(240)
+def test_a_coordinator_that_loads() -> None:
+    """Asked all the time while its broker is restarted, again and again: the process lives, and is answered."""
+    with Broker() as broker:
+        broker.admin.create_topic("topic")
+        broker.admin.commit("group", "topic", {0: 7})
+        command = [sys.executable, "-P", "-c", ASKS, broker.bootstrap]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
+            assert asking.stdin is not None and asking.stdout is not None
+            for _ in range(4):
+                print(file=asking.stdin, flush=True)
+                assert asking.stdout.readline() == "answered\n", asking.poll()
+                broker.stop()
+                broker.start()
+            asking.stdin.close()
+            assert asking.wait(60) == 0
+
+
+def test_who_may_not_is_told_at_once() -> None:
+    """librdkafka's consumer would try until the time is over; so would nobody know why."""
+    with Broker(users={"alice": "secret"}) as broker:
+        broker.admin.create_topic("topic")
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+        conf = {"bootstrap.servers": broker.sasl_bootstrap, **login, "sasl.password": "secret", "log_level": "0"}
+        broker.admin.allow("alice", "topic", "topic", "describe")
+        group = GroupOffsets(conf, "group")
+        began = time.monotonic()
+        with pytest.raises(KafkaException) as refused:
+            group.committed([TopicPartition("topic", 0)], 60)
+        assert code_of(refused.value) == KafkaError.GROUP_AUTHORIZATION_FAILED
+        assert time.monotonic() - began < 30
+        broker.admin.allow("alice", "group", "group", "describe")
+        wait_until(lambda: _answered(group), 30, "the permission to count")
+        group.close()
+
+
+def _answered(group: GroupOffsets) -> bool:
+    try:
+        return group.committed([TopicPartition("topic", 0)], 5) == {}
+    except KafkaException:
+        return False
+
+
+def test_nobody_asks_the_other_way() -> None:
+    """The call that ends the process is in no module."""
+    sources = [path for room in ("runtime", "streaming", "api") for path in (ROOT / room).rglob("*.py")]
+    assert [path.name for path in sources if "list_consumer_group_offsets(" in path.read_text()] == []
