@@ -74,7 +74,7 @@ class Chosen:
 
 
 def _client_id(row: Row) -> str | None:
-    return row.get("client_id") or views.client_id(row.get("executor"))
+    return views.client_id(row.get("executor")) or row.get("client_id")
 
 
 def _least(value: float | None) -> float:

@@ -174,7 +174,7 @@ def _partition(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
         **{key: row[key] for key in keys},
         "consumer_id": row["member_id"],
         "host": row["host"],
-        "client_id": row.get("client_id") or client_id(row["executor"]),
+        "client_id": client_id(row["executor"]) or row.get("client_id"),
         "lag_seconds": row["lag_seconds"],
     }
 
@@ -202,7 +202,7 @@ def _member(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
         "group": group,
         "consumer_id": row["member_id"],
         "host": row["host"],
-        "client_id": row.get("client_id") or client_id(row["executor"]),
+        "client_id": client_id(row["executor"]) or row.get("client_id"),
         "partitions": len(owned),
         "group_instance_id": row["instance_id"],
         "member_state": row["state"],
