@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.broker import Broker
+from tests.kit.broker import Broker, Port
 from tests.kit.produce import produce
 from tests.shell.cli.test_rebalances import cohort
 
@@ -104,12 +104,12 @@ def test_a_listener_that_is_advertised_and_not_reached(port_pair: tuple[int, int
 
 
 @pytest.fixture
-def port_pair() -> tuple[int, int]:
-    """Two ports that nobody listens on."""
-    with closing(socket.socket()) as first, closing(socket.socket()) as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
+def port_pair() -> Iterator[tuple[int, int]]:
+    """Two ports that nobody listens on, and nobody else gets meanwhile."""
+    first, second = Port("127.0.0.1"), Port("127.0.0.1")
+    yield first.number, second.number
+    first.close()
+    second.close()
 
 
 def test_what_is_wrong_on_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

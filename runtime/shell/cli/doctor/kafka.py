@@ -5,6 +5,7 @@ Every request is bounded.  Listeners are tried as executors try them: TCP, TLS, 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,11 +24,14 @@ from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 
 TIMEOUT_S: Final = 10.0
-FIRST_S: Final = 3.0
+FIRST_S: Final = 0.4
 EACH_S: Final = 5.0
 MOST_BROKERS: Final = 200
 AHEAD_S: Final = 2.0
 """How far a record's time may be ahead of ours: less than this a busy producer and the network make."""
+_ADVERTISED: Final = re.compile(
+    r"(?:[^:]*: )?(?:[a-z_]+://)?(?P<host>[^\s/]{1,255}):(?P<port>\d{1,5})/(?P<id>\d{1,9}): "
+)
 _NAMES: Final = {3: "Metadata", 1: "Fetch"}
 _CAN_READ: Final = (AclOperation.READ, AclOperation.DESCRIBE)
 
@@ -36,10 +40,11 @@ def checks(conf: Mapping[str, str], topics: Collection[str], group: str | None) 
     """Everything that the brokers tell."""
     heard: list[KafkaError] = []
     try:
-        admin = clients.new_admin({**conf, "log_level": "0", "error_cb": heard.append})  # type: ignore[dict-item]
-        cluster = _cluster(admin, heard)
+        admin, cluster = _cluster(conf, heard)
     except KafkaException as error:
-        return [_no_broker(conf, error, heard)]
+        refused = any(each.code() in kafka_errors.AUTHENTICATION for each in heard)
+        advertised = {} if refused else _advertised(heard)
+        return _listeners(conf, advertised) if advertised else [_no_broker(conf, error, heard)]
     found = _listeners(conf, {broker.id: (broker.host, broker.port) for broker in cluster.brokers.values()})
     known = []
     for topic in topics:
@@ -56,18 +61,26 @@ def checks(conf: Mapping[str, str], topics: Collection[str], group: str | None) 
     return found
 
 
-def _cluster(admin: AdminClient, heard: Collection[KafkaError]) -> Any:
+def _cluster(conf: Mapping[str, str], heard: list[KafkaError]) -> tuple[AdminClient, Any]:
     """The brokers; a refused login is known before the time is over."""
-    # Once it knows the brokers by what they advertise, librdkafka asks nobody else: what it was told first has to be heard.
     deadline, wait_s = time.monotonic() + TIMEOUT_S, FIRST_S
     while True:
+        # Another one each time: once it knows the brokers by what they advertise, librdkafka asks nobody else, and where
+        # it has heard that before we asked, there is nobody to answer us.
+        admin = clients.new_admin({**conf, "log_level": "0", "error_cb": heard.append})  # type: ignore[dict-item]
         try:
-            return admin.list_topics(timeout=wait_s)
+            return admin, admin.list_topics(timeout=wait_s)
         except KafkaException:
             admin.poll(0)
             wait_s = min(2 * wait_s, deadline - time.monotonic())
             if wait_s <= 0 or any(each.code() in kafka_errors.AUTHENTICATION for each in heard):
                 raise
+
+
+def _advertised(heard: Collection[KafkaError]) -> dict[int, tuple[str, int]]:
+    """Brokers that somebody has told of, by what librdkafka says of those that it doesn't reach: ``host:port/id: Connect to …``."""
+    told = (_ADVERTISED.match(clients.text_of(each)) for each in heard if each.code() == KafkaError._TRANSPORT)
+    return {int(each["id"]): (each["host"], int(each["port"])) for each in told if each is not None}
 
 
 def _no_broker(conf: Mapping[str, str], error: KafkaException, heard: Collection[KafkaError]) -> Check:
