@@ -457,7 +457,6 @@ def _stop(context: _MemberStep, event: Stop) -> None:
 
 def _leave(context: _MemberStep, event: Stop | RevocationDone) -> None:
     member, config = context.member, context.member.config
-    leaves = config.group_instance_id is None if config.leave_on_stop is None else config.leave_on_stop
     context.change(
         state=MemberState.LEFT,
         owned=NOTHING,
@@ -466,7 +465,7 @@ def _leave(context: _MemberStep, event: Stop | RevocationDone) -> None:
         heartbeat_due_ms=None,
         retry_due_ms=None,
     )
-    if leaves and member.member_id:
+    if config.leaves and member.taken_in:
         reason = event.reason if isinstance(event, Stop) else member.revoke_reason  # KIP-800
         leaving = p.LeavingMember(member.member_id, config.group_instance_id, reason)
         context.actions.append(Send(p.LeaveGroup((leaving,))))

@@ -58,6 +58,11 @@ class MemberConfig(Struct, frozen=True):
     leave_on_stop: bool | None = None
     eager: bool = False
 
+    @property
+    def leaves(self) -> bool:
+        """Whether it leaves the group when it stops."""
+        return self.group_instance_id is None if self.leave_on_stop is None else self.leave_on_stop
+
 
 class Member(Struct, frozen=True):
     """A member; beside each field what always holds of it."""
@@ -80,6 +85,15 @@ class Member(Struct, frozen=True):
     retry_due_ms: int | None = None  # when what is outstanding is sent again
     attempts: int = 0  # in a row without an answer; the back-off grows with it
     unreachable_since_ms: int | None = None  # the first failure after the last answer, not the last answer
+
+    @property
+    def taken_in(self) -> bool:
+        """Whether the coordinator may have it, also by a JoinGroup whose answer is not here yet.
+
+        A static member is in from its first JoinGroup, named by its instance id; a dynamic one only with the id that
+        MEMBER_ID_REQUIRED brings (KIP-345, KIP-394).
+        """
+        return bool(self.member_id) or (self.joins > 0 and self.config.group_instance_id is not None)
 
 
 # --- events -------------------------------------------------------------------------------------

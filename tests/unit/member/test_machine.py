@@ -314,6 +314,25 @@ def test_who_leaves_on_stop(instance: str | None, asked: bool | None, leaves: bo
         assert sent(actions) == p.LeaveGroup((p.LeavingMember("a-1", instance, "done"),))
 
 
+@pytest.mark.parametrize(
+    ("instance", "started", "leaving"),
+    [
+        ("i", True, (p.LeaveGroup((p.LeavingMember("", "i", "done"),)),)),
+        ("i", False, ()),
+        (None, True, ()),
+    ],
+)
+def test_who_leaves_before_it_knows_its_id(
+    instance: str | None, started: bool, leaving: tuple[p.LeaveGroup, ...]
+) -> None:
+    """The group has a static member from its first JoinGroup on, whether or not the answer came; others not yet (KIP-345)."""
+    at = Stage(replace(CONFIG, group_instance_id=instance, leave_on_stop=True))
+    if started:
+        at(m.Start())
+    assert at(m.Stop("done")) == tuple(map(m.Send, leaving))
+    assert at.member.state is MemberState.LEFT
+
+
 def test_an_assignment_that_cannot_be_read_ends_the_member() -> None:
     """A leader that speaks another embedded protocol is an error, never an empty assignment."""
     at = stage(MemberState.SYNCING)
