@@ -108,7 +108,7 @@ def test_of_two_runs_that_begin_at_one_time_the_older_ends(slow_joins: Broker, t
         newer.start(20)
         older.reserve(at(topic, 1))
         newer.reserve(at(topic, 2))
-        with pytest.raises(CohortError, match=r"a newer driver \(run 2, this one is run 1\)"):
+        with pytest.raises(CohortError, match=r"a newer driver on \S+ \(run 2, this one is run 1\)"):
             commit(older, topic, 8)
         assert commit(newer, topic, 9) == at(topic, 9)
         assert {decode(each.metadata).run for each in newer.committed(at(topic, 0)).values()} == {2}
