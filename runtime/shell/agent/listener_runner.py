@@ -14,13 +14,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
 
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.listener import LISTENER_EVENTS
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
 from sparkcohort.runtime.shell.process.threads import Supervised
 
 log = logging.getLogger("sparkcohort.listener")
@@ -86,8 +87,7 @@ class _ListenerCall:
     event: str
     partitions: tuple[tuple[str, int], ...]
     done: Callable[[], None]
-    acknowledged: bool = False
-    timer: threading.Timer | None = None
+    acknowledged: threading.Event = field(default_factory=threading.Event)
 
 
 class ListenerRunner:
@@ -126,10 +126,8 @@ class ListenerRunner:
         if self._stuck:
             self._overrun(call, 0)
         else:
-            call.timer = threading.Timer(self._patience_ms / 1000, self._overrun, args=(call, self._patience_ms))
-            call.timer.daemon = True
             try:
-                call.timer.start()
+                DaemonThread(partial(self._wait_for, call), "cohort-patience").start()
             except RuntimeError:  # no thread to be had: nobody would end the wait
                 self._overrun(call, 0)
         self._calls.put(call)
@@ -139,6 +137,10 @@ class ListenerRunner:
         told = threading.Event()
         self._calls.put(_ListenerCall(_LOST if lost else _REVOKED, _plain(partitions), told.set))
         told.wait(patience_s)
+
+    def _wait_for(self, call: _ListenerCall) -> None:
+        if not call.acknowledged.wait(self._patience_ms / 1000):
+            self._overrun(call, self._patience_ms)
 
     def _overrun(self, call: _ListenerCall, waited_ms: int) -> None:
         if not self._acknowledge(call, stuck=True):
@@ -155,12 +157,11 @@ class ListenerRunner:
     def _acknowledge(self, call: _ListenerCall, *, stuck: bool) -> bool:
         """Let the member go on; whether it was this that did it."""
         with self._lock:
-            first, call.acknowledged = not call.acknowledged, True
+            first = not call.acknowledged.is_set()
+            call.acknowledged.set()
             if first or not stuck:
                 self._stuck = stuck
         if first:
-            if call.timer is not None:
-                call.timer.cancel()
             call.done()
         return first
 

@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
 
 log = logging.getLogger("sparkcohort.threads")
 
@@ -162,9 +163,7 @@ class Supervised:
 
     def _launch(self) -> None:
         try:
-            self._thread = threading.Thread(
-                target=self._context.copy().run, args=(self._run,), name=self._name, daemon=True
-            )
+            self._thread = DaemonThread(partial(self._context.copy().run, self._run), self._name)
             self._thread.start()
         except (RuntimeError, MemoryError) as error:
             self._thread = None

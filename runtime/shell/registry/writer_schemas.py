@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
+from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
 from sparkcohort.runtime.shell.registry.schema_registry import (
     RegisteredText,
     RegistryError,
@@ -90,7 +91,7 @@ class WriterSchemas:
         self._unasked.append(request)
         if self._threads < MOST_THREADS:
             try:
-                threading.Thread(target=self._ask, name="cohort-schemas", daemon=True).start()
+                DaemonThread(self._ask, "cohort-schemas").start()
                 self._threads += 1
             except RuntimeError as error:  # no thread to be had
                 self._unasked.remove(request)

@@ -21,6 +21,7 @@ from pyarrow import flight
 
 from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.protocol.codec import MAX_BYTES, WireError
+from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
 from sparkcohort.runtime.shell.rpc.doorkeeper import Doorkeeper
 from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority
 
@@ -146,7 +147,7 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
     def stop(self, timeout_s: float) -> None:
         """Stop serving; gives up waiting for calls under way after ``timeout_s``."""
         self._door.close()
-        stopper = threading.Thread(target=self.shutdown, name="cohort-flight-stop", daemon=True)
+        stopper = DaemonThread(self.shutdown, "cohort-flight-stop")
         try:
             stopper.start()
         except RuntimeError:  # no thread to be had: the port is closed with the process
@@ -164,7 +165,7 @@ class _RequestStream:
         self._answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
         self._closed = False
         self._reader: Any = None  # while an answer is waited for
-        threading.Thread(target=self._run, name="cohort-line", daemon=True).start()
+        DaemonThread(self._run, "cohort-line").start()
 
     def ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """The answer; after any exception, of Flight or TimeoutError, the line is of no use any more."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
+
 T = TypeVar("T")
 
 
@@ -35,7 +37,7 @@ class BackgroundWork:
 
         After ``close``, ``drop`` is called instead, or the ``close`` of the result.
         """
-        thread = threading.Thread(target=self._run, args=(work, then, drop), name="cohort-fetch-job", daemon=True)
+        thread = DaemonThread(partial(self._run, work, then, drop), "cohort-fetch-job")
         try:
             thread.start()
         except RuntimeError as error:  # none to be had now: as if the work had failed, which is tried again

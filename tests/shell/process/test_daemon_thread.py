@@ -1,0 +1,78 @@
+"""A thread that never begins, or begins late, after the system has given it."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from sparkcohort.runtime.shell.process import daemon_thread
+from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
+from sparkcohort.runtime.shell.process.threads import Supervised
+from tests.kit.waiting import wait_until
+
+STARTS = ("_start_new_thread", "_start_joinable_thread")
+"""What Python (3.11, 3.13) asks the system with."""
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """Threads are given and do not begin: their beginnings are here."""
+    beginnings: list[Callable[[], object]] = []
+
+    def give(begin: Callable[[], object], *_: object, **__: object) -> None:
+        beginnings.append(begin)
+
+    monkeypatch.setattr(daemon_thread, "BEGIN_S", 0.1)
+    for name in STARTS:
+        monkeypatch.setattr(threading, name, give, raising=False)
+    return beginnings
+
+
+@pytest.mark.timeout(60)
+def test_one_that_does_not_begin_is_an_error(late: list[Callable[[], object]]) -> None:
+    """Not a wait without an end; and where it begins after all, it is over."""
+    called: list[int] = []
+    with pytest.raises(RuntimeError, match=r"did not begin within \S+ s, for want of memory"):
+        DaemonThread(lambda: called.append(1), "late").start()
+    ended = threading.Event()
+
+    def begin() -> None:
+        late[0]()
+        ended.set()
+
+    _thread.start_new_thread(begin, ())
+    assert ended.wait(30)
+    assert called == []
+
+
+def test_one_that_begins_is_a_thread() -> None:
+    """With its name, and an end to wait for."""
+    names: list[str] = []
+    thread = DaemonThread(lambda: names.append(threading.current_thread().name), "prompt")
+    thread.start()
+    thread.join(30)
+    assert names == ["prompt"]
+    assert thread.daemon
+
+
+@pytest.mark.timeout(60)
+def test_work_is_taken_up_when_a_thread_begins_again(
+    late: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks after a supervised thread is not held by one that does not begin."""
+    works, gone_on = threading.Event(), threading.Event()
+    thread = Supervised("work", lambda: not gone_on.wait(0.01), works.set, lambda _: None)
+    thread.start()
+    assert not thread.is_alive()
+    monkeypatch.undo()
+    wait_until(lambda: _look(thread) and works.is_set(), 30, "the work")
+    gone_on.set()
+    thread.join(30)
+
+
+def _look(thread: Supervised) -> bool:
+    thread.look(0.1)
+    return thread.is_alive()
