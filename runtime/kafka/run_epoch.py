@@ -31,6 +31,7 @@ FORMAT = 1
 GENERATION_BLOCK = 1000
 MOST = 2**53  # of a run's number and of generations: whatever is larger nobody has counted
 MOST_HOST = 64  # characters of a host's name
+MOST_TEXT = 64  # of the other texts, of which none comes near it
 MAX_BYTES = 4096  # Kafka: offset.metadata.max.bytes
 
 Offset: TypeAlias = tuple[int | None, str] | tuple[int | None, str, int]
@@ -65,7 +66,12 @@ def encode(record: CommitMetadata) -> str:
 
 
 def decode(text: str) -> CommitMetadata:
-    """The record in a metadata text; ``NOTHING`` for text of somebody else, of whatever kind."""
+    """The record in a metadata text; ``NOTHING`` for text of somebody else, of whatever kind.
+
+    What is read can be written again: no text is longer than ours are, and what is no text is none.
+    """
+    if len(text) >= MAX_BYTES:
+        return NOTHING
     try:
         value = json.loads(text)
     except (ValueError, TypeError, RecursionError):
@@ -75,7 +81,8 @@ def decode(text: str) -> CommitMetadata:
     run, generation = value.get("run"), value.get("gen")
     if type(run) is not int or type(generation) is not int or not (0 <= run < MOST and 0 <= generation < MOST):
         return NOTHING
-    texts = {name: str(value.get(name, "")) for name in ("id", *_TEXTS)}
+    said = {name: value.get(name, "") for name in ("id", *_TEXTS)}
+    texts = {name: text[:MOST_TEXT] if isinstance(text, str) else "" for name, text in said.items()}
     return CommitMetadata(run, generation, **{**texts, "host": printable(texts["host"], MOST_HOST)})
 
 

@@ -62,6 +62,19 @@ def test_metadata_of_others_says_nothing(text: str) -> None:
     assert decode(text) == NOTHING
 
 
+@pytest.mark.parametrize("name", ["id", "pin", "plan", "topic", "host"])
+def test_what_is_read_can_be_written(name: str) -> None:
+    """Also where somebody else wrote more than we ever do, or no text."""
+    for said in ["x" * 1_500, "\U0001f600" * 100, "\ud800" * 100, 7, {"a": 1}]:
+        record = {"cohort": 1, "run": 7, "gen": 9, "id": said, name: said}
+        found = decode(json.dumps(record))
+        assert (found.run, found.generation) == (7, 9)
+        assert decode(encode(found)) == found
+    for depth in range(900, 1_010):
+        deep = "[" * depth + "]" * depth
+        assert decode(f'{{"cohort":1,"run":7,"gen":9,"{name}":{deep}}}') in {CommitMetadata(7, 9), NOTHING}
+
+
 def test_a_host_is_a_short_line() -> None:
     """Of a run before there were hosts it is empty; what anybody wrote there can't steer a terminal or fill a log."""
     assert decode('{"cohort":1,"run":1,"gen":1,"id":"a"}').host == ""
