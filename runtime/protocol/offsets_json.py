@@ -13,6 +13,7 @@ from typing import Final
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.text import printable
 
 EARLIEST: Final = -2
 """In startingOffsets (Spark: KafkaOffsetRangeLimit.EARLIEST; Kafka: ListOffsetsRequest.EARLIEST_TIMESTAMP)."""
@@ -23,6 +24,7 @@ MAX_PARTITION: Final = 2**31 - 1
 OF_ID: Final = "@"
 """Between a topic's name, where it can't be, and its id, in the offsets of format("cohort")."""
 _MAX_OFFSET: Final = 2**63 - 1
+_MOST_SHOWN: Final = 100  # characters of a value in a message
 _FORM: Final = '{"topic":{"0":123}}'
 
 
@@ -70,10 +72,16 @@ def read(value: object, source: str, least: int) -> dict[TopicPartition, int]:
 
 def _mapping(value: object, source: str, what: str) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise MalformedOffsets(
-            f"{source}: {what} must be an object, as in {_FORM}, not {json.dumps(value, default=repr)}"
-        )
+        raise MalformedOffsets(f"{source}: {what} must be an object, as in {_FORM}, not {_shown(value)}")
     return value
+
+
+def _shown(value: object) -> str:
+    """A value's beginning; what was read may be nested just too deeply to be written."""
+    try:
+        return printable(json.dumps(value, default=repr), _MOST_SHOWN)
+    except RecursionError:
+        return "what is nested too deeply"
 
 
 def _partition(text: str, topic: str, source: str) -> int:
@@ -85,7 +93,7 @@ def _partition(text: str, topic: str, source: str) -> int:
 def _offset(value: object, tp: TopicPartition, source: str, least: int) -> int:
     name = f"{source}: {tp.topic}-{tp.partition}"
     if isinstance(value, bool) or not isinstance(value, int):
-        raise MalformedOffsets(f"{name} has {json.dumps(value, default=repr)} where an offset is due")
+        raise MalformedOffsets(f"{name} has {_shown(value)} where an offset is due")
     if not least <= value <= _MAX_OFFSET:
         hint = " (-2 means earliest, -1 latest)" if least < 0 else ""
         raise MalformedOffsets(f"{name} has offset {value}, which can't be{hint}")
