@@ -177,7 +177,10 @@ class BufferConsumer:
         self._ended: deque[int] = deque()
 
     def read(self, lent: Lent) -> pa.RecordBatch:
-        """The batch, in place.  Takes the descriptor.  Raises OSError, pa.ArrowInvalid for what is no batch."""
+        """The batch, in place.  Takes the descriptor.
+
+        Raises OSError, ValueError, KeyError, and what Arrow raises of bytes that are no batch, or none of a buffer.
+        """
         if lent.descriptor is not None:
             try:
                 mapped = mmap.mmap(lent.descriptor, lent.size, prot=mmap.PROT_READ)
@@ -185,6 +188,8 @@ class BufferConsumer:
                 os.close(lent.descriptor)
             self._memory[lent.buffer] = pa.py_buffer(mapped)
         memory = self._memory[lent.buffer]
+        if lent.used > memory.size:
+            raise ValueError(f"{lent.used} bytes of a buffer of {memory.size}")
         lease = _Lease(lent.buffer, memory, self._ended)
         return pa.ipc.open_stream(pa.foreign_buffer(memory.address, lent.used, lease)).read_next_batch()
 

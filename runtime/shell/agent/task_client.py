@@ -1,6 +1,6 @@
 """The task's side of the socket between a task and its agent: it asks for ranges and gets Arrow; see ``task_frames``.
 
-A client that gets no answer for its time-out, or finds the agent gone, never asks this agent again.  A Python worker
+A client that gets no answer for its time-out, finds the agent gone, or does not understand it, never asks this agent again.  A Python worker
 imports this before its first row, so nothing that only the agent needs is imported here.
 """
 
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -29,11 +30,15 @@ from sparkcohort.runtime.shell.agent.task_frames import (
     receive,
     rows_follow,
 )
-from sparkcohort.runtime.shell.agent.task_requests import written
+from sparkcohort.runtime.shell.agent.task_requests import MOST_WORDS, written
+from sparkcohort.runtime.text import printable
+
+_NONSENSE: Final = (ValueError, LookupError, StopIteration, OverflowError, struct.error, pa.ArrowException)
+"""What comes of bytes that are no answer: no call, no batch, none of the ranges, no buffer."""
 
 
 class AgentTimeout(Exception):
-    """The agent fell silent, or is gone; every step that came whole has been handed out."""
+    """The agent fell silent, is gone, or answers what is no answer; every step that came whole has been handed out."""
 
 
 class TaskClient:
@@ -54,7 +59,11 @@ class TaskClient:
 
     def hello(self) -> dict[str, Any]:
         """The agent's description: member id, generation, pid; raises AgentTimeout."""
-        info: dict[str, Any] = json.loads(self._reply(AgentRequest()))
+        answer = self._reply(AgentRequest())
+        try:
+            info: dict[str, Any] = json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise self._silent(error) from error
         return info
 
     def claim(self, claim: calls.Claim) -> calls.ClaimReply:
@@ -64,7 +73,10 @@ class TaskClient:
         """
         body = calls.encode(claim).decode()
         answer = self._reply(AgentRequest(action="Claim", body=body, patience_s=self._timeout_s / 2))
-        claimed = calls.decode(answer, calls.ClaimReply)
+        try:
+            claimed = calls.decode(answer, calls.ClaimReply)
+        except calls.CallError as error:
+            raise self._silent(error) from error
         self._following = rows_follow(claimed)
         return claimed
 
@@ -104,13 +116,14 @@ class TaskClient:
                     finished = True
                     return
                 step = self._lent(connection, body) if kind == LENT else self._framed(connection, body)
+                _check(step, request.ranges)
                 rows = step.batch is not None
                 yield step
                 del step  # so that its buffer goes back with the answer to the next one
                 if rows:
                     ended = self._consumer.ended()
                     connection.sendall(bytes((len(ended),)) + ended)
-        except OSError as error:
+        except (OSError, *_NONSENSE) as error:
             raise self._silent(error) from error
         finally:
             if not finished:  # whatever else is on its way belongs to nobody
@@ -168,11 +181,26 @@ class TaskClient:
             undo.pop_all()
         return connection
 
-    def _silent(self, error: OSError) -> AgentTimeout:
+    def _silent(self, error: Exception) -> AgentTimeout:
         self.close()
-        silence = f"no answer from the agent within {self._timeout_s} s (agent.timeout.ms)"
-        self._lost = silence if isinstance(error, TimeoutError) else f"the agent is gone ({error})"
+        if isinstance(error, TimeoutError):
+            self._lost = f"no answer from the agent within {self._timeout_s} s (agent.timeout.ms)"
+        elif isinstance(error, OSError):
+            self._lost = f"the agent is gone ({error})"
+        else:
+            self._lost = printable(f"the agent answers what is no answer ({type(error).__name__}: {error})", MOST_WORDS)
         return AgentTimeout(self._lost)
+
+
+def _check(step: Served, ranges: Sequence[Range]) -> None:
+    """Raises ValueError for a step that is of none of the ranges."""
+    places = [index for index, _ in (*step.positions, *step.missed)]
+    if not all(0 <= index < len(ranges) for index in places):
+        raise ValueError(f"places of {len(ranges)} ranges: {places[:5]}")
+    if any(at < ranges[index].start for index, at in step.positions):
+        raise ValueError("a range that stands before its start")
+    if step.batch is not None and len(step.sizes) != len(step.positions):
+        raise ValueError(f"{len(step.sizes)} sizes of {len(step.positions)} ranges")
 
 
 def _receive_descriptor(connection: socket.socket) -> int:

@@ -32,6 +32,8 @@ STEP, BATCH, LENT, END, INFO = range(1, 6)
 BUFFER: Final = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along; the step follows
 DELIVERED: Final = b"\x01"
 AHEAD: Final = 2
+_MOST_PROMISED: Final = 8 << 20
+"""Bytes of a frame for which memory is taken before they have come: nearly all frames are smaller."""
 SILENT: Final = "its leader does not answer here"
 """The reason for which a range is missed begins so where the partition's leader does not answer this agent."""
 _PEER: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -73,11 +75,16 @@ def receive(connection: socket.socket) -> tuple[int, bytearray]:
 
 
 def receive_exactly(connection: socket.socket, length: int) -> bytearray:
-    """Read ``length`` bytes; raises TimeoutError when none come in time, ConnectionError when the other end is gone."""
-    data = bytearray(length)
-    view, at = memoryview(data), 0
+    """Read ``length`` bytes; raises TimeoutError when none come in time, ConnectionError when the other end is gone.
+
+    Of a length that nobody would send, no more memory is taken than twice of what has come.
+    """
+    data, at = bytearray(min(length, _MOST_PROMISED)), 0
     while at < length:
-        n = connection.recv_into(view[at:])
+        if at == len(data):
+            data += bytes(min(at, length - at))
+        with memoryview(data) as view:
+            n = connection.recv_into(view[at:])
         if n == 0:
             raise ConnectionResetError("connection closed")
         at += n

@@ -159,7 +159,7 @@ class Large:
         at = wanted.start
         while at < wanted.end:
             rows = ROWS if at % 3 else 5
-            yield Served([(0, at + rows)], batch_of(at, rows))
+            yield Served([(0, at + rows)], batch_of(at, rows), sizes=[rows])
             at += rows
 
 

@@ -57,7 +57,7 @@ class Numbers:
                     break
                 end = min(start + 10, wanted.end)
                 rows = [{"offset": at} for at in range(start, end) if at % 7]
-                yield Served([(index, end)], pa.RecordBatch.from_pylist(rows) if rows else None)
+                yield Served([(index, end)], pa.RecordBatch.from_pylist(rows) if rows else None, sizes=[len(rows)])
 
 
 @pytest.fixture
