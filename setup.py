@@ -1,8 +1,11 @@
 """The native part of the wheel; everything else about it stands in pyproject.toml."""
 
 import hashlib
+import os
+import shlex
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 from pathlib import Path
@@ -14,6 +17,8 @@ ABI, VERSION = "cp311", "0x030B0000"
 
 # It reads bytes from the network: a mistake in it is to end the process, not to be used.
 HARDENED = ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
+# The same, where the compiler has it for this processor: pages of the stack are touched one by one, jumps land where they may.
+HARDENED_WHERE_KNOWN = ["-fstack-clash-protection", "-fcf-protection=full"]
 
 # The release of yyjson that a package brings with it, its notice, and nothing else of that package.
 PACKAGE, RELEASE = "yyjson", "4.0.6"
@@ -86,14 +91,30 @@ def _yyjson() -> Path | None:
         return None
 
 
+def _knows(flag: str) -> bool:
+    """Whether the compiler takes a flag."""
+    command = [*shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"), "-Werror", flag]
+    try:
+        done = subprocess.run(
+            [*command, "-x", "c", "-c", "-o", os.devnull, "-"], input=b"", capture_output=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
+# Others' functions are not for others to link to, nor to be taken from another library that has functions of these names.
+HIDDEN = [("yyjson_api", "")]
+
+
 def _extension(name: str, sources: list[str], include_dirs: list[str]) -> Extension:
     return Extension(
         f"sparkcohort.native.{name}",
         sources=sources,
         depends=_files("", "*.h"),
         include_dirs=include_dirs,
-        define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None)],
-        extra_compile_args=["-std=c11", "-fvisibility=hidden", "-g0", *HARDENED],
+        define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None), *HIDDEN],
+        extra_compile_args=["-std=c11", "-fvisibility=hidden", "-g0", *HARDENED, *KNOWN],
         extra_link_args=["-Wl,-z,relro,-z,now,-z,noexecstack"],
         py_limited_api=True,
         # Without a compiler or Python's headers the wheel does without it, and records take the slower path.
@@ -102,7 +123,9 @@ def _extension(name: str, sources: list[str], include_dirs: list[str]) -> Extens
 
 
 # A front end asks for the requirements first: for that nothing is fetched.
-YYJSON = None if sys.argv[1:2] == ["egg_info"] else _yyjson()
+ASKED_ONLY = sys.argv[1:2] == ["egg_info"]
+YYJSON = None if ASKED_ONLY else _yyjson()
+KNOWN = [flag for flag in HARDENED_WHERE_KNOWN if not ASKED_ONLY and _knows(flag)]
 JSON = _files("json", "*.c")
 EXTENSIONS = [_extension("_drain", sorted(set(_files("", "*.c")) - set(JSON)), ["native"])]
 if YYJSON:
