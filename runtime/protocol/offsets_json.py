@@ -72,11 +72,11 @@ def read(value: object, source: str, least: int) -> dict[TopicPartition, int]:
 
 def _mapping(value: object, source: str, what: str) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise MalformedOffsets(f"{source}: {what} must be an object, as in {_FORM}, not {_shown(value)}")
+        raise MalformedOffsets(f"{source}: {what} must be an object, as in {_FORM}, not {_excerpt(value)}")
     return value
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     """A value's beginning; what was read may be nested just too deeply to be written."""
     try:
         return printable(json.dumps(value, default=repr), _MOST_SHOWN)
@@ -93,7 +93,7 @@ def _partition(text: str, topic: str, source: str) -> int:
 def _offset(value: object, tp: TopicPartition, source: str, least: int) -> int:
     name = f"{source}: {tp.topic}-{tp.partition}"
     if isinstance(value, bool) or not isinstance(value, int):
-        raise MalformedOffsets(f"{name} has {_shown(value)} where an offset is due")
+        raise MalformedOffsets(f"{name} has {_excerpt(value)} where an offset is due")
     if not least <= value <= _MAX_OFFSET:
         hint = " (-2 means earliest, -1 latest)" if least < 0 else ""
         raise MalformedOffsets(f"{name} has offset {value}, which can't be{hint}")
