@@ -78,8 +78,8 @@ model: venv ## all that two members and three partitions can come to: ARGS="--fa
 TIME ?= 60
 SEED ?= 1
 
-fuzz: venv ## the decoders of values under sanitizers, fed with what reaches new code: TIME=60 (seconds each), SEED=1
-	@$(BIN)/python -m tests.kit.fuzz $(TIME) $(SEED) $(ARGS)
+fuzz: venv ## all that reads bytes from outside, fed with what reaches new code: TIME=60 (seconds each), SEED=1, ARGS="json codecs"
+	@$(BIN)/python -m tests.kit.fuzzing $(TIME) $(SEED) $(ARGS)
 
 demo: venv ## a stream, a killed executor, a verdict
 	@tools/bootstrap.sh java

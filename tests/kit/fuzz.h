@@ -5,9 +5,10 @@
  * PLANS (written by fuzz.py) has some types to read into.  CORPUS has one input a line, in hex: the number of a
  * plan, then a record.  All of them are read first, then again with every allocation failing once; then, up to ROUNDS times or
  * for SECONDS, one that is like one of them.  What reaches code that none before it has reached is kept, and printed at the
- * end, one a line.  An input at which the program dies is printed last of all.
+ * end, one a line; then, to standard error, how many were tried and kept, and how many blocks of code were reached.  An input
+ * at which the program dies is printed last of all.
  *
- * The decoder's own file includes this one, and has read_plan(), run() and run_short(). */
+ * The decoder's own file includes this one, and has read_plan(), run(), run_short(), odd_byte() and mend(). */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_INPUT = 4096, MAP = 1 << 16, MOST_KEPT = 4096, MOST_PLANS = 64, MOST_ALLOCATIONS = 1000 };
+enum { MOST_CODE = 1 << 23, MOST_INPUT = 4096, MAP = 1 << 16, MOST_INPUTS = 4096, MOST_PLANS = 64, MOST_ALLOCATIONS = 1000 };
 
 typedef struct {
   uint8_t bytes[MOST_INPUT];
@@ -24,9 +25,10 @@ typedef struct {
 } input;
 
 static size_t plan_count;
-static input kept[MOST_KEPT];
+static input kept[MOST_INPUTS];
 static size_t kept_count;
 static uint8_t seen[MAP];
+static uint8_t reached[MOST_CODE]; /* by the place in the program: which of its blocks */
 static int fresh;
 static uintptr_t before;
 static const input *at_hand;
@@ -36,16 +38,28 @@ static void run(const input *);
 /* The same, but from a new decoder, and with shortage() in between. */
 static void run_short(const input *);
 static uint8_t odd_byte(void);
+/* What is like something that was good may need a checksum to get any further. */
+static void mend(input *);
 
 /* --- what is reached -------------------------------------------------------------------------- */
 
-/* The compiler calls this at every branch's target. */
+extern const char __executable_start[]; /* the linker's */
+
+/* The compiler calls this at every branch's target; not in this file nor those that include it, which are not traced. */
 __attribute__((no_sanitize("all"), no_sanitize_coverage)) void __sanitizer_cov_trace_pc(void) {
   uintptr_t place = (uintptr_t)__builtin_return_address(0);
   uint8_t *at = &seen[(place ^ place >> 16 ^ before) % MAP]; /* the way that led there counts */
   before = place << 1;
   fresh |= !*at;
   *at = 1;
+  size_t offset = place - (uintptr_t)__executable_start;
+  if (offset < MOST_CODE) reached[offset] = 1;
+}
+
+static size_t count_reached(void) {
+  size_t count = 0;
+  for (size_t i = 0; i < MOST_CODE; i++) count += reached[i];
+  return count;
 }
 
 /* --- memory that runs out --------------------------------------------------------------------- */
@@ -108,7 +122,7 @@ static void attempt(const input *given) {
   before = 0;
   at_hand = given;
   if (given->size) run(given);
-  if (fresh && kept_count < MOST_KEPT) kept[kept_count++] = *given;
+  if (fresh && kept_count < MOST_INPUTS) kept[kept_count++] = *given;
 }
 
 /* Each allocation fails once, until there is none left that could. */
@@ -212,10 +226,11 @@ int main(int count, char **arguments) {
   for (; done < rounds || done % 256 || time(NULL) < end; done++) {
     input given = kept[chance((uint32_t)kept_count)];
     for (uint32_t times = 1 + chance(6); times; times--) change(&given);
+    if (given.size) mend(&given);
     attempt(&given);
     if (fresh) attempt_short(&given);
   }
   for (size_t i = 0; i < kept_count; i++) print(stdout, &kept[i]);
-  fprintf(stderr, "%ld inputs tried, %zu kept\n", done, kept_count);
+  fprintf(stderr, "%ld %zu %zu\n", done, kept_count, count_reached());
   return 0;
 }

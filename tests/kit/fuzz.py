@@ -1,22 +1,20 @@
-"""Decoders built with sanitizers, and what is fed to them (``fuzz.h``); ``make fuzz`` runs this.
+"""Decoders in C built with sanitizers, and what is fed to them (``fuzz.h``).
 
-    python -m tests.kit.fuzz SECONDS [SEED] [DECODER ...]
-
-feeds each decoder for so long and adds to its corpus (``json_corpus.txt`` and so on) what reaches new code.  Tests
+``grow`` feeds one for so long and adds to its corpus (``json_corpus.txt`` and so on) what reaches new code.  Tests
 read the corpora, with every allocation failing once.  A decoder's own module says what it reads into.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 HERE: Final = Path(__file__).parent
 NATIVE: Final = HERE.parents[1] / "native"
@@ -25,7 +23,17 @@ FLAGS: Final = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pt
 SANITIZED: Final = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
 TRACED: Final = "-fsanitize-coverage=trace-pc"
 SHORT: Final = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc")]
-DECODERS: Final = ("avro", "json", "protobuf")
+DECODERS: Final = ("avro", "batches", "json", "protobuf")
+TRACE: Final = re.compile(r"\b(call|jmp)\b.*<__sanitizer_cov_trace_pc>")
+
+
+class Fed(NamedTuple):
+    """What came of it: the inputs that reach all the code which was reached, in hex; how many were tried and are left; how much that is."""
+
+    kept: list[str]
+    tried: int
+    left: int
+    reached: int  # blocks
 
 
 @dataclass(frozen=True)
@@ -52,29 +60,50 @@ class Fuzzed:
         """The program, and the plans that it reads: the beginning of its command."""
         program, written = folder / f"{self.name}_fuzz", folder / "plans"
         flags = [*FLAGS, *(f"-I{source.parent}" for source in self.others())]
-        objects = [str(sanitized(source)) for source in self.others()]
-        sources = [HERE / f"{self.name}_fuzz.c", *(NATIVE / source for source in self.sources)]
-        command = ["cc", *flags, *SANITIZED, TRACED, *SHORT, "-o", str(program), *map(str, sources), *objects, "-lm"]
+        harness, sources = folder / f"{self.name}_fuzz.o", [str(NATIVE / source) for source in self.sources]
+        command = ["cc", *flags, *SANITIZED, "-c", "-o", str(harness), str(HERE / f"{self.name}_fuzz.c")]
+        subprocess.run(command, check=True, timeout=300)  # untraced: what is counted is the decoder's
+        objects = [str(harness), *(str(sanitized(source)) for source in self.others())]
+        command = ["cc", *flags, *SANITIZED, TRACED, *SHORT, "-o", str(program), *sources, *objects, "-lm"]
         subprocess.run(command, check=True, timeout=300)
         written.write_bytes(self.plans())
         return [str(program), str(written)]
 
-    def run(self, command: list[str], rounds: int, seconds: int, seed: int, timeout: float) -> list[str]:
-        """The inputs that reach all the code which was reached, in hex; an error when a sanitizer has found something."""
+    def run(self, command: list[str], rounds: int, seconds: int, seed: int, timeout: float) -> Fed:
+        """Feed the program; an error when a sanitizer has found something."""
         command = [*command, str(self.corpus), str(rounds), str(seconds), str(seed)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
         if done.returncode:
             raise AssertionError(done.stderr[-20_000:])
-        sys.stderr.write(f"{self.name}: {done.stderr}")
-        return done.stdout.split()
+        return Fed(done.stdout.split(), *map(int, done.stderr.split()))
 
-    def grow(self, seconds: int, seed: int) -> None:
-        """Make the corpus better."""
+    def grow(self, seconds: int, seed: int) -> str:
+        """Make the corpus better; what came of it, in words.
+
+        Short inputs come first, so that of two that reach the same code the shorter one stays.
+        """
         self.corpus.touch()
-        self.corpus.write_text("\n".join(sorted({*self.seeds(), *self.corpus.read_text().split()})) + "\n")
+        self._keep([*self.seeds(), *self.corpus.read_text().split()])
         with tempfile.TemporaryDirectory() as folder:
-            found = {*self.least(), *self.run(self.build(Path(folder)), 0, seconds, seed, seconds + 600)}
-        self.corpus.write_text("\n".join(sorted(found)) + "\n")
+            command = self.build(Path(folder))
+            fed = self.run(command, 0, seconds, seed, seconds + 600)
+            self._keep(fed.kept)
+            least = {*self.least(), *self.run(command, 0, 0, seed, 600).kept}
+            self._keep(least)
+            whole = blocks(command[0])
+        return f"{self.name}: {fed.tried} inputs tried, {len(least)} kept, {fed.reached} of {whole} blocks"
+
+    def _keep(self, inputs: Iterable[str]) -> None:
+        self.corpus.write_text("\n".join(sorted(set(inputs), key=lambda line: (len(line), line))) + "\n")
+
+
+def blocks(program: str) -> int:
+    """How many blocks of code the program has, as the compiler traces them."""
+    shown = subprocess.run(
+        ["objdump", "--disassemble", "--no-show-raw-insn", program],
+        check=True, capture_output=True, text=True, timeout=100,
+    ).stdout  # fmt: skip
+    return len(TRACE.findall(shown))
 
 
 def sanitized(source: Path) -> Path:
@@ -96,11 +125,6 @@ def fuzzed(name: str) -> Fuzzed:
     return found
 
 
-def main(seconds: str, seed: str = "1", *names: str) -> None:
-    """Feed them, one after the other."""
-    for name in names or DECODERS:
-        fuzzed(name).grow(int(seconds), int(seed))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def grow(name: str, seconds: int, seed: int) -> str:
+    """Feed the decoder of a name."""
+    return fuzzed(name).grow(seconds, seed)

@@ -2,7 +2,8 @@
 
     LD_PRELOAD=<libasan> PYTHONPATH=<folder of build()> python -P -m tests.kit.sanitized
 
-What knows Python (buffers, offsets, frames, lists of bad rows) is in no harness; here it is.
+What knows Python (buffers, offsets, frames, lists of bad rows, decompression) is in no harness; here it is.  What reads bytes in
+Python is fed with its corpora, too, of which some go through the native parts.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ from typing import Any
 import pyarrow as pa
 
 import sparkcohort
+from sparkcohort.native import _drain
 from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.values.avro.schema import parse_schema
-from tests.kit import avro_fuzz, json_fuzz, protobuf_fuzz
+from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, protobuf_fuzz
 from tests.kit.avro_schemas import encode
 from tests.kit.fuzz import FLAGS, NATIVE, SANITIZED, sanitized
+from tests.kit.fuzzing import TARGETS
+from tests.kit.line_fuzz import replay
+from tests.kit.parts import decoder
 
 PYTHON = ["-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000", f"-I{sysconfig.get_path('include')}"]
 SHARED = ("arrow/blocks.c", "values/records.c", "values/tree.c", "values/tree_export.c")
@@ -93,6 +98,35 @@ def feed_protobuf() -> int:
     )
 
 
+def feed_batches() -> int:
+    """Record batches whose decompression is none, at one go and in pieces; how many rows there are."""
+    return sum(_rows(data, in_pieces=in_pieces) for data in batches_fuzz.FUZZED.inputs() for in_pieces in (False, True))
+
+
+def _rows(data: bytes, *, in_pieces: bool) -> int:
+    """Up to the end or the first fault."""
+    plan, records, rows = batches_fuzz.plan_of(data), data[1:], 0
+    by = decoder(
+        columns=plan.columns,
+        largest=plan.largest,
+        window=plan.piece or 200,
+        by=lambda _codec, packed, _largest: pa.BufferReader(pa.py_buffer(packed)) if in_pieces else bytes(packed),
+    )
+    part = by.part(
+        records, 0, len(records), "t", 7, plan.position, plan.stop, plan.high_watermark, list(plan.aborted)
+    )  # fmt: skip
+    while (event := part.take(plan.rows, plan.nbytes)) is not None and event[0] in (_drain.RECORDS, _drain.UNPACKING):
+        if event[5] is not None:
+            event[5][0].validate(full=True)
+            rows += event[5][0].num_rows
+    return rows
+
+
+def feed_readers() -> int:
+    """All that reads bytes in Python; how many inputs there are."""
+    return sum(map(replay, TARGETS.values()))
+
+
 def _shown(rows: Any) -> str:
     return str(rows.to_string(window=10_000))
 
@@ -109,4 +143,4 @@ def _feed(decoder: JsonValues | AvroValues | ProtobufValues, column: Any) -> int
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{feed_json()} {feed_avro()} {feed_protobuf()}\n")
+    sys.stdout.write(f"{feed_json()} {feed_avro()} {feed_protobuf()} {feed_batches()} {feed_readers()}\n")

@@ -60,3 +60,5 @@ static void run_short(const input *given) {
   tree_free(&into);
   free(record);
 }
+
+static void mend(input *given) { (void)given; }

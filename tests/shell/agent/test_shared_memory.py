@@ -15,6 +15,7 @@ import pytest
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent.shared_memory import (
     BUFFERS,
+    LEAST_BYTES,
     MOST_BYTES,
     POOLED_BYTES,
     BufferConsumer,
@@ -130,6 +131,19 @@ def test_what_is_not_lent(pool: SlabPool, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(os, "memfd_create", refuse)
     assert [lender.lend(batch_of(0)) for _ in range(3)] == [None, None, None]
+
+
+def test_no_more_is_read_than_a_buffer_has(pool: SlabPool) -> None:
+    """Whatever length is told: of the bytes behind it nobody knows whose they are."""
+    batch = pa.record_batch({"value": pa.array([bytes(LEAST_BYTES)])})
+    producer = BufferProducer(pool)
+    lent = producer.lend(batch)
+    assert lent is not None
+    assert lent.descriptor is not None
+    for told in (lent._replace(used=lent.size + 1), lent._replace(size=2 * lent.size, used=1)):
+        with pytest.raises(ValueError):
+            BufferConsumer().read(told._replace(descriptor=os.dup(lent.descriptor)))
+    producer.close()
 
 
 def test_what_was_not_lent_is_not_taken_back(pool: SlabPool) -> None:

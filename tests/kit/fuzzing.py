@@ -1,0 +1,39 @@
+"""All fuzzers one after the other; ``make fuzz`` runs this.
+
+    python -m tests.kit.fuzzing SECONDS [SEED] [NAME ...]
+
+feeds each of them for so long, prints how much of its code is reached, and leaves what reaches new code in its corpus: decoders
+in C under sanitizers (``fuzz``), readers in Python (``line_fuzz``).  An input that does what must not be is printed, and
+ends it; the others go on, and the exit status tells.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from tests.kit import fuzz, kafka_targets, line_fuzz, run_targets
+
+TARGETS = {target.name: target for target in (*kafka_targets.TARGETS, *run_targets.TARGETS)}
+FUZZERS: Mapping[str, Callable[[int, int], str]] = {
+    **{name: partial(fuzz.grow, name) for name in fuzz.DECODERS},
+    **{name: partial(line_fuzz.grow, target) for name, target in TARGETS.items()},
+}
+
+
+def main(seconds: str, seed: str = "1", *names: str) -> int:
+    """Run those of these names, or all."""
+    broken = 0
+    for name in names or FUZZERS:
+        try:
+            said = FUZZERS[name](int(seconds), int(seed))
+        except AssertionError as error:
+            said, broken = f"{name}: broken: {error}", broken + 1
+        sys.stdout.write(f"{said}\n")
+        sys.stdout.flush()
+    return min(broken, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,290 @@
+"""What a run's own processes, its checkpoint and its registry say and is read in Python, as targets of ``line_fuzz``."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from sparkcohort.assignors import Load
+from sparkcohort.runtime.checkpoint import logs
+from sparkcohort.runtime.group import validation
+from sparkcohort.runtime.leader import load_report
+from sparkcohort.runtime.protocol import calls, codec, consumer_protocol, offsets_json
+from sparkcohort.runtime.protocol import messages as p
+from sparkcohort.runtime.protocol.consumer_protocol import Assignment, MalformedConsumerProtocol, Subscription
+from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.agent import agent_config, task_requests
+from sparkcohort.runtime.shell.agent.shared_memory import BufferConsumer
+from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
+from sparkcohort.runtime.shell.agent.task_frames import BATCH, BUFFER, END, FRAME, INFO, LENT, STEP
+from sparkcohort.runtime.values.avro import schema as avro_schema
+from sparkcohort.runtime.values.protobuf import descriptor, wire
+from tests.kit.line_fuzz import Target
+from tests.kit.protobuf_fuzz import everything
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("ü", 1)
+RANGE = Range("t", 0, 5, 9)
+
+# --- Kafka's protocol for members -----------------------------------------------------------------
+
+SUBSCRIBED = Subscription(
+    ("t", "ü"), b'{"executor":"1","host":"h","cores":2,"pid":7,"address":"a"}', (T0, T1), 7, "rack"
+)
+BOOKS = validation.Books({"t"}, {"range"}, 9, {T0}, 60_000)
+
+
+def subscriptions(data: bytes) -> None:
+    """What is read, written and read again is the same; what a member may say of itself comes as far as its bounds let it."""
+    with suppress(MalformedConsumerProtocol):
+        found = consumer_protocol.decode_subscription(data)
+        again = consumer_protocol.encode_subscription(found)
+        assert consumer_protocol.encode_subscription(consumer_protocol.decode_subscription(again)) == again
+    protocol = consumer_protocol.ConsumerEmbedded()
+    protocol.claimed(data)
+    protocol.subscription(data)
+    asked = p.JoinGroup("", None, "client", "host", 1, 2, "consumer", (p.Protocol("range", data),))
+    with suppress(validation.Refusal):
+        join, _ = validation.checked(asked, BOOKS)
+        info, complaints = validation.about(join, "m")
+        assert all(words.isprintable() for words in (info.executor_id, info.host, info.address, *complaints.values()))
+
+
+def assignments(data: bytes) -> None:
+    """What is read, written and read again is the same."""
+    with suppress(MalformedConsumerProtocol):
+        again = consumer_protocol.encode_assignment(consumer_protocol.decode_assignment(data))
+        assert consumer_protocol.encode_assignment(consumer_protocol.decode_assignment(again)) == again
+    consumer_protocol.ConsumerEmbedded().assigned(data)
+
+
+# --- the run's port -------------------------------------------------------------------------------
+
+MESSAGES = (
+    p.JoinGroup("", None, "c", "h", 1, 2, "consumer", (p.Protocol("range", b"\x00\xff"),), "new"),
+    p.SyncGroup("m", "i", 3, "consumer", "range", (("m", b"\x01"),)),
+    p.LeaveGroup((p.LeavingMember("m", None, "bye"),)),
+    p.OffsetCommit("m", None, 3, (p.CommittedPosition("t", 0, 2**62, 2),)),
+    p.OffsetFetch((T0,)),
+)
+CALLS = sorted(calls._DECODERS, key=lambda kind: kind.__name__)
+SAID: tuple[calls.Call, ...] = (
+    calls.Claim("p", 3, "a", "no JVM above", "h", "id"),
+    calls.ClaimReply((RANGE,), (5,), 7, {"t": "id"}, (0,), agent=True),
+    calls.Delivered(
+        "p", "a", (RANGE,), (1, 10), (3, 30), (40,), timed_out=False, bad=(calls.MalformedCount("t", "x", 2),)
+    ),
+    calls.ReadRequest((RANGE,), {}),
+    calls.Step(((0, 7),), ((1, "gone"),), rows=True),
+    calls.Fetched("m", (calls.WaitedFor("t", 0, 5, 1.5),), (calls.Silent("t", 1, 5, "why"),), (T0,)),
+    calls.BatchCommitted("id", "b", (calls.SourceProgress({"t": {"0": 7}}, calls.OffsetsBehindLatest(0, 3, 1.5)),)),
+    calls.PushEvent("rejoin", ("t",), "topics changed", 4),
+)
+
+
+def group_messages(data: bytes) -> None:
+    """A value of the protocol, which is written and read as it was, or WireError."""
+    with suppress(codec.WireError):
+        found = codec.decode(data)
+        assert codec.decode(codec.encode(found)) == found
+
+
+def run_calls(data: bytes) -> None:
+    """The first byte is the kind: a call, which is written and read as it was, or CallError."""
+    if not data:
+        return
+    kind = CALLS[data[0] % len(CALLS)]
+    with suppress(calls.CallError):
+        found = calls.decode(data[1:], kind)
+        assert calls.decode(calls.encode(found), kind) == found
+        if isinstance(found, calls.Delivered):
+            calls.check_delivered(found)
+        if isinstance(found, calls.ReadRequest):
+            calls.check_read(found, {T0})
+
+
+def loads(data: bytes) -> None:
+    """A report of loads, or MalformedReport."""
+    with suppress(load_report.MalformedReport):
+        member, found = load_report.decode(data)
+        assert load_report.decode(load_report.encode(member, found))[0] == member
+
+
+# --- the local sockets ----------------------------------------------------------------------------
+
+TOKEN = "token"
+CONFIG: dict[str, Any] = {
+    "address": "a", "executor": {"pid": 7, "started": 5, "executor_id": "1", "host": "h", "cores": 2}, "host": "h", "port": 5, "kafka": {},
+    "credentials": {"authority": "a", "certificate": "c", "key": "k", "token": "t" * 64}, "columns": [],
+    "buffer_bytes": 9, "session_timeout_ms": 9, "heartbeat_interval_ms": 3, "rebalance_timeout_ms": 9,
+    "assignors": ["range"], "rack": "",
+}  # fmt: skip
+
+
+def task_request(data: bytes) -> None:
+    """A request, or Nonsense in a line."""
+    with suppress(task_requests.Nonsense):
+        task_requests.parse(data)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        reader = task_requests.RequestReader(ours, TOKEN)
+        try:
+            while reader.next() is not None:
+                continue
+        except task_requests.Nonsense as error:
+            assert str(error).isprintable() and len(str(error)) < 500
+
+
+def config(data: bytes) -> None:
+    """A member's configuration, or one of the errors that an agent lives through."""
+    with suppress(ValueError, RecursionError):
+        agent_config.from_json(json.loads(data))
+
+
+def frame(kind: int, body: bytes) -> bytes:
+    """As an agent sends it."""
+    return FRAME.pack(kind, len(body)) + body
+
+
+def agent_answers() -> Iterator[bytes]:
+    """Steps with rows in the frame, in memory, and without; the ends of answers."""
+    step = calls.encode(calls.Step(((0, 7),), (), rows=False))
+    rows, sink = pa.record_batch({"value": pa.array([b"v"])}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    full = calls.encode(calls.Step(((0, 9),), (), rows=True, sizes=(9,)))
+    yield frame(STEP, step) + frame(STEP, full) + frame(BATCH, sink.getvalue().to_pybytes()) + frame(END, b"")
+    yield frame(STEP, calls.encode(calls.Step((), ((0, "gone"),), rows=False))) + frame(END, b"")
+    yield frame(LENT, BUFFER.pack(0, 1 << 20, 99, False) + full) + frame(END, b"")
+    yield frame(LENT, BUFFER.pack(0, 1 << 20, 99, True) + full) + frame(END, b"")
+    yield frame(INFO, b"{}")
+    yield frame(STEP, step) + FRAME.pack(STEP, 1 << 60) + step
+
+
+def agent_answer(data: bytes) -> None:
+    """Steps of what was asked for, or AgentTimeout."""
+    ours, theirs = socket.socketpair()
+    client = TaskClient("", TOKEN, 10)
+    client._connection = ours
+    drained = threading.Thread(target=_drain, args=(theirs,), daemon=True)
+    with ours, theirs:
+        theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        drained.start()
+        with suppress(AgentTimeout):
+            for step in client.read((RANGE,), (5,), 1):
+                assert all(index == 0 and RANGE.start <= at for index, at in step.positions)
+                assert step.batch is None or len(step.sizes) == len(step.positions)
+        client.close()
+        drained.join(10)
+
+
+def _drain(connection: socket.socket) -> None:
+    with suppress(OSError):
+        while connection.recv(1 << 16):
+            continue
+
+
+# --- checkpoints and options ----------------------------------------------------------------------
+
+OFFSETS = '{"t":{"0":7,"1":9},"t@id":{},"ü":{"0":-1}}'
+
+
+def offsets(data: bytes) -> None:
+    """Offsets by partition, or MalformedOffsets; what is written of some is read as it was."""
+    text = data.decode(errors="replace")
+    with suppress(MalformedOffsets):
+        value = offsets_json.load(text, "here")
+        ids = offsets_json.ids_in(value)
+        found = offsets_json.read(value, "here", EARLIEST)
+        again = offsets_json.load(logs.as_line(found, ids, text), "again")
+        assert offsets_json.read(again, "again", EARLIEST) == found
+
+
+def checkpoints(data: bytes) -> None:
+    """The files of a checkpoint: entries, or BrokenLog that names the file."""
+    text = data.decode(errors="replace")
+    readers: tuple[Callable[[str, str], object], ...] = (logs.read_commit, logs.query_id)
+    for read in readers:
+        with suppress(logs.BrokenLog):
+            read(text, "file")
+    with suppress(logs.BrokenLog):
+        entry = logs.read_offsets(text, "offsets/3")
+        for at, line in enumerate(entry.sources[:3]):
+            ends = logs.source_of(line, "offsets/3")
+            if ends is not None:
+                written = logs.rewritten(text, at, logs.as_line(ends.ends, ends.ids, str(line)))
+                again = logs.source_of(logs.read_offsets(written, "again").sources[at], "again")
+                assert again is not None
+                assert again.ends == ends.ends
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+AVRO = (
+    '{"type":"record","name":"R","namespace":"n","aliases":["S"],"fields":[{"name":"a","type":["null","long"],"default":null},'
+    '{"name":"e","type":{"type":"enum","name":"E","symbols":["A"],"default":"A"}},{"name":"m","type":{"type":"map","values":"R"}},'
+    '{"name":"f","type":{"type":"fixed","name":"F","size":4,"logicalType":"decimal","precision":9,"scale":2}},'
+    '{"name":"l","type":{"type":"array","items":{"type":"long","logicalType":"timestamp-millis"}}}]}'
+)
+
+
+def avro(data: bytes) -> None:
+    """A schema, or AvroSchemaError."""
+    with suppress(avro_schema.AvroSchemaError):
+        avro_schema.parse_schema(data.decode(errors="replace"))
+
+
+def protobuf(data: bytes) -> None:
+    """A descriptor, or DescriptorError."""
+    with suppress(descriptor.DescriptorError):
+        descriptor.parse_message(data, "p.M")
+
+
+def _joins() -> list[bytes]:
+    return [consumer_protocol.encode_subscription(SUBSCRIBED, version) for version in range(4)]
+
+
+def _calls() -> list[bytes]:
+    return [bytes([CALLS.index(type(each))]) + calls.encode(each) for each in SAID]
+
+
+def _requests() -> list[bytes]:
+    asked = (calls.AgentRequest((RANGE,), (5,), 2, {"t": "id"}, 1.5), calls.AgentRequest(action="Claim", body="{}"))
+    sent = [task_requests.written(each, TOKEN) for each in asked]
+    return [*sent, sent[0] + sent[1], *(each[4:] for each in sent)]
+
+
+KEYS = (
+    b'"ranges"',
+    b'"planned_starts"',
+    b'["t",0,5,9]',
+    b'"sizes"',
+    b'"positions"',
+    b'"missed"',
+    b"[0,7]",
+    b'"rows":true',
+)
+
+TARGETS = (
+    Target("subscription", (consumer_protocol.decode_subscription, consumer_protocol._ByteReader, consumer_protocol.ConsumerEmbedded, validation), subscriptions, _joins),
+    Target("assignment", (consumer_protocol.decode_assignment, consumer_protocol._ByteReader), assignments, lambda: [consumer_protocol.encode_assignment(Assignment((T0, T1), b"x"))]),
+    Target("messages", (codec,), group_messages, lambda: map(codec.encode, MESSAGES), tuple(name.encode() for name in codec._KINDS)),
+    Target("calls", (calls,), run_calls, _calls, KEYS),
+    Target("loads", (load_report.decode, load_report._rows, load_report._row), loads, lambda: [load_report.encode("m", {T0: Load(1.5, 3, 2)})]),
+    Target("task_request", (task_requests,), task_request, _requests, (*KEYS, b'{"token": "token"')),
+    Target("agent_config", (agent_config.from_json,), config, lambda: [json.dumps(CONFIG).encode()]),
+    Target("agent_answer", (TaskClient, BufferConsumer), agent_answer, agent_answers, KEYS),
+    Target("offsets", (offsets_json,), offsets, lambda: [OFFSETS.encode()]),
+    Target("checkpoint", (logs,), checkpoints, lambda: [f"v1\n{{}}\n{OFFSETS}\n-\nx".encode(), b"v1\n{}", b'{"id":"x"}']),
+    Target("avro_schema", (avro_schema,), avro, lambda: [AVRO.encode()], (b'"record"', b'"enum"', b'"decimal"', b'"uuid"', b'"duration"', b'"items"', b'"R"')),
+    Target("descriptors", (descriptor, wire), protobuf, lambda: [everything("proto2"), everything("proto3")]),
+)  # fmt: skip
