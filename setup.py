@@ -86,13 +86,13 @@ def _yyjson() -> Path | None:
         return None
 
 
-def _extension(name: str, sources: list[str], include_dirs: list[str]) -> Extension:
+def _extension(name: str, sources: list[str], include_dirs: list[str], *macros: tuple[str, str]) -> Extension:
     return Extension(
         f"sparkcohort.native.{name}",
         sources=sources,
         depends=_files("", "*.h"),
         include_dirs=include_dirs,
-        define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None)],
+        define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None), *macros],
         extra_compile_args=["-std=c11", "-fvisibility=hidden", "-g0", *HARDENED],
         extra_link_args=["-Wl,-z,relro,-z,now,-z,noexecstack"],
         py_limited_api=True,
@@ -108,7 +108,8 @@ EXTENSIONS = [_extension("_drain", sorted(set(_files("", "*.c")) - set(JSON)), [
 if YYJSON:
     SHARED = ["native/arrow/blocks.c", "native/values/records.c", "native/values/tree.c", "native/values/tree_export.c"]
     SOURCES = [*JSON, *SHARED, str(YYJSON / "yyjson.c")]
-    EXTENSIONS.append(_extension("_json", SOURCES, ["native", str(YYJSON)]))
+    # Its functions are for this module alone: offered, they could be those of another library with a yyjson in it.
+    EXTENSIONS.append(_extension("_json", SOURCES, ["native", str(YYJSON)], ("yyjson_api", "")))
 
 
 # Whoever gets the wheel gets the notices of all that is compiled into it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -50,3 +51,13 @@ def test_it_is_hardened(module: ModuleType) -> None:
     assert tags.get(DT_FLAGS, 0) & DF_BIND_NOW or tags.get(DT_FLAGS_1, 0) & DF_1_NOW
     assert b"\0__stack_chk_fail\0" in data
     assert b"_chk\0" in data
+
+
+@pytest.mark.parametrize("module", [_drain, _json])
+def test_it_offers_itself_and_nothing_else(module: ModuleType) -> None:
+    """What is compiled in is for this module: a function that others can see could be taken from, or given to, another library."""
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", str(module.__file__)], capture_output=True, text=True, timeout=60, check=True
+    )
+    offered = {line.split()[-1] for line in listed.stdout.splitlines()}
+    assert offered == {f"PyInit_{module.__name__.rpartition('.')[2]}"}
