@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts prometheus classes lint test test-unit test-e2e test-newest simulate handover optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel clean
+.PHONY: help venv jars jdk hosts prometheus classes lint test test-unit test-e2e test-newest oldest test-oldest simulate handover optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel wheels wheel-tools clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -40,7 +40,7 @@ lint: venv ## ruff and mypy, both strict
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-test: venv jdk jars hosts prometheus classes lint ## everything, on a real Kafka broker and a real Spark
+test: venv oldest wheel-tools jdk jars hosts prometheus classes lint ## everything, on a real Kafka broker and a real Spark
 	@tools/run_tests.sh $(ARGS)
 
 test-unit: venv prometheus ## the pure tests only
@@ -57,6 +57,16 @@ test-newest: jars ## the streaming tests on the newest PySpark 4
 	@tools/bootstrap.sh newest
 	@PYSPARK_PYTHON=$(NEWEST_PYTHON) PYSPARK_DRIVER_PYTHON=$(NEWEST_PYTHON) \
 		$(NEWEST_PYTHON) -P -m pytest $(NEWEST) $(ARGS)
+
+OLDEST := $(addprefix tests/,unit/protocol shell/rpc/test_flight.py shell/cli/test_completion.py shell/consumer/test_columns.py shell/values/test_json_decoder.py)
+OLDEST_PYTHON := $(CURDIR)/.venv-oldest/bin/python
+
+oldest: venv ## .venv-oldest: the oldest dependencies that pyproject.toml allows, with this tree's wheel
+	@tools/bootstrap.sh oldest
+
+test-oldest: oldest jars ## what uses each dependency, and one stream, on the oldest of them
+	@PYSPARK_PYTHON=$(OLDEST_PYTHON) PYSPARK_DRIVER_PYTHON=$(OLDEST_PYTHON) \
+		$(OLDEST_PYTHON) -P -m pytest $(OLDEST) tests/e2e/test_sources.py $(ARGS)
 
 SEEDS ?= 10000
 DRAWS ?= 20000
@@ -100,6 +110,13 @@ bench-decoders: venv ## from bytes to columns on one core, beside other people's
 
 wheel: venv ## the wheel, into dist/
 	@tools/bootstrap.sh uv build --quiet --wheel --out-dir dist && rm -rf build *.egg-info && ls dist/*.whl
+
+wheel-tools: ## the compiler and the auditors of the wheels that ship
+	@tools/bootstrap.sh wheels
+
+wheels: wheel-tools ## the wheels that ship (manylinux, musllinux; x86-64, aarch64) and the sdist, into dist/, looked through: ARGS="--only musllinux-aarch64"
+	@tools/bootstrap.sh foreign
+	@.venv-wheels/bin/python -P tools/wheels $(ARGS)
 
 clean: ## remove what was made here
 	rm -rf .venv .cache build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -131,6 +131,7 @@ EXTENSIONS = [_extension("_drain", sorted(set(_files("", "*.c")) - set(JSON)), [
 if YYJSON:
     SHARED = ["native/arrow/blocks.c", "native/values/records.c", "native/values/tree.c", "native/values/tree_export.c"]
     SOURCES = [*JSON, *SHARED, str(YYJSON / "yyjson.c")]
+    # Its functions are for this module alone: offered, they could be those of another library with a yyjson in it.
     EXTENSIONS.append(_extension("_json", SOURCES, ["native", str(YYJSON)]))
 
 

@@ -6,8 +6,11 @@
 #   tools/bootstrap.sh jdk     a Java 17 with its compiler (for what asks Kafka's own classes, in tests and benchmarks)
 #   tools/bootstrap.sh jars    java, Maven, and the jars that tests and benchmark need, in .cache/jars
 #   tools/bootstrap.sh newest  .venv-newest: the same with the newest PySpark 4 there is
+#   tools/bootstrap.sh oldest  .venv-oldest: the same with the oldest dependencies that pyproject.toml allows
 #   tools/bootstrap.sh hosts   ip and iptables, with which one test makes a network of its own
 #   tools/bootstrap.sh prometheus  Prometheus and promtool, in .cache/prometheus, with which rules and dashboard are tested
+#   tools/bootstrap.sh wheels  .venv-wheels: the compiler and the auditors of the wheels that ship
+#   tools/bootstrap.sh foreign  in .cache/foreign: an emulator, a Python for ARM, and musl, which load those wheels
 #   tools/bootstrap.sh uv ...  uv with these arguments, and the certificates that pip has
 #
 # Quick when all is there.  Package indexes, mirrors and certificates are those that pip, uv, Maven and apt are set up
@@ -173,6 +176,40 @@ newest() { # the lock holds Spark at the version that the peer's jars exist for;
   "$UV" pip install --quiet --python .venv-newest/bin/python --no-deps --reinstall "$CACHE"/wheel/*.whl
 }
 
+oldest() { # what is declared, at its lower bounds; what tests need besides, as it is locked
+  venv
+  if [ ! -f .venv-oldest/.cohort-lock ] || [ "$(cat .venv-oldest/.cohort-lock)" != "$(cat uv.lock pyproject.toml | cksum)" ]; then
+    say "making .venv-oldest"
+    rm -rf .venv-oldest
+    "$UV" venv --quiet --python "$PYTHON" .venv-oldest
+    {
+      # The extra `registry` is not here: what its client needs asks for a newer cryptography than we do.
+      .venv/bin/python -c 'import tomllib
+project = tomllib.load(open("pyproject.toml", "rb"))["project"]
+extras = project["optional-dependencies"]
+print(*project["dependencies"], *extras["spark"], *extras["aws"], sep="\n")'
+      "$UV" export --quiet --frozen --only-group dev --no-hashes | grep -E '^(pytest|pytest-timeout|hypothesis|psutil|fastavro|protobuf)=='
+    } >"$CACHE/oldest.txt"
+    UV_COMPILE_BYTECODE=0 "$UV" pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct -r "$CACHE/oldest.txt"
+    cat uv.lock pyproject.toml | cksum >.venv-oldest/.cohort-lock
+  fi
+  "$UV" pip install --quiet --python .venv-oldest/bin/python --no-deps --reinstall "$CACHE"/wheel/*.whl
+}
+
+wheels() {
+  check_python
+  get_uv
+  trust_same_certificates
+  local lock
+  lock=$(cat uv.lock pyproject.toml | cksum)
+  if [ -f .venv-wheels/.cohort-lock ] && [ "$(cat .venv-wheels/.cohort-lock)" = "$lock" ]; then return; fi
+  need_cc # its headers
+  say "making .venv-wheels"
+  UV_PROJECT_ENVIRONMENT=$PWD/.venv-wheels UV_COMPILE_BYTECODE=0 \
+    "$UV" sync --quiet --frozen --only-group wheels --no-install-project --python "$PYTHON"
+  printf '%s' "$lock" >.venv-wheels/.cohort-lock
+}
+
 # --- Java and Maven --------------------------------------------------------------------------------
 
 java_version() { # the major version of the java that would be used, or nothing
@@ -245,12 +282,44 @@ prometheus() { # unpacked, not installed: Debian's package starts a server
   mv "$CACHE/prometheus.part" "$CACHE/prometheus"
 }
 
+debs_of() { # debs_of ARCHITECTURE FOLDER PACKAGE... : unpacked there; the machine's own lists and packages stay as they are
+  local apt=$CACHE/foreign.part/apt-$1 folder=$2
+  local options=(-q -o "APT::Architecture=$1" -o "APT::Architectures::=$1" -o APT::Sandbox::User=root
+    -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o Dir::State::status=/dev/null)
+  mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/debs" "$folder"
+  if [ ! -f "$apt/updated" ]; then apt-get "${options[@]}" update && touch "$apt/updated"; fi
+  rm -f "$apt"/debs/*.deb
+  (cd "$apt/debs" && apt-get "${options[@]}" download "${@:3}")
+  local deb
+  for deb in "$apt"/debs/*.deb; do dpkg-deb -x "$deb" "$folder"; done
+}
+
+foreign() { # of Debian 12, whose Python is 3.11; what can't be had is not used
+  if [ -x "$CACHE/foreign/qemu-aarch64" ]; then return; fi
+  if ! { have apt-get && have dpkg-deb; } || [ "$(uname -m)" != x86_64 ]; then
+    say "no Debian on x86-64 here: wheels for other systems are looked at, but not loaded"
+    return
+  fi
+  say "fetching an emulator, a Python for ARM, and musl"
+  rm -rf "$CACHE/foreign" "$CACHE/foreign.part"
+  local all=$CACHE/foreign.part
+  mkdir -p "$all"
+  {
+    debs_of amd64 "$all/tools" qemu-user-static &&
+      debs_of amd64 "$all/musl-x86_64" musl && debs_of arm64 "$all/musl-aarch64" musl &&
+      debs_of arm64 "$all/aarch64" libpython3.11-minimal libpython3.11-stdlib python3.11-minimal libc6 libgcc-s1 \
+        libstdc++6 zlib1g libexpat1 libssl3 libffi8 libbz2-1.0 liblzma5 libsqlite3-0 libuuid1 &&
+      mv "$all/tools/usr/bin/qemu-aarch64-static" "$all/qemu-aarch64" &&
+      rm -rf "$all"/tools "$all"/apt-* && mv "$all" "$CACHE/foreign"
+  } >"$CACHE/apt.log" 2>&1 || { tail -5 "$CACHE/apt.log" >&2; say "wheels for other systems are looked at, but not loaded"; }
+}
+
 if [ "${1:-}" = uv ]; then
   get_uv
   trust_same_certificates
   exec "$UV" "${@:2}"
 fi
-if [ $# = 0 ]; then die "say what: venv, newest, java, jdk, jars, hosts, prometheus, uv"; fi
+if [ $# = 0 ]; then die "say what: venv, newest, oldest, wheels, foreign, java, jdk, jars, hosts, prometheus, uv"; fi
 for part in "$@"; do
   case $part in
     venv) venv ;;
@@ -258,8 +327,11 @@ for part in "$@"; do
     jdk) need_jdk ;;
     jars) jars ;;
     newest) newest ;;
+    oldest) oldest ;;
     hosts) hosts ;;
+    wheels) wheels ;;
+    foreign) foreign ;;
     prometheus) prometheus ;;
-    *) die "no such part: $part (venv, newest, java, jdk, jars, hosts, prometheus)" ;;
+    *) die "no such part: $part (venv, newest, oldest, wheels, foreign, java, jdk, jars, hosts, prometheus)" ;;
   esac
 done

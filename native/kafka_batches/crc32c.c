@@ -35,9 +35,16 @@ uint32_t crc32c_by_tables(const void *data, size_t length) {
 }
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <nmmintrin.h>
 
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(const uint8_t *at, size_t length) {
+#ifdef __clang__
+#define ITS_TARGET "sse4.2,crc32" /* for clang an extension of its own */
+#else
+#define ITS_TARGET "sse4.2"
+#endif
+
+__attribute__((target(ITS_TARGET))) static uint32_t by_instruction(const uint8_t *at, size_t length) {
   uint64_t rest = 0xFFFFFFFF, word;
   for (; length >= STEP; at += STEP, length -= STEP) {
     memcpy(&word, at, STEP);
@@ -48,7 +55,19 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(const uint8_t *
   return ~last;
 }
 
-static int has_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
+static pthread_once_t asked = PTHREAD_ONCE_INIT;
+static int answered;
+
+/* Not __builtin_cpu_supports(): for that the linker takes in the compiler's own library, with a memcpy() that is not libc's. */
+static void ask_processor(void) {
+  unsigned a, b, c, d;
+  answered = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2) != 0;
+}
+
+static int has_instruction(void) {
+  pthread_once(&asked, ask_processor);
+  return answered;
+}
 
 #elif defined(__aarch64__) && defined(__linux__)
 #include <arm_acle.h>

@@ -14,8 +14,14 @@ ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ("assignors", "runtime", "streaming", "pyspark_cohort.py")
 DEVELOPED = ("tests", "tools")
 OURS = {"sparkcohort", "pyspark_cohort", "tests", "tools", "__future__"}
-BROUGHT = {"grimp": "import-linter", "py4j": "pyspark"}
-"""Packages that a declared dependency brings along as its own interface."""
+BROUGHT = {"grimp": "import-linter", "py4j": "pyspark", "elftools": "pyelftools"}
+"""Packages that a declared dependency brings along as its own interface, or under another name in an environment of its own."""
+
+UNPROMISED = {
+    "confluent-kafka": ("native/librdkafka/kafka.h", "typedef struct"),  # the layout of librdkafka's structures
+    "pyspark": ("api/python_daemon.py", "pyspark.daemon"),  # started under its own name
+}
+"""What a dependency has not promised to keep, and where we rely on it."""
 
 
 def _imports(parts: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
@@ -59,7 +65,7 @@ def _declared() -> tuple[set[str], set[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = [each for group in project["project"]["optional-dependencies"].values() for each in group]
     shipped = {_plain(each) for each in [*project["project"]["dependencies"], *extras]}
-    return shipped, {_plain(each) for each in project["dependency-groups"]["dev"]}
+    return shipped, {_plain(each) for group in ("dev", "wheels") for each in project["dependency-groups"][group]}
 
 
 def _plain(requirement: str) -> str:
@@ -85,6 +91,17 @@ def test_nobody_imports_a_private_module_of_a_dependency() -> None:
         if any(part.startswith("_") for part in name.split("."))
     }
     assert private == {}
+
+
+def test_every_dependency_has_a_lower_bound_and_an_upper_one_where_we_rely_on_what_is_not_promised() -> None:
+    """The lower ones are tried: tests/shell/tools/test_oldest.py."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [each for group in project["optional-dependencies"].values() for each in group]
+    declared = [*project["dependencies"], *extras]
+    assert [each for each in declared if ">=" not in each] == []
+    assert {_plain(each) for each in declared if "<" in each} == set(UNPROMISED)
+    for file, words in UNPROMISED.values():
+        assert words in (ROOT / file).read_text()
 
 
 def test_every_declared_dependency_says_what_it_is_for() -> None:
