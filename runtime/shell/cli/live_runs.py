@@ -30,10 +30,11 @@ def of_each(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list[
 
 
 def everyone() -> list[Connection]:
-    """The live runs of this host.  Raises CohortError when there is none, with where else there are some."""
+    """The live runs of this host.  Raises CohortError when there is none, with where else, and of whom, there are some."""
     found = list(connection_file.live())
     if not found:
-        raise CohortError(f"{NOBODY}{connection_file.name_others(list(connection_file.elsewhere()))}")
+        others = connection_file.name_others(list(connection_file.elsewhere()))
+        raise CohortError(f"{NOBODY}{others}{connection_file.name_hidden()}")
     return found
 
 

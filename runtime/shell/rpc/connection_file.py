@@ -130,7 +130,7 @@ def find(group_id: str) -> list[Connection]:
     others = [connection for connection in elsewhere() if connection.group_id == group_id]
     raise CohortError(
         f"no live coordinator of group {group_id} on this host (live groups here: {groups}); run this on the "
-        f"driver's host, as the driver's user, while the query runs{name_others(others)}",
+        f"driver's host, as the driver's user, while the query runs{name_others(others)}{name_hidden()}",
         "GROUP_ID_NOT_FOUND",
     )
 
@@ -138,6 +138,32 @@ def find(group_id: str) -> list[Connection]:
 def name_others(others: list[Connection]) -> str:
     """What to add to a message about runs elsewhere; nothing when there are none."""
     return f"; on other hosts or containers with this home: {', '.join(map(str, others))}" if others else ""
+
+
+def name_hidden() -> str:
+    """What to add to a message about runs whose files this user may not read; nothing when there are none."""
+    folder = home()
+    try:
+        with os.scandir(folder) as entries:
+            files = [Path(entry.path) for entry in entries if entry.name.endswith(".json")]
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"; {folder} can't be read ({error.strerror}): run this as {_owner(folder)}, or set COHORT_HOME as its query has it"
+    owners = sorted({_owner(path) for path in files if not os.access(path, os.R_OK)})
+    if not owners:
+        return ""
+    return f"; {folder} has files of {', '.join(owners)}, which this user may not read: run this as that user"
+
+
+def _owner(path: Path) -> str:
+    """Whose it is, by name if there is one."""
+    try:
+        return f"user {path.owner()}"
+    except KeyError:
+        return f"the user with uid {path.stat().st_uid}"
+    except OSError:
+        return "its owner"
 
 
 def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:
