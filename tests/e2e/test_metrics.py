@@ -164,6 +164,7 @@ def test_lag_in_seconds_is_the_age_of_what_waits(
     assert last["cohort_last_batch_records", ""] <= 200
     assert last["cohort_batch_duration_seconds_count", ""] >= (2 * RECORDS - 500) / 200
     assert last["cohort_commit_duration_seconds_count", ""] == last["cohort_commits_total", ""]
+    assert last["cohort_throttled_seconds_total", "driver"] == 0  # no quota, and known all the same
     assert last["cohort_agent_starts_total", "driver"] == 1  # the only executor's id, in a local session
     for process in ("driver", "executor-driver"):
         assert last["cohort_process_resident_memory_bytes", process] > 10 << 20
