@@ -87,7 +87,8 @@ def test_a_live_query_is_seen(spark: SparkSession, broker: Broker, topic: str, c
     """The command and the metrics tell what Kafka's own tool tells, and who owns what; with the query both are gone."""
     broker.admin.create_topic(topic, PARTITIONS)
     produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
-    with Stream(spark, options(broker, topic, metrics__port=port), checkpoint, trigger=ASAP) as run:
+    given = options(broker, topic, metrics__port=port, metrics__names="kafka_exporter")
+    with Stream(spark, given, checkpoint, trigger=ASAP) as run:
         run.wait_for_rows(RECORDS, 200)
         wait_until(lambda: caught_up(topic), 60, "the commit of the last batch")
         ours, members = described(topic) or [], described(topic, "--members", "--verbose") or []
@@ -103,6 +104,8 @@ def test_a_live_query_is_seen(spark: SparkSession, broker: Broker, topic: str, c
     assert samples["cohort_group_members", ""] == 1
     assert [samples["cohort_partition_lag_records", str(number)] for number in range(PARTITIONS)] == [0] * PARTITIONS
     assert sum(samples["cohort_records_consumed_total", path] for path in ("agent", "direct")) == RECORDS
+    assert samples["kafka_consumergroup_lag_sum", f"{topic}"] == 0  # by the name of the group
+    assert samples["kafka_topic_partitions", ""] == PARTITIONS
     assert samples["cohort_commits_total", ""] >= 1
     assert samples["cohort_rebalances_total", "member_joined"] >= 1
     wait_until(lambda: described(topic) is None, 30, "the end of the run")
