@@ -14,6 +14,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ log = logging.getLogger("sparkcohort.connection")
 
 STATUS_TIMEOUT_S = 5.0
 _LARGEST = 64 << 10
+_LONGEST_VERSION = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,19 @@ class Connection:
     pid: int
     run: Run
     place: Place
+    version: str = ""  # of sparkcohort, that the run is of; "" for one that did not tell yet
 
     def __str__(self) -> str:
         """For people."""
         return f"group {self.group_id} on {self.place.host} (process {self.pid})"
+
+
+def our_version() -> str:
+    """Of the sparkcohort that is installed here; "" where none is, but runs from its folder."""
+    try:
+        return version("sparkcohort")
+    except PackageNotFoundError:
+        return ""
 
 
 def home() -> Path:
@@ -65,6 +76,7 @@ def write(group_id: str, instance_id: str, run: Run) -> Path | None:
         "pid": os.getpid(),
         "started": started(os.getpid()),
         **place._asdict(),
+        "version": our_version(),
         "run_id": run.run_id,
         "port": run.port,
         "authority": run.credentials.authority.decode(),
@@ -235,7 +247,8 @@ def _read(path: Path) -> Connection | None:
             token=said["token"],
         )
         run = Run(said["run_id"], None, int(said["port"]), credentials)
-        found = Connection(str(said["group_id"]), str(said["instance_id"]), int(said["pid"]), run, place)
+        told = str(said.get("version", ""))[:_LONGEST_VERSION]
+        found = Connection(str(said["group_id"]), str(said["instance_id"]), int(said["pid"]), run, place, told)
         gone = place.is_here() and started(found.pid) != said["started"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # not one of ours
         return None

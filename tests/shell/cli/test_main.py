@@ -245,6 +245,20 @@ def test_a_container_with_the_same_home_names_the_run_and_leaves_its_file(home: 
     assert f"group billing on {socket.gethostname()} (process {os.getpid()})" in described.stderr
 
 
+@pytest.mark.parametrize("told", ["9.9.9", None])
+def test_a_run_of_another_version_is_named_as_such(home: Path, told: str | None) -> None:
+    """Its status has another shape: the line says which version the query runs, and whose command to use."""
+    with a_run("r1", lambda: {"group": "billing", "instance_id": "cohort-1", "later": True}):
+        (path,) = home.glob("*.json")
+        said = json.loads(path.read_text())
+        del said["version"]
+        path.write_text(json.dumps(said if told is None else {**said, "version": told, "later": [1]}))
+        answer = cohort("describe", "--group", "billing")
+    assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (1, "", 1)
+    assert f"group billing: its query runs sparkcohort {told or 'of an older version'}, " in answer.stderr
+    assert "use the command of the Python that the query runs in" in answer.stderr
+
+
 WITHOUT_PRIVILEGES = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 """Root, to whom files say what they say to everybody else."""
 ASKING = (
