@@ -89,10 +89,9 @@ class RunStatus:
 
 def _throttled(coordinator: Coordinator, agents: Mapping[str, AgentFigures]) -> dict[str, float | None]:
     """For how long brokers have throttled each executor's agent; None where its client doesn't tell, or hasn't yet."""
-    return {
-        info.executor_id: told.throttled_s if (told := agents.get(member)) else None
-        for member, info in coordinator.members().items()
-    }
+    executors = {member: info.executor_id for member, info in coordinator.members().items()}
+    told = {executors[member]: figures.throttled_s for member, figures in agents.items() if member in executors}
+    return {**dict.fromkeys(executors.values()), **told}
 
 
 def _processes(coordinator: Coordinator, agents: Mapping[str, AgentFigures]) -> dict[str, dict[str, float]]:
