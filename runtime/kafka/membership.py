@@ -252,7 +252,8 @@ def _metadata_read(context: MembershipContext, offsets: Mapping[TopicPartition, 
     elif (later := membership.reservation.superseded(texts)) is not None:
         requests.end(context, requests.superseded_by(membership, later))
     elif membership.state is MembershipState.JOINING:
-        context.change(joined_once=True)
+        # What isn't assigned may be a stranger's, who is told of at once, not at the next look.
+        context.change(joined_once=True, next_look_ms=context.now_ms)
         context.enter(MembershipState.MEMBER)
     elif watching and context.now_ms >= membership.watch_until_ms:
         context.enter(MembershipState.JOINING)

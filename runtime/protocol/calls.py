@@ -243,7 +243,10 @@ class RecordTimestamps(Call, frozen=True):
 
 
 class AgentFigures(Call, frozen=True):
-    """A member tells what its process takes: bytes, seconds of CPU, descriptors, threads, and when it started."""
+    """A member tells what its process takes: bytes, seconds of CPU, descriptors, threads, and when it started.
+
+    And for how long brokers have throttled its fetching, where its client tells.
+    """
 
     member: String
     resident_bytes: Size
@@ -252,6 +255,7 @@ class AgentFigures(Call, frozen=True):
     max_fds: Annotated[int, Meta(ge=-1, le=2**63 - 1)]
     threads: Count
     started_at: Annotated[float, Meta(ge=0, lt=MAX_SECONDS)]
+    throttled_s: Annotated[float, Meta(ge=0, lt=MAX_SECONDS)] | None = None
 
 
 class OffsetsBehindLatest(NamedTuple):

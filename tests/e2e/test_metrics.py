@@ -87,7 +87,8 @@ def test_a_live_query_is_seen(spark: SparkSession, broker: Broker, topic: str, c
     """The command and the metrics tell what Kafka's own tool tells, and who owns what; with the query both are gone."""
     broker.admin.create_topic(topic, PARTITIONS)
     produce(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
-    with Stream(spark, options(broker, topic, metrics__port=port), checkpoint, trigger=ASAP) as run:
+    given = options(broker, topic, metrics__port=port, metrics__names="kafka_exporter")
+    with Stream(spark, given, checkpoint, trigger=ASAP) as run:
         run.wait_for_rows(RECORDS, 200)
         wait_until(lambda: caught_up(topic), 60, "the commit of the last batch")
         ours, members = described(topic) or [], described(topic, "--members", "--verbose") or []
@@ -103,6 +104,8 @@ def test_a_live_query_is_seen(spark: SparkSession, broker: Broker, topic: str, c
     assert samples["cohort_group_members", ""] == 1
     assert [samples["cohort_partition_lag_records", str(number)] for number in range(PARTITIONS)] == [0] * PARTITIONS
     assert sum(samples["cohort_records_consumed_total", path] for path in ("agent", "direct")) == RECORDS
+    assert samples["kafka_consumergroup_lag_sum", f"{topic}"] == 0  # by the name of the group
+    assert samples["kafka_topic_partitions", ""] == PARTITIONS
     assert samples["cohort_commits_total", ""] >= 1
     assert samples["cohort_rebalances_total", "member_joined"] >= 1
     wait_until(lambda: described(topic) is None, 30, "the end of the run")
@@ -164,6 +167,7 @@ def test_lag_in_seconds_is_the_age_of_what_waits(
     assert last["cohort_last_batch_records", ""] <= 200
     assert last["cohort_batch_duration_seconds_count", ""] >= (2 * RECORDS - 500) / 200
     assert last["cohort_commit_duration_seconds_count", ""] == last["cohort_commits_total", ""]
+    assert last["cohort_throttled_seconds_total", "driver"] == 0  # no quota, and known all the same
     assert last["cohort_agent_starts_total", "driver"] == 1  # the only executor's id, in a local session
     for process in ("driver", "executor-driver"):
         assert last["cohort_process_resident_memory_bytes", process] > 10 << 20

@@ -61,12 +61,12 @@ class MemberReports:
             self._tell_times(prefetcher, member_id)
         if self._figures_due_ms <= now_ms:
             self._figures_due_ms = now_ms + (FIGURES_MS if member_id else TIMES_MS)
-            self._tell_figures(member_id)
+            self._tell_figures(member_id, prefetcher.throttled_s())
 
-    def _tell_figures(self, member_id: str) -> None:
+    def _tell_figures(self, member_id: str, throttled_s: float | None) -> None:
         with contextlib.suppress(OSError):  # there may be no descriptor to look with
             if member_id:
-                self._tell("AgentFigures", calls.AgentFigures(member_id, *process_figures()))
+                self._tell("AgentFigures", calls.AgentFigures(member_id, *process_figures(), throttled_s))
 
     def _tell_times(self, prefetcher: Prefetcher, member_id: str) -> None:
         """Tell when records were written that wait, if there are others than the last time."""

@@ -129,7 +129,7 @@ class Prefetcher:
             self._run_once,
             give_up or (lambda error: _log.error("%s", error)),
             amend=self._begin_anew,
-            ended=self._close_source,
+            ended=lambda: self._source.close(),  # noqa: PLW0108  by then it may be another
         )
         self._thread.start()
 
@@ -193,6 +193,10 @@ class Prefetcher:
         """The partitions whose leaders don't answer this process: where fetching stands, and why, in words."""
         with self._lock:
             return {tp: (b.position, b.silent) for tp, b in self._buffers.items() if b.silent}
+
+    def throttled_s(self) -> float | None:
+        """See ``RecordSource``; it begins anew with another source."""
+        return self._source.throttled_s()
 
     def _count(self, wait: TaskWait) -> None:
         now = time.monotonic()
@@ -335,9 +339,6 @@ class Prefetcher:
         return reader.hopeless(self._share())
 
     # --- the thread -----------------------------------------------------------------------------
-
-    def _close_source(self) -> None:
-        self._source.close()
 
     def _begin_anew(self) -> None:
         """A cache: whatever happened, the tasks read directly, and fetching starts again at every partition's position."""

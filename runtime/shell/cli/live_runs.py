@@ -8,8 +8,10 @@ from typing import Any, Final, TypeVar
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
+from sparkcohort.runtime.text import printable
 
 T = TypeVar("T")
+MOST_TEXT: Final = 400
 
 NOBODY: Final = (
     "no live coordinator on this host; run this on the driver's host, as the driver's user, while a query with "
@@ -26,14 +28,27 @@ def of_each(group_id: str | None, ask: Callable[[Connection], T]) -> tuple[list[
             answers.append(ask(run))
         except CohortError as error:
             failures.append(str(error))
+        except (KeyError, TypeError) as error:  # what it tells is of another shape
+            if run.version == connection_file.our_version():
+                raise
+            failures.append(_of_another_version(run, error))
     return answers, failures
 
 
+def _of_another_version(run: Connection, error: Exception) -> str:
+    return printable(
+        f"group {run.group_id}: its query runs sparkcohort {run.version or 'of an older version'}, and this command is of "
+        f"{connection_file.our_version() or 'another one'}: use the command of the Python that the query runs in ({type(error).__name__}: {error})",
+        MOST_TEXT,
+    )
+
+
 def everyone() -> list[Connection]:
-    """The live runs of this host.  Raises CohortError when there is none, with where else there are some."""
+    """The live runs of this host.  Raises CohortError when there is none, with where else, and of whom, there are some."""
     found = list(connection_file.live())
     if not found:
-        raise CohortError(f"{NOBODY}{connection_file.name_others(list(connection_file.elsewhere()))}")
+        others = connection_file.name_others(list(connection_file.elsewhere()))
+        raise CohortError(f"{NOBODY}{others}{connection_file.name_hidden()}")
     return found
 
 

@@ -66,6 +66,7 @@ class RunStatus:
             self._commits.fenced(),
             _processes(coordinator, agents),
             self._progress.as_value(),
+            _throttled(coordinator, agents),
         )
         return status.build(
             coordinator,
@@ -84,6 +85,13 @@ class RunStatus:
             return self._log_ends.refresh(REFRESH_S)
         except CohortError:
             return self._log_ends.snapshot()
+
+
+def _throttled(coordinator: Coordinator, agents: Mapping[str, AgentFigures]) -> dict[str, float | None]:
+    """For how long brokers have throttled each executor's agent; None where its client doesn't tell, or hasn't yet."""
+    executors = {member: info.executor_id for member, info in coordinator.members().items()}
+    told = {executors[member]: figures.throttled_s for member, figures in agents.items() if member in executors}
+    return {**dict.fromkeys(executors.values()), **told}
 
 
 def _processes(coordinator: Coordinator, agents: Mapping[str, AgentFigures]) -> dict[str, dict[str, float]]:

@@ -240,7 +240,11 @@ class Session:
             from sparkcohort.runtime.shell.observe.metrics import MetricsEndpoint  # noqa: PLC0415  with Prometheus' client
 
             metrics = MetricsEndpoint(
-                options.metrics_address, options.metrics_port, self._status, options.metrics_partitions
+                options.metrics_address,
+                options.metrics_port,
+                self._status,
+                options.metrics_partitions,
+                options.metrics_names,
             )
             self._ending.add(Order.PORTS, metrics.close)
             metrics.start()

@@ -161,6 +161,11 @@ _MEMBERS: Final = (
         "Records that a member's partitions have yet to give, as it sees them (load-balanced)",
         *_EXECUTOR,
     ),
+    _counter(
+        "throttled_seconds",
+        "Time for which brokers asked an executor's agent to wait, by quota: summed over brokers; none where librdkafka fetches",
+        *_EXECUTOR,
+    ),
     _counter("agent_starts", "Agents that joined for an executor; a second one is a restart", *_EXECUTOR),
 )
 METRICS: Final = (*_RUN, *_GROUP, *_COMMITS, *_PARTITIONS, *_BATCHES, *_MEMBERS)

@@ -205,6 +205,9 @@ def _members(status: Status) -> dict[str, Samples]:
         "cohort_member_heartbeat_age_seconds": [(labels, row["heartbeat_age_ms"] / 1000) for labels, row in rows],
         "cohort_member_partitions": [(labels, len(row["owned"])) for labels, row in rows],
         "cohort_member_cut_off_partitions": [(labels, cut_off[row["member_id"]]) for labels, row in rows],
+        "cohort_throttled_seconds_total": _known(
+            [((name,), told) for name, told in sorted(status["throttled"].items())]
+        ),
         "cohort_agent_starts_total": sorted(((name,), count) for name, count in status["agent_starts"].items()),
         **{
             f"cohort_member_load_{name}": [(labels, row["load"][key]) for labels, row in rows if row["load"]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 from wsgiref.types import StartResponse
 from wsgiref.types import WSGIApplication as Application
@@ -27,6 +27,7 @@ from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS, UP, MetricSpec
 from sparkcohort.runtime.shell.observe.metric_values import MOST_PARTITIONS, Samples, Status, values
 from sparkcohort.runtime.shell.observe.metrics_server import MetricsServer
+from sparkcohort.runtime.shell.observe.other_names import families
 from sparkcohort.runtime.shell.process.threads import Supervised
 
 log = logging.getLogger("sparkcohort.metrics")
@@ -37,8 +38,11 @@ CLOSE_S: Final = 1.0
 class StatusCollector(Collector):
     """Turns the status into metrics at every scrape; a coordinator that does not answer is ``cohort_up 0``."""
 
-    def __init__(self, status: Callable[[], Status], most_partitions: int = MOST_PARTITIONS) -> None:
-        self._status, self._most_partitions = status, most_partitions
+    def __init__(
+        self, status: Callable[[], Status], most_partitions: int = MOST_PARTITIONS, names: Sequence[str] = ()
+    ) -> None:
+        """``names``: programs whose names of metrics are wanted beside ours, see ``other_names``."""
+        self._status, self._most_partitions, self._names = status, most_partitions, names
         self._group_id = ""
 
     def describe(self) -> list[Metric]:
@@ -59,6 +63,7 @@ class StatusCollector(Collector):
         for spec in METRICS:
             make = _histogram if spec.kind == "histogram" else _family
             yield make(spec, self._group_id, samples[spec.name])
+        yield from families(status, self._names, self._most_partitions)
 
 
 def _family(spec: MetricSpec, group_id: str, samples: Samples) -> Metric:
@@ -80,16 +85,22 @@ def _histogram(spec: MetricSpec, group_id: str, samples: Samples) -> Metric:
 class MetricsEndpoint:
     """Serves the metrics over HTTP on ``address:port`` from ``start`` to ``close``; nothing runs before.
 
-    ``status`` gives the value of ``status.build`` and may be called from any thread.  Port 0 takes a free one.
+    ``status`` gives the value of ``status.build`` and may be called from any thread.  Port 0 takes a free one.  ``names``: see
+    ``StatusCollector``.
     """
 
     def __init__(
-        self, address: str, port: int, status: Callable[[], Status], most_partitions: int = MOST_PARTITIONS
+        self,
+        address: str,
+        port: int,
+        status: Callable[[], Status],
+        most_partitions: int = MOST_PARTITIONS,
+        names: Sequence[str] = (),
     ) -> None:
         self._address = address
         self.port = port
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(StatusCollector(status, most_partitions))
+        self._registry.register(StatusCollector(status, most_partitions, names))
         self._status = status
         self._server: MetricsServer | None = None
         self._thread = Supervised("cohort-metrics", self._is_open, self._serve, _give_up, stuck_s=None)

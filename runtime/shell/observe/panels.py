@@ -46,10 +46,13 @@ def stat(title: str, description: str, expr: str, thresholds: Limits = (), *, ba
     return Panel("stat", title, description, (query,), thresholds, base=base)
 
 
-def gauge(title: str, description: str, name: str, *labels: str, thresholds: Limits = (), most: str = "max") -> Panel:
-    """The largest value of a gauge (``most``: or its sum, its least) by these labels."""
+def gauge(
+    title: str, description: str, name: str, *labels: str, thresholds: Limits = (), most: str = "max", base: str = ""
+) -> Panel:
+    """The largest value of a gauge (``most``: or its sum, its least) by these labels; ``base``: its colour below all limits."""
     expr = f"{most} by ({', '.join(('group', *labels))}) ({name}{{{SELECTED}}})"
-    return Panel("timeseries", title, description, (Query(expr, _legend(labels)),), thresholds, base=_base(thresholds))
+    base = base or _base(thresholds)
+    return Panel("timeseries", title, description, (Query(expr, _legend(labels)),), thresholds, base=base)
 
 
 def counter(title: str, description: str, name: str, *labels: str, thresholds: Limits = ()) -> Panel:
@@ -197,6 +200,8 @@ _LAG: Final = (
         "cohort_topic_lead_records",
         "topic",
         most="min",
+        thresholds=((1, "green"),),
+        base="red",
     ),
     Panel(
         "timeseries",

@@ -40,6 +40,7 @@ class DriverFigures(NamedTuple):
     fenced: bool = False  # a newer driver has taken the real group over
     processes: Mapping[str, Mapping[str, float]] = {}  # what the query's processes take, by their names
     query: Mapping[str, Any] | None = None  # what a listener has told of it
+    throttled: Mapping[str, float | None] = {}  # by executor, seconds
 
 
 def build(

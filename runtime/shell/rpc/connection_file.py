@@ -14,6 +14,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ log = logging.getLogger("sparkcohort.connection")
 
 STATUS_TIMEOUT_S = 5.0
 _LARGEST = 64 << 10
+_LONGEST_VERSION = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,19 @@ class Connection:
     pid: int
     run: Run
     place: Place
+    version: str = ""  # of sparkcohort, that the run is of; "" for one that did not tell yet
 
     def __str__(self) -> str:
         """For people."""
         return f"group {self.group_id} on {self.place.host} (process {self.pid})"
+
+
+def our_version() -> str:
+    """Of the sparkcohort that is installed here; "" where none is, but runs from its folder."""
+    try:
+        return version("sparkcohort")
+    except PackageNotFoundError:
+        return ""
 
 
 def home() -> Path:
@@ -65,6 +76,7 @@ def write(group_id: str, instance_id: str, run: Run) -> Path | None:
         "pid": os.getpid(),
         "started": started(os.getpid()),
         **place._asdict(),
+        "version": our_version(),
         "run_id": run.run_id,
         "port": run.port,
         "authority": run.credentials.authority.decode(),
@@ -130,7 +142,7 @@ def find(group_id: str) -> list[Connection]:
     others = [connection for connection in elsewhere() if connection.group_id == group_id]
     raise CohortError(
         f"no live coordinator of group {group_id} on this host (live groups here: {groups}); run this on the "
-        f"driver's host, as the driver's user, while the query runs{name_others(others)}",
+        f"driver's host, as the driver's user, while the query runs{name_others(others)}{name_hidden()}",
         "GROUP_ID_NOT_FOUND",
     )
 
@@ -138,6 +150,32 @@ def find(group_id: str) -> list[Connection]:
 def name_others(others: list[Connection]) -> str:
     """What to add to a message about runs elsewhere; nothing when there are none."""
     return f"; on other hosts or containers with this home: {', '.join(map(str, others))}" if others else ""
+
+
+def name_hidden() -> str:
+    """What to add to a message about runs whose files this user may not read; nothing when there are none."""
+    folder = home()
+    try:
+        with os.scandir(folder) as entries:
+            files = [Path(entry.path) for entry in entries if entry.name.endswith(".json")]
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"; {folder} can't be read ({error.strerror}): run this as {_owner(folder)}, or set COHORT_HOME as its query has it"
+    owners = sorted({_owner(path) for path in files if not os.access(path, os.R_OK)})
+    if not owners:
+        return ""
+    return f"; {folder} has files of {', '.join(owners)}, which this user may not read: run this as that user"
+
+
+def _owner(path: Path) -> str:
+    """Whose it is, by name if there is one."""
+    try:
+        return f"user {path.owner()}"
+    except KeyError:
+        return f"the user with uid {path.stat().st_uid}"
+    except OSError:
+        return "its owner"
 
 
 def describe(group_id: str, instance_id: str | None = None) -> dict[str, Any]:
@@ -209,7 +247,8 @@ def _read(path: Path) -> Connection | None:
             token=said["token"],
         )
         run = Run(said["run_id"], None, int(said["port"]), credentials)
-        found = Connection(str(said["group_id"]), str(said["instance_id"]), int(said["pid"]), run, place)
+        told = str(said.get("version", ""))[:_LONGEST_VERSION]
+        found = Connection(str(said["group_id"]), str(said["instance_id"]), int(said["pid"]), run, place, told)
         gone = place.is_here() and started(found.pid) != said["started"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # not one of ours
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.cli.checkpoint.folder import Folder
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
+from tests.kit.status import a_status
+from tests.shell.cli.test_main import WITHOUT_PRIVILEGES, a_run
+from tests.shell.cli.test_main import cohort as process
 from tests.shell.cli.test_rebalances import cohort
 
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -110,6 +114,23 @@ def test_a_state_is_not_made_inexact_unasked(tmp_path: Path) -> None:
     assert cohort("checkpoint", "repair", str(at), "--execute", "--accept-loss").returncode == 0
     assert not (at / "commits" / "8").exists()
     assert state.read_bytes() == b"state"
+
+
+def test_a_query_of_another_user_may_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file can't be read, so what it reads isn't known: nothing is written, unless somebody says that it doesn't run."""
+    home, at = tmp_path / "home", made(tmp_path / "checkpoint")
+    monkeypatch.setenv("COHORT_HOME", str(home))
+    (at / "offsets" / "8").write_text("")
+    repair = ("checkpoint", "repair", str(at), "--execute")
+    with a_run("r1", a_status):
+        (path,) = home.glob("*.json")
+        os.chown(path, 65534, 65534)
+        said = process(*repair, within=WITHOUT_PRIVILEGES)
+        assert (said.returncode, (at / "offsets" / "8").exists()) == (1, True)
+        assert "whether a live query uses it can't be told" in said.stderr
+        assert "or say --not-running" in said.stderr
+        assert process(*repair, "--not-running", within=WITHOUT_PRIVILEGES).returncode == 0
+    assert not (at / "offsets" / "8").exists()
 
 
 def test_no_broker_is_one_line(tmp_path: Path, port: int) -> None:

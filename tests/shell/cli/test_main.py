@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import pwd
 import signal
 import socket
 import subprocess
@@ -242,6 +243,58 @@ def test_a_container_with_the_same_home_names_the_run_and_leaves_its_file(home: 
     assert "elsewhere" in row
     assert row.split()[-1] == socket.gethostname()
     assert f"group billing on {socket.gethostname()} (process {os.getpid()})" in described.stderr
+
+
+@pytest.mark.parametrize("told", ["9.9.9", None])
+def test_a_run_of_another_version_is_named_as_such(home: Path, told: str | None) -> None:
+    """Its status has another shape: the line says which version the query runs, and whose command to use."""
+    with a_run("r1", lambda: {"group": "billing", "instance_id": "cohort-1", "later": True}):
+        (path,) = home.glob("*.json")
+        said = json.loads(path.read_text())
+        del said["version"]
+        path.write_text(json.dumps(said if told is None else {**said, "version": told, "later": [1]}))
+        answer = cohort("describe", "--group", "billing")
+    assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (1, "", 1)
+    assert f"group billing: its query runs sparkcohort {told or 'of an older version'}, " in answer.stderr
+    assert "use the command of the Python that the query runs in" in answer.stderr
+
+
+WITHOUT_PRIVILEGES = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+"""Root, to whom files say what they say to everybody else."""
+ASKING = (
+    ["groups"],
+    ["describe"],
+    ["describe", "--group", "billing"],
+    ["lag"],
+    ["rebalances"],
+    ["story", "executor-2"],
+)
+
+
+@pytest.mark.parametrize("arguments", ASKING, ids=" ".join)
+def test_the_files_of_another_user_are_named_as_such(home: Path, arguments: list[str]) -> None:
+    """The query runs as another user: one line says as whom to run the command, and the exit status is 1."""
+    with a_run("r1", a_status):
+        (path,) = home.glob("*.json")
+        os.chown(path, 65534, 65534)
+        said = cohort(*arguments, within=WITHOUT_PRIVILEGES)
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
+    owner = pwd.getpwuid(65534).pw_name
+    assert f"{home} has files of user {owner}, which this user may not read: run this as that user" in said.stderr
+
+
+@pytest.mark.parametrize("arguments", ASKING, ids=" ".join)
+def test_a_home_that_cannot_be_read_is_one_line(home: Path, arguments: list[str]) -> None:
+    """It is said which folder, whose it is, and what to do, rather than that no query runs."""
+    with a_run("r1", a_status):
+        home.chmod(0)
+        try:
+            said = cohort(*arguments, within=WITHOUT_PRIVILEGES)
+        finally:
+            home.chmod(0o700)
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
+    assert f"{home} can't be read (Permission denied): run this as user " in said.stderr
+    assert "COHORT_HOME" in said.stderr
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(home: Path) -> None:

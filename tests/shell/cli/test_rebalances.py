@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 
 from sparkcohort.assignors.cooperative_sticky import CooperativeStickyAssignor
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.group import summary
 from sparkcohort.runtime.protocol.consumer_protocol import Subscription, encode_subscription
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
@@ -31,6 +33,7 @@ from sparkcohort.runtime.protocol.messages import (
 from sparkcohort.runtime.shell.cli import main, rebalance_views, views
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.observe import status
+from sparkcohort.runtime.shell.observe.metric_values import values
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
@@ -123,6 +126,19 @@ def told(*arguments: str) -> list[dict[str, Any]]:
     assert (said.returncode, said.stderr) == (0, "")
     rows: list[dict[str, Any]] = json.loads(said.stdout)
     return rows
+
+
+def test_moved_means_one_thing(life: tuple[World, str]) -> None:
+    """The list, each rebalance on its own, the metric and the lines of the driver's log count the same partitions."""
+    world, _ = life
+    listed = {row["generation"]: row["moved"] for row in told("rebalances", "--group", "g")}
+    counted = values(status_of(world))["cohort_partitions_moved_total"]
+    assert counted == [((), sum(listed.values()))]
+    assert sum(listed.values()) > 0
+    for entry in world.coordinator.history.entries():
+        line = summary.line(entry.done, entry.given, entry.giving_up, str)
+        said = re.search(r"\): moved (\d+) partition", line)
+        assert int(said[1] if said else 0) == listed[entry.done.generation] == len(entry.moved)
 
 
 def test_rebalances_are_listed_newest_last(life: tuple[World, str]) -> None:

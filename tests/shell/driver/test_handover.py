@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.broker import Broker
-from tests.kit.handover_rounds import HANDED_OVER, KILLED, draw, play_round
+from tests.kit.handover_rounds import HANDED_OVER, KILLED, NEW, OLD, draw, play_round
 
 ROUNDS = int(os.environ.get("COHORT_HANDOVER_ROUNDS", "4"))
 
@@ -24,6 +24,13 @@ def test_nothing_is_lost_or_doubled(broker: Broker, tmp_path: Path, topic: str) 
     error = (tmp_path / "old" / "error").read_text()
     assert error.startswith("HANDED_OVER: group")
     assert "ended on purpose" in error
+
+
+def test_fifty_rounds_have_every_step_of_both_sides() -> None:
+    """What `make handover` plays; within the first rounds, each side is killed."""
+    drawn = [(side, point.partition(":")[0]) for side, point in map(draw, range(50))]
+    assert set(drawn) == {*(("old", step) for step in OLD), *(("new", step) for step in NEW)}
+    assert {side for side, _ in drawn[:4]} == {"old", "new"}
 
 
 @pytest.mark.timeout(240)

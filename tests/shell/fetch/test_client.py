@@ -137,17 +137,21 @@ def test_a_client_that_is_throttled(cluster: Cluster, topic: str) -> None:
     produce(cluster.bootstrap, topic, 300, value_bytes=size)
     set_byte_rate(cluster.bootstrap, f"client-{topic}", rate)
 
+    throttled: list[float | None] = []
+
     def read() -> float:
         with reading(cluster, client_id=f"client-{topic}", max_partition_fetch_bytes=500_000) as reader:
             before = time.monotonic()
             reader.assign({TopicPartition(topic, 0): 0})
             reader.read_to({TopicPartition(topic, 0): 300})
             assert reader.fetcher._links[1].correlation_id < 100
+            throttled.append(reader.source.throttled_s())
             return time.monotonic() - before
 
     least, most = 300 * size / rate / 4, 300 * size / rate * 8
     took = wait_until(lambda: taken if (taken := read()) > least else None, 60, "a broker that has heard of the quota")
     assert took < most
+    assert (throttled[-1] or 0) > 0
 
 
 def test_transactions_that_overlap(cluster: Cluster, topic: str) -> None:

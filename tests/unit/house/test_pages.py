@@ -72,7 +72,7 @@ def test_what_is_made_is_current(name: str) -> None:
 
 @pytest.mark.parametrize("path", list(FILES), ids=lambda path: path.name)
 def test_files_that_are_made_are_current(path: Path) -> None:
-    """The dashboard and the rules are what the tables in the code make (else: ``python -m tests.kit.pages``)."""
+    """The dashboard, its pictures and the rules are what the tables in the code make (else: ``python -m tests.kit.pages``)."""
     assert path.read_text() == FILES[path]()
 
 

@@ -74,6 +74,7 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_last_batch_seconds{group="billing"} 2.0',
         'cohort_member_info{executor="2",group="billing",host="10.0.0.12"} 1.0',
         'cohort_agent_starts_total{executor="3",group="billing"} 2.0',
+        'cohort_throttled_seconds_total{executor="2",group="billing"} 0.5',
         'cohort_process_resident_memory_bytes{group="billing",process="driver"} 1.5e+08',
         'cohort_process_cpu_seconds_total{group="billing",process="driver"} 12.5',
         'cohort_assignor_failures_total{assignor="range",group="billing"} 1.0',

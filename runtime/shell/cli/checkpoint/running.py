@@ -17,7 +17,9 @@ from sparkcohort.runtime.shell.rpc import connection_file
 
 
 def refuse(folder: Folder, files: Files) -> None:
-    """Raise CohortError if a live query on this host reads the topics of this checkpoint."""
+    """Raise CohortError if a live query on this host reads the topics of this checkpoint, or if that can't be told."""
+    if hidden := connection_file.name_hidden():
+        raise CohortError(f"{folder.place}: whether a live query uses it can't be told{hidden}; or say --not-running")
     topics = {
         tp.topic
         for entry in repairs.parsed(files).values()

@@ -278,6 +278,10 @@ class DecodingSource(RecordSource):
         """See ``RecordSource``."""
         return self._source.silence()
 
+    def throttled_s(self) -> float | None:
+        """See ``RecordSource``."""
+        return self._source.throttled_s()
+
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """See ``RecordSource``."""
         return self._source.exists(tp, timeout_s)

@@ -165,6 +165,10 @@ class RecordSource(ABC):
         """For how many seconds the leaders of assigned partitions have owed an answer; None where that isn't known."""
         return None
 
+    def throttled_s(self) -> float | None:
+        """For how many seconds brokers have asked to be left alone (KIP-219), in all; None where the client doesn't tell."""
+        return None
+
     @abstractmethod
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """Ask the cluster whether the partition exists; raises KafkaException when nobody answers."""

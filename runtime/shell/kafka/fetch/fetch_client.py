@@ -52,7 +52,7 @@ from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import (
 )
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import BACKOFF_S
-from sparkcohort.runtime.shell.kafka.fetch.broker import BrokerLink, FrameReader
+from sparkcohort.runtime.shell.kafka.fetch.broker import MOST_THROTTLE_S, BrokerLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
 from sparkcohort.runtime.shell.kafka.fetch.connection import (
     Beyond,
@@ -113,6 +113,7 @@ class FetchClient:
         self._jobs = BackgroundWork()
         self.pace_s, self._woken, self.given_up = 0.0, False, ""  # see ``RecordSource``
         self._changed = True  # who is to be asked for what, since it was last gone through
+        self.throttled_s = 0.0  # for so long brokers asked to be left alone, in all
 
     def assign(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Start fetching; see ``RecordSource``."""
@@ -427,6 +428,7 @@ class FetchClient:
         except (TransportError, MalformedResponse) as error:
             self._lose(link, error if isinstance(error, TransportError) else TransportError(str(error)), now)
             return
+        self.throttled_s += min(max(answer.throttle_ms / 1000, 0.0), MOST_THROTTLE_S)
         asked = link.answered(answer.throttle_ms, 0 if answer.error in SESSION_LOST else answer.error, now)
         if answer.error:
             link.session.lost()

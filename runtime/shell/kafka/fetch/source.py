@@ -75,6 +75,7 @@ class FetchSource(RecordSource):
         self._left: dict[TopicPartition, tuple[int, int]] = {}
         self._return_at, self._return_s = float("inf"), RETURN_S
         self._warned = ""
+        self._throttled_s = 0.0  # by the fetchers before this one
         self._fetcher: FetchClient | None = self._new_fetcher()
 
     def _new_fetcher(self) -> FetchClient:
@@ -159,6 +160,11 @@ class FetchSource(RecordSource):
         """For how long leaders have owed an answer; see ``RecordSource``."""
         return self._fetcher.silence() if self._fetcher is not None else None
 
+    def throttled_s(self) -> float | None:
+        """What quotas have cost; see ``RecordSource``."""
+        fetcher = self._fetcher  # as in ``wake``
+        return self._throttled_s + fetcher.throttled_s if fetcher is not None else None
+
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """Whether there is such a partition; see ``RecordSource``."""
         return self._ask(lambda client: client.exists(tp, timeout_s))
@@ -201,6 +207,7 @@ class FetchSource(RecordSource):
         self._left = fetcher.left()
         self._client().assign(self._left)
         fetcher.close()
+        self._throttled_s += fetcher.throttled_s
         self._fetcher = None
         self._return_at = time.monotonic() + self._return_s
         self._return_s = min(2 * self._return_s, MOST_RETURN_S)
