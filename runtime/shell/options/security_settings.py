@@ -160,7 +160,9 @@ def _retriever(java: str) -> dict[str, str]:
     raise OptionError(
         f"option kafka.sasl.oauthbearer.jwt.retriever.class={java} is not supported: it is a Java class; have a Python "
         "function make the tokens, kafka.sasl.oauthbearer.provider=package.module:function, or use "
-        "ClientCredentialsJwtRetriever or JwtBearerJwtRetriever"
+    if name == "FileJwtRetriever":
+        return {token_settings.PROVIDER: token_settings.TOKEN_FILE}
+        "ClientCredentialsJwtRetriever, FileJwtRetriever or JwtBearerJwtRetriever"
     )
 
 

@@ -358,7 +358,7 @@ SETTINGS: Final = (
     KafkaSetting(
         "sasl.oauthbearer.jwt.retriever.class",
         TRANSLATED,
-        becomes=("sasl.oauthbearer.method", "sasl.oauthbearer.grant.type"),
+        becomes=("sasl.oauthbearer.method", "sasl.oauthbearer.grant.type", "sasl.oauthbearer.provider"),
     ),
     KafkaSetting("sasl.oauthbearer.jwt.validator.class", NO_EFFECT, why=_CHECKED),
     KafkaSetting("sasl.oauthbearer.method", our_client=OTHER_LOGINS),
