@@ -97,6 +97,11 @@ def parse_values(given: Mapping[str, str], warnings: tuple[str, ...]) -> SourceO
 def _table_check(given: Mapping[str, str], written: Mapping[str, str], reads: Reads) -> list[str]:
     """Refuse unknown and refused options; return the warnings of those without effect."""
     warnings, idle = [], []
+    if any(key.startswith("option.") for key in given):  # Spark's name for each option of a table
+        raise OptionError(
+            "CREATE TABLE is not supported: Spark gives a Python source no options of a table when it is read; use CREATE "
+            "TEMPORARY VIEW … USING cohort OPTIONS (…)"
+        )
     for key in given:
         option = BY_KEY.get(key)
         if option is None and key.startswith("kafka."):
