@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts prometheus classes lint test test-unit test-e2e test-newest oldest test-oldest simulate handover optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel wheels wheel-tools clean
+.PHONY: help venv jars jdk hosts prometheus classes lint test test-unit test-e2e parity test-newest oldest test-oldest simulate handover optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel wheels wheel-tools clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -48,6 +48,9 @@ test-unit: venv prometheus ## the pure tests only
 
 test-e2e: venv jars hosts prometheus classes ## Spark and the real broker only
 	@$(PYTEST) tests/e2e $(ARGS)
+
+parity: venv jars classes ## the scenarios of Spark's own Kafka suites, on both formats, compared
+	@$(PYTEST) $$($(BIN)/python -m tests.kit.scenarios) $(ARGS)
 
 # Those that need no peer: Spark's own Kafka source is not published for newer versions.
 NEWEST := $(addprefix tests/e2e/test_,agents.py executors.py errors.py exclusivity.py brokers.py metrics.py sources.py)

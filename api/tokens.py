@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from sparkcohort.runtime.shell.kafka.msk_iam import msk_iam
+from sparkcohort.runtime.shell.kafka.token_file import token_file
 
-__all__ = ["msk_iam"]
+__all__ = ["msk_iam", "token_file"]

@@ -119,6 +119,16 @@ def test_reads_are_those_of_sparks_own_source(
     assert ordered(ours) == ordered(theirs)
 
 
+def test_views_and_tables_of_sql(spark: SparkSession, broker: Broker, hours: str) -> None:
+    """A temporary view reads as Spark's own does.  A table can't: Spark makes its reader without the options, so it isn't made."""
+    given = f"OPTIONS ('kafka.bootstrap.servers' '{broker.bootstrap}', subscribe '{hours}', endingOffsets 'latest')"
+    for form in ("cohort", "kafka"):
+        spark.sql(f"CREATE TEMPORARY VIEW {form}_hours USING {form} {given}")
+    assert ordered(spark.table("cohort_hours")) == ordered(spark.table("kafka_hours"))
+    message = told(lambda: spark.sql(f"CREATE TABLE hours_table USING cohort {given}"))
+    assert "CREATE TABLE is not supported" in message and "use CREATE TEMPORARY VIEW" in message
+
+
 @pytest.mark.parametrize("least", [1, 2, 7, 30])
 def test_as_many_tasks_as_sparks_own_source(spark: SparkSession, broker: Broker, hours: str, least: int) -> None:
     """minPartitions cuts as KafkaOffsetRangeCalculator does; where nothing is cut, Spark has a task for the empty partition, too."""

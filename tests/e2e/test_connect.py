@@ -93,9 +93,22 @@ storage: file://{storage}
 """
 
 
+VIEW = """
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+
+@dp.materialized_view
+def {view}() -> DataFrame:
+    spark = SparkSession.active()
+    topic = spark.read.format("cohort").option("kafka.bootstrap.servers", "{brokers}").option("subscribe", "{topic}")
+    return topic.load().select("partition", "offset")
+"""
+
+
 @pytest.mark.timeout(500)
 def test_a_declarative_pipeline(remote: Remote, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """The pipeline of the documents through spark-pipelines: a streaming table, which the second run goes on with."""
+    """A streaming table, the documents', which the second run goes on with, and a view of a batch read, which each run makes anew."""
     broker.admin.create_topic(topic, PARTITIONS)
     table = "orders_" + uuid.uuid4().hex
     (tmp_path / "transformations").mkdir()
@@ -103,6 +116,9 @@ def test_a_declarative_pipeline(remote: Remote, broker: Broker, topic: str, tmp_
     assert text.count('"subscribe", "orders"') == text.count("def orders(") == 1
     text = text.replace('"subscribe", "orders"', f'"subscribe", "{topic}"').replace("def orders(", f"def {table}(")
     (tmp_path / "transformations" / "orders.py").write_text(text)
+    view = "view_" + uuid.uuid4().hex
+    text = VIEW.format(view=view, brokers=broker.bootstrap, topic=topic)
+    (tmp_path / "transformations" / "view.py").write_text(text)
     (tmp_path / "spark-pipeline.yml").write_text(PIPELINE.format(storage=tmp_path / "storage"))
     command = [
         str(BIN / "spark-pipelines"),
@@ -116,7 +132,8 @@ def test_a_declarative_pipeline(remote: Remote, broker: Broker, topic: str, tmp_
         produce(broker.bootstrap, topic, RECORDS // 2, partitions=PARTITIONS, first=(run - 1) * RECORDS // 4)
         done = called(*command, PYSPARK_PYTHON=sys.executable)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert len(places(remote.directory / "warehouse" / table)) == run * RECORDS // 2
+        for name in (table, view):
+            assert len(places(remote.directory / "warehouse" / name)) == run * RECORDS // 2
     assert places(remote.directory / "warehouse" / table) == ALL
     rows = consumer_groups.describe(broker.bootstrap, "billing")
     assert [(row.partition, row.lag) for row in rows if row.topic == topic] == [(n, 0) for n in range(PARTITIONS)]

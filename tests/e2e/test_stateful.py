@@ -41,6 +41,11 @@ def without_duplicates(orders: DataFrame, _: DataFrame) -> DataFrame:
     return orders.withWatermark("timestamp", "1 hour").dropDuplicatesWithinWatermark(["key"]).select("key")
 
 
+def each_once(orders: DataFrame, _: DataFrame) -> DataFrame:
+    """Without a limit of time: the state has every key for good."""
+    return orders.dropDuplicates(["key"]).select("key")
+
+
 def joined(orders: DataFrame, payments: DataFrame) -> DataFrame:
     """Two streams by key and time."""
     left = orders.select(F.col("key").alias("order"), F.col("timestamp").alias("ordered"), "offset")
@@ -97,6 +102,7 @@ def counted_by_a_processor(orders: DataFrame, _: DataFrame) -> DataFrame:
 QUERIES: dict[str, tuple[Query, str]] = {
     "windows": (in_windows, "append"),
     "dropDuplicatesWithinWatermark": (without_duplicates, "append"),
+    "dropDuplicates": (each_once, "append"),
     "left join": (joined, "append"),
     "union": (united, "append"),
     "applyInPandasWithState": (counted, "update"),
@@ -148,6 +154,20 @@ def test_queries_with_state(
     assert found["cohort"] == found["kafka"]
 
 
+def test_once(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """All that there is in one batch, whatever the limit; the next run goes on there, and one without news has none."""
+    broker.admin.create_topic(topic, 2)
+    found: dict[str, list[list[tuple[int, int]]]] = {"cohort": [], "kafka": []}
+    for new in (120, 80, 0):
+        produce(broker.bootstrap, topic, new, partitions=2, first=sum(map(len, found["kafka"])) // 2)
+        for form, batches in found.items():
+            source = options(broker, topic, maxOffsetsPerTrigger=30)
+            ran = Stream(spark, source, tmp_path / form, form=form, trigger={"once": True}).finish()
+            batches += [sorted((row.partition, row.offset) for row in rows) for rows in ran.batches.values()]
+    assert found["cohort"] == found["kafka"]
+    assert [len(batch) for batch in found["cohort"]] == [120, 80]
+
+
 def test_transactions_that_limits_cut(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Batches end within transactions and beside control records; what was aborted never comes."""
     broker.admin.create_topic(topic, 1)
@@ -174,10 +194,18 @@ def test_progress_and_plan(
         ran = Stream(spark, options(broker, topic, maxOffsetsPerTrigger=100), tmp_path / form, form=form).finish()
         wait_until(lambda ran=ran: len(ran.query.recentProgress) >= 3, 20, "progress")  # type: ignore[misc]
         told[form] = [(each["batchId"], each["numInputRows"], *offsets(each)) for each in ran.query.recentProgress]
+        told[form] += [names(each) for each in ran.query.recentProgress]
         capsys.readouterr()
         ran.query.explain()
         assert "MicroBatchScan" in capsys.readouterr().out
     assert told["cohort"] == told["kafka"]
+
+
+def names(progress: Any) -> list[set[str]]:
+    """What a progress event has to tell: of the query, of its times, of the only source; all but the source's own metrics."""
+    whole = json.loads(progress.json)
+    (source,) = whole["sources"]
+    return [set(whole), set(whole["durationMs"]), set(source) - {"metrics"}]
 
 
 def offsets(progress: Any) -> Iterator[dict[str, dict[str, int]]]:

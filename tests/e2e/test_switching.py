@@ -31,7 +31,7 @@ ROWS: Final = {
     "Java's bounds of numbers": "tests/unit/options/test_javas_settings.py",
     "`kafka.reconnect.backoff.ms` less than a second": "tests/shell/kafka/test_logins.py",
     "`spark.kafka.clusters.*` (delegation tokens)": "tests/e2e/test_delegation_tokens.py",
-    "`kafka.config.providers` looks values up": "tests/unit/options/test_kafka_settings.py",
+    "`kafka.config.providers` with a class of anybody's": "tests/unit/options/test_config_providers.py",
     "Java's regular expressions in `subscribePattern`": "tests/unit/options/test_topic_pattern.py",
     "Kerberos": "tests/unit/options/test_kafka_settings.py",
     "Java classes that make tokens (`sasl.login.callback.handler.class`)": "tests/unit/options/test_token_settings.py",
@@ -53,6 +53,7 @@ ROWS: Final = {
     "a task for a partition without records, too": "tests/e2e/test_batch_reads.py",
     "filters never bound what is read": "tests/e2e/test_batch_reads.py",
     "`kafka.group.id` is the group of the consumers": "tests/e2e/test_batch_reads.py",
+    "`CREATE TABLE … USING kafka`": "tests/e2e/test_batch_reads.py",
 }
 PER_PARTITION: Final = 10
 TIME: Final = 99_999_999_999_999
@@ -117,6 +118,22 @@ def test_what_is_alike(
     """Both deliver the same rows, or both refuse."""
     ours, theirs = (outcome(spark, broker, turns, tmp_path, form, changes) for form in ("cohort", "kafka"))
     assert ours == theirs
+
+
+@pytest.mark.parametrize(("protocol", "reads"), [("PLAINTEXT", True), ("NONSENSE", False)])
+def test_values_that_are_looked_up(
+    spark: SparkSession, broker: Broker, turns: str, tmp_path: Path, protocol: str, reads: bool
+) -> None:
+    """``kafka.config.providers`` of Kafka's: driver and executors of both sources find what the file says, and go by it."""
+    (tmp_path / "kafka.properties").write_text(f"# of the team\nthe.protocol = {protocol}\n")
+    changes = {
+        "kafka__config__providers": "file",
+        "kafka__config__providers__file__class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "kafka__security__protocol": f"${{file:{tmp_path / 'kafka.properties'}:the.protocol}}",
+    }
+    ours, theirs = (outcome(spark, broker, turns, tmp_path, form, changes) for form in ("cohort", "kafka"))
+    assert ours == theirs
+    assert (ours is not None and len(ours) == 2 * PER_PARTITION) == reads
 
 
 # By row of the page: the options, how many rows Spark's source delivers and how many ours does (None: an error).

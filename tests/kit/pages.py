@@ -27,6 +27,7 @@ from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
 from sparkcohort.runtime.values.protobuf.steps import REASONS as PROTOBUF_REASONS
 from sparkcohort.runtime.values.protobuf.steps import ProtobufReason
 from tests.kit.dashboard_picture import answers, gone_picture, whole_picture
+from tests.kit import scenarios
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = ROOT / "README.md"
@@ -169,6 +170,7 @@ GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
     "avro-reasons": (DOCS / "reference/avro.md", avro_reasons_list),
     "protobuf-reasons": (DOCS / "reference/protobuf.md", protobuf_reasons_list),
     "simulate": (SIMULATE, simulated),
+    "scenarios": (DOCS / "reference/scenarios.md", scenarios.table),
     "pipeline": (README, lambda: example("pipeline")),
     "listener": (EXAMPLES["listener"][0], lambda: example("listener")),
     "assignor": (EXAMPLES["assignor"][0], lambda: example("assignor")),

@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, LoginToken, NoToken, make_token
+from sparkcohort.runtime.shell.options.late_values import with_values
 from sparkcohort.runtime.shell.process.threads import Supervised, look
 
 log = logging.getLogger("sparkcohort.tokens")
@@ -196,11 +197,18 @@ class TokenSource:
 
 
 def source_of(conf: Mapping[str, Any]) -> TokenSource | None:
-    """This process' tokens for a client with these settings; None where they name no provider."""
+    """This process' tokens for a client with these settings; None where they name no provider.
+
+    Raises NoToken where a secret of the settings can't be looked up.
+    """
     name = str(conf.get(PROVIDER, ""))
     if not name:
         return None
-    told = {key: str(value) for key, value in conf.items() if key in _TOLD or key.startswith(_LOGIN)}
+    try:
+        whole = with_values(conf)
+    except ValueError as error:
+        raise NoToken(str(error)) from None
+    told = {key: str(value) for key, value in whole.items() if key in _TOLD or key.startswith(_LOGIN)}
     told.pop(PROVIDER)
     key = (name, frozenset(told.items()))
     with _lock:

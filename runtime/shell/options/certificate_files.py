@@ -1,11 +1,17 @@
-"""Files with certificates that librdkafka doesn't read itself, read by whoever makes a client; and whether files changed."""
+"""Files with certificates that librdkafka doesn't read itself, read by whoever makes a client; and whether files changed.
+
+Those that ``kafka.config.providers`` look values up in are among the files that may change.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from sparkcohort.runtime.shell.options import config_providers
+from sparkcohort.runtime.shell.options.security_settings import WRITTEN
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE, TRUSTSTORE_PASSWORD
 
 FILES: Final = (
@@ -66,7 +72,9 @@ class ChangedFiles:
 
 def stamp(conf: Mapping[str, Any]) -> Stamp:
     """What tells one state of the files named in these settings from another; costs a look at each, no reading."""
-    return tuple(_of(str(conf[name])) for name in FILES if conf.get(name) and conf[name] != "probe")
+    named = [str(conf[name]) for name in FILES if conf.get(name) and conf[name] != "probe"]
+    written = conf.get(WRITTEN)
+    return tuple(_of(path) for path in (*named, *(config_providers.files(json.loads(written)) if written else ())))
 
 
 def _of(path: str) -> tuple[int, int, int]:

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from sparkcohort.runtime.shell.options.certificate_files import stamp, with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import OTHER_LOGINS_BEGIN, ROWS, UNKNOWN, OurClient, value_of
+from sparkcohort.runtime.shell.options.late_values import with_values
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE
 from sparkcohort.runtime.text import printable
@@ -69,6 +70,10 @@ class Beyond(TransportError):
 
 def unsupported(conf: Mapping[str, Any]) -> str:
     """The first of these librdkafka settings that can't be honoured here, as a phrase for a log line; "" when all can."""
+    try:
+        conf = with_values(conf)
+    except ValueError as error:
+        return str(error)
     for name, value in conf.items():
         if not isinstance(value, str | int | float):
             return f"{name}, which is not plain text"
@@ -113,8 +118,6 @@ class Settings:
 
     _tls: _RenewedContext | None = field(repr=False)
     mechanism: str  # "" without SASL
-    username: str
-    password: str = field(repr=False)
     client_id: str
     family: int  # socket.AF_*
     keepalive: bool
@@ -129,14 +132,12 @@ class Settings:
         wrong = unsupported(conf)
         if wrong:
             raise TransportError(f"no connection without librdkafka: {wrong}")
-        texts = _texts(conf)
+        texts = _texts(with_values(conf))
         protocol = str(value_of(texts, "security.protocol")).lower()
         login = protocol.startswith("sasl_")
         return cls(
-            _tls=_RenewedContext(texts) if protocol.endswith("ssl") else None,
+            _tls=_RenewedContext(conf) if protocol.endswith("ssl") else None,
             mechanism=_mechanism(texts) if login else "",
-            username=texts.get("sasl.username", "") if login else "",
-            password=texts.get("sasl.password", "") if login else "",
             client_id=str(value_of(texts, "client.id")),  # the name that a broker's quotas know librdkafka by
             family=_family(texts),
             keepalive=_flag(texts, "socket.keepalive.enable"),
@@ -150,6 +151,12 @@ class Settings:
     def conf(self) -> Mapping[str, Any]:
         """All settings, for those who make tokens."""
         return self._conf
+
+    @property
+    def credentials(self) -> tuple[str, str]:
+        """Who logs in, and the password, for the next connection."""
+        texts = _texts(with_values(self._conf)) if self.mechanism else {}
+        return texts.get("sasl.username", ""), texts.get("sasl.password", "")
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -206,19 +213,19 @@ def _number(texts: Mapping[str, str], name: str) -> int:
 class _RenewedContext:
     """What TLS goes by, made anew when a file of certificates or keys is another one; for any thread."""
 
-    def __init__(self, texts: Mapping[str, str]) -> None:
+    def __init__(self, conf: Mapping[str, Any]) -> None:
         """Read the files.  Raises TransportError for those that can't be used."""
-        self._texts, self._lock = texts, threading.Lock()
-        self._stamp, self._context = stamp(texts), _tls(texts)
+        self._conf, self._lock = dict(conf), threading.Lock()
+        self._stamp, self._context = stamp(self._conf), _tls(_texts(with_values(self._conf)))
 
     def current(self) -> ssl.SSLContext:
         """As of the files now; as before while they can't be used, since they may be half written."""
         with self._lock:
-            now = stamp(self._texts)
+            now = stamp(self._conf)
             if now != self._stamp:
                 self._stamp = now
                 try:
-                    self._context = _tls(self._texts)
+                    self._context = _tls(_texts(with_values(self._conf)))
                 except TransportError as error:
                     _log.warning("changed files of certificates are not taken up: %s", error)
                 else:

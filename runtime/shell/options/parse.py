@@ -15,6 +15,7 @@ from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.kafka_settings import bounds
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
+from sparkcohort.runtime.shell.options.late_values import kept_out
 from sparkcohort.runtime.shell.options.option_row import Reads
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES, STREAMS_HAVE_NO_END
@@ -77,7 +78,8 @@ def parse_values(given: Mapping[str, str], warnings: tuple[str, ...]) -> SourceO
     }
     if value.text(PROVIDER):
         prefixed[PROVIDER.removeprefix("kafka.")] = value.text(PROVIDER)
-    conf, more = translate(prefixed)
+    checked, more = translate(prefixed)
+    conf = kept_out(checked, prefixed)
     conf["bootstrap.servers"] = _bootstrap(given)
     age, warning = bounds.within("metadata.max.age.ms", str(value.integer("metadata.max.age.ms")))
     warnings += (warning,) if warning else ()
@@ -95,6 +97,11 @@ def parse_values(given: Mapping[str, str], warnings: tuple[str, ...]) -> SourceO
 def _table_check(given: Mapping[str, str], written: Mapping[str, str], reads: Reads) -> list[str]:
     """Refuse unknown and refused options; return the warnings of those without effect."""
     warnings, idle = [], []
+    if any(key.startswith("option.") for key in given):  # Spark's name for each option of a table
+        raise OptionError(
+            "CREATE TABLE is not supported: Spark gives a Python source no options of a table when it is read; use CREATE "
+            "TEMPORARY VIEW … USING cohort OPTIONS (…)"
+        )
     for key in given:
         option = BY_KEY.get(key)
         if option is None and key.startswith("kafka."):

@@ -15,6 +15,8 @@ from sparkcohort.runtime.errors import OptionError
 
 PROVIDER: Final = "sasl.oauthbearer.provider"
 MSK_IAM: Final = "sparkcohort.tokens:msk_iam"
+TOKEN_FILE: Final = "sparkcohort.tokens:token_file"  # noqa: S105  a function's name
+ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 GUIDE: Final = "docs/guides/tokens.md"
 _CONFIG, _METHOD, _MECHANISM = "sasl.oauthbearer.config", "sasl.oauthbearer.method", "sasl.mechanisms"
 _AWS: Final = "AWS_MSK_IAM"
@@ -75,12 +77,29 @@ def iam_module(options: Mapping[str, str]) -> dict[str, str]:
     return {PROVIDER: MSK_IAM, _CONFIG: shlex.join(told)} if told else {PROVIDER: MSK_IAM}
 
 
+def _from_a_file(out: dict[str, str]) -> None:
+    """Kafka's retrievers take an endpoint ``file:`` for a file with a token; ``FileJwtRetriever`` takes nothing else."""
+    here = out.get(ENDPOINT, "").strip().lower().startswith("file:")
+    if here and PROVIDER not in out:
+        out[PROVIDER] = TOKEN_FILE
+    if out.get(PROVIDER) != TOKEN_FILE:
+        return
+    if not here:
+        raise OptionError(
+            f"option kafka.{ENDPOINT} must name the file with the token, file:///var/run/secrets/tokens/kafka, where that is "
+            f"read by kafka.{PROVIDER}={TOKEN_FILE} or Java's FileJwtRetriever"
+        )
+    if out.get(_METHOD, "").lower() == "oidc":
+        del out[_METHOD]  # of the call-back handler, which asks retrievers
+
+
 def completed(conf: Mapping[str, str]) -> dict[str, str]:
     """librdkafka's settings with what a provider of tokens needs beside it.  Raises OptionError for what contradicts it."""
     out = dict(conf)
     if out.get(_MECHANISM, "").upper() == _AWS:
         out[_MECHANISM] = "OAUTHBEARER"
         out.setdefault(PROVIDER, MSK_IAM)
+    _from_a_file(out)
     name = out.get(PROVIDER, "")
     if not name:
         out.pop(PROVIDER, None)

@@ -337,7 +337,7 @@ class _Setup:
     def _login_messages(self, mechanism: str) -> sasl.Exchange:
         """What we say to log in.  Raises ConnectionRefused where there is no token to say it with."""
         if mechanism != BEARER:
-            return sasl.new_exchange(mechanism, self._settings.username, self._settings.password)
+            return sasl.new_exchange(mechanism, *self._settings.credentials)
         self._tokens = source_of(self._settings.conf)
         assert self._tokens is not None  # noqa: S101  see _unsupported_login
         try:
@@ -362,7 +362,7 @@ class _Setup:
             reason = reason.replace(self._token.value, REDACTED)
             said = self._settings.redacted(f"{self._where} refused the login by {BEARER}: {reason}")
             return f"{said}; see what kafka.sasl.oauthbearer.provider returns, and the broker's log"
-        user, mechanism = self._settings.username, self._settings.mechanism
+        (user, _), mechanism = self._settings.credentials, self._settings.mechanism
         what = "is not the one to take" if by_us else "refused"
         said = f"{self._where} {what} the login of {user} by {mechanism}: {self._settings.redacted(reason)}"
         if by_us:

@@ -82,9 +82,6 @@ _CREDENTIALS: Final = "it is a Java class; put the credentials into kafka.sasl.j
 _JAVAS_SECURITY: Final = "it configures Java's security machinery, librdkafka has its own"
 
 _CHECKED: Final = "tokens are checked by the brokers, not by clients"
-_PROVIDERS: Final = (
-    "it names Java classes that look values up; give the values themselves, for instance from os.environ"
-)
 _AS_THEY_ARE: Final = "librdkafka sends id and secret as they are; give them encoded, and leave it out"
 _INT: Final = 2**31 - 1
 _ANY: Final = -(2**63)
@@ -112,7 +109,7 @@ SETTINGS: Final = (
     KafkaSetting("compression.codec", our_client=PRODUCERS),
     KafkaSetting("compression.level", our_client=PRODUCERS),
     KafkaSetting("compression.type", our_client=PRODUCERS),
-    KafkaSetting("config.providers", REFUSED, why=_PROVIDERS),
+    KafkaSetting("config.providers", TRANSLATED),
     KafkaSetting("connections.max.idle.ms", our_client=INDIFFERENT, least=0, most=_INT, javas_least=_ANY),
     KafkaSetting("coordinator.query.interval.ms", our_client=INDIFFERENT),
     KafkaSetting("debug", our_client=HONOURED, only=("",)),
@@ -358,7 +355,7 @@ SETTINGS: Final = (
     KafkaSetting(
         "sasl.oauthbearer.jwt.retriever.class",
         TRANSLATED,
-        becomes=("sasl.oauthbearer.method", "sasl.oauthbearer.grant.type"),
+        becomes=("sasl.oauthbearer.method", "sasl.oauthbearer.grant.type", "sasl.oauthbearer.provider"),
     ),
     KafkaSetting("sasl.oauthbearer.jwt.validator.class", NO_EFFECT, why=_CHECKED),
     KafkaSetting("sasl.oauthbearer.method", our_client=OTHER_LOGINS),
@@ -459,7 +456,7 @@ ROWS: Final = {row.name: row for row in SETTINGS}
 UNKNOWN: Final = KafkaSetting("")
 """What is known of a name without a row."""
 BEGINNINGS: Final = {
-    "config.providers.": KafkaSetting("config.providers.", REFUSED, why=_PROVIDERS),
+    "config.providers.": KafkaSetting("config.providers.", TRANSLATED),
     "metrics.context.": KafkaSetting("metrics.context.", NO_EFFECT, why=_NO_JVM),
     "metrics.jmx.": KafkaSetting("metrics.jmx.", NO_EFFECT, why=_NO_JVM),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options import security_settings, tls_settings, token_settings
+from sparkcohort.runtime.shell.options import config_providers, security_settings, tls_settings, token_settings
 from sparkcohort.runtime.shell.options.kafka_settings import bounds
 from sparkcohort.runtime.shell.options.kafka_settings.rows import (
     BEGINNINGS,
@@ -18,18 +18,21 @@ from sparkcohort.runtime.shell.options.kafka_settings.rows import (
 
 
 def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """librdkafka's settings for these bare ``kafka.*`` options, and the warnings that they are worth.
+    """librdkafka's settings for these bare ``kafka.*`` options, looked up here, and the warnings that they are worth.
 
     Raises ``OptionError`` naming the option that is refused, unknown or malformed.
     """
-    conf, warnings = in_librdkafkas_words(java)
+    providers = config_providers.providers(java)
+    here = config_providers.looked_up(java)
+    conf, warnings = in_librdkafkas_words(here)
     warnings += [
         f"option kafka.{name} is shown whole by df.explain(True) and in Spark's UI, whose default redaction does not know "
         "it: set spark.redaction.regex and spark.sql.redaction.options.regex as conf/spark-defaults.conf has them"
-        for name in security_settings.shown_by_spark(java)
+        for name in security_settings.shown_by_spark(here)
+        if not config_providers.refers(java[name], providers)
     ]
     conf.setdefault("isolation.level", str(ROWS["isolation.level"].reading))
-    return conf, warnings + (_checked(conf, java) if java else [])
+    return conf, warnings + (_checked(conf, here) if here else [])
 
 
 def _checked(conf: Mapping[str, str], java: Mapping[str, str]) -> list[str]:

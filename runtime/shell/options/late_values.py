@@ -1,0 +1,65 @@
+"""Secrets that are looked up where and when a client is made, and not before (``kafka.config.providers``).
+
+The driver looks everything up once, to check it.  What is secret stays out of the settings that travel: they carry what the
+user wrote, ``${provider:path:key}``, and each process reads the values from its own files when it makes a client.  So Spark's
+plan, its event log and its local files never have them, and a renewed password counts with the next client.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options import config_providers
+from sparkcohort.runtime.shell.options.security_settings import REMEMBERED, WRITTEN, is_sensitive
+
+_log = logging.getLogger("sparkcohort.kafka")
+_WITH_SECRETS: Final = ("sasl.username", "sasl.oauthbearer.client.id", "ssl.ca.pem", "ssl.certificate.pem")
+"""What is renewed together with a secret."""
+_last: dict[str, dict[str, str]] = {}
+_lock = threading.Lock()
+
+
+def _is_late(name: str) -> bool:
+    return is_sensitive(name) or name in _WITH_SECRETS
+
+
+def kept_out(conf: Mapping[str, str], java: Mapping[str, str]) -> dict[str, str]:
+    """librdkafka's settings without what is looked up late; ``java`` are the options that they were made of."""
+    known = config_providers.providers(java)
+    if not any(config_providers.refers(value, known) for value in config_providers.without_providers(java).values()):
+        return dict(conf)
+    return {name: value for name, value in conf.items() if not _is_late(name)} | {WRITTEN: json.dumps(dict(java))}
+
+
+def with_values(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with their secrets as this process finds them now; as it found them last where it can't any more.
+
+    Raises OptionError, a ValueError, where it never could.
+    """
+    out = dict(conf)
+    written = out.pop(WRITTEN, None)
+    return out if written is None else out | _late(written)
+
+
+def _late(written: str) -> dict[str, str]:
+    from sparkcohort.runtime.shell.options.kafka_settings.translate import in_librdkafkas_words  # noqa: PLC0415  few need it
+
+    try:
+        words, _ = in_librdkafkas_words(config_providers.looked_up(json.loads(written)))
+    except OptionError as error:
+        with _lock:
+            before = _last.get(written)
+        if before is None:
+            raise
+        _log.warning("changed files are not taken up: %s", error)
+        return before
+    late = {name: value for name, value in words.items() if _is_late(name)}
+    with _lock:
+        _last[written] = late
+        REMEMBERED.keep(written, [value for name, value in late.items() if is_sensitive(name)])
+    return late

@@ -1,0 +1,59 @@
+"""Spark adds executors while there is lag, and takes idle ones away: the group follows, and every record comes once."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.kit import processes
+from tests.kit.application import Application
+from tests.kit.broker import Broker
+from tests.kit.delivery import check, from_parquet, held
+from tests.kit.produce import produce
+from tests.kit.standalone import environment, standalone
+
+PARTITIONS, EXECUTORS = 6, 2
+
+
+@pytest.mark.timeout(600)
+def test_executors_come_with_lag_and_go_without_work(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """From one executor to two and back: the newcomer's member owns its share, the one that goes gives its own up."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, 12_000, partitions=PARTITIONS)
+    run = uuid.uuid4().hex
+    env = environment(tmp_path, run)
+    conf = {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": "1",
+        "spark.dynamicAllocation.initialExecutors": "1",
+        "spark.dynamicAllocation.maxExecutors": str(EXECUTORS),
+        "spark.dynamicAllocation.schedulerBacklogTimeout": "100ms",
+        "spark.dynamicAllocation.executorIdleTimeout": "8s",
+        "spark.executor.memory": "1g",
+        "spark.executor.cores": "1",
+    }
+    try:
+        with (
+            standalone(tmp_path, env, hosts=["127.0.0.1"] * EXECUTORS) as master,
+            Application(tmp_path / "app", master=master, conf=conf) as application,
+        ):
+            options = {
+                "kafka.bootstrap.servers": broker.bootstrap,
+                "subscribe": topic,
+                "group.id": topic,
+                "maxOffsetsPerTrigger": "60",  # lag for long: what waits is a task too many for one executor
+                "scheduled.rebalance.max.delay.ms": "2000",
+            }
+            query = application.start(topic, options)
+            query.wait_for_members(EXECUTORS)
+            query.wait_for_no_lag()
+            query.wait_for_members(1)
+            produce(broker.bootstrap, topic, 600, partitions=PARTITIONS, first=2_000)
+            query.wait_for_no_lag()
+            query.stop()
+        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+    finally:
+        processes.kill_run(run)

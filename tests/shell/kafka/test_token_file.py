@@ -1,0 +1,87 @@
+"""A token in a file that somebody renews, given in Java's words (KIP-1139): every kind of client goes on behind its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Records, RecordSource
+from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.values.columns import KAFKA_ROW
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.tokens import token
+from tests.kit.waiting import wait_until
+
+TP, NO_END = TopicPartition("t", 0), 2**63 - 1
+LIFE_S = 5.0
+PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+KINDS = {"ours": FetchSource, "librdkafka": NativeSource}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A broker that wants to see a token again before it ends."""
+    more = {"connections.max.reauth.ms": "60000", "connection.failed.authentication.delay.ms": "0"}
+    with Broker(tokens=True, properties=more) as one:
+        one.admin.create_topic("t")
+        one.admin.allow("alice", "topic", "t", "read", "describe")
+        yield one
+
+
+def renewed(path: Path) -> None:
+    """Another token in the file, at once as a whole."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(token("alice", time.time() + LIFE_S))
+    fresh.rename(path)
+
+
+def polled(source: RecordSource, end: int) -> None:
+    """Read up to there."""
+    seen: list[int] = []
+
+    def reached() -> bool:
+        seen.extend(event.next_offset for event in source.poll(0.1) if isinstance(event, Records))
+        return bool(seen) and seen[-1] >= end
+
+    wait_until(reached, 60, f"offset {end}", every_s=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.timeout(180)
+def test_a_file_that_is_renewed(broker: Broker, tmp_path: Path, kind: str) -> None:
+    """Three lives of a token, of which each is written before the one before it has ended."""
+    path = tmp_path / "token"
+    renewed(path)
+    options = {
+        "kafka.bootstrap.servers": broker.at["SASL_PLAINTEXT"],
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.jaas.config": f"{PACKAGE}.OAuthBearerLoginModule required;",
+        "kafka.sasl.login.callback.handler.class": f"{PACKAGE}.OAuthBearerLoginCallbackHandler",
+        "kafka.sasl.oauthbearer.token.endpoint.url": path.as_uri(),
+        "kafka.sasl.oauthbearer.jwt.retriever.class": f"{PACKAGE}.FileJwtRetriever",
+        "group.id": "g",
+        "subscribe": "t",
+    }
+    conf = dict(parse(options).kafka)
+    end = broker.admin.ends("t")[0]
+    source, looks = KINDS[kind](conf, columns=KAFKA_ROW), clients.new_admin(conf)
+    source.assign({TP: (end, NO_END)})
+    ends = time.monotonic() + 3 * LIFE_S
+    try:
+        while time.monotonic() < ends:
+            renewed(path)
+            produce(broker.bootstrap, "t", 10)
+            end += 10
+            polled(source, end)
+            assert "t" in looks.list_topics("t", timeout=20).topics
+    finally:
+        source.close()

@@ -1,0 +1,154 @@
+"""``kafka.config.providers``: values that stand in files, folders of secrets and the environment, as Kafka's clients look them up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
+from sparkcohort.runtime.shell.options.connection_settings import Settings, unsupported
+from sparkcohort.runtime.shell.options.late_values import with_values
+from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
+from sparkcohort.runtime.shell.options.security_settings import redact_text
+
+LEAST = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "orders", "group.id": "billing"}
+CLASSES = "org.apache.kafka.common.config.provider"
+NAMED = {
+    "config.providers": "file, dir,Env",
+    "config.providers.file.class": f"{CLASSES}.FileConfigProvider",
+    "config.providers.dir.class": f"{CLASSES}.DirectoryConfigProvider",
+    "config.providers.Env.class": f"{CLASSES}.EnvVarConfigProvider",
+}
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+SECRET = "hunter2-of-alice"
+
+
+def given(**kafka: str) -> SourceOptions:
+    """The least options, the three providers and these ``kafka.*`` ones (``__`` stands for a dot)."""
+    more = NAMED | {name.replace("__", "."): value for name, value in kafka.items()}
+    return parse(LEAST | {f"kafka.{name}": value for name, value in more.items()})
+
+
+def login(place: str, **more: str) -> SourceOptions:
+    """A login whose user and password stand there, by the keys ``user`` and ``password``."""
+    jaas = f'{SCRAM} username="${{{place}:user}}" password="${{{place}:password}}";'
+    return given(security__protocol="SASL_PLAINTEXT", sasl__mechanism="SCRAM-SHA-512", sasl__jaas__config=jaas, **more)
+
+
+def refused(**kafka: str) -> str:
+    """The message with which they are refused."""
+    with pytest.raises(OptionError) as caught:
+        given(**kafka)
+    return str(caught.value)
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> Path:
+    """A file with a login."""
+    path = tmp_path / "login.properties"
+    path.write_text(f"# of billing\nuser = alice\npassword: {SECRET}\n")
+    return path
+
+
+def test_a_file_a_folder_and_the_environment(properties: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gives its values as they are, several of them in one value, and what is no secret is an ordinary setting."""
+    (properties.parent / "password").write_text(SECRET)
+    monkeypatch.setenv("LOGIN", "alice")
+    jaas = f'{SCRAM} username="${{Env:LOGIN}}" password="${{dir:{properties.parent}:password}}";'
+    for options in (
+        login(f"file:{properties}"),
+        given(
+            security__protocol="SASL_PLAINTEXT",
+            sasl__mechanism="SCRAM-SHA-512",
+            sasl__jaas__config=jaas,
+            client__id="${Env:LOGIN}-${Env::LOGIN}",
+        ),
+    ):
+        whole = with_values(options.kafka)
+        assert (whole["sasl.username"], whole["sasl.password"]) == ("alice", SECRET)
+        assert whole["security.protocol"] == "sasl_plaintext"
+        assert options.warnings == ()
+    assert options.kafka["client.id"] == "alice-alice"
+
+
+def test_secrets_do_not_travel(properties: Path) -> None:
+    """What goes to Spark, to executors and into files has where they stand; errors of others are shown without them all the same."""
+    options = login(f"file:{properties}")
+    assert SECRET not in str(dict(options.kafka)) and SECRET not in repr(options)
+    with_values(options.kafka)
+    assert redact_text(f"denied: {SECRET}", options.kafka) == "denied: [redacted]"
+
+
+def test_the_next_client_has_what_the_file_has_then(properties: Path) -> None:
+    """Our own client as well; the driver makes new clients when the file is another; the former password is still hidden."""
+    options = login(f"file:{properties}")
+    assert unsupported(options.kafka) == ""
+    settings, files = Settings.of(options.kafka), ChangedFiles(options.kafka)
+    assert settings.credentials == ("alice", SECRET)
+    assert not files.changed()
+    properties.write_text("user=bob\npassword=renewed-1\n")
+    assert files.changed()
+    assert settings.credentials == ("bob", "renewed-1")
+    text = redact_text(f"not {SECRET}, but renewed-1", options.kafka)
+    assert text == "not [redacted], but [redacted]"
+
+
+def test_a_file_that_cannot_be_used_any_more(properties: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It may be half written: what was read before counts, and one line says so."""
+    options = login(f"file:{properties}")
+    before = with_values(options.kafka)
+    properties.write_text("user=bob\n")
+    assert with_values(options.kafka) == before
+    assert f"changed files are not taken up: option kafka.sasl.jaas.config: {properties} has no password" in caplog.text
+
+
+def test_what_has_no_provider_stays_as_it_is() -> None:
+    """A password may have a dollar and braces."""
+    options = parse(LEAST | {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.password": "${file:a:b}"})
+    assert options.kafka["sasl.password"] == "${file:a:b}"
+    assert given(client__id="$x{y}").kafka["client.id"] == "$x{y}"
+
+
+REFUSED: dict[str, tuple[dict[str, str], str]] = {
+    "an unknown provider": (
+        {"client__id": "${vault:a:b}"},
+        "refers to ${vault:a:b}, and option kafka.config.providers",
+    ),
+    "a key that is not there": ({"client__id": "${file:FILE:none}"}, "FILE has no none: add it there"),
+    "a file that is not there": ({"client__id": "${file:FILE.no:x}"}, "FILE.no can't be read here (No such file"),
+    "a folder's parent": ({"client__id": "${dir:/etc:..}"}, "names no file of a folder"),
+    "a path in a folder": ({"client__id": "${dir:/:etc/passwd}"}, "names no file of a folder"),
+    "a variable that is not set": ({"client__id": "${Env:NOBODY_HAS_IT}"}, "with spark.executorEnv.NOBODY_HAS_IT"),
+    "another path": (
+        {"client__id": "${file:FILE:user}", "config__providers__file__param__allowed__paths": "/nowhere,/none"},
+        "is not within kafka.config.providers.file.param.allowed.paths=/nowhere,/none",
+    ),
+    "another variable": (
+        {"client__id": "${Env:PATH}", "config__providers__env__param__allowlist__pattern": "KAFKA_.*"},
+        "PATH is not among kafka.config.providers.Env.param.allowlist.pattern=KAFKA_.*",
+    ),
+    "a Java class": (
+        {"config__providers__file__class": "com.example.VaultConfigProvider"},
+        "kafka.config.providers.file.class=com.example.VaultConfigProvider is not supported: it is a Java class",
+    ),
+    "no class": ({"config__providers": "file,dir,Env,more"}, "kafka.config.providers.more.class is missing"),
+    "a parameter that it has not": (
+        {"config__providers__file__param__secrets": "x"},
+        "kafka.config.providers.file.param.secrets is unknown",
+    ),
+    "a provider that is not named": (
+        {"config__providers": "file,dir"},
+        "is of no provider that kafka.config.providers",
+    ),
+}
+
+
+@pytest.mark.parametrize(("kafka", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_looked_up(kafka: dict[str, Any], said: str, properties: Path) -> None:
+    """One error names the option, the place and what to do, and no value."""
+    message = refused(**{name: value.replace("FILE", str(properties)) for name, value in kafka.items()})
+    assert said.replace("FILE", str(properties)) in message
+    assert SECRET not in message
