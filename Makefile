@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts prometheus classes lint test test-unit test-e2e parity test-newest oldest test-oldest simulate handover optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel wheels wheel-tools clean
+.PHONY: help venv jars jdk hosts prometheus classes lint test test-unit test-e2e parity test-newest oldest test-oldest simulate handover chaos optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel wheels wheel-tools clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -93,6 +93,12 @@ SEED ?= 1
 
 fuzz: venv ## all that reads bytes from outside, fed with what reaches new code: TIME=60 (seconds each), SEED=1, ARGS="json codecs"
 	@$(BIN)/python -m tests.kit.fuzzing $(TIME) $(SEED) $(ARGS)
+
+MINUTES ?= 10
+
+chaos: venv jars hosts classes ## a query on three brokers, hurt on purpose, and a verdict: MINUTES=10, ARGS="--seed 7"
+	@tools/bootstrap.sh java
+	@$(BIN)/python -m tests.chaos $(MINUTES) $(ARGS)
 
 demo: venv ## a stream, a killed executor, a verdict
 	@tools/bootstrap.sh java

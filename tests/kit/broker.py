@@ -221,13 +221,15 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         doors: Mapping[str, tuple[int, int]] | None = None,
         relayed: Collection[int] = (),
+        replicated: bool = False,
     ) -> None:
         """Choose ports and write configurations; ``users`` (name to password) turns SASL/PLAIN and ACLs on, ``tokens`` OAUTHBEARER and ACLs.
 
         ``scram``: users besides, by SCRAM-SHA-256 and SCRAM-SHA-512.  ``tls``: listeners with TLS besides, see ``at``;
         the broker's certificate is for ``host``.
         ``doors``: further plaintext listeners of broker 1, name to the port it listens on and the one it names to clients.
-        Clients reach the nodes ``relayed`` by way of ``relays``.  ``java_options``: else those of a short-lived JVM.
+        ``replicated``: every node is a controller and has a replica of the groups' offsets, and brokers talk to each other on
+        ``between``: any one of three may go.  Clients reach the nodes ``relayed`` by way of ``relays``.  ``java_options``: else those of a short-lived JVM.
         """
         self.directory = Path(tempfile.mkdtemp(prefix="cohort-broker-"))
         self.users = dict(users or {})
@@ -236,8 +238,10 @@ class Cluster:
         self.authority = _authority(self.directory) if tls else None
         self._host = host
         self._doors = dict(doors or {})
+        self._replicated = replicated
         self._ports = [[Port(host) for _ in range(3)] for _ in range(brokers)]
         secure = {"SSL": tls, "MUTUAL": tls, "SASL_SSL": tls and bool(users)}
+        self._between = [Port(host) for _ in range(brokers if replicated else 0)]
         self._secure = [{name: Port(host) for name, wanted in secure.items() if wanted} for _ in range(brokers)]
         extra = dict(properties or {})
         self.relays = {node_id: Relay(host, self._ports[node_id - 1][0].number) for node_id in relayed}
@@ -259,7 +263,12 @@ class Cluster:
             listeners += f",{name}://{self._host}:{port.number}"
         relay = self.relays.get(node_id)
         advertised = listeners.replace(f":{plain}", f":{relay.port}", 1) if relay else listeners
-        if node_id == 1:
+        if self._replicated:
+            between = f",INTERNAL://{self._host}:{self._between[node_id - 1].number}"
+            listeners += f",CONTROLLER://{self._host}:{controller}" + between
+            advertised += between
+            protocols += ",INTERNAL:PLAINTEXT"
+        elif node_id == 1:
             listeners += f",CONTROLLER://{self._host}:{controller}"
             for name, (listening, shown) in self._doors.items():
                 listeners += f",{name}://{self._host}:{listening}"
@@ -269,13 +278,22 @@ class Cluster:
             "host": self._host,
             "node.id": str(node_id),
             "broker.rack": f"rack-{node_id}",
-            "process.roles": "broker,controller" if node_id == 1 else "broker",
-            "controller.quorum.voters": f"1@{self._host}:{self._ports[0][1].number}",
+            "process.roles": "broker,controller" if node_id == 1 or self._replicated else "broker",
+            "controller.quorum.voters": ",".join(
+                f"{number + 1}@{self._host}:{ports[1].number}"
+                for number, ports in enumerate(self._ports if self._replicated else self._ports[:1])
+            ),
             "listeners": listeners,
             "advertised.listeners": advertised,
             "listener.security.protocol.map": protocols,
         }
+        if self._replicated:
+            properties["inter.broker.listener.name"] = "INTERNAL"
         return Node(node_id, self.directory, properties | self._security() | extra, plain, java_options)
+
+    def between(self, node_id: int) -> list[int]:
+        """The ports on which the others reach a node of a replicated cluster, as broker and as controller."""
+        return [self._between[node_id - 1].number, self._ports[node_id - 1][1].number]
 
     def _security(self) -> dict[str, str]:
         return (self._logins() if self.users or self._tokens else {}) | (self._certificates() if self.authority else {})
@@ -358,7 +376,8 @@ class Cluster:
         wait_until(lambda: self.admin.brokers() == ids, START_TIMEOUT_S, f"brokers {sorted(ids)} in the metadata")
         if not self._formatted:
             # Broker 1 is the one that stays when others are stopped: the groups' offsets belong there.
-            self.admin.create_topic("__consumer_offsets", assignment=[1], configs={"cleanup.policy": "compact"})
+            where = [[node.node_id for node in self.nodes]] if self._replicated else [1]
+            self.admin.create_topic("__consumer_offsets", assignment=where, configs={"cleanup.policy": "compact"})
             for mechanism in SCRAM if self._scram else ():
                 self.admin.add_users(mechanism, self._scram)
         wait_until(self.admin.coordinates, START_TIMEOUT_S, "the group coordinator")
@@ -370,7 +389,9 @@ class Cluster:
             node.kill()
         for relay in self.relays.values():
             relay.close()
-        for port in (port for ports in [*self._ports, *(each.values() for each in self._secure)] for port in ports):
+        for port in (
+            port for ports in [*self._ports, self._between, *(each.values() for each in self._secure)] for port in ports
+        ):
             port.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 

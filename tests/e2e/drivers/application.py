@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,9 @@ def batch_function(said: dict[str, Any]) -> Callable[[DataFrame, int], None]:
     def run(batch: DataFrame, batch_id: int) -> None:
         report("begin", query=name, batch=batch_id)
         wait_until(lambda: int(gate.read_text()) >= batch_id, GATE_S, f"the gate of batch {batch_id} of {name}")
+        with suppress(FileNotFoundError):
+            (gate.parent / "_throw").unlink()
+            raise RuntimeError("this sink was told to throw")
         began = time.monotonic()
         report("open", query=name, batch=batch_id)
         write(batch, batch_id)
@@ -42,6 +46,16 @@ def start(spark: SparkSession, said: dict[str, Any]) -> StreamingQuery:
     stream = spark.readStream.format("cohort").options(**said["options"]).load()
     query = stream.writeStream.queryName(said["name"]).option("checkpointLocation", said["checkpoint"])
     return query.foreachBatch(batch_function(said)).trigger(**said["trigger"]).start()
+
+
+def scale(spark: SparkSession, executors: int) -> None:
+    """Have so many executors, as dynamic allocation has it: those that are too many are killed, the others come."""
+    jvm: Any = spark.sparkContext._jvm
+    context = spark.sparkContext._jsc.sc()
+    there = context.getExecutorIds()
+    for executor in sorted((there.apply(number) for number in range(there.size())), key=int)[executors:]:
+        context.killExecutor(executor)
+    context.requestTotalExecutors(executors, 0, jvm.scala.Predef.Map().empty())
 
 
 def main() -> None:
@@ -62,7 +76,9 @@ def main() -> None:
         if said["do"] == "exit":
             break
         try:
-            if said["do"] == "start":
+            if said["do"] == "scale":
+                scale(spark, said["executors"])
+            elif said["do"] == "start":
                 running[said["name"]] = start(spark, said)
             elif said["name"] in running:
                 running[said["name"]].stop()

@@ -1,0 +1,220 @@
+"""One campaign: start, hurt, heal, let it read to the end, judge."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, Message
+
+from tests.chaos.faults import Scene, at_work
+from tests.chaos.judge import Verdict, judge, places, standstills
+from tests.chaos.query import QueryUnderTest
+from tests.chaos.schedule import BROKERS, Fault
+from tests.chaos.watch import Watch
+from tests.kit import delivery
+from tests.kit.broker import Cluster
+from tests.kit.produce import producer, value_of
+
+TOPIC: Final = "orders"
+PARTITIONS: Final = 12
+RATE: Final = 600
+AFTER_S: Final = 30.0
+"""A standstill that ends so long after a fault is still that fault's; a query that ends then is excused by it."""
+READ_S: Final = 420.0
+PROPERTIES: Final = {
+    "offsets.topic.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+    "replica.lag.time.max.ms": "5000",
+    "controller.quorum.election.timeout.ms": "2000",
+    "controller.quorum.fetch.timeout.ms": "3000",
+    "offsets.commit.timeout.ms": "5000",
+}
+
+
+@dataclass
+class Outcome:
+    """What a campaign came to."""
+
+    verdict: Verdict
+    standstills: Mapping[str, float]
+    faults: Counter[str]
+    figures: Sequence[str]
+    grown: Sequence[str]
+    restarts: int
+    calm_s: float = 0.0
+    history: list[str] = field(default_factory=list)
+
+    @property
+    def well(self) -> bool:
+        """Whether no record and no figure is wrong."""
+        return self.verdict.well and not self.grown
+
+
+class Producing:
+    """A thread that writes with acks=all and never gives up; ``acknowledged`` counts what the cluster said it has."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._client = producer(
+            bootstrap, enable_idempotence=True, message_timeout_ms=0, reconnect_backoff_max_ms=500, max_in_flight=5
+        )
+        self.acknowledged: Counter[str] = Counter()
+        self.sent = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="chaos-producer", daemon=True)
+
+    def start(self) -> None:
+        """Write from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write no more, and wait until the cluster has what was written."""
+        self._stop.set()
+        self._thread.join(60)
+        self._client.flush(120)
+
+    def _told(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acknowledged[f"{TOPIC}-{message.partition()}"] += 1
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while not self._stop.wait(0.02):
+            for number in range(self.sent, int((time.monotonic() - began) * RATE)):
+                sequence, partition = divmod(number, PARTITIONS)
+                with suppress(BufferError):  # the cluster has been away for long: what does not fit is not written
+                    self._client.produce(TOPIC, value_of(partition, sequence), b"%d" % sequence, partition, self._told)
+                self.sent = number + 1
+            self._client.poll(0)
+
+
+class Campaign:
+    """A cluster, a query and a schedule."""
+
+    def __init__(self, folder: Path, faults: Sequence[Fault], length_s: float, say: Callable[[str], None]) -> None:
+        self._folder, self._faults, self._length_s, self._say = folder, faults, length_s, say
+        self._began = 0.0
+        self._at_work: dict[int, tuple[Fault, float, Any]] = {}  # until when
+        self._hits: dict[str, list[tuple[str, float, float]]] = defaultdict(list)
+        self._excused_until = 0.0
+
+    def run(self) -> Outcome:
+        """Run it to its verdict.  Raises AssertionError where the query does not read on when all is healed."""
+        with Cluster(BROKERS, replicated=True, properties=PROPERTIES, heap_mb=400) as cluster:
+            everywhere = [[1 + (number + more) % BROKERS for more in range(BROKERS)] for number in range(PARTITIONS)]
+            cluster.admin.create_topic(TOPIC, assignment=everywhere)
+            query = QueryUnderTest(self._folder, self._options(cluster), self._is_excused, self._tell)
+            watch = Watch(query, lambda: _named(cluster.admin.committed(TOPIC)))
+            producing = Producing(cluster.bootstrap)
+            try:
+                query.open()
+                producing.start()
+                query.wait_for_batches(READ_S)
+                watch.start()
+                self._hurt(Scene(cluster, query, TOPIC))
+                producing.close()
+                cluster.start()
+                self._tell("all is healed; it reads to the end")
+                query.wait_until_read(READ_S)
+                watch.close()
+                query.close()
+                return self._outcome(cluster, query, watch, producing)
+            finally:
+                query.kill()
+
+    def _options(self, cluster: Cluster) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": cluster.bootstrap,
+            "subscribe": TOPIC,
+            "group.id": TOPIC,
+            "startingOffsets": "earliest",
+            "kafka.session.timeout.ms": "10000",
+            "kafka.default.api.timeout.ms": "60000",
+        }
+
+    def _tell(self, line: str) -> None:
+        at = time.monotonic() - self._began if self._began else 0.0
+        self._say(f"{at:7.1f} s  {line}")
+
+    def _is_excused(self) -> bool:
+        return time.monotonic() < self._excused_until
+
+    # --- hurting ------------------------------------------------------------------------------------
+
+    def _hurt(self, scene: Scene) -> None:
+        self._began = time.monotonic()
+        waiting = list(self._faults)
+        nobody = threading.Event()
+        while (now := time.monotonic() - self._began) < self._length_s or self._at_work:
+            for number, (fault, until_s, block) in list(self._at_work.items()):
+                if until_s <= now:
+                    self._heal(number, fault, block)
+            while waiting and waiting[0].at_s <= now:
+                self._strike(scene, waiting.pop(0))
+            scene.query.look()
+            nobody.wait(0.2)
+
+    def _strike(self, scene: Scene, fault: Fault) -> None:
+        if fault.kind.ends:
+            self._excused_until = time.monotonic() + fault.seconds + AFTER_S + 60
+        block = at_work(scene, fault)
+        begun = time.time()
+        hit = block.__enter__()
+        self._tell(
+            f"{fault.kind.name}{f' for {fault.seconds:g} s' if fault.seconds else ''}: {hit or 'nobody is there'}"
+        )
+        self._hits[fault.kind.name].append((fault.kind.name, begun, time.time() + fault.seconds))
+        self._at_work[id(fault)] = (fault, time.monotonic() - self._began + fault.seconds, block)  # it may begin late
+
+    def _heal(self, number: int, fault: Fault, block: Any) -> None:
+        self._at_work.pop(number)
+        block.__exit__(None, None, None)
+        if fault.seconds:
+            self._tell(f"{fault.kind.name} is over")
+
+    # --- judging ------------------------------------------------------------------------------------
+
+    def _outcome(self, cluster: Cluster, query: QueryUnderTest, watch: Watch, producing: Producing) -> Outcome:
+        held = delivery.held(cluster.bootstrap, [TOPIC])
+        delivered = delivery.from_parquet(query.out)
+        report = delivery.check(delivered, held)
+        wrong = places(_offsets(held), _by_batch(delivered))
+        wrong += [f"changed: {topic}-{number}@{at}" for topic, number, at in (*report.changed, *report.foreign)]
+        count = Counter(f"{TOPIC}-{number}" for number in held["partition"].to_pylist())
+        verdict = judge(count, producing.acknowledged, wrong, query.ranges(), watch.commits, query.unexcused)
+        hits = [hit for several in self._hits.values() for hit in several]
+        return Outcome(
+            verdict,
+            standstills(query.written_at(), hits, AFTER_S),
+            Counter({name: len(several) for name, several in self._hits.items()}),
+            watch.table(),
+            watch.grown(),
+            query.starts - 1,
+        )
+
+
+def _named(offsets: Mapping[tuple[str, int], int]) -> dict[str, int]:
+    return {f"{topic}-{number}": at for (topic, number), at in offsets.items() if topic == TOPIC}
+
+
+def _offsets(records: pa.Table) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for number, offset in zip(records["partition"].to_pylist(), records["offset"].to_pylist(), strict=True):
+        found[f"{TOPIC}-{number}"].append(offset)
+    return {at: sorted(offsets) for at, offsets in found.items()}
+
+
+def _by_batch(delivered: pa.Table) -> list[tuple[int, dict[str, list[int]]]]:
+    found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    columns = (delivered[name].to_pylist() for name in ("batch_id", "partition", "offset"))
+    for batch, number, offset in zip(*columns, strict=True):
+        found[batch][f"{TOPIC}-{number}"].append(offset)
+    return [(batch, {at: sorted(offsets) for at, offsets in found[batch].items()}) for batch in sorted(found)]

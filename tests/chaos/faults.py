@@ -1,0 +1,244 @@
+"""Carries a fault out, and takes it back: each kind of ``schedule.KINDS`` is a function here that yields in between."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.chaos import firewall
+from tests.chaos.query import QueryUnderTest, kill, pause, resume
+from tests.chaos.schedule import SCALES, Fault
+from tests.kit.broker import Cluster, Node
+
+ROLL_S = 30.0
+
+
+@dataclass
+class Scene:
+    """What faults are made in; ``topic`` is the one that the query reads."""
+
+    cluster: Cluster
+    query: QueryUnderTest
+    topic: str
+    scales: Iterator[int] = field(default_factory=lambda: iter(SCALES * 1000))
+
+    def process(self, fault: Fault) -> psutil.Process | None:
+        """One of the processes that a fault is for; None where there is none now."""
+        return _one(self.query.parts(fault.kind.target), fault.which)
+
+    def broker(self, fault: Fault) -> Node | None:
+        """One of the brokers that run; the one that has the group's offsets for what hits the coordinator."""
+        running = [node for node in self.cluster.nodes if node.running]
+        if fault.kind.target == "coordinator":
+            with suppress(Exception):
+                leader = self.cluster.admin.leaders("__consumer_offsets")[0]
+                return next((node for node in running if node.node_id == leader), None)
+        chosen: Node | None = _one(running, fault.which)
+        return chosen
+
+
+def at_work(scene: Scene, fault: Fault) -> AbstractContextManager[str]:
+    """The fault is there inside the block; the value says whom it hit ("" for nobody: there was no such process)."""
+    return contextmanager(_FAULTS[fault.kind.name])(scene, fault)
+
+
+def _one(among: Sequence[Any], which: float) -> Any:
+    return among[min(int(which * len(among)), len(among) - 1)] if among else None
+
+
+# --- processes ------------------------------------------------------------------------------------------
+
+
+def _killed(scene: Scene, fault: Fault) -> Iterator[str]:
+    process = scene.process(fault)
+    if process is not None:
+        kill(process)
+    yield _who(process)
+
+
+def _frozen(scene: Scene, fault: Fault) -> Iterator[str]:
+    process = scene.process(fault)
+    if process is not None:
+        pause(process)
+    try:
+        yield _who(process)
+    finally:
+        if process is not None:
+            resume(process)
+
+
+def _driver_killed(scene: Scene, _fault: Fault) -> Iterator[str]:
+    scene.query.kill_driver()
+    yield "all of the driver's side"
+
+
+def _limited(what: int, least: Callable[[psutil.Process], int]) -> Callable[[Scene, Fault], Iterator[str]]:
+    def limit(scene: Scene, fault: Fault) -> Iterator[str]:
+        process = scene.process(fault)
+        before: tuple[int, int] | None = None
+        with suppress(psutil.Error, ProcessLookupError):
+            if process is not None:
+                before = resource.prlimit(process.pid, what)
+                resource.prlimit(process.pid, what, (least(process), before[1]))
+        try:
+            yield _who(process)
+        finally:
+            if process is not None and before is not None:
+                with suppress(ProcessLookupError):
+                    resource.prlimit(process.pid, what, before)
+
+    return limit
+
+
+def _who(process: psutil.Process | None) -> str:
+    return "" if process is None else f"pid {process.pid}"
+
+
+# --- brokers --------------------------------------------------------------------------------------------
+
+
+def _broker_killed(scene: Scene, fault: Fault) -> Iterator[str]:
+    node = scene.broker(fault)
+    if node is not None:
+        node.kill()
+    try:
+        yield _which(node)
+    finally:
+        if node is not None and not node.running:
+            node.launch()
+
+
+def _broker_frozen(scene: Scene, fault: Fault) -> Iterator[str]:
+    node = scene.broker(fault)
+    if node is not None:
+        node.pause()
+    try:
+        yield _which(node)
+    finally:
+        if node is not None and node.running:
+            node.resume()
+
+
+def _rolled(scene: Scene, _fault: Fault) -> Iterator[str]:
+    """A rolling restart, as an upgrade of the brokers does it."""
+    for node in scene.cluster.nodes:
+        node.stop(ROLL_S)
+        node.start()
+    yield "all brokers, one after the other"
+
+
+def _leaders_moved(scene: Scene, fault: Fault) -> Iterator[str]:
+    """One broker goes in order, and its leaders move; it comes back as a follower."""
+    node = scene.broker(fault)
+    if node is not None:
+        node.stop(ROLL_S)
+        node.launch()
+    yield _which(node)
+
+
+def _which(node: Node | None) -> str:
+    return "" if node is None else f"broker {node.node_id}"
+
+
+# --- the network ----------------------------------------------------------------------------------------
+
+
+def _cut(ports: Callable[[Scene, Fault], Sequence[int]], *ways: str) -> Callable[[Scene, Fault], Iterator[str]]:
+    def cut(scene: Scene, fault: Fault) -> Iterator[str]:
+        these, directions = ports(scene, fault), ways or (firewall.REQUESTS, firewall.ANSWERS)
+        firewall.cut(these, directions)
+        try:
+            yield f"ports {', '.join(map(str, these))}" if these else ""
+        finally:
+            firewall.heal(these, directions)
+
+    return cut
+
+
+def _of_broker(scene: Scene, fault: Fault) -> Sequence[int]:
+    node = _one(scene.cluster.nodes, fault.which)
+    return [node.port]
+
+
+def _between_brokers(scene: Scene, fault: Fault) -> Sequence[int]:
+    return scene.cluster.between(_one(scene.cluster.nodes, fault.which).node_id)
+
+
+def _of_coordinator(scene: Scene, _fault: Fault) -> Sequence[int]:
+    found = scene.query.live()
+    return [] if found is None else [found.run.port]
+
+
+def _of_spark(scene: Scene, _fault: Fault) -> Sequence[int]:
+    return [scene.query.port]
+
+
+# --- the query ------------------------------------------------------------------------------------------
+
+
+def _sink_throws(scene: Scene, _fault: Fault) -> Iterator[str]:
+    scene.query.fail()
+    yield "the next batch"
+
+
+def _stopped(scene: Scene, _fault: Fault) -> Iterator[str]:
+    scene.query.stop()
+    yield "the query"
+
+
+def _disk_full(scene: Scene, _fault: Fault) -> Iterator[str]:
+    filler = scene.query.checkpoint.parent / "filler"
+    with suppress(OSError), filler.open("wb") as file:
+        while True:
+            file.write(bytes(1 << 20))
+    try:
+        yield _room(scene.query.checkpoint.parent)
+    finally:
+        filler.unlink(missing_ok=True)
+
+
+def _room(folder: Path) -> str:
+    return f"{psutil.disk_usage(str(folder)).free} bytes are free"
+
+
+def _scaled(scene: Scene, _fault: Fault) -> Iterator[str]:
+    executors = next(scene.scales)
+    scene.query.scale(executors)
+    yield f"to {executors}"
+
+
+_FAULTS: dict[str, Callable[[Scene, Fault], Iterator[str]]] = {
+    "executor-killed": _killed,
+    "executor-frozen": _frozen,
+    "agent-killed": _killed,
+    "agent-frozen": _frozen,
+    "agent-few-descriptors": _limited(resource.RLIMIT_NOFILE, lambda process: int(process.num_fds())),
+    "agent-short-of-memory": _limited(resource.RLIMIT_AS, lambda process: int(process.memory_info().vms) + (4 << 20)),
+    "worker-killed": _killed,
+    "runner-killed": _killed,
+    "runner-frozen": _frozen,
+    "driver-killed": _driver_killed,
+    "driver-frozen": _frozen,
+    "broker-killed": _broker_killed,
+    "broker-frozen": _broker_frozen,
+    "coordinator-killed": _broker_killed,
+    "brokers-rolled": _rolled,
+    "leaders-moved": _leaders_moved,
+    "cut-clients-broker": _cut(_of_broker),
+    "cut-clients-broker-requests": _cut(_of_broker, firewall.REQUESTS),
+    "cut-clients-broker-answers": _cut(_of_broker, firewall.ANSWERS),
+    "cut-broker-brokers": _cut(_between_brokers),
+    "cut-agents-driver": _cut(_of_coordinator),
+    "cut-agents-driver-answers": _cut(_of_coordinator, firewall.ANSWERS),
+    "cut-executors-driver": _cut(_of_spark),
+    "sink-throws": _sink_throws,
+    "query-stopped": _stopped,
+    "checkpoint-disk-full": _disk_full,
+    "executors-scaled": _scaled,
+}

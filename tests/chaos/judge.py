@@ -1,0 +1,116 @@
+"""What became of the records, in Jepsen's words; no clock, no broker, no file.
+
+*lost*: the cluster holds it (and acknowledged it), the sink has it not.  *doubled*: the sink, which is idempotent by batch id,
+has it in two batches.  *stepped back*: a batch begins before the end of the one before it, or the group's commit goes down.
+*skipped*: a batch begins after the end of the one before it.  *unacknowledged* records that the cluster took are records all
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+Ends = Mapping[str, int]
+"""Offsets by partition, ``topic-number``."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found; each finding is one line."""
+
+    records: int
+    batches: int
+    findings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(self.findings.values())
+
+    def lines(self) -> list[str]:
+        """A count of each kind, then the findings, twenty of each at most."""
+        counts = ", ".join(f"{name} {len(found)}" for name, found in self.findings.items())
+        told = [f"  {name}: {line}" for name, found in self.findings.items() for line in found[:20]]
+        return [f"{self.records:,} records in {self.batches:,} batches: {counts}", *told]
+
+
+def judge(
+    held: Mapping[str, int],
+    acknowledged: Mapping[str, int],
+    delivered: Sequence[str],
+    ranges: Sequence[Ends],
+    commits: Iterable[Ends],
+    ends: Sequence[str] = (),
+) -> Verdict:
+    """The verdict on one campaign.
+
+    ``held``: records that the cluster has, by partition; ``acknowledged``: those that it said it has.  ``delivered``: what the
+    delivery checker found wrong, a line each, beginning with its kind.  ``ranges``: the offset log, batch by batch.
+    ``commits``: the group's commits, as they were seen one after the other.  ``ends``: ends of the query that nothing excuses.
+    """
+    findings: dict[str, list[str]] = {
+        name: [line for line in delivered if line.startswith(name)] for name in ("lost", "doubled", "changed")
+    }
+    findings["lost"] += [
+        f"lost by the cluster: {held.get(at, 0)} of {count} acknowledged records of {at}"
+        for at, count in sorted(acknowledged.items())
+        if held.get(at, 0) < count
+    ]
+    findings["stepped back"] = [*_back("batch", ranges), *_back("commit", list(commits))]
+    findings["skipped"] = [line for line in delivered if line.startswith("skipped")]
+    findings["ended without a reason"] = list(ends)
+    return Verdict(sum(held.values()), len(ranges), findings)
+
+
+def _back(what: str, ends: Sequence[Ends]) -> list[str]:
+    return [
+        f"{what} {number + 1}: {at} from {before[at]} to {after[at]}"
+        for number, (before, after) in enumerate(pairwise(ends))
+        for at in sorted(before.keys() & after.keys())
+        if after[at] < before[at]
+    ]
+
+
+def places(
+    expected: Mapping[str, Sequence[int]], batches: Sequence[tuple[int, Mapping[str, Sequence[int]]]]
+) -> list[str]:
+    """Lost, doubled and skipped, from offsets alone: ``expected`` by partition, ``batches`` in order with what each delivered."""
+    seen: dict[str, dict[int, int]] = {at: {} for at in expected}
+    found: list[str] = []
+    for number, delivered in batches:
+        for at, offsets in delivered.items():
+            have = seen.setdefault(at, {})
+            top = max(have, default=-1)
+            found += [f"doubled: {at}@{o} in batches {have[o]} and {number}" for o in offsets if o in have]
+            between = [o for o in expected.get(at, ()) if top < o < min(offsets, default=top) and o not in have]
+            if between:
+                found.append(f"skipped: {at}@{between[0]} and {len(between) - 1} more before batch {number}")
+            have.update(dict.fromkeys(offsets, number))
+    for at, offsets in expected.items():
+        missing = [o for o in offsets if o not in seen[at]]
+        if missing:
+            found.append(f"lost: {at}@{missing[0]} and {len(missing) - 1} more")
+    return found
+
+
+def standstills(
+    delivered_at: Sequence[float], faults: Iterable[tuple[str, float, float]], after_s: float
+) -> dict[str, float]:
+    """The longest time without a batch, by kind of fault: of all gaps that overlap a fault and the ``after_s`` that follow it."""
+    longest: dict[str, float] = {}
+    gaps = list(pairwise(sorted(delivered_at)))
+    for name, begin, end in faults:
+        touched = [min(late, end + after_s) - early for early, late in gaps if early < end + after_s and late > begin]
+        longest[name] = max([longest.get(name, 0.0), *touched])
+    return longest
+
+
+def growth(samples: Sequence[float]) -> float:
+    """By how much a figure grew from its first third to its last: the ratio of their medians; 1.0 for too few."""
+    third = len(samples) // 3
+    if third < 3:
+        return 1.0
+    first, last = (sorted(part)[third // 2] for part in (samples[:third], samples[-third:]))
+    return last / first if first else 1.0

@@ -1,0 +1,279 @@
+"""The query under test, and whoever starts it again: in the same application while that lives, else in a new one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.rpc import connection_file
+from tests.kit import processes
+from tests.kit.application import HOME, SCRIPT
+from tests.kit.spark import Driver
+from tests.kit.waiting import wait_until
+
+READY_S: Final = 180.0
+EXECUTORS: Final = 5
+FIRST: Final = 3
+DAEMON: Final = "pyspark.daemon"
+DISK_MB: Final = 512
+AGAIN_S: Final = 5.0
+
+
+@dataclass
+class QueryUnderTest:
+    """One group, one checkpoint, one sink; applications and queries of it come and go."""
+
+    folder: Path
+    options: Mapping[str, str]
+    excused: Callable[[], bool]
+    """Whether a fault that may end the query is at work, or was a moment ago."""
+    say: Callable[[str], None]
+    driver: Driver | None = None
+    applications: int = 0
+    starts: int = 0
+    unexcused: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._commands = 0
+        self._seen = 0
+        self._executors, self._scaled_at = FIRST, 0.0
+        self._closing = threading.Event()
+        self._lock = threading.RLock()
+        self._written: list[float] = []
+        self.checkpoint, self.out = self.folder / "disk" / "checkpoint", self.folder / "out"
+        self.port = _free_port()
+
+    # --- its life -----------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Have a disk of its own for the checkpoint, and start."""
+        self.out.mkdir(parents=True)
+        disk = self.folder / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(disk)], check=True)
+        self._gate = self.out / "_gate"
+        self._gate.write_text(str(1 << 60))
+        self._start_application()
+
+    def _start_application(self) -> None:
+        self.applications += 1
+        self._commands = self._seen = 0
+        directory = self.folder / f"application-{self.applications}"
+        commands = directory / "commands"
+        commands.mkdir(parents=True)
+        conf = {
+            "spark.driver.port": str(self.port),
+            "spark.network.timeout": "20s",
+            "spark.network.timeoutInterval": "5s",
+            "spark.task.maxFailures": "8",
+        }
+        conf |= {"spark.cores.max": str(EXECUTORS), "spark.sql.streaming.minBatchesToRetain": "1000000"}
+        conf |= {"spark.deploy.maxExecutorRetries": "-1", "spark.rpc.askTimeout": "20s"}
+        self.driver = Driver(
+            SCRIPT,
+            directory,
+            {"commands": commands},
+            master=f"local-cluster[{EXECUTORS},1,768]",
+            conf=conf,
+            env={HOME: str(self.folder / "home")},
+        )
+        self.driver.start()
+        self.driver.wait_for("ready", READY_S)
+        self.scale(self._executors)
+        self._start_query()
+
+    def _start_query(self) -> None:
+        self.starts += 1
+        self._command(
+            do="start",
+            name=f"query.{self.starts}",
+            options=dict(self.options),
+            trigger={"processingTime": "0 seconds"},
+            out=str(self.out),
+            gate=str(self._gate),
+            checkpoint=str(self.checkpoint),
+        )
+
+    def look(self) -> None:
+        """Start again what has ended; remember an end that nothing excuses."""
+        with self._lock:
+            if self.driver is None or self._closing.is_set():
+                return
+            if self.driver.returncode is not None:
+                self._ended(f"the driver ended with {self.driver.returncode}: {self.driver.log_tail(800)}")
+                self._collect()
+                self.driver.__exit__(None, None, None)
+                self._start_application()
+                return
+            if time.monotonic() - self._scaled_at > AGAIN_S:
+                self.scale(self._executors)
+            ended = self.driver.events("ended")
+            if len(ended) > self._seen:
+                self._seen = len(ended)
+                self._ended(str(ended[-1]["error"]))
+                self._start_query()
+
+    def _ended(self, why: str) -> None:
+        line = " ".join(why.split())[:400]
+        if self.excused():
+            self.say(f"the query ended, and is started again: {line[:160]}")
+        else:
+            self.unexcused.append(line)
+            self.say(f"THE QUERY ENDED WITHOUT A REASON, and is started again: {line}")
+
+    def close(self) -> None:
+        """End it all; raises nothing that hides a verdict."""
+        self._closing.set()
+        with self._lock:
+            if self.driver is not None:
+                self._command(do="exit")
+                with suppress(AssertionError):
+                    self.driver.end(90)
+                self._collect()
+                self.driver.__exit__(None, None, None)
+
+    def kill(self) -> None:
+        """SIGKILL whatever is left of it."""
+        if self.driver is not None:
+            processes.kill_run(self.driver.run_id)
+        subprocess.run(["umount", "-l", str(self.folder / "disk")], capture_output=True, check=False)
+
+    # --- what it is told ----------------------------------------------------------------------------
+
+    def _command(self, **said: Any) -> None:
+        assert self.driver is not None
+        folder = self.driver.directory / "commands"
+        fresh = folder / "new"
+        fresh.write_text(json.dumps(said))
+        fresh.rename(folder / f"{self._commands}.json")
+        self._commands += 1
+
+    def scale(self, executors: int) -> None:
+        """Have so many executors; as dynamic allocation does, it is asked for again and again (``look``)."""
+        self._executors, self._scaled_at = executors, time.monotonic()
+        self._command(do="scale", executors=executors)
+
+    def stop(self) -> None:
+        """Stop the query, which is started again."""
+        self._command(do="stop", name=f"query.{self.starts}")
+
+    def fail(self) -> None:
+        """Have the sink throw at its next batch."""
+        (self.out / "_throw").touch()
+
+    # --- its parts ----------------------------------------------------------------------------------
+
+    def parts(self, target: str) -> list[psutil.Process]:
+        """The living processes of a kind, in an order that does not depend on their numbers."""
+        driver = self.driver
+        if driver is None or driver.returncode is not None:
+            return []
+        if target == "executor":
+            return [psutil.Process(each.pid) for each in driver.executors()]
+        if target == "agent":
+            return driver.agents()
+        if target == "worker":
+            forks = processes.matching(DAEMON, driver.processes()) or processes.matching(
+                "python_daemon", driver.processes()
+            )
+            return [child for fork in forks for child in processes.descendants(fork.pid)]
+        if target == "runner":
+            found = self.live()
+            return [] if found is None else [psutil.Process(found.pid)]
+        return [driver.jvm()] if target == "driver" else []
+
+    def live(self) -> connection_file.Connection | None:
+        """The live coordinator run."""
+        os.environ[HOME] = str(self.folder / "home")
+        return next((each for each in connection_file.live() if each.group_id == self.options["group.id"]), None)
+
+    def kill_driver(self) -> None:
+        """As when its machine dies."""
+        if self.driver is not None and self.driver.returncode is None:
+            self.driver.kill()
+
+    def status(self) -> dict[str, Any] | None:
+        """The group as its coordinator sees it; None while there is none."""
+        with suppress(CohortError):
+            if (found := self.live()) is not None:
+                return dict(connection_file.fetch_status(found))
+        return None
+
+    def written_at(self) -> list[float]:
+        """When batches were written, over all applications."""
+        with self._lock:
+            now = [] if self.driver is None else [event["at"] for event in self.driver.events("batch")]
+            return [*self._written, *now]
+
+    def _collect(self) -> None:
+        if self.driver is not None:
+            self._written += [event["at"] for event in self.driver.events("batch")]
+
+    def ranges(self) -> list[dict[str, int]]:
+        """The ends of all batches, as the offset log has them."""
+        logs = self.checkpoint / "offsets"
+        numbers = sorted(int(path.name) for path in logs.iterdir() if path.name.isdigit())
+        return [_ends(logs / str(number)) for number in numbers]
+
+    def wait_for_batches(self, timeout_s: float) -> None:
+        """Wait until it reads.  Raises AssertionError."""
+
+        def reads() -> bool:
+            self.look()
+            return len(self.written_at()) >= 3
+
+        wait_until(reads, timeout_s, "the first batches", every_s=0.5)
+
+    def wait_until_read(self, timeout_s: float) -> None:
+        """Wait until everything is committed to Kafka, starting it again where it ends.  Raises AssertionError."""
+
+        def read() -> bool:
+            self.look()
+            status = self.status()
+            return (
+                status is not None and bool(status["partitions"]) and all(p["lag"] == 0 for p in status["partitions"])
+            )
+
+        wait_until(read, timeout_s, "everything to be read", every_s=0.5)
+
+
+def _ends(log: Path) -> dict[str, int]:
+    (said,) = [line for line in log.read_text().splitlines()[2:] if line not in ("-", "")]
+    return {f"{topic}-{number}": at for topic, ends in json.loads(said).items() for number, at in ends.items()}
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def pause(process: psutil.Process) -> None:
+    """SIGSTOP, where it still is."""
+    with suppress(psutil.Error):
+        process.send_signal(signal.SIGSTOP)
+
+
+def resume(process: psutil.Process) -> None:
+    """SIGCONT, where it still is."""
+    with suppress(psutil.Error):
+        process.send_signal(signal.SIGCONT)
+
+
+def kill(process: psutil.Process) -> None:
+    """SIGKILL, where it still is."""
+    with suppress(psutil.Error):
+        process.send_signal(signal.SIGKILL)
