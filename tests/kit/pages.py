@@ -26,8 +26,8 @@ from sparkcohort.runtime.shell.options.table import OPTIONS
 from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
 from sparkcohort.runtime.values.protobuf.steps import REASONS as PROTOBUF_REASONS
 from sparkcohort.runtime.values.protobuf.steps import ProtobufReason
-from tests.kit.dashboard_picture import answers, gone_picture, whole_picture
 from tests.kit import scenarios
+from tests.kit.dashboard_picture import answers, gone_picture, whole_picture
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = ROOT / "README.md"
