@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Final
@@ -240,9 +241,13 @@ def smallest(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
     for data in sorted(set(inputs), key=lambda data: (len(data), data)):
         needed = ways(data) - known
         if needed:
-            least.append(_shortened(data, lambda shorter, needed=needed: needed <= ways(shorter)))
+            least.append(_shortened(data, partial(_runs_all, needed, ways)))
             known |= ways(least[-1])
     return least
+
+
+def _runs_all(needed: set[tuple[int, int]], ways: Callable[[bytes], set[tuple[int, int]]], data: bytes) -> bool:
+    return needed <= ways(data)
 
 
 def _shortened(data: bytes, suffices: Callable[[bytes], bool]) -> bytes:
