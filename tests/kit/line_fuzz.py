@@ -21,16 +21,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 HERE: Final = Path(__file__).parent / "corpora"
 MOST_INPUT: Final = 8 << 10
 MOST_CPU_S: Final = 2.0
 """For one input; the slowest that is by design, a login's hash, takes a thousandth part of it."""
 MOST_CUTS: Final = 2_000
+Ways: TypeAlias = set[tuple[int, int]]
+"""Lines that ran, each with the one before."""
 FUNCTION: Final = inspect.CO_OPTIMIZED
 
 
@@ -103,7 +104,7 @@ class Lines:
             base = self._files.setdefault(code.co_filename, len(self._files) + 1 << 20)
             body = {line for _, _, line in code.co_lines() if line}
             self.all |= {base + line for line in body if line != code.co_firstlineno or len(body) == 1}
-        self.ways: set[tuple[int, int]] = set()
+        self.ways: Ways = set()
         self._before, self.fresh = 0, False
         self._tracers = {name: self._tracer(base) for name, base in self._files.items()}
 
@@ -231,9 +232,9 @@ def grow(target: Target, seconds: float, seed: int) -> str:
 
 def smallest(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
     """Inputs that together run all that these run: short ones first, and each without what it does not need for that."""
-    lines, known, least = Lines(target), set[tuple[int, int]](), list[bytes]()
+    lines, known, least = Lines(target), Ways(), list[bytes]()
 
-    def ways(data: bytes) -> set[tuple[int, int]]:
+    def ways(data: bytes) -> Ways:
         lines.ways.clear()
         attempt(target, data, lines)
         return set(lines.ways)
@@ -241,23 +242,19 @@ def smallest(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
     for data in sorted(set(inputs), key=lambda data: (len(data), data)):
         needed = ways(data) - known
         if needed:
-            least.append(_shortened(data, partial(_runs_all, needed, ways)))
+            least.append(_shortened(data, needed, ways))
             known |= ways(least[-1])
     return least
 
 
-def _runs_all(needed: set[tuple[int, int]], ways: Callable[[bytes], set[tuple[int, int]]], data: bytes) -> bool:
-    return needed <= ways(data)
-
-
-def _shortened(data: bytes, suffices: Callable[[bytes], bool]) -> bytes:
+def _shortened(data: bytes, needed: Ways, ways: Callable[[bytes], Ways]) -> bytes:
     """What is left when piece after piece is taken out: halves first, then quarters, for a bounded number of times."""
     size, left = len(data) // 2, MOST_CUTS
     while size and left:
         at = 0
         while at < len(data) and left:
             shorter, left = data[:at] + data[at + size :], left - 1
-            if suffices(shorter):
+            if needed <= ways(shorter):
                 data = shorter
             else:
                 at += size

@@ -166,25 +166,38 @@ def agent_answers() -> Iterator[bytes]:
     yield frame(LENT, BUFFER.pack(0, 1 << 20, 99, False) + full) + frame(END, b"")
     yield frame(LENT, BUFFER.pack(0, 1 << 20, 99, True) + full) + frame(END, b"")
     yield frame(INFO, b"{}")
+    yield frame(INFO, b"[1]")
+    yield frame(INFO, calls.encode(calls.ClaimReply((RANGE,), (5,), agent=True))) + frame(STEP, step) + frame(END, b"")
     yield frame(STEP, step) + FRAME.pack(STEP, 1 << 60) + step
 
 
 def agent_answer(data: bytes) -> None:
-    """Steps of what was asked for, or AgentTimeout."""
-    ours, theirs = socket.socketpair()
-    client = TaskClient("", TOKEN, 10)
-    client._connection = ours
-    drained = threading.Thread(target=_drain, args=(theirs,), daemon=True)
-    with ours, theirs:
-        theirs.sendall(data)
-        theirs.shutdown(socket.SHUT_WR)
-        drained.start()
-        with suppress(AgentTimeout):
-            for step in client.read((RANGE,), (5,), 1):
-                assert all(index == 0 and RANGE.start <= at for index, at in step.positions)
-                assert step.batch is None or len(step.sizes) == len(step.positions)
-        client.close()
-        drained.join(10)
+    """Steps of what was asked for, a description, the answer to a claim and its rows; or AgentTimeout."""
+    for ask in (_steps, TaskClient.hello, _claimed):
+        ours, theirs = socket.socketpair()
+        client = TaskClient("", TOKEN, 10)
+        client._connection = ours
+        drained = threading.Thread(target=_drain, args=(theirs,), daemon=True)
+        with ours, theirs:
+            theirs.sendall(data)
+            theirs.shutdown(socket.SHUT_WR)
+            drained.start()
+            with suppress(AgentTimeout):
+                assert ask(client) is None or ask is TaskClient.hello
+            client.close()
+            drained.join(10)
+
+
+def _steps(client: TaskClient) -> None:
+    for step in client.read((RANGE,), (5,), 1):
+        assert all(index == 0 and RANGE.start <= at for index, at in step.positions)
+        assert step.batch is None or len(step.sizes) == len(step.positions)
+
+
+def _claimed(client: TaskClient) -> None:
+    claimed = client.claim(calls.Claim("p", 3, "a"))
+    if claimed.ranges:
+        _steps(client)
 
 
 def _drain(connection: socket.socket) -> None:

@@ -61,9 +61,11 @@ class TaskClient:
         """The agent's description: member id, generation, pid; raises AgentTimeout."""
         answer = self._reply(AgentRequest())
         try:
-            info: dict[str, Any] = json.loads(answer)
+            info: Any = json.loads(answer)
         except (ValueError, RecursionError) as error:
             raise self._silent(error) from error
+        if not isinstance(info, dict):
+            raise self._silent(ValueError("no description"))
         return info
 
     def claim(self, claim: calls.Claim) -> calls.ClaimReply:
