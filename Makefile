@@ -61,7 +61,7 @@ test-newest: jars ## the streaming tests on the newest PySpark 4
 	@PYSPARK_PYTHON=$(NEWEST_PYTHON) PYSPARK_DRIVER_PYTHON=$(NEWEST_PYTHON) \
 		$(NEWEST_PYTHON) -P -m pytest $(NEWEST) $(ARGS)
 
-OLDEST := $(addprefix tests/,unit/protocol shell/rpc/test_flight.py shell/cli/test_completion.py shell/consumer/test_columns.py shell/values/test_json_decoder.py)
+OLDEST := $(addprefix tests/,unit/protocol shell/rpc shell/cli/test_completion.py shell/consumer/test_columns.py shell/values/test_json_decoder.py)
 OLDEST_PYTHON := $(CURDIR)/.venv-oldest/bin/python
 
 oldest: venv ## .venv-oldest: the oldest dependencies that pyproject.toml allows, with this tree's wheel
