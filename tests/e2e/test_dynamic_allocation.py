@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.kit import processes
@@ -12,9 +13,16 @@ from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import produce
+from tests.kit.spark import EXECUTOR
 from tests.kit.standalone import environment, standalone
+from tests.kit.waiting import wait_until
 
 PARTITIONS, EXECUTORS = 6, 2
+
+
+def executors(run: str) -> list[psutil.Process]:
+    """Those of the cluster: its workers start them."""
+    return [each for each in processes.matching(EXECUTOR, processes.marked(run)) if each.name() == "java"]
 
 
 @pytest.mark.timeout(600)
@@ -30,7 +38,7 @@ def test_executors_come_with_lag_and_go_without_work(broker: Broker, topic: str,
         "spark.dynamicAllocation.minExecutors": "1",
         "spark.dynamicAllocation.initialExecutors": "1",
         "spark.dynamicAllocation.maxExecutors": str(EXECUTORS),
-        "spark.dynamicAllocation.schedulerBacklogTimeout": "100ms",
+        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
         "spark.dynamicAllocation.executorIdleTimeout": "8s",
         "spark.executor.memory": "1g",
         "spark.executor.cores": "1",
@@ -44,12 +52,19 @@ def test_executors_come_with_lag_and_go_without_work(broker: Broker, topic: str,
                 "kafka.bootstrap.servers": broker.bootstrap,
                 "subscribe": topic,
                 "group.id": topic,
-                "maxOffsetsPerTrigger": "60",  # lag for long: what waits is a task too many for one executor
+                "maxOffsetsPerTrigger": "60",  # lag for long, in which a batch has a task more than there are cores
                 "scheduled.rebalance.max.delay.ms": "2000",
             }
             query = application.start(topic, options)
+            query.wait_for_status(lambda now: now["members"], "the first member")
+            executor = executors(run)[0]
+            executor.suspend()  # a batch that takes long: what waits for a core is what Spark sees (on a busy machine it has)
+            wait_until(lambda: len(executors(run)) == EXECUTORS, 120, "another executor")
+            query.wait_for_status(lambda now: len(now["members"]) == EXECUTORS, "its member")
+            executor.resume()
             query.wait_for_members(EXECUTORS)
             query.wait_for_no_lag()
+            wait_until(lambda: len(executors(run)) == 1, 120, "the idle one to go")
             query.wait_for_members(1)
             produce(broker.bootstrap, topic, 600, partitions=PARTITIONS, first=2_000)
             query.wait_for_no_lag()

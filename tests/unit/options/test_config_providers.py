@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.shell.cli.client_config import client_config
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.connection_settings import Settings, unsupported
 from sparkcohort.runtime.shell.options.late_values import with_values
@@ -103,6 +105,17 @@ def test_a_file_that_cannot_be_used_any_more(properties: Path, caplog: pytest.Lo
     properties.write_text("user=bob\n")
     assert with_values(options.kafka) == before
     assert f"changed files are not taken up: option kafka.sasl.jaas.config: {properties} has no password" in caplog.text
+
+
+def test_the_commands_properties(properties: Path) -> None:
+    """``--command-config`` of the command ``cohort``, as Kafka's own tools take it: names of providers in any case."""
+    lines = NAMED | {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    lines |= {"sasl.username": "${Env:PATH}", "sasl.password": f"${{file:{properties}:password}}"}
+    config = properties.with_name("client.properties")
+    config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    conf = client_config("b1:9092", str(config))
+    assert (conf["sasl.username"], conf["sasl.password"]) == (os.environ["PATH"], SECRET)
+    assert not any(name.startswith("config.providers") for name in conf)
 
 
 def test_what_has_no_provider_stays_as_it_is() -> None:
