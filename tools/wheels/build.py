@@ -60,8 +60,7 @@ def make_sdist(folder: Path, time: int) -> Path:
 
 def unpacked(sdist: Path, folder: Path) -> Path:
     """The tree that an sdist has."""
-    with tarfile.open(sdist) as packed:
-        packed.extractall(folder, filter="data")
+    shutil.unpack_archive(sdist, folder)  # our own, a moment old; Python 3.11.2 knows no filter for it
     (tree,) = folder.iterdir()
     return tree
 
@@ -108,9 +107,10 @@ def _includes(folder: Path, target: Target) -> list[str]:
     here = Path("/usr/include", str(sysconfig.get_config_var("MULTIARCH")), version, "pyconfig.h")
     if not here.is_file():
         return []
-    there = folder / f"{target.machine}-linux-{target.libc}" / version
-    there.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(here, there / here.name)
+    for libc in {"gnu", target.libc}:  # some Pythons ask for that of glibc with either libc
+        there = folder / f"{target.machine}-linux-{libc}" / version
+        there.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(here, there / here.name)
     return [f"-I{folder}"]
 
 
@@ -135,7 +135,7 @@ def _run(command: list[str], folder: Path, environment: dict[str, str], timeout:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(str(error)) from None
-    if done.returncode or ": error: " in done.stderr:  # setup.py goes on without a part that it can't compile
+    if done.returncode or "error: " in done.stderr:  # setup.py goes on without a part that it can't compile
         raise BuildError(f"{' '.join(command[:4])} …: {done.stderr[-3000:]}")
     return done.stdout
 
