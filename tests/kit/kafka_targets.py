@@ -240,6 +240,7 @@ def handovers(data: bytes) -> None:
 # --- records --------------------------------------------------------------------------------------
 
 RECORDS = (Record(0, 0, b"k", b"value"), Record(1, 5, None, b"x" * 200, ((b"h", b"v"),)), Record(3, -1, b"", None))
+LONG = 3 << 19
 LIMITS = ((1_000, 1 << 20, 1 << 20), (2, 100, 1), (1_000, 1 << 20, 64))
 
 
@@ -249,7 +250,8 @@ def batches(data: bytes) -> None:
         return
     how, number, body = data[0], data[1] % 5, data[2:]
     if how & 1:  # the body is records, to be compressed; else it is what a codec is given
-        body = compressed(number, body, xerial=bool(how & 2))
+        many = LONG // len(body) if how & 32 else 1  # so that it is too much for one go
+        body = compressed(number, body * many, xerial=bool(how & 2))
     batch = Batch(0, codec=number, count=1 + how % 7, last=9, attributes=LOG_APPEND_TIME if how & 4 else 0)
     limit, nbytes, window = LIMITS[how >> 3 & 3] if how >> 3 & 3 < 3 else LIMITS[0]
     Read(framed(batch, body), 0, 8, limit=limit, nbytes=nbytes, by=decoder(window=window, largest=1 << 20))
@@ -261,6 +263,7 @@ def batch_seeds() -> Iterator[bytes]:
     for number in range(len(CODECS)):
         for xerial in (0, 2):
             yield bytes((1 | xerial, number)) + plain
+            yield bytes((33 | xerial, number)) + plain
             packed = compressed(number, plain, xerial=bool(xerial))
             yield from (
                 bytes((2, number)) + packed,

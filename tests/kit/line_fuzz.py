@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import resource
 import signal
 import sys
 import time
@@ -29,6 +30,8 @@ HERE: Final = Path(__file__).parent / "corpora"
 MOST_INPUT: Final = 8 << 10
 MOST_CPU_S: Final = 2.0
 """For one input; the slowest that is by design, a login's hash, takes a thousandth part of it."""
+MOST_MEMORY: Final = 64 << 20
+"""Bytes that one input may take more than any before it; the largest bound of a reader is a fourth of that."""
 MOST_CUTS: Final = 2_000
 Ways: TypeAlias = set[tuple[int, int]]
 """Lines that ran, each with the one before."""
@@ -174,25 +177,32 @@ def _changed(data: bytes, other: bytes, words: tuple[bytes, ...], chance: random
 
 
 @contextmanager
-def _bounded() -> Iterator[None]:
-    """What takes more of the processor than it may is an error of its own."""
+def _bounded(most_memory: int) -> Iterator[None]:
+    """What takes more of the processor or of memory than it may is an error of its own."""
 
     def late(_number: int, _frame: object) -> None:
         raise Broken(f"more than {MOST_CPU_S} s")
 
-    before = signal.signal(signal.SIGPROF, late)
+    before, resident = signal.signal(signal.SIGPROF, late), _most_resident()
     signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+    if _most_resident() - resident > most_memory:
+        raise Broken(f"{_most_resident() - resident} bytes more in memory than any before")
+
+
+def _most_resident() -> int:
+    """Bytes that this process has had in memory at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def attempt(target: Target, data: bytes, lines: Lines | None = None) -> None:
-    """One input; raises Broken that has it."""
+    """One input; raises Broken that has it.  Memory is not looked at without ``lines``: a sanitizer keeps what is given back."""
     try:
-        with _bounded():
+        with _bounded(sys.maxsize if lines is None else MOST_MEMORY):
             if lines is None:
                 target.check(data)
             else:
@@ -211,7 +221,17 @@ def replay(target: Target) -> int:
 
 def grow(target: Target, seconds: float, seed: int) -> str:
     """Make the corpus better; what came of it, in words."""
-    chance, lines, kept, tried = random.Random(seed), Lines(target), list[bytes](), 0
+    lines, kept = Lines(target), list[bytes]()
+    tried = _feed(target, lines, kept, seconds, random.Random(seed))
+    least = smallest(target, kept)
+    target.corpus.parent.mkdir(exist_ok=True)
+    target.corpus.write_text("".join(f"{escaped(data)}\n" for data in least))
+    return f"{target.name}: {tried} inputs tried, {len(least)} kept, {lines.reached()} of {len(lines.all)} lines"
+
+
+def _feed(target: Target, lines: Lines, kept: list[bytes], seconds: float, chance: random.Random) -> int:
+    """Add to ``kept`` what reaches new code; how many inputs were tried."""
+    tried = 0
     for data in [*target.inputs(), *target.seeds()]:
         attempt(target, data, lines)
         kept += [data] if lines.fresh else []
@@ -224,10 +244,7 @@ def grow(target: Target, seconds: float, seed: int) -> str:
             attempt(target, data, lines)
             kept += [data] if lines.fresh else []
         tried += 100
-    least = smallest(target, kept)
-    target.corpus.parent.mkdir(exist_ok=True)
-    target.corpus.write_text("".join(f"{escaped(data)}\n" for data in least))
-    return f"{target.name}: {tried} inputs tried, {len(least)} kept, {lines.reached()} of {len(lines.all)} lines"
+    return tried
 
 
 def smallest(target: Target, inputs: Iterable[bytes]) -> list[bytes]:

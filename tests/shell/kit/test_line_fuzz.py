@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.kafka.addresses import servers
 from tests.kit import line_fuzz
 from tests.kit.fuzzing import FUZZERS, TARGETS
-from tests.kit.line_fuzz import Broken, Lines, Target, attempt, escaped, grow, replay, unescaped
+from tests.kit.line_fuzz import MOST_MEMORY, Broken, Lines, Target, attempt, escaped, grow, replay, unescaped
 
 MOST_BYTES = 120_000
 
@@ -86,3 +86,14 @@ def test_what_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_fuzz, "MOST_CPU_S", 0.1)
     with pytest.raises(Broken, match="more than"):
         attempt(Target("endless", (servers,), _endless, list), b"")
+
+
+def _large(_data: bytes) -> None:
+    assert b"x" * (line_fuzz._most_resident() + 2 * MOST_MEMORY)
+
+
+def test_what_takes_much_memory_is_told() -> None:
+    """More than any bound of a reader."""
+    target = Target("large", (servers,), _large, list)
+    with pytest.raises(Broken, match="more in memory"):
+        attempt(target, b"", Lines(target))
