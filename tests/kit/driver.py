@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,6 @@ def arguments() -> dict[str, Any]:
 
 def report(name: str, **values: Any) -> None:
     """Tell the test that something happened: ``Driver.events(name)`` and ``Driver.wait_for(name)`` see it."""
-    line = json.dumps({"event": name, "at": round(time.time(), 3), **values}) + "\n"
+    line = json.dumps({"event": name, **values}) + "\n"
     with Path(os.environ[EVENTS]).open("a", encoding="utf-8") as events:
         events.write(line)

@@ -36,7 +36,9 @@ def batch_function(said: dict[str, Any]) -> Callable[[DataFrame, int], None]:
         began = time.monotonic()
         report("open", query=name, batch=batch_id)
         write(batch, batch_id)
-        report("batch", query=name, batch=batch_id, seconds=round(time.monotonic() - began, 3))
+        report(
+            "batch", query=name, batch=batch_id, at=round(time.time(), 3), seconds=round(time.monotonic() - began, 3)
+        )
 
     return run
 
