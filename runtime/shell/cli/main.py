@@ -44,6 +44,8 @@ Examples:
                                            what would move if two executors came
   cohort checkpoint show /checkpoints/billing
                                            where that query would go on
+  cohort shadow /checkpoints/billing --bootstrap-server broker:9092
+                                           what that query read, read again, twice, and compared
   cohort doctor --bootstrap-server broker:9092
                                            what a query needs, checked without one
 """
@@ -73,6 +75,7 @@ LAZY: Final = {
     "handover": "sparkcohort.runtime.shell.cli.handover:handover_command",
     "reset-offsets": "sparkcohort.runtime.shell.cli.reset_offsets:reset_command",
     "rules": "sparkcohort.runtime.shell.cli.monitoring:rules_command",
+    "shadow": "sparkcohort.runtime.shell.cli.checkpoint.shadow:shadow_command",
     "simulate": "sparkcohort.runtime.shell.cli.simulate:simulate_command",
 }
 """Commands that bring the Kafka client or more along: imported when they are asked for."""
