@@ -7,7 +7,7 @@ Usage::
     replay(target)                                             # the corpus, whole: as fast as the parser is
 
 An input is kept if a line follows another one that it has never followed before.  Measured beside ``atheris`` (libFuzzer) on
-three of the targets: a third to a fifth of its inputs per second, and as many lines or one more in the same quarter of a
+three of the targets: a third to a fifth of its inputs per second, and the same lines but for one more or less in the same quarter of a
 minute; it needs no wheel for each Python, and counts what a report wants to say.
 """
 
