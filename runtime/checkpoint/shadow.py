@@ -26,6 +26,7 @@ Headers = Iterable[tuple[str, bytes | None]]
 EQUAL: Final = "equal"
 DIFFERS: Final = "differs"
 GONE: Final = "lost to retention"
+UNREAD: Final = "not read"
 
 
 @dataclass(slots=True)
@@ -97,7 +98,7 @@ def compared(batch: int, source: int, wanted: Range, ours: ReadTotals, theirs: R
 
 
 def ranges(before: KafkaEnds, after: KafkaEnds) -> Iterator[Range]:
-    """What a batch reads: a partition that is new in it begins at its first record, which nobody wrote down: it is left out.
+    """What a batch reads, but for what ``left_out`` names.
 
     >>> at = lambda **ends: KafkaEnds({TopicPartition(t, 0): end for t, end in ends.items()}, {})
     >>> list(ranges(at(t=5, u=7), at(t=9, u=7, v=3)))
@@ -105,13 +106,32 @@ def ranges(before: KafkaEnds, after: KafkaEnds) -> Iterator[Range]:
     """
     for tp, end in sorted(after.ends.items()):
         start = before.ends.get(tp, end)
-        if start < end:
+        if start < end and not _made_anew(before, after, tp.topic):
             yield Range(tp.topic, tp.partition, start, end)
 
 
-def new_partitions(before: KafkaEnds, after: KafkaEnds) -> list[TopicPartition]:
-    """Those that begin in a batch."""
-    return sorted(after.ends.keys() - before.ends.keys())
+def left_out(before: KafkaEnds, after: KafkaEnds) -> list[str]:
+    """Partitions of which nobody wrote down where the batch begins, each with the reason.
+
+    >>> at = lambda end, topic_id="": KafkaEnds({TopicPartition("t", 0): end}, {"t": topic_id} if topic_id else {})
+    >>> left_out(at(9), at(4)), left_out(at(9, "a"), at(12, "b"))
+    (['t-0 goes back from 9 to 4'], ['t-0: the topic was made anew'])
+    """
+    found = []
+    for tp, end in sorted(after.ends.items()):
+        start, name = before.ends.get(tp), f"{tp.topic}-{tp.partition}"
+        if start is None:
+            found.append(f"{name} begins in it")
+        elif _made_anew(before, after, tp.topic):
+            found.append(f"{name}: the topic was made anew")
+        elif end < start:
+            found.append(f"{name} goes back from {start} to {end}")
+    return found
+
+
+def _made_anew(before: KafkaEnds, after: KafkaEnds, topic: str) -> bool:
+    was, now = before.ids.get(topic), after.ids.get(topic)
+    return was is not None and now is not None and was != now
 
 
 def initial_offsets(text: str, name: str) -> KafkaEnds:

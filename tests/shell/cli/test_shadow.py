@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.checkpoint.shadow import ReadTotals
+from sparkcohort.runtime.checkpoint.shadow import RangeComparison, ReadTotals
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.cli.checkpoint import shadow, two_readers
 from tests.kit.broker import Broker
 from tests.kit.produce import abort, produce, producer, transact
@@ -118,17 +120,53 @@ def test_it_follows(filled: Broker, topic: str, tmp_path: Path, monkeypatch: pyt
     more = threading.Event()
     tell = shadow._tell
 
-    def told(rows: Any) -> None:
-        tell(rows)
+    def told(line: Any, rows: Any) -> None:
+        tell(line, rows)
         planned(at, topic, {"0": 50}, {"0": 70}, {"0": 90, "1": 10}, {"0": 90, "1": 30})
+        (at / "offsets" / "0").unlink()  # as Spark does with each new batch
         more.set()
 
     monkeypatch.setattr(shadow, "_tell", told)
     said = cohort("shadow", str(at), "--bootstrap-server", filled.bootstrap, "--follow", "--batches", "3")
     assert more.is_set()
     assert said.returncode == 0, said.stderr
-    assert f"batch 2: {topic}-1 begins in it, and is left out" in said.stderr
+    assert f"batch 2: {topic}-1 begins in it; left out" in said.stderr
     assert [line.split()[0] for line in said.stdout.splitlines()[1:]] == ["1", "2", "3"]
+
+
+def test_what_can_not_be_read_keeps_nothing_else_from_it(
+    filled: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One partition fails: the other is compared, and both stand in the table, with what went wrong; exit status 1."""
+    ours = two_readers.TwoReaders.ours
+
+    def read(readers: two_readers.TwoReaders, wanted: Any) -> Any:
+        if any(each.partition == 1 for each in wanted):
+            raise CohortError("its leader is away")
+        return ours(readers, wanted)
+
+    monkeypatch.setattr(two_readers.TwoReaders, "ours", read)
+    at = planned(tmp_path / "checkpoint", topic, {"0": 50, "1": 50}, {"0": 70, "1": 70})
+    said = cohort("shadow", str(at), "--bootstrap-server", filled.bootstrap, "--output", "json")
+    assert said.returncode == 1
+    assert [(row["partition"], row["verdict"], row["why"]) for row in json.loads(said.stdout)] == [
+        (0, "equal", None),
+        (1, "not read", "its leader is away"),
+    ]
+
+
+def test_a_batch_that_differs_is_never_called_equal() -> None:
+    """However many ranges come after the one that differs: rows are bounded, verdicts are not lost."""
+    summary = shadow.ShadowSummary()
+    for number in range(3):
+        rows = [
+            RangeComparison(number, 0, Range("t", at, 0, 1), 1, 1, 1, "differs" if (number, at) == (0, 0) else "equal")
+            for at in range(shadow.KEPT // 2 + 1)
+        ]
+        summary.add(number, rows)
+    assert [line.verdict for line in summary.lines] == ["differs", "equal", "equal"]
+    assert [(row.batch, row.range.partition) for row in summary.rows() if row.verdict == "differs"] == [(0, 0)]
+    assert len(summary.rows()) == shadow.KEPT + 1
 
 
 @pytest.mark.parametrize(

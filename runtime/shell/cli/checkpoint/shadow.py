@@ -1,22 +1,22 @@
 """The command ``cohort shadow``: the ranges of a running query's batches, read twice and compared; nothing is written.
 
-Exit status 0: all that was compared is equal; 1: something differs, or nothing could be compared; 2: a mistake on the command line.
+Exit status 0: all that was compared is equal; 1: something differs, or could not be read; 2: a mistake on the command line.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
 from sparkcohort.runtime.checkpoint import shadow
 from sparkcohort.runtime.checkpoint.logs import KafkaEnds, read_offsets, source_of
-from sparkcohort.runtime.checkpoint.shadow import DIFFERS, EQUAL, GONE, RangeComparison
+from sparkcohort.runtime.checkpoint.shadow import DIFFERS, EQUAL, GONE, UNREAD, RangeComparison
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.cli import printing
@@ -26,7 +26,9 @@ from sparkcohort.runtime.shell.cli.client_config import client_config
 from sparkcohort.runtime.shell.cli.views import View
 
 COLUMNS: Final = ("BATCH", "SOURCE", "TOPIC", "PARTITION", "FROM", "TO", "RECORDS", "BYTES", "CRC32", "VERDICT", "WHY")
-SUMMARY: Final = ("BATCH", "PARTITIONS", "RECORDS", "BYTES", "VERDICT")
+BY_BATCH: Final = ("BATCH", "PARTITIONS", "RECORDS", "BYTES", "VERDICT")
+VERDICTS: Final = (EQUAL, GONE, UNREAD, DIFFERS)
+"""From the best to the worst."""
 KEPT: Final = 10_000
 """Rows that are printed at the end; the counts are of all."""
 LOOK_S: Final = 1.0
@@ -41,23 +43,46 @@ Examples:
 """
 
 
-@dataclass(slots=True)
-class Tally:
-    """What was compared so far."""
+class BatchLine(NamedTuple):
+    """One batch, summed up."""
 
-    rows: deque[RangeComparison] = field(default_factory=lambda: deque(maxlen=KEPT))
+    batch: int
+    partitions: int
+    records: int
+    size: int
+    verdict: str
+
+
+@dataclass(slots=True)
+class ShadowSummary:
+    """What was compared so far: the last rows and batches, whatever is not equal, and counts of all."""
+
+    equal: deque[RangeComparison] = field(default_factory=lambda: deque(maxlen=KEPT))
+    others: list[RangeComparison] = field(default_factory=list)
+    lines: deque[BatchLine] = field(default_factory=lambda: deque(maxlen=KEPT))
     batches: int = 0
     records: int = 0
     size: int = 0
-    verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys((EQUAL, DIFFERS, GONE), 0))
+    verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
 
-    def add(self, rows: Sequence[RangeComparison]) -> None:
+    def add(self, number: int, rows: Sequence[RangeComparison]) -> BatchLine:
         """The ranges of one batch."""
-        self.batches += 1
         for row in rows:
-            self.records, self.size = self.records + row.records, self.size + row.size
             self.verdicts[row.verdict] += 1
-        self.rows.extend(rows)
+            if row.verdict == EQUAL:
+                self.equal.append(row)
+            elif len(self.others) < KEPT:
+                self.others.append(row)
+        records, size = sum(row.records for row in rows), sum(row.size for row in rows)
+        worst = max((row.verdict for row in rows), key=VERDICTS.index, default=EQUAL)
+        line = BatchLine(number, len(rows), records, size, worst)
+        self.lines.append(line)
+        self.batches, self.records, self.size = self.batches + 1, self.records + records, self.size + size
+        return line
+
+    def rows(self) -> list[RangeComparison]:
+        """Those that are kept, in order."""
+        return sorted((*self.equal, *self.others), key=lambda row: (row.batch, row.source, row.range))
 
     def words(self) -> str:
         """All of it, in a line."""
@@ -90,102 +115,126 @@ def shadow_command(
     and checksums are compared for each batch and partition. Neither checkpoint nor group is touched.
     """
     conf = client_config(servers, config)
-    tally = Tally()
-    with closing(TwoReaders(conf)) as readers:
-        try:
-            for rows in _batches(directory, readers, last, follow=follow):
-                tally.add(rows)
-                _tell(rows)
-                if batches is not None and tally.batches >= batches:
+    summary = ShadowSummary()
+    try:
+        with closing(TwoReaders(conf)) as readers:
+            for number, rows in _batches(directory, readers, last, follow=follow):
+                _tell(summary.add(number, rows), rows)
+                if batches is not None and summary.batches >= batches:
                     break
-        except KeyboardInterrupt:
-            click.echo("stopped", err=True)
-    printing.print_view(_view(tally, partitions=partitions or output == "json"), output)
-    click.echo(tally.words(), err=True)
-    if not tally.verdicts[EQUAL] and not tally.verdicts[DIFFERS]:
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+    finally:  # hours of it are worth printing, whatever ended them
+        if summary.batches:
+            printing.print_view(_view(summary, partitions=partitions or output == "json"), output)
+            click.echo(summary.words(), err=True)
+    if not summary.verdicts[EQUAL] and not summary.verdicts[DIFFERS]:
         raise CohortError(
             "nothing was compared: the log has no batch whose start is known, and whose records are still there"
         )
-    return 1 if tally.verdicts[DIFFERS] else 0
+    return 1 if summary.verdicts[DIFFERS] or summary.verdicts[UNREAD] else 0
 
 
-def _batches(directory: str, readers: TwoReaders, last: int | None, *, follow: bool) -> Iterator[list[RangeComparison]]:
-    done: int | None = None
+Sources = Sequence[KafkaEnds | None]
+"""The ends of a query's sources; None for one that reads no Kafka, or has no offset yet."""
+
+
+def _batches(
+    directory: str, readers: TwoReaders, last: int | None, *, follow: bool
+) -> Iterator[tuple[int, list[RangeComparison]]]:
+    known: dict[int, Sources] = {}
+    done = -1
     while True:
         folder = Folder(directory)
-        numbers = [each.number for each in folder.logs["offsets"]]
-        new = [number for number in numbers if done is None or number > done]
-        for number in new[-last:] if done is None and last else new:
-            if (before := _start(folder, number, numbers)) is not None:
-                yield list(_compared(folder, number, before, readers))
+        numbers = [each.number for each in folder.logs["offsets"] if each.number > done]
+        if done < 0 and last:
+            numbers = numbers[-last - 1 :]
+        # All at once: Spark removes the oldest file with each new batch.
+        known |= {number: sources for number in numbers if (sources := _sources(folder, number)) is not None}
+        for number in numbers if done >= 0 or not last else numbers[-last:]:
+            before = known.pop(number - 1, None) or _start(folder, number, known)
+            if before is not None and number in known:
+                yield number, list(_compared(number, before, known[number], readers))
             done = number
         if not follow:
             return
         time.sleep(LOOK_S)
 
 
-def _start(folder: Folder, number: int, numbers: Sequence[int]) -> Sequence[KafkaEnds | None] | None:
-    """The sources' ends before a batch; None where nobody knows them."""
-    if number - 1 in numbers:
-        return _sources(folder, number - 1)
-    if number or not folder.exists("sources/0/0"):
-        why = "Spark has removed the one before it" if number else 'only format("kafka") writes down where it starts'
-        click.echo(f"batch {number} is left out: {why}", err=True)
+def _start(folder: Folder, number: int, known: Mapping[int, Sources]) -> Sources | None:
+    """The sources' ends before the first batch that there is; None where nobody knows them."""
+    if number:
+        click.echo(f"batch {number} is left out: Spark has removed the one before it", err=True)
         return None
-    return [
-        shadow.initial_offsets(folder.read(f"sources/{source}/0"), f"sources/{source}/0")
-        if folder.exists(f"sources/{source}/0")
-        else None
-        for source in range(len(_sources(folder, 0)))
+    found = [
+        None if ends is None else _initial(folder, f"sources/{source}/0")
+        for source, ends in enumerate(known.get(0, ()))
     ]
+    if not any(found):
+        click.echo('batch 0 is left out: only format("kafka") writes down where it starts', err=True)
+        return None
+    return found
 
 
-def _sources(folder: Folder, number: int) -> list[KafkaEnds | None]:
+def _initial(folder: Folder, name: str) -> KafkaEnds | None:
+    return shadow.initial_offsets(folder.read(name), name) if folder.exists(name) else None
+
+
+def _sources(folder: Folder, number: int) -> Sources | None:
     name = f"offsets/{number}"
+    if not folder.exists(name):
+        click.echo(f"batch {number} is left out: Spark has removed it meanwhile", err=True)
+        return None
     return [source_of(line, name) for line in read_offsets(folder.read(name), name).sources]
 
 
-def _compared(
-    folder: Folder, number: int, before: Sequence[KafkaEnds | None], readers: TwoReaders
-) -> Iterator[RangeComparison]:
-    for source, (old, new) in enumerate(zip(before, _sources(folder, number), strict=False)):
+def _compared(number: int, before: Sources, after: Sources, readers: TwoReaders) -> Iterator[RangeComparison]:
+    for source, new in enumerate(after):
+        old = before[source] if source < len(before) else None
         if old is None or new is None:
+            if new is not None:
+                click.echo(f"batch {number}: source {source} begins in it, and is left out", err=True)
             continue
-        for tp in shadow.new_partitions(old, new):
-            click.echo(f"batch {number}: {tp.topic}-{tp.partition} begins in it, and is left out", err=True)
-        wanted = list(shadow.ranges(old, new))
+        for what in shadow.left_out(old, new):
+            click.echo(f"batch {number}: {what}; left out", err=True)
+        yield from _read(number, source, list(shadow.ranges(old, new)), readers)
+
+
+def _read(
+    number: int, source: int, wanted: Sequence[Range], readers: TwoReaders, *, again: bool = True
+) -> Iterator[RangeComparison]:
+    """All at once; where that fails, one by one: a range that can't be read, or is gone meanwhile, keeps no other from it."""
+    try:
         first = readers.beginnings([each.tp for each in wanted])
-        gone = [each for each in wanted if first[each.tp] > each.start]
-        yield from (_lost(number, source, each, first[each.tp]) for each in gone)
-        there = [each for each in wanted if each not in gone]
-        if there:
-            ours, theirs = readers.ours(there), readers.theirs(there)
-            yield from (shadow.compared(number, source, each, ours[each.tp], theirs[each.tp]) for each in there)
+        there = [each for each in wanted if first[each.tp] <= each.start]
+        ours, theirs = (readers.ours(there), readers.theirs(there)) if there else ({}, {})
+    except CohortError as error:
+        for each in wanted:
+            if again:
+                yield from _read(number, source, [each], readers, again=False)
+            else:
+                yield RangeComparison(number, source, each, 0, 0, 0, UNREAD, str(error))
+        return
+    for each in wanted:
+        if each in there:
+            yield shadow.compared(number, source, each, ours[each.tp], theirs[each.tp])
+        else:
+            yield RangeComparison(number, source, each, 0, 0, 0, GONE, f"the log begins at {first[each.tp]}")
 
 
-def _lost(number: int, source: int, wanted: Range, first: int) -> RangeComparison:
-    return RangeComparison(number, source, wanted, 0, 0, 0, GONE, f"the log begins at {first}")
-
-
-def _tell(rows: Sequence[RangeComparison]) -> None:
+def _tell(line: BatchLine, rows: Sequence[RangeComparison]) -> None:
     """Progress: a line a batch, and one for each range that is not equal."""
-    if rows:
-        click.echo(
-            f"batch {rows[0].batch}: {len(rows)} partitions, {sum(row.records for row in rows):,} records: {_worst(rows)}",
-            err=True,
-        )
+    click.echo(f"batch {line.batch}: {line.partitions} partitions, {line.records:,} records: {line.verdict}", err=True)
     for row in rows:
         if row.verdict != EQUAL:
             where = f"{row.range.topic}-{row.range.partition} [{row.range.start}, {row.range.end})"
             click.echo(f"  {where} {row.verdict}: {row.why}", err=True)
 
 
-def _worst(rows: Sequence[RangeComparison]) -> str:
-    verdicts = {row.verdict for row in rows}
-    return next(verdict for verdict in (DIFFERS, GONE, EQUAL) if verdict in verdicts)
-
-
-def _view(tally: Tally, *, partitions: bool) -> View:
+def _view(summary: ShadowSummary, *, partitions: bool) -> View:
+    if not partitions:
+        return View(BY_BATCH, tuple(summary.lines), notes=_dropped(summary.batches - len(summary.lines), "batches"))
+    kept = summary.rows()
     rows = tuple(
         (
             row.batch,
@@ -197,17 +246,11 @@ def _view(tally: Tally, *, partitions: bool) -> View:
             row.verdict,
             row.why or None,
         )
-        for row in tally.rows
+        for row in kept
     )
-    if partitions:
-        return View(COLUMNS, rows, tuple(dict(zip(map(str.lower, COLUMNS), row, strict=True)) for row in rows))
-    by_batch: dict[int, list[RangeComparison]] = {}
-    for row in tally.rows:
-        by_batch.setdefault(row.batch, []).append(row)
-    return View(
-        SUMMARY,
-        tuple(
-            (batch, len(of), sum(row.records for row in of), sum(row.size for row in of), _worst(of))
-            for batch, of in by_batch.items()
-        ),
-    )
+    objects = tuple(dict(zip(map(str.lower, COLUMNS), row, strict=True)) for row in rows)
+    return View(COLUMNS, rows, objects, notes=_dropped(sum(summary.verdicts.values()) - len(kept), "ranges"))
+
+
+def _dropped(count: int, what: str) -> tuple[str, ...]:
+    return (f"{count:,} {what} before these are counted below and not shown",) if count else ()

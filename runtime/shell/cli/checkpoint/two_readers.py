@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Position
 
 from sparkcohort.runtime.checkpoint.shadow import ReadTotals, by_range
@@ -77,25 +77,33 @@ class TwoReaders:
 
     def theirs(self, wanted: Sequence[Range]) -> Mapping[TopicPartition, ReadTotals]:
         """What the plain consumer delivers of these.  Raises CohortError: refused, or nothing comes."""
-        found, left = by_range(wanted), {each.tp: each.end for each in wanted}
+        found, left = by_range(wanted), {each.tp: each for each in wanted}
         self._theirs.assign([Position(each.topic, each.partition, each.start) for each in wanted])
         try:
-            for message in _messages(self._theirs):
-                tp = TopicPartition(str(message.topic()), int(message.partition() or 0))
-                ended, offset = message.error() is not None, int(message.offset() or 0)
-                if not ended and tp in left and offset < left[tp]:
-                    found[tp].add(*_fields(message, offset))
-                # The end of a log ends its range too: what stands before it may be a marker of a transaction.
-                if ended or offset + 1 >= left.get(tp, 0):
-                    left.pop(tp, None)
-                if not left:
-                    return found
+            deadline = time.monotonic() + SILENT_S
+            while left and time.monotonic() < deadline:
+                for message in self._theirs.consume(AT_ONCE, 0.1):
+                    tp, position = _position(message)
+                    each = left.get(tp)
+                    if each is None or position <= each.start:
+                        continue
+                    if message.error() is None:
+                        deadline = time.monotonic() + SILENT_S
+                        if position <= each.end:
+                            found[tp].add(*_fields(message))
+                    # A log's end ends a range as well, if it is as far: a replica may be behind for a moment.
+                    if position >= each.end:
+                        del left[tp]
+                        self._theirs.pause([Position(*tp)])
         except KafkaException as error:
             raise self._failed(error, "the plain consumer can't read") from None
         finally:
+            self._theirs.resume([Position(*each.tp) for each in wanted])  # a pause outlives an assignment
             self._theirs.unassign()
-        where = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(left)[:5])
-        raise CohortError(f"nothing came for {SILENT_S:g} s from {where}: see cohort doctor", "REQUEST_TIMED_OUT")
+        if left:
+            where = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(left)[:5])
+            raise CohortError(f"nothing came for {SILENT_S:g} s from {where}: see cohort doctor", "REQUEST_TIMED_OUT")
+        return found
 
     def _failed(self, error: KafkaException, what: str) -> CohortError:
         code = clients.error_of(error)
@@ -103,27 +111,28 @@ class TwoReaders:
         return CohortError(f"{what}: {redact_text(clients.text_of(error), self._conf)}", name)
 
 
-def _messages(consumer: Consumer) -> Iterator[Message]:
-    """Records, and the ends of logs as errors, until nothing comes for a while.  Raises KafkaException."""
-    deadline = time.monotonic() + SILENT_S
-    while time.monotonic() < deadline:
-        for message in consumer.consume(AT_ONCE, 0.1):
-            error = message.error()
-            if error is not None and error.code() not in {KafkaError._PARTITION_EOF, *_PASSING}:
-                raise KafkaException(error)
-            if error is None or error.code() == KafkaError._PARTITION_EOF:
-                deadline = time.monotonic() + SILENT_S
-                yield message
+def _position(message: Message) -> tuple[TopicPartition, int]:
+    """Of which partition it is, and the offset that comes next; at the end of a log that is its own.  Raises KafkaException."""
+    tp, offset, error = (
+        TopicPartition(str(message.topic()), int(message.partition() or 0)),
+        message.offset(),
+        message.error(),
+    )
+    if error is None:
+        return tp, int(offset or 0) + 1
+    if error.code() != KafkaError._PARTITION_EOF and error.code() not in _PASSING:
+        raise KafkaException(error)
+    return tp, int(offset or 0) if error.code() == KafkaError._PARTITION_EOF else -1
 
 
 Row = tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
-def _fields(message: Message, offset: int) -> Row:
+def _fields(message: Message) -> Row:
     kind, at_ms = message.timestamp()
     spark = {_CREATED: 0, _APPENDED: 1}.get(kind, -1)
     headers: Any = message.headers() or []
-    return offset, at_ms * 1000, spark, message.key(), message.value(), headers
+    return int(message.offset() or 0), at_ms * 1000, spark, message.key(), message.value(), headers
 
 
 def _rows(batch: pa.RecordBatch | None) -> Iterator[Row]:
