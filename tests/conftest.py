@@ -55,6 +55,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         faulthandler.cancel_dump_traceback_later()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails tells what the session's broker had to say, whose folder is gone at the end."""
+    report = yield
+    shared = getattr(item, "funcargs", {}).get("broker")
+    if report.failed and isinstance(shared, Broker):
+        report.sections.append(("the end of the broker's log", shared.nodes[0].log_tail()))
+    return report
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """The session's broker; a test that stops or pauses it must put it back, or start a Broker of its own."""

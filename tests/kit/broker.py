@@ -405,7 +405,10 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Close."""
+        """Close; an error tells what the nodes had to say."""
+        if error is not None:
+            for node in (each for each in self.nodes if each.log_path.exists()):
+                error.add_note(f"the end of the log of broker {node.node_id}:\n{node.log_tail(2000)}")
         self.close()
 
 
