@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -46,6 +47,42 @@ def test_one_that_does_not_begin_is_an_error(late: list[Callable[[], object]]) -
     _thread.start_new_thread(begin, ())
     assert ended.wait(30)
     assert called == []
+
+
+def test_what_waits_for_the_beginning_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``Thread.start`` of the Python at hand waits for what we have bounded; one that waits otherwise is found here."""
+    waited: list[threading.Thread] = []
+    wait = daemon_thread._Beginning.wait
+
+    def heard(beginning: daemon_thread._Beginning, timeout: float | None = None) -> bool:
+        waited.append(beginning._thread)
+        return wait(beginning, timeout)
+
+    monkeypatch.setattr(daemon_thread._Beginning, "wait", heard)
+    thread = DaemonThread(lambda: None, "waited for")
+    thread.start()
+    assert waited[:1] == [thread]
+    thread.join(30)
+
+
+class Connection:
+    """What a thread's target holds."""
+
+    def use(self) -> None:
+        """As a target."""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("late")
+def test_one_that_does_not_begin_holds_nothing() -> None:
+    """threading keeps such a thread as long as the process lives; what it would have worked on is let go."""
+    connection = Connection()
+    held, thread = weakref.ref(connection), DaemonThread(connection.use, "late")
+    del connection
+    assert held() is not None
+    with pytest.raises(RuntimeError, match="did not begin"):
+        thread.start()
+    assert held() is None
 
 
 def test_one_that_begins_is_a_thread() -> None:
