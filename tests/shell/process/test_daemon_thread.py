@@ -110,6 +110,40 @@ def test_work_is_taken_up_when_a_thread_begins_again(
     thread.join(30)
 
 
+@pytest.mark.timeout(60)
+def test_nobody_starts_a_second_one_while_the_first_begins(
+    late: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start takes its time, in which the thread isn't alive: whoever looks then goes away, and one thread does the work."""
+    monkeypatch.setattr(daemon_thread, "BEGIN_S", 20.0)
+    workers: set[int] = set()
+    gone_on, ended, started = threading.Event(), threading.Event(), threading.Event()
+    thread = Supervised(
+        "work",
+        lambda: not gone_on.wait(0.01),
+        lambda: workers.add(threading.get_ident()),
+        lambda _: None,
+        ended=ended.set,
+    )
+
+    def start() -> None:
+        thread.start()
+        started.set()
+
+    _thread.start_new_thread(start, ())
+    wait_until(lambda: late, 10, "the first to be asked for")
+    thread.look(0.1)
+    thread.join(10)  # of one that has not begun there is no end to wait for
+    assert (len(late), thread.is_alive(), thread.trouble) == (1, False, "")
+    _thread.start_new_thread(late[0], ())
+    assert started.wait(10)
+    wait_until(lambda: workers, 10, "the work")
+    thread.look(0.1)
+    assert (len(late), len(workers), thread.is_alive()) == (1, 1, True)
+    gone_on.set()
+    assert ended.wait(10)
+
+
 def _look(thread: Supervised) -> bool:
     thread.look(0.1)
     return thread.is_alive()
