@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,9 +61,14 @@ def handover_command(
     settings = properties_file.read(command_config) if command_config else {}
     conf, _ = translate(settings)
     client = HandoverClient({"client.id": "cohort", **conf, "bootstrap.servers": bootstrap_server}, group_id)
+    with closing(client):
+        _hand_over(client, to_checkpoint, timeout_ms)
+
+
+def _hand_over(client: HandoverClient, to_checkpoint: Path | None, timeout_ms: int) -> None:
     asking = ask(client, timeout_ms, _pause)
     if asking.state is not AskingState.GRANTED:
-        raise CohortError(in_words(asking, group_id))
+        raise CohortError(in_words(asking, client.group_id))
     ended = {tp: at for tp, (at, text) in _known(client.committed).items() if decode(text).run}
     for tp, at in sorted(ended.items()):
         click.echo(f"{tp.topic}-{tp.partition} {at}")
@@ -70,7 +76,7 @@ def handover_command(
         batch = write_checkpoint(to_checkpoint, ended)
         click.echo(f"{to_checkpoint}: batch {batch} ends there; the next query begins after it", err=True)
     _known(lambda: client.write(HandoverRecord(HandoverAnswer.PARKED, FREE, asking.to or RunName(0, ""))))
-    click.echo(in_words(asking, group_id), err=True)
+    click.echo(in_words(asking, client.group_id), err=True)
 
 
 def _pause(seconds: float) -> None:

@@ -39,8 +39,10 @@ ANSWER_S = 30.0
 def take_over(options: SourceOptions, pause: Callable[[float], None]) -> bool:
     """Have the driver that runs stop at a clean point; whether it did.  Raises CohortError: no permission, overtaken."""
     client = HandoverClient(options.kafka, options.group_id)
-    asking = ask(client, options.handover_timeout_ms, pause)
-    client.close()
+    try:
+        asking = ask(client, options.handover_timeout_ms, pause)
+    finally:
+        client.close()
     words = in_words(asking, options.group_id)
     if asking.state is AskingState.OVERTAKEN:
         raise CohortError(f"{words}: one of the two takes the group over, and this one ends; nothing was read")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
@@ -79,9 +78,11 @@ class GroupOffsets:
         self._heard.clear()
         if refused:
             raise KafkaException(refused[0])
-        with suppress(KafkaException):
+        try:
             self._consumer.list_topics(timeout=TRY_S)
-            self._tries += 1
+        except KafkaException:
+            return
+        self._tries += 1
         if self._tries == TRIES:
             self._describe()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import socket
 import time
@@ -19,6 +20,7 @@ from sparkcohort.runtime.kafka.run_epoch import decode, latest
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
+from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 
 log = clients.log
@@ -41,7 +43,7 @@ class HandoverDenied(CohortError):
 
 
 class HandoverDelayed(CohortError):
-    """The brokers did not answer in time; what was written may have arrived or not."""
+    """The brokers did not answer in time, or there was no client to ask with; what was written may have arrived or not."""
 
 
 class HandoverClient:
@@ -70,11 +72,11 @@ class HandoverClient:
             self._groups.popitem()[1].close()
 
     def committed(self) -> dict[TopicPartition, tuple[int, str]]:
-        """All that is committed in the group itself: offset and metadata text.  Raises CohortError."""
+        """All that is committed in the group itself: offset and metadata text.  Raises HandoverDenied, HandoverDelayed, NoToken."""
         return self._offsets(self.group_id)
 
     def records(self) -> tuple[HandoverRecord, ...]:
-        """What was written last, where it was written.  Raises HandoverDenied, HandoverDelayed."""
+        """What was written last, where it was written.  Raises HandoverDenied, HandoverDelayed, NoToken."""
         found = {
             tp: record
             for tp, (_, text) in self._offsets(self.group_id + SUFFIX).items()
@@ -85,7 +87,7 @@ class HandoverClient:
         return tuple(found.values())
 
     def look(self) -> Looked:
-        """All that the one who asks goes by.  Raises HandoverDenied, HandoverDelayed."""
+        """All that the one who asks goes by.  Raises HandoverDenied, HandoverDelayed, NoToken."""
         committed = self.committed()
         newest = latest(text for _, text in committed.values())
         records = self.records()
@@ -94,7 +96,7 @@ class HandoverClient:
         return Looked(newest, self._has_members(), records)
 
     def write(self, record: HandoverRecord) -> None:
-        """Write where was looked last.  Raises HandoverDenied, HandoverDelayed."""
+        """Write where was looked last.  Raises HandoverDenied, HandoverDelayed, NoToken."""
         assert self._place is not None  # noqa: S101  whoever writes has read whom it answers
         position = Position(*self._place, 0, machine.encode_handover(record))
         group = self.group_id + SUFFIX
@@ -107,14 +109,23 @@ class HandoverClient:
     def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
         try:
             self._renew()
-            if group not in self._groups:
-                self._groups[group] = GroupOffsets(self._conf, group)
-            offsets = self._groups[group]
+            offsets = self._group(group)
             if self._places is None and not self._cluster:
                 self._cluster = offsets.partitions(REQUEST_S)
             return offsets.committed(self._cluster if self._places is None else self._places(), REQUEST_S)
         except KafkaException as error:
             raise self._failure(error) from None
+
+    def _group(self, group: str) -> GroupOffsets:
+        if group not in self._groups:
+            try:
+                self._groups[group] = GroupOffsets(self._conf, group)
+            except CohortError as error:
+                # No descriptors, a file that is being replaced, a provider that fails: the next try may well have a client.
+                if isinstance(error, NoToken) and not error.again:
+                    raise
+                raise HandoverDelayed(f"hand-over of group {self.group_id}: {error}") from None
+        return self._groups[group]
 
     def _renew(self) -> None:
         if self._files.changed():
@@ -157,8 +168,10 @@ class HandoverClient:
 def ask(client: HandoverClient, timeout_ms: int, pause: Callable[[float], None]) -> AskingSide:
     """Ask the driver that runs to stop after its batch, and wait for what comes of it.
 
-    Raises HandoverDenied; what ``pause`` raises.  Brokers that do not answer are asked until the time is over.
+    Raises HandoverDenied; NoToken, where no try will have one; what ``pause`` raises.  Brokers that do not answer are asked until the
+    time is over.
     """
+    told = False
     asking = AskingSide(secrets.token_hex(8), socket.gethostname(), _now_ms(), timeout_ms)
     while asking.state not in machine.ENDS:
         before, event = asking.state, machine.LookFailed()
@@ -168,7 +181,8 @@ def ask(client: HandoverClient, timeout_ms: int, pause: Callable[[float], None])
             if written is not None:
                 client.write(written)
         except HandoverDelayed as error:
-            log.debug("%s", error)
+            log.log(logging.DEBUG if told else logging.WARNING, "%s; it is tried again", error)
+            told = True
             asking, _ = machine.step_asking(asking, event, _now_ms())
         if asking.state is not before:
             log.info("group %s: hand-over: %s -> %s", client.group_id, before, asking.state)

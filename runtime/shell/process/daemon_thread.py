@@ -1,7 +1,7 @@
 """Threads whose start waits for a bounded time.
 
 Where memory is short, the system may give a thread that then lacks the memory for its first step.  Python's own
-``Thread.start`` waits for ever for that step (CPython issue 140746, mended in 3.14.1), and so does whoever starts one.
+``Thread.start`` waits for ever for that step (CPython issue 140746), and so does whoever starts one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class DaemonThread(threading.Thread):
     """
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
-        super().__init__(target=target, name=name, daemon=True)
+        super().__init__(name=name, daemon=True)
+        self._call: Callable[[], object] | None = target
         self._decided = threading.Lock()
         self._runs = self._abandoned = False
         self._started = _Beginning(self)
@@ -28,14 +29,17 @@ class DaemonThread(threading.Thread):
     def run(self) -> None:
         """Call the target, unless ``start`` has given it up by now."""
         with self._decided:
+            call, self._call = self._call, None
             self._runs = not self._abandoned
-        if self._runs:
-            super().run()
+        if call is not None:
+            call()
 
     def abandon(self) -> bool:
         """Whether it does not run by now, and never will."""
         with self._decided:
             self._abandoned = not self._runs
+            # threading keeps what is not begun for ever: not with a connection, or whatever the target has.
+            self._call = None
         return self._abandoned
 
 

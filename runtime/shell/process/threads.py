@@ -90,6 +90,7 @@ class Supervised:
         self._stuck_s = stuck_s
         self._context = contextvars.copy_context()
         self._thread: threading.Thread | None = None
+        self._launching = threading.Lock()
         self._pause = threading.Event()
         self._over = self._told = self._busy = False
         self._failures = 0
@@ -124,7 +125,7 @@ class Supervised:
     def join(self, timeout_s: float) -> None:
         """Wait for the thread's end; it may not have begun, or be the caller."""
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
             thread.join(timeout_s)
 
     def is_alive(self) -> bool:
@@ -162,11 +163,24 @@ class Supervised:
     # --- the thread ------------------------------------------------------------------------------------
 
     def _launch(self) -> None:
+        # A start may take seconds, in which is_alive() is False: whoever comes meanwhile would start a second thread.
+        if not self._launching.acquire(blocking=False):
+            return
         try:
-            self._thread = DaemonThread(partial(self._context.copy().run, self._run), self._name)
-            self._thread.start()
+            if not self.is_alive():
+                self._begin()
+        finally:
+            self._launching.release()
+
+    def _begin(self) -> None:
+        thread: threading.Thread | None = None
+        try:
+            thread = DaemonThread(partial(self._context.copy().run, self._run), self._name)
+            self._thread = thread
+            thread.start()
         except (RuntimeError, MemoryError) as error:
-            self._thread = None
+            if self._thread is thread:
+                self._thread = None
             self._failed(error)
 
     def _run(self) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
+from sparkcohort.runtime.shell.cli.doctor import kafka
 from tests.kit.broker import Broker, Port
 from tests.kit.produce import produce
 from tests.shell.cli.test_rebalances import cohort
@@ -101,6 +103,22 @@ def test_a_listener_that_is_advertised_and_not_reached(port_pair: tuple[int, int
     (found,) = [each for name, each in checks.items() if name.startswith("broker 1 at")]
     assert str(shown) in found["check"]
     assert "advertised.listeners" in found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("more", "first"), [({}, ("ok", "reached")), ({"ssl.crl.location": "/revoked.pem"}, ("not asked", "told of them"))]
+)
+def test_an_address_that_explains_nothing(broker: Broker, more: dict[str, str], first: tuple[str, str]) -> None:
+    """It answers by now, or our own client can't try it: nobody has answered all the same, and why is told."""
+    conf = {"bootstrap.servers": broker.bootstrap, **more}
+    said = f"{broker.bootstrap}/1: Connect to ipv4#{broker.bootstrap} failed: Connection refused (after 0ms in state CONNECT)"
+    down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+    heard, error = [KafkaError(KafkaError._TRANSPORT, said), down], KafkaException(KafkaError(KafkaError._TRANSPORT))
+    address, nobody = kafka.unanswered(conf, error, heard)
+    assert address.result == first[0] and first[1] in address.found
+    assert "the bootstrap answers" not in address.found
+    assert (nobody.check, nobody.result) == ("brokers", "failed")
+    assert "Connection refused" in nobody.found
 
 
 @pytest.fixture

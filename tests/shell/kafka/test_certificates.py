@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.handover import AskingState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.discovery import Discovery
+from sparkcohort.runtime.shell.driver.handover import take_over
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, Records
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
+from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed, ask
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
@@ -265,6 +269,56 @@ def test_a_trust_store_that_is_renewed(own: Broker, tmp_path: Path) -> None:
     finally:
         source.close()
         group.close()
+
+
+def test_a_trust_store_that_is_not_there_delays_a_hand_over(secure: Broker, tmp_path: Path) -> None:
+    """Who asks tries again, and says so once; who watches is told of a delay; the clients are let go, whatever came of it."""
+    trust, made = tmp_path / "trust.p12", tmp_path / "made.p12"
+    keytool(*IMPORT, "ca", "-file", str(authority(secure).path), "-keystore", str(made), "-storepass", PASSWORD)
+    trust.write_bytes(made.read_bytes())
+    given = options(secure, "SSL", ssl__truststore__location=str(trust), ssl__truststore__password=PASSWORD)
+    client, pauses = HandoverClient(given.kafka, given.group_id), 0
+
+    def pause(_: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        made.replace(trust)
+
+    try:
+        assert client.records() == ()
+        trust.write_bytes(made.read_bytes()[:300])
+        with pytest.raises(HandoverDelayed, match="no PKCS12 trust store"):
+            client.records()
+        trust.unlink()
+        assert (ask(client, 60_000, pause).state, pauses) == (AskingState.ABSENT, 1)
+        assert client.records() == ()
+    finally:
+        client.close()
+
+
+def test_clients_of_a_hand_over_are_let_go(
+    secure: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where the query ends while it asks."""
+    closed: list[HandoverClient] = []
+    close = HandoverClient.close
+
+    def heard(client: HandoverClient) -> None:
+        closed.append(client)
+        close(client)
+
+    def ends(_: float) -> None:
+        raise CohortError("the query is ending")
+
+    monkeypatch.setattr(HandoverClient, "close", heard)
+    trust = tmp_path / "trust.p12"
+    keytool(*IMPORT, "ca", "-file", str(authority(secure).path), "-keystore", str(trust), "-storepass", PASSWORD)
+    given = options(secure, "SSL", ssl__truststore__location=str(trust), ssl__truststore__password=PASSWORD)
+    trust.unlink()
+    with pytest.raises(CohortError, match="the query is ending"):
+        take_over(given, ends)
+    assert closed
+    assert any("No such file" in line and line.endswith("tried again") for line in caplog.messages)
 
 
 def test_a_file_that_is_half_written(secure: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

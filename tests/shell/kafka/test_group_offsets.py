@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.clients import code_of
-from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
+from sparkcohort.runtime.shell.kafka.group_offsets import TRIES, GroupOffsets
 from tests.kit.broker import Broker
 from tests.kit.waiting import wait_until
 
@@ -90,6 +90,38 @@ def _answered(group: GroupOffsets) -> bool:
         return group.committed([TopicPartition("topic", 0)], 5) == {}
     except KafkaException:
         return False
+
+
+class Counted(GroupOffsets):
+    """Counts what may end the process where brokers don't answer."""
+
+    described = 0
+
+    def _describe(self) -> None:
+        self.described += 1
+        super()._describe()
+
+
+@pytest.mark.timeout(120)
+def test_a_group_is_not_described_where_brokers_stop_answering() -> None:
+    """Once, after some tries that they answered; never in a try that they don't."""
+    with Broker() as broker:
+        group = Counted({"bootstrap.servers": broker.bootstrap, "log_level": "0"}, "group")
+        for _ in range(TRIES):
+            assert group.described == 0
+            wait_until(lambda: _counts(group), 30, "the broker to answer")
+        assert group.described == 1
+        broker.stop()
+        for _ in range(2):
+            group._refuse()
+        assert group.described == 1
+        group.close()
+
+
+def _counts(group: Counted) -> bool:
+    before = group._tries
+    group._refuse()
+    return group._tries > before
 
 
 def test_nobody_asks_the_other_way() -> None:

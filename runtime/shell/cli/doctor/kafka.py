@@ -17,7 +17,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
 from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.kafka.fetch_messages import NEEDED
-from sparkcohort.runtime.shell.cli.doctor.diagnosis import Check, failed, not_asked, ok, warning
+from sparkcohort.runtime.shell.cli.doctor.diagnosis import FAILED, Check, failed, not_asked, ok, warning
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
 from sparkcohort.runtime.shell.kafka.fetch import connection
@@ -42,10 +42,9 @@ def checks(conf: Mapping[str, str], topics: Collection[str], group: str | None) 
     try:
         admin, cluster = _cluster(conf, heard)
     except KafkaException as error:
-        refused = any(each.code() in kafka_errors.AUTHENTICATION for each in heard)
-        advertised = {} if refused else _advertised(heard)
-        return _listeners(conf, advertised) if advertised else [_no_broker(conf, error, heard)]
-    found = _listeners(conf, {broker.id: (broker.host, broker.port) for broker in cluster.brokers.values()})
+        return unanswered(conf, error, heard)
+    brokers = {broker.id: (broker.host, broker.port) for broker in cluster.brokers.values()}
+    found = _listeners(conf, brokers, "the bootstrap answers")
     known = []
     for topic in topics:
         check, there = _bounded(f"topic {topic}", conf, lambda topic=topic: _topic(admin, topic))  # type: ignore[misc]
@@ -59,6 +58,16 @@ def checks(conf: Mapping[str, str], topics: Collection[str], group: str | None) 
         found.append(not_asked("group", "none is named", "--option group.id=GROUP"))
     found.append(_bounded("clocks", conf, lambda: (_clocks(admin, known), True))[0])
     return found
+
+
+def unanswered(conf: Mapping[str, str], error: KafkaException, heard: Collection[KafkaError]) -> list[Check]:
+    """What there is to tell where no broker has answered; ``heard`` is what librdkafka has said meanwhile."""
+    refused = any(each.code() in kafka_errors.AUTHENTICATION for each in heard)
+    advertised = {} if refused else _advertised(heard)
+    found = _listeners(conf, advertised, "somebody has told of them") if advertised else []
+    # An address that can't be tried, or answers by now, is no reason why nobody has answered.
+    explained = any(each.result == FAILED for each in found)
+    return found if explained else [*found, _no_broker(conf, error, heard)]
 
 
 def _cluster(conf: Mapping[str, str], heard: list[KafkaError]) -> tuple[AdminClient, Any]:
@@ -86,7 +95,8 @@ def _advertised(heard: Collection[KafkaError]) -> dict[int, tuple[str, int]]:
 def _no_broker(conf: Mapping[str, str], error: KafkaException, heard: Collection[KafkaError]) -> Check:
     where = conf["bootstrap.servers"]
     refused = [each for each in heard if each.code() in kafka_errors.AUTHENTICATION]
-    text = redact_text(clients.text_of(refused[-1] if refused else list(heard)[-1] if heard else error), conf)
+    reasons = refused or [each for each in heard if each.code() != KafkaError._ALL_BROKERS_DOWN] or list(heard)
+    text = redact_text(clients.text_of(reasons[-1] if reasons else error), conf)
     if refused:
         return failed("brokers", f"login at {where} refused: {text}", "check security.protocol, sasl.* and ssl.*")
     return failed("brokers", f"{where}: {text}", "check the address, the network, and security.protocol")
@@ -103,12 +113,10 @@ def _bounded(name: str, conf: Mapping[str, str], act: Callable[[], tuple[Check, 
 # --- listeners -------------------------------------------------------------------------------------
 
 
-def _listeners(conf: Mapping[str, str], brokers: Mapping[int, tuple[str, int]]) -> list[Check]:
+def _listeners(conf: Mapping[str, str], brokers: Mapping[int, tuple[str, int]], known: str) -> list[Check]:
     impossible = connection.unsupported(conf)
     if impossible:
-        return [
-            not_asked("listeners", f"each one can't be tried by our own client ({impossible}); the bootstrap answers")
-        ]
+        return [not_asked("listeners", f"each one can't be tried by our own client ({impossible}); {known}")]
     settings = connection.Settings.of(conf)
     shown = sorted(brokers.items())[:MOST_BROKERS]
     with ThreadPoolExecutor(8) as pool:
