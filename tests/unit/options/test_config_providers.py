@@ -119,6 +119,39 @@ def test_the_commands_properties(properties: Path) -> None:
     assert not any(name.startswith("config.providers") for name in conf)
 
 
+def test_brokers_that_stand_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked up before they are checked as addresses, for a query and for the commands; ``--bootstrap-server`` is before them."""
+    monkeypatch.setenv("BROKERS", " b1:9092,b2:9093\n")
+    options = given(bootstrap__servers="${Env:BROKERS}")
+    assert options.bootstrap_servers == options.kafka["bootstrap.servers"] == "b1:9092,b2:9093"
+    assert given(bootstrap__servers="${Env:BROKERS},b3:1").bootstrap_servers == "b1:9092,b2:9093,b3:1"
+    config = tmp_path / "client.properties"
+    config.write_text(
+        "".join(f"{name}={text}\n" for name, text in (NAMED | {"bootstrap.servers": "${Env:BROKERS}"}).items())
+    )
+    assert client_config(None, str(config))["bootstrap.servers"] == "b1:9092,b2:9093"
+    assert client_config("b4:9092", str(config))["bootstrap.servers"] == "b4:9092"
+
+
+def test_addresses_that_are_none_are_not_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference may be to a wrong key."""
+    monkeypatch.setenv("BROKERS", f"{SECRET}:of the:day")
+    assert refused(bootstrap__servers="${Env:BROKERS}") == (
+        "option kafka.bootstrap.servers: there are no addresses where ${Env:BROKERS} is; give host:port,host:port"
+    )
+
+
+@pytest.mark.parametrize("name", ["group.id", "session.timeout.ms", "metadata.max.age.ms", "default.api.timeout.ms"])
+def test_our_own_options_are_not_looked_up(name: str) -> None:
+    """They have Kafka's names, and no client gets them: a reference would be taken as it is written."""
+    options = {key: text for key, text in LEAST.items() if key != name}
+    options |= {f"kafka.{each}": text for each, text in (NAMED | {name: "${Env:PATH}"}).items()}
+    with pytest.raises(
+        OptionError, match=rf"^option kafka\.{name} refers to a value, and none is looked up for it: give"
+    ):
+        parse(options)
+
+
 def test_what_has_no_provider_stays_as_it_is() -> None:
     """A password may have a dollar and braces."""
     options = parse(LEAST | {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.password": "${file:a:b}"})
