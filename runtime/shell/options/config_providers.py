@@ -173,12 +173,18 @@ def _text(option: str, provider: Provider, path: Path) -> str:
         )
     try:
         with path.open("rb") as file:
-            return file.read(_MOST).decode()
+            data = file.read(_MOST + 1)
+        text = data.decode() if len(data) <= _MOST else None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise OptionError(
             f"{option}: {path} can't be read here ({reason}): it has to be on the driver's host and on those of executors"
         ) from None
+    if text is None:
+        raise OptionError(
+            f"{option}: {path} has more than {_MOST} bytes, the most that are read: name the value's own file"
+        )
+    return text
 
 
 def _from_environment(option: str, provider: Provider, key: str) -> str:

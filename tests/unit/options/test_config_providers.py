@@ -152,6 +152,19 @@ def test_our_own_options_are_not_looked_up(name: str) -> None:
         parse(options)
 
 
+def test_files_beyond_the_limit_are_refused(tmp_path: Path) -> None:
+    """A part of a file would be taken for its value; as much as the limit is whole."""
+    path = tmp_path / "long"
+    path.write_bytes(b"key=value\n" + b"#" * ((1 << 20) - 10))
+    assert given(client__id=f"${{file:{path}:key}}").kafka["client.id"] == "value"
+    with path.open("ab") as file:
+        file.write(b"#")
+    for reference in (f"${{file:{path}:key}}", f"${{dir:{tmp_path}:long}}"):
+        assert refused(client__id=reference) == (
+            f"option kafka.client.id: {path} has more than 1048576 bytes, the most that are read: name the value's own file"
+        )
+
+
 def test_what_has_no_provider_stays_as_it_is() -> None:
     """A password may have a dollar and braces."""
     options = parse(LEAST | {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.password": "${file:a:b}"})
