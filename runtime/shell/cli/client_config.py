@@ -27,8 +27,9 @@ def client_config(servers: str | None, config: str | None, more: Mapping[str, st
     except OptionError as error:
         raise BadSetting(str(error)) from None
     given |= more or {}
-    servers = servers or given.get("bootstrap.servers")
-    if not servers:
+    if servers:
+        given["bootstrap.servers"] = servers
+    if not given.get("bootstrap.servers"):
         raise BadSetting("give --bootstrap-server HOST:PORT (or bootstrap.servers in --command-config)")
     try:
         conf, warnings = translate({name: value for name, value in given.items() if name != "group.id"})
@@ -36,4 +37,4 @@ def client_config(servers: str | None, config: str | None, more: Mapping[str, st
         raise BadSetting(f"--command-config {config}: {error}" if config else str(error)) from None
     for warning in warnings:
         click.echo(f"cohort: {warning}", err=True)
-    return {**conf, "bootstrap.servers": servers}
+    return conf | {"bootstrap.servers": ",".join(map(str.strip, conf["bootstrap.servers"].split(",")))}

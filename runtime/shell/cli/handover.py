@@ -112,6 +112,7 @@ def writable(folder: Path) -> int | None:
         raise CohortError(f"--to-checkpoint {folder} is of a query with {len(lines) - 2} sources: name a new folder")
     if last not in commits and last - 1 not in commits:
         raise CohortError(f"--to-checkpoint {folder}: batch {last} is planned and not committed, nor is the one before")
+    _lines(folder / "commits" / str(last if last in commits else last - 1))  # can be read, before anything is written
     return last
 
 
@@ -169,9 +170,14 @@ def _batches(folder: Path) -> set[int]:
 def _lines(path: Path) -> list[str]:
     try:
         with path.open(encoding="utf-8") as file:
-            return file.read(_MOST).splitlines()
+            text = file.read(_MOST + 1)
     except (OSError, ValueError) as error:
         raise CohortError(f"--to-checkpoint: {path} can't be read: {error}") from None
+    if len(text) > _MOST:
+        raise CohortError(
+            f"--to-checkpoint: {path} has more than {_MOST} characters, the most that are read: name a new folder"
+        )
+    return text.splitlines()
 
 
 def _as_json(offsets: Offsets) -> dict[str, Any]:

@@ -24,11 +24,14 @@ def token_file(settings: Mapping[str, str]) -> tuple[str, float]:
     path = unquote(urlsplit(settings[ENDPOINT]).path)
     try:
         with Path(path).open("rb") as file:
-            token = file.read(_MOST).decode("ascii").strip()
+            data = file.read(_MOST + 1)
+        token = data.decode("ascii").strip() if len(data) <= _MOST else None
     except OSError as error:
         raise CohortError(f"{path} can't be read here ({error.strerror}): mount it for driver and executors") from None
     except ValueError:
         token = ""
+    if token is None:
+        raise CohortError(f"{path} has more than {_MOST} bytes, the most of a token that brokers take: {_OWN}")
     return token, _end(path, token)
 
 

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options import properties_file
+from sparkcohort.runtime.shell.options import properties_file, redaction
+from sparkcohort.runtime.shell.options.security_settings import is_sensitive
 
 PROVIDERS: Final = "config.providers"
 _FILE, _FOLDER, _ENVIRONMENT = "FileConfigProvider", "DirectoryConfigProvider", "EnvVarConfigProvider"
 _KINDS: Final = (_FILE, _FOLDER, _ENVIRONMENT)
 _PARAMETERS: Final = {_FILE: "allowed.paths", _FOLDER: "allowed.paths", _ENVIRONMENT: "allowlist.pattern"}
 _REFERENCE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+_SEPARATORS: Final = re.compile(r"[\s,:]+")
+_PIECE: Final = 4  # characters of a part of a value that tells something of it
+_LIST: Final = 256  # characters of a value that may be a list of names, and is taken apart
+Found: TypeAlias = dict[str, list[str]]
+"""The values that were looked up, by the option that refers to them."""
 _MOST: Final = 1 << 20
 """Bytes of a file: a key store's password and its like are short, and PEM is not long."""
 
@@ -84,8 +91,8 @@ def files(java: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def looked_up(java: Mapping[str, str]) -> dict[str, str]:
-    """The settings with all values as they are here and now, without those of providers.
+def looked_up(java: Mapping[str, str], found: Found | None = None) -> dict[str, str]:
+    """The settings with all values as they are here and now, without those of providers; ``found`` gets the values.
 
     Raises OptionError that names the option, the place and what to do; never a value.
     """
@@ -93,16 +100,57 @@ def looked_up(java: Mapping[str, str]) -> dict[str, str]:
     plain = without_providers(java)
     if not known:
         return plain
-    return {
-        name: _REFERENCE.sub(partial(_value, f"option kafka.{name}", known), value) for name, value in plain.items()
-    }
+    values: Found = {} if found is None else found
+
+    def of(name: str, match: re.Match[str]) -> str:
+        value = _value(name, known, match)
+        values.setdefault(name, []).append(value)
+        return value
+
+    return {name: _REFERENCE.sub(partial(of, name), value) for name, value in plain.items()}
 
 
-def _value(option: str, known: Mapping[str, Provider], match: re.Match[str]) -> str:
+@contextmanager
+def unquoted(found: Found) -> Iterator[None]:
+    """What is said within of options is said without the values that were looked up: a reference may be to a wrong key."""
+    try:
+        yield
+    except OptionError as error:
+        raise OptionError(without_values(str(error), found)) from None
+
+
+def without_values(text: str, found: Found) -> str:
+    """What is said of options, without the values that were looked up, as they are or as their readers leave them."""
+    shown = redaction.without(text, {form for values in found.values() for value in values for form in _forms(value)})
+    if shown != redaction.WITHHELD:
+        return shown
+    names = [f"kafka.{name}" for name in sorted(found)]
+    about = [name for name in names if name in text] or names
+    return (
+        f"option {', '.join(about)} refers to a value that is not fit for it {shown}: see that the reference names the right "
+        "place"
+    )
+
+
+def _forms(value: str) -> set[str]:
+    """What options' readers may quote of a value: in one case, without spaces, as a number, or an element of a list."""
+    bare = value.strip()
+    forms = {value, bare, bare.lower(), bare.upper(), bare.upper().replace("#", ""), repr(value)[1:-1]}
+    if re.fullmatch(r"[+-]?[0-9]{1,100}", bare):
+        forms.add(str(int(bare)))
+    if len(bare) <= _LIST and "-----" not in bare:
+        forms |= {piece for form in tuple(forms) for piece in _SEPARATORS.split(form) if len(piece) >= _PIECE}
+    return forms - {""}
+
+
+def _value(setting: str, known: Mapping[str, Provider], match: re.Match[str]) -> str:
+    option = f"option kafka.{setting}"
     name, path, key = match[1], match[2] or "", match[3]
     if name not in known:
+        # A password may have ${ and } in it: what stands between them is no name then.
+        stranger = "a provider" if is_sensitive(setting) else f"a provider {name}"
         raise OptionError(
-            f"{option} refers to {match[0]}, and option kafka.{PROVIDERS} names no provider {name}: name it there"
+            f"{option} refers to {stranger} that option kafka.{PROVIDERS}={','.join(known)} does not name: name it there"
         )
     provider = known[name]
     if provider.kind == _ENVIRONMENT:
@@ -110,10 +158,10 @@ def _value(option: str, known: Mapping[str, Provider], match: re.Match[str]) -> 
     if provider.kind == _FILE:
         found = properties_file.parse(_text(option, provider, Path(path))).get(key)
         if found is None:
-            raise OptionError(f"{option}: {path} has no {key}: add it there, or correct {match[0]}")
+            raise OptionError(f"{option}: {path} has no {key}: add it there, or correct the reference to {name}")
         return found
     if not key or "/" in key or key in (".", ".."):
-        raise OptionError(f"{option}: {match[0]} names no file of a folder: write ${{{name}:FOLDER:FILE}}")
+        raise OptionError(f"{option}: what follows {path} names no file of a folder: write ${{{name}:FOLDER:FILE}}")
     return _text(option, provider, Path(path) / key)
 
 
@@ -125,12 +173,18 @@ def _text(option: str, provider: Provider, path: Path) -> str:
         )
     try:
         with path.open("rb") as file:
-            return file.read(_MOST).decode()
+            data = file.read(_MOST + 1)
+        text = data.decode() if len(data) <= _MOST else None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise OptionError(
             f"{option}: {path} can't be read here ({reason}): it has to be on the driver's host and on those of executors"
         ) from None
+    if text is None:
+        raise OptionError(
+            f"{option}: {path} has more than {_MOST} bytes, the most that are read: name the value's own file"
+        )
+    return text
 
 
 def _from_environment(option: str, provider: Provider, key: str) -> str:

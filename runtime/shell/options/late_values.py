@@ -15,17 +15,21 @@ from typing import Any, Final
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options import config_providers
+from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS
 from sparkcohort.runtime.shell.options.security_settings import REMEMBERED, WRITTEN, is_sensitive
 
 _log = logging.getLogger("sparkcohort.kafka")
 _WITH_SECRETS: Final = ("sasl.username", "sasl.oauthbearer.client.id", "ssl.ca.pem", "ssl.certificate.pem")
-"""What is renewed together with a secret."""
+"""What is renewed together with a secret, and is none."""
+_KINDS_OF_LOGIN: Final = ("sasl.oauthbearer.method", "sasl.oauthbearer.provider")
+"""Read before secrets are: a login's options say which, and no value of them gets there."""
+_MADE_OF_SECRETS: Final = frozenset(name for row in SETTINGS if is_sensitive(row.name) for name in row.becomes)
 _last: dict[str, dict[str, str]] = {}
 _lock = threading.Lock()
 
 
 def _is_late(name: str) -> bool:
-    return is_sensitive(name) or name in _WITH_SECRETS
+    return is_sensitive(name) or name in _WITH_SECRETS or (name in _MADE_OF_SECRETS and name not in _KINDS_OF_LOGIN)
 
 
 def kept_out(conf: Mapping[str, str], java: Mapping[str, str]) -> dict[str, str]:
@@ -49,8 +53,11 @@ def with_values(conf: Mapping[str, Any]) -> dict[str, Any]:
 def _late(written: str) -> dict[str, str]:
     from sparkcohort.runtime.shell.options.kafka_settings.translate import in_librdkafkas_words  # noqa: PLC0415  few need it
 
+    found: config_providers.Found = {}
     try:
-        words, _ = in_librdkafkas_words(config_providers.looked_up(json.loads(written)))
+        here = config_providers.looked_up(json.loads(written), found)
+        with config_providers.unquoted(found):
+            words, _ = in_librdkafkas_words(here)
     except OptionError as error:
         with _lock:
             before = _last.get(written)
@@ -61,5 +68,12 @@ def _late(written: str) -> dict[str, str]:
     late = {name: value for name, value in words.items() if _is_late(name)}
     with _lock:
         _last[written] = late
-        REMEMBERED.keep(written, [value for name, value in late.items() if is_sensitive(name)])
+        REMEMBERED.keep(written, _secrets(late, found))
     return late
+
+
+def _secrets(late: Mapping[str, str], found: config_providers.Found) -> list[str]:
+    """What may not be shown: the secret settings, and of an option with secrets all that is not known to be none."""
+    shown = {late[name] for name in _WITH_SECRETS if name in late}
+    parts = [value for name, values in found.items() if is_sensitive(name) for value in values if value not in shown]
+    return [*(value for name, value in late.items() if is_sensitive(name)), *parts]

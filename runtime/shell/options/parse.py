@@ -13,6 +13,7 @@ from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.kafka.java_patterns import PatternError
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.options import config_providers
 from sparkcohort.runtime.shell.options.kafka_settings import bounds
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.late_values import kept_out
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 PROVIDER = "kafka.sasl.oauthbearer.provider"
+_SERVERS = "kafka.bootstrap.servers"
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 
 
@@ -63,6 +65,7 @@ def read_values(options: Mapping[str, str], reads: Reads) -> tuple[dict[str, str
     """The options by their keys in lower case, and what is to be warned of.  Raises OptionError for what can't be here."""
     given = {key.lower(): str(value) for key, value in options.items()}
     warnings = _table_check(given, {key.lower(): key for key in options}, reads)
+    _refuse_references(given)
     _unalias(given)
     return given, tuple(warnings)
 
@@ -80,7 +83,7 @@ def parse_values(given: Mapping[str, str], warnings: tuple[str, ...]) -> SourceO
         prefixed[PROVIDER.removeprefix("kafka.")] = value.text(PROVIDER)
     checked, more = translate(prefixed)
     conf = kept_out(checked, prefixed)
-    conf["bootstrap.servers"] = _bootstrap(given)
+    conf["bootstrap.servers"] = _bootstrap(given, prefixed)
     age, warning = bounds.within("metadata.max.age.ms", str(value.integer("metadata.max.age.ms")))
     warnings += (warning,) if warning else ()
     conf["metadata.max.age.ms"] = age
@@ -150,16 +153,37 @@ def _unalias(given: dict[str, str]) -> None:
             raise OptionError(f"options {name} and kafka.{name} mean the same and differ: leave one out")
 
 
-def _bootstrap(given: Mapping[str, str]) -> str:
-    servers = given.get("kafka.bootstrap.servers", "").strip()
+def _refuse_references(given: Mapping[str, str]) -> None:
+    """Our own options that have Kafka's names are no client's: but for two, they are taken as they are written."""
+    known = config_providers.providers(
+        {key.removeprefix("kafka."): text for key, text in given.items() if key.startswith("kafka.")}
+    )
+    for key, text in given.items():
+        own = key in BY_KEY or key.removeprefix("kafka.") in KAFKA_ALIASES
+        if (
+            key.startswith("kafka.")
+            and own
+            and key not in (_SERVERS, PROVIDER)
+            and config_providers.refers(text, known)
+        ):
+            raise OptionError(f"option {key} refers to a value, and none is looked up for it: give the value itself")
+
+
+def _bootstrap(given: Mapping[str, str], java: Mapping[str, str]) -> str:
+    """The brokers' addresses, looked up by the providers of ``java`` where they stand elsewhere."""
+    written = given.get(_SERVERS, "").strip()
+    name = _SERVERS.removeprefix("kafka.")
+    providers = {key: text for key, text in java.items() if key.startswith(config_providers.PROVIDERS)}
+    servers = config_providers.looked_up({**providers, name: written})[name].strip()
+    if servers != written:
+        servers = ",".join(map(str.strip, servers.split(",")))  # a file ends with the end of a line
     if not servers:
-        raise OptionError(
-            "option kafka.bootstrap.servers is missing: give the brokers to start from, host:port,host:port"
-        )
+        raise OptionError(f"option {_SERVERS} is missing: give the brokers to start from, host:port,host:port")
     try:
         addresses.servers(servers)
     except ValueError as error:
-        raise OptionError(f"option kafka.bootstrap.servers: {error}; give host:port,host:port") from None
+        what = f"{error}" if servers == written else f"there are no addresses where {written} is"
+        raise OptionError(f"option {_SERVERS}: {what}; give host:port,host:port") from None
     return servers
 
 

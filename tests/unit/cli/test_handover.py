@@ -60,3 +60,15 @@ def test_what_is_refused(tmp_path: Path) -> None:
     (tmp_path / "planned" / "offsets" / "1").write_text('v1\n{}\n{"t":{"0":9}}')
     with pytest.raises(CohortError, match="planned and not committed"):
         write_checkpoint(tmp_path / "planned", ENDED)
+
+
+def test_a_checkpoint_that_is_too_long_is_not_cut(tmp_path: Path) -> None:
+    """Its beginning would be taken for all of it, and written again; nothing is written."""
+    write_checkpoint(tmp_path / "long", ENDED)
+    path = tmp_path / "long" / "commits" / "0"
+    path.write_text("v1\n" + "x" * (1 << 20))
+    with pytest.raises(
+        CohortError, match=rf"{path} has more than 1048576 characters, the most that are read: name a new"
+    ):
+        write_checkpoint(tmp_path / "long", {TopicPartition("t", 0): 999})
+    assert [each.name for each in (tmp_path / "long" / "offsets").iterdir()] == ["0"]

@@ -66,3 +66,14 @@ def test_no_token_in_the_file(tmp_path: Path, text: str) -> None:
         token_file({ENDPOINT: f"file:{tmp_path}/token"})
     with pytest.raises(CohortError, match=r"/gone can't be read here \(No such file or directory\): mount it"):
         token_file({ENDPOINT: f"file:{tmp_path}/gone"})
+
+
+def test_a_file_beyond_what_brokers_take(tmp_path: Path) -> None:
+    """Its beginning is no token; a file of that length may be one."""
+    path, most = tmp_path / "token", 256 << 10
+    made = token("alice", 2_000_000_000.0)
+    path.write_text(made + "s" * (most - len(made)))
+    assert len(token_file({ENDPOINT: f"file:{path}"})[0]) == most
+    path.write_text(made + "s" * (most - len(made)) + "\n")
+    with pytest.raises(CohortError, match=rf"^{path} has more than {most} bytes, the most of a token"):
+        token_file({ENDPOINT: f"file:{path}"})

@@ -23,16 +23,22 @@ def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     Raises ``OptionError`` naming the option that is refused, unknown or malformed.
     """
     providers = config_providers.providers(java)
-    here = config_providers.looked_up(java)
-    conf, warnings = in_librdkafkas_words(here)
-    warnings += [
+    found: config_providers.Found = {}
+    here = config_providers.looked_up(java, found)
+    with config_providers.unquoted(found):
+        conf, warnings = in_librdkafkas_words(here)
+        conf.setdefault("isolation.level", str(ROWS["isolation.level"].reading))
+        checked = _checked(conf, here) if here else []
+    shown = [
         f"option kafka.{name} is shown whole by df.explain(True) and in Spark's UI, whose default redaction does not know "
         "it: set spark.redaction.regex and spark.sql.redaction.options.regex as conf/spark-defaults.conf has them"
         for name in security_settings.shown_by_spark(here)
         if not config_providers.refers(java[name], providers)
     ]
-    conf.setdefault("isolation.level", str(ROWS["isolation.level"].reading))
-    return conf, warnings + (_checked(conf, here) if here else [])
+    warnings, checked = (
+        [config_providers.without_values(each, found) for each in some] for some in (warnings, checked)
+    )
+    return conf, [*warnings, *shown, *checked]
 
 
 def _checked(conf: Mapping[str, str], java: Mapping[str, str]) -> list[str]:
