@@ -46,9 +46,8 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
-        settings = with_values(settings)
         check_room()
-        return Consumer(paced(with_trusted_certificates(with_tokens(settings))), logger=log)
+        return Consumer(paced(with_trusted_certificates(with_values(with_tokens(settings)))), logger=log)
     except ValueError as error:  # of a trust store, or of what is looked up
         raise CohortError(f"the Kafka client cannot be made: {error}") from None
     except OSError as error:
@@ -68,7 +67,7 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},
     }
     try:
-        return AdminClient(paced(with_trusted_certificates(with_tokens(with_values(settings)))), logger=log)
+        return AdminClient(paced(with_trusted_certificates(with_values(with_tokens(settings)))), logger=log)
     except NoToken as error:
         raise as_refusal(error) from None
     except ValueError as error:  # of a trust store, or of what is looked up

@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, LoginToken, NoToken, make_token
 from sparkcohort.runtime.shell.options.late_values import with_values
+from sparkcohort.runtime.shell.options.security_settings import WRITTEN
 from sparkcohort.runtime.shell.process.threads import Supervised, look
 
 log = logging.getLogger("sparkcohort.tokens")
@@ -42,9 +43,12 @@ _lock = threading.Lock()
 class TokenSource:
     """One provider's tokens; every method may be called from any thread."""
 
-    def __init__(self, name: str, settings: Mapping[str, str]) -> None:
-        """``name`` is the option's value, ``settings`` what the function gets.  Nothing is called before the first question."""
-        self._name, self._settings = name, dict(settings)
+    def __init__(self, name: str, written: Mapping[str, str]) -> None:
+        """``name`` is the option's value; of ``written`` the function gets the settings, with secrets as they are then.
+
+        Nothing is called before the first question.
+        """
+        self._name, self._written = name, dict(written)
         self._changed = threading.Condition()
         self._token: LoginToken | None = None
         self._asked = False  # for the token that there is, or for the first one
@@ -154,7 +158,7 @@ class TokenSource:
     def _call(self) -> None:
         former = self._token.value if self._token is not None else ""
         try:
-            token = make_token(self._name, self._settings, time.time(), former)
+            token = make_token(self._name, self._settings(), time.time(), former)
         except NoToken as error:
             self._failed(error)
             return
@@ -173,6 +177,13 @@ class TokenSource:
             self._next_at = time.monotonic() + LEAST_PACE_S
             self._called_at = None
             self._changed.notify_all()
+
+    def _settings(self) -> dict[str, str]:
+        """Looked up for each call: kept, they would be of a secret that is renewed.  Raises NoToken."""
+        try:
+            return _of_login({**self._written, **with_values(self._written)}, (*_TOLD, WRITTEN))
+        except ValueError as error:
+            raise NoToken(str(error)) from None
 
     def _failed(self, error: NoToken) -> None:
         with self._changed:
@@ -199,22 +210,23 @@ class TokenSource:
 def source_of(conf: Mapping[str, Any]) -> TokenSource | None:
     """This process' tokens for a client with these settings; None where they name no provider.
 
-    Raises NoToken where a secret of the settings can't be looked up.
+    They are known by what the user wrote: secrets that are looked up may be others with each look.
     """
     name = str(conf.get(PROVIDER, ""))
     if not name:
         return None
-    try:
-        whole = with_values(conf)
-    except ValueError as error:
-        raise NoToken(str(error)) from None
-    told = {key: str(value) for key, value in whole.items() if key in _TOLD or key.startswith(_LOGIN)}
-    told.pop(PROVIDER)
-    key = (name, frozenset(told.items()))
+    written = _of_login(conf, (*_TOLD, WRITTEN))
+    key = (name, frozenset(written.items()))
     with _lock:
         if key not in _sources:
-            _sources[key] = TokenSource(name, told)
+            _sources[key] = TokenSource(name, written)
         return _sources[key]
+
+
+def _of_login(conf: Mapping[str, Any], names: tuple[str, ...] = _TOLD) -> dict[str, str]:
+    return {
+        key: str(value) for key, value in conf.items() if key in names or (key.startswith(_LOGIN) and key != PROVIDER)
+    }
 
 
 def failure_of(conf: Mapping[str, Any]) -> NoToken | None:
@@ -231,8 +243,8 @@ def without_provider(conf: Mapping[str, Any]) -> dict[str, Any]:
 def with_tokens(conf: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as confluent-kafka takes them: with a callback where they name a provider, whose first token is there.
 
-    The library serves it in a thread of its own, polled or not, and waits for the first token in steps of a second.  Raises
-    NoToken.
+    The library serves it in a thread of its own, polled or not, and waits for the first token in steps of a second.  Secrets
+    are to be looked up afterwards.  Raises NoToken.
     """
     source = source_of(conf)
     if source is None:

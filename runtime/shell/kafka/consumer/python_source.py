@@ -60,7 +60,7 @@ class PythonSource(RecordSource):
         self._mean_size = batch_bytes / FIRST_CHUNK  # until some are known
         self._broken = False  # a partition was
         try:
-            settings = with_tokens(librdkafkas(conf))
+            settings = librdkafkas(with_tokens(conf))
         except NoToken as error:
             raise as_refusal(error) from None
         self._consumer = Consumer({**settings, "error_cb": self._on_error}, logger=CLIENT_LOG)
