@@ -7,7 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,8 +50,6 @@ class Outcome:
     figures: Sequence[str]
     grown: Sequence[str]
     restarts: int
-    calm_s: float = 0.0
-    history: list[str] = field(default_factory=list)
 
     @property
     def well(self) -> bool:
@@ -119,7 +117,7 @@ class Campaign:
                 producing.start()
                 query.wait_for_batches(READ_S)
                 watch.start()
-                self._hurt(Scene(cluster, query, TOPIC))
+                self._hurt(Scene(cluster, query))
                 producing.close()
                 cluster.start()
                 self._tell("all is healed; it reads to the end")

@@ -21,11 +21,10 @@ ROLL_S = 30.0
 
 @dataclass
 class Scene:
-    """What faults are made in; ``topic`` is the one that the query reads."""
+    """What faults are made in."""
 
     cluster: Cluster
     query: QueryUnderTest
-    topic: str
     scales: Iterator[int] = field(default_factory=lambda: iter(SCALES * 1000))
 
     def process(self, fault: Fault) -> psutil.Process | None:
