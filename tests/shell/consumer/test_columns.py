@@ -28,6 +28,8 @@ from tests.kit.waiting import wait_until
 
 KINDS = (FetchSource, NativeSource, PythonSource)
 RECORDS = 300
+FLUSHED = (99, 203, RECORDS - 1)
+CHUNKS = 20  # at most; a producer that waits cuts where it likes
 TP = TopicPartition("mixed", 0)
 SOME = st.permutations(KAFKA_ROW_WITH_HEADERS).flatmap(lambda all_: st.integers(1, 8).map(lambda n: tuple(all_[:n])))
 
@@ -43,7 +45,8 @@ def cluster() -> Iterator[MockCluster]:
             value = None if n % 7 == 0 else b"v" * n
             headers: list[tuple[str, str | bytes | None]] = [("h", b"1"), ("h", None)] if n % 4 == 0 else []
             client.produce(TP.topic, value, key, TP.partition, headers=headers, timestamp=1_000 + n)
-        assert client.flush(10) == 0
+            if n in FLUSHED:  # it is at least so many chunks, whatever the producer's own time says
+                assert client.flush(10) == 0
         yield mock
 
 
@@ -171,8 +174,9 @@ def test_a_prefetcher_cuts_its_chunks_without_their_offsets(
             assert sum(batch.num_rows for batch in batches) == end - start
             assert [len(step.sizes) for step in steps] == [len(step.positions) for step in steps]
             told = sum(sum(step.sizes) for step in steps)
-            assert told == sum(batch.nbytes for batch in batches)
+            spare = 0 if end - start == 1 else CHUNKS * len(columns)  # each part's bits of nulls are whole bytes
+            assert 0 <= told - sum(batch.nbytes for batch in batches) <= spare
             got, sizes = got + batches, sizes + told
     rows = pa.Table.from_batches(got, arrow_rows.schema(columns))
     assert rows.equals(full.select([column.name for column in columns]))
-    assert held <= sizes + 20 * CHUNK_OVERHEAD
+    assert held <= sizes + CHUNKS * CHUNK_OVERHEAD
