@@ -25,7 +25,7 @@ from pyspark import TaskContext
 from sparkcohort.runtime.errors import CohortError, named
 from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
+from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import SILENT
 from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
 from sparkcohort.runtime.text import printable
@@ -101,7 +101,7 @@ class _SlotClient:
         self._executor, self._alone = _executor()
         self._address = self._executor.address(self._run.run_id) if self._executor else ""
         self._agent = TaskClient(self._address, self._run.credentials.token, options.agent_timeout_ms / 1000)
-        self._relays = bool(self._address) and self._address not in partition.avoid
+        self._relays = self._tells = bool(self._address) and self._address not in partition.avoid
         self._link: Link | None = None
         self._agent_missing = False
         self._silent: set[TopicPartition] = set()  # their leaders don't answer the agent either
@@ -112,12 +112,16 @@ class _SlotClient:
         if self._relays:
             try:
                 claimed = _accepted(self._agent.claim(claim))
+            except (
+                CoordinatorSilent
+            ):  # its run has just begun, or the agent is cut off from it: it has rows all the same
+                self._tells = False
             except AgentTimeout:
-                self._relays = False
+                self._relays = self._tells = False
             else:
                 _agent_answered(self._address)
                 return claimed
-        self._agent_missing = self._executor is not None
+        self._agent_missing = self._executor is not None and not self._relays
         if alone := self._alone or _alone.get(self._address, ""):
             why, host = printable(alone, calls.MAX_WORDS), printable(socket.gethostname(), calls.MAX_WORDS)
             claim = structs.replace(claim, alone=why, host=host)
@@ -150,7 +154,7 @@ class _SlotClient:
                 self._silent |= {ranges[index].tp for index, why in step.missed if why.startswith(SILENT)}
         except AgentTimeout:
             tally.timed_out = True
-            self._relays = False
+            self._relays = self._tells = False
         return [item._replace(start=at) for item, at in zip(ranges, stands, strict=True) if at < item.end]
 
     def directly(
@@ -181,7 +185,7 @@ class _SlotClient:
             bad=tuple(tally.bad),
         )
         try:
-            if self._relays:
+            if self._tells:
                 self._agent.tell(report)
             else:
                 self._call(report)

@@ -8,12 +8,10 @@ Unlike Kafka's log they carry a rebalance in flight as well.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from sparkcohort.runtime.group.state import EmbeddedProtocol, GroupConfig, GroupMember, JoinPhase, Position
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-
-if TYPE_CHECKING:
-    from sparkcohort.runtime.group.state import EmbeddedProtocol, GroupConfig, GroupMember, JoinPhase, Position
 
 Partitions: TypeAlias = tuple[tuple[TopicPartition, int], ...]  # (partition, assignment generation)
 

@@ -5,20 +5,17 @@ Every mapping in here is replaced, never changed in place, so an old ``Group`` s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from typing import Protocol as Interface
 
 from msgspec import Struct
 
 from sparkcohort.runtime.group.table import GroupState
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sparkcohort.runtime.protocol.messages import Protocol
-    from sparkcohort.runtime.protocol.partitions import TopicPartition
-    from sparkcohort.runtime.protocol.reasons import Reason
+from sparkcohort.runtime.protocol.messages import Protocol
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.reasons import Reason
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 

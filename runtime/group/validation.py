@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from sparkcohort.runtime.group.state import GroupMember
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import (
     MalformedConsumerProtocol,
@@ -155,6 +156,20 @@ def removal(join: p.JoinGroup, refusal: Refusal) -> p.LeaveGroup:
     """
     why = f"its join was refused: {refusal}"
     return p.LeaveGroup((p.LeavingMember(join.member_id, join.group_instance_id, why),))
+
+
+def join_of(member: GroupMember) -> p.JoinGroup:
+    """What a member said when it last joined, as far as the group keeps it."""
+    return p.JoinGroup(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        "consumer",
+        member.protocols,
+    )
 
 
 def about(join: p.JoinGroup, member_id: str) -> tuple[MemberInfo, Complaints]:

@@ -288,9 +288,12 @@ class BatchCommittedReply(Call, frozen=True):
 
 
 class PushEvent(Call, frozen=True, omit_defaults=True):
-    """What the coordinator pushes to an agent: what the query subscribes to, a reason to rejoin, or the end."""
+    """What the coordinator pushes to an agent: what the query subscribes to, a reason to rejoin, or the end.
 
-    event: String  # subscription, rejoin or stop
+    ``stop`` is the end for good; after ``restart`` the query may be started again.
+    """
+
+    event: String  # subscription, rejoin, restart or stop
     topics: tuple[String, ...]
     reason: str = ""
     generation: Int64 = -1

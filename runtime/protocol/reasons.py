@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, Self
 
 REASON_LENGTH: Final = 255
 """What is kept of a reason that a member gives (KIP-800)."""
@@ -47,9 +47,15 @@ class Cause(Enum):
     COORDINATOR_RESTARTED = "other", "the coordinator was restarted"
     REQUESTED = "other", ""  # who asks for it says why
 
-    def __init__(self, label: str, words: str) -> None:
-        """``label`` is one of few, ``words`` are for people."""
-        self.label, self.words = label, words
+    label: str
+    words: str
+
+    def __new__(cls, label: str, words: str) -> Self:
+        """``label`` is one of few, ``words`` are for people; the value, which a journal keeps, is both."""
+        cause = object.__new__(cls)
+        cause._value_ = f"{label}: {words}"
+        cause.label, cause.words = label, words
+        return cause
 
 
 LABELS: Final = tuple(dict.fromkeys(cause.label for cause in Cause))

@@ -21,7 +21,8 @@ from sparkcohort.runtime.protocol.messages import LeaveGroup, LeavingMember
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, to_json
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
-from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.process.executor import Executor, start_agent
@@ -54,20 +55,26 @@ class World:
         self.columns: Columns = KAFKA_ROW
         self.load_window_ms = load_window_ms
         self.racks: dict[str, list[frozenset[str]]] = {}
-        self.authority, self.plans = new_authority(), PlanRegistry()
-        self.coordinator = Coordinator(
-            GroupSettings("g", "run", 0, 2_000, 200, 5_000, assignors),
-            lambda: {TOPIC: PARTITIONS},
-            racks=lambda: self.racks,
-        )
-        self.coordinator.start()
-        service = Service(self.coordinator, self.plans, failure=lambda: None, status=dict)
-        self.server = GroupServer(
-            self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1"
-        )
+        self.authority = new_authority()
+        self._begin(GroupSettings("g", "run", 0, 2_000, 200, 5_000, assignors))
         self.plans.register("p", [Slot(None, tuple(Range(TOPIC, p, 0, 10) for p in range(PARTITIONS)))])
         self.executors: list[subprocess.Popen[bytes]] = []
         self.agents: set[int] = set()
+
+    def _begin(self, settings: GroupSettings, before: groups.Group | None = None, port: int = 0) -> None:
+        self.plans = PlanRegistry()
+        self.coordinator = Coordinator(settings, lambda: {TOPIC: PARTITIONS}, racks=lambda: self.racks, before=before)
+        self.coordinator.start()
+        service = Service(self.coordinator, self.plans, failure=lambda: None, status=dict)
+        self.server = GroupServer(
+            self.authority, service.handlers(), service.subscribe, service.unsubscribe, host="127.0.0.1", port=port
+        )
+        self.port = self.server.port
+
+    def begin_again(self, before: groups.Group, first_generation: int) -> None:
+        """The next run of the coordinator, at the same port and with the same credentials; ``before`` is the group that it takes over."""
+        settings = replace(self.coordinator.settings, first_generation=first_generation)
+        self._begin(settings, before, self.port)
 
     def executor(self, name: str) -> Executor:
         """A process that lives until it is killed."""

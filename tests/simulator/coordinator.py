@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcohort.runtime import group as g
+from sparkcohort.runtime.group import journal, timeline
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.group import timeline
 from sparkcohort.runtime.group.replay import apply
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.protocol import messages as p
@@ -36,6 +36,7 @@ class Coordinator:
         self.world = world
         self.group = g.new_group(config, ConsumerEmbedded())
         self.journal: list[r.Record] = list(timeline.opening(self.group))
+        self.journal_bytes = bytearray(journal.opening(self.group))
         self.up, self.frozen, self.run = True, False, 1
         self.crash_on: str | None = None
         self._lag_ms = 0  # how far its clock is behind
@@ -83,8 +84,9 @@ class Coordinator:
         self._arm()
 
     def keep(self, records: tuple[r.Record, ...]) -> None:
-        """Write records to the journal."""
+        """Write records to the journal: as values, and as the driver writes them."""
         self.journal += records
+        self.journal_bytes += journal.frame(records)
 
     def _act(self, action: p.Action) -> None:
         match action:
@@ -186,7 +188,8 @@ class Coordinator:
         self.run += 1
         self.up, self._wake_ms = True, None
         before = self.group
-        self.group = timeline.replay(self.journal)
+        self.group = journal.restored(bytes(self.journal_bytes), before.embedded)
+        self.journal_bytes = bytearray(journal.opening(self.group))  # the new run's own
         self.world.resumed(before)
         planned_start = (self.run - 1) * GENERATIONS
         self.step(p.Resume(planned_start, f"run{self.run}"))

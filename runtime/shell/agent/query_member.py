@@ -2,7 +2,8 @@
 
 It joins the group, owns partitions, prefetches them and hands them to the tasks of its own executor, which find it by a
 socket of its own and its run's token; it ends when its coordinator says so, or has been unreachable for a session timeout,
-and with the process (``agent``).  It is a static member (KIP-345), named after its executor: the one that follows a crashed
+and with the process (``agent``).  So a query that is started again within that time finds it, with its partitions and what
+it has fetched.  It is a static member (KIP-345), named after its executor: the one that follows a crashed
 one has its place, with its partitions and without a rebalance.  One thread owns the member's machine; what blocks runs
 elsewhere.  What it has opened it closes at its end, without a word to the other queries' members in this process.
 """
@@ -92,6 +93,7 @@ class QueryMember:
         self._member = machine.new_member(self._member_config(()))
         self._started = False
         self._unreachable_since: float | None = None
+        self._between_runs = False
         self._unpositioned: set[TopicPartition] = set()
         self._next_positions_ms = 0
         self._served: dict[TopicPartition, int] = {}  # handed over, not committed yet
@@ -307,7 +309,7 @@ class QueryMember:
             self._inbox.put(lambda: self._on_reply(request, reply))
 
     def _on_reply(self, request: Request, reply: Any) -> None:
-        self._unreachable_since = None
+        self._unreachable_since, self._between_runs = None, False
         if isinstance(reply, OffsetFetchReply):
             self._on_positions(reply)
         else:
@@ -320,6 +322,9 @@ class QueryMember:
         self._unreachable_since = self._unreachable_since or now
         session_s = self._config.session_timeout_ms / 1000
         patience_s = session_s if self._started else min(FIRST_CONTACT_S, session_s)
+        if now - self._unreachable_since > patience_s and self._between_runs:
+            self._end(f"the query has ended, and was not started again within {patience_s:g} s", leave=False)
+            return
         if now - self._unreachable_since > patience_s:
             self._end(f"the coordinator has been unreachable for {patience_s:g} s", leave=False, lost=True)
             return
@@ -344,6 +349,11 @@ class QueryMember:
         self._unreachable_since = None
         if pushed.event == "stop":
             self._end("the coordinator ended", leave=False)
+        elif pushed.event == "restart":
+            log.info(
+                "the query has ended: its next run has %d ms to take this member over", self._config.session_timeout_ms
+            )
+            self._between_runs = True
         elif not self._started:
             self._started = True
             self._member = machine.new_member(self._member_config(pushed.topics))

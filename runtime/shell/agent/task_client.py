@@ -24,6 +24,7 @@ from sparkcohort.runtime.shell.agent.task_frames import (
     DELIVERED,
     END,
     LENT,
+    NOBODY,
     Served,
     address,
     is_ours,
@@ -39,6 +40,10 @@ _NONSENSE: Final = (ValueError, LookupError, StopIteration, OverflowError, struc
 
 class AgentTimeout(Exception):
     """The agent fell silent, is gone, or answers what is no answer; every step that came whole has been handed out."""
+
+
+class CoordinatorSilent(Exception):
+    """The agent is there, and gets no answer from the coordinator: what it has fetched can be asked for."""
 
 
 class TaskClient:
@@ -69,12 +74,14 @@ class TaskClient:
         return info
 
     def claim(self, claim: calls.Claim) -> calls.ClaimReply:
-        """The coordinator's answer to a claim; raises AgentTimeout, also when the coordinator did not answer.
+        """The coordinator's answer to a claim; raises AgentTimeout, or CoordinatorSilent when the agent got no answer.
 
         Its rows are on their way already, if the agent has them: ``read`` comes next.
         """
         body = calls.encode(claim).decode()
         answer = self._reply(AgentRequest(action="Claim", body=body, patience_s=self._timeout_s / 2))
+        if answer == NOBODY:
+            raise CoordinatorSilent("the agent gets no answer from the coordinator")
         try:
             claimed = calls.decode(answer, calls.ClaimReply)
         except calls.CallError as error:

@@ -31,6 +31,8 @@ FRAME: Final = struct.Struct("!BQ")  # kind, length of the body
 STEP, BATCH, LENT, END, INFO = range(1, 6)
 BUFFER: Final = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along; the step follows
 DELIVERED: Final = b"\x01"
+NOBODY: Final = b""
+"""In place of the coordinator's answer, where the agent gets none."""
 AHEAD: Final = 2
 _MOST_PROMISED: Final = 8 << 20
 """Bytes of a frame for which memory is taken before they have come: nearly all frames are smaller."""

@@ -27,6 +27,7 @@ from sparkcohort.runtime.shell.agent.task_frames import (
     FRAME,
     INFO,
     LENT,
+    NOBODY,
     STEP,
     Served,
     address,
@@ -159,8 +160,14 @@ class TaskServer:
 
     def _answer(self, connection: socket.socket, request: AgentRequest, producer: BufferProducer) -> None:
         if request.action:
-            # Without an answer the connection ends: the client goes to the coordinator by itself, and hears why.
-            answer = self._relay(request.action, request.body.encode(), request.patience_s or RELAY_S)
+            # Without an answer the client goes to the coordinator by itself, and hears why; what is fetched it has from here.
+            try:
+                answer = self._relay(request.action, request.body.encode(), request.patience_s or RELAY_S)
+            except OSError:
+                if not request.reply:
+                    raise
+                _send(connection, INFO, NOBODY)
+                return
             if request.reply:
                 _send(connection, INFO, answer)
             if request.action != "Claim" or not rows_follow(claimed := calls.decode(answer, calls.ClaimReply)):

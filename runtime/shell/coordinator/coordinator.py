@@ -14,7 +14,6 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, Load, Racks
@@ -25,7 +24,6 @@ from sparkcohort.runtime.group.validation import MemberInfo
 from sparkcohort.runtime.leader import assignment as leader
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.member import machine
-from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.messages import (
@@ -42,6 +40,7 @@ from sparkcohort.runtime.protocol.messages import (
     Removed,
     Reply,
     Request,
+    Resume,
     Tick,
     Trigger,
 )
@@ -50,6 +49,9 @@ from sparkcohort.runtime.protocol.reasons import Cause, Reason, requested
 from sparkcohort.runtime.shell.coordinator import admission, load_watch
 from sparkcohort.runtime.shell.coordinator.assignor_runner import AssignorRunner
 from sparkcohort.runtime.shell.coordinator.clock import Clock
+from sparkcohort.runtime.shell.coordinator.event_streams import EventStreams
+from sparkcohort.runtime.shell.coordinator.group_journal import GroupJournal
+from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.history import History
 from sparkcohort.runtime.shell.coordinator.totals import ListenerTotals, RebalanceTotals
 from sparkcohort.runtime.shell.process.threads import Supervised
@@ -63,21 +65,6 @@ DRIVER = "driver"
 """The instance id of the driver's own member, which leads: whoever took it over would end the group."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """What the coordinator is told at start; times in milliseconds."""
-
-    group_id: str
-    run_id: str
-    first_generation: int
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    rebalance_timeout_ms: int
-    assignors: tuple[str, ...]
-    scheduled_rebalance_max_delay_ms: int = 0
-    load_balance: tuple[float, int, int] = (1.2, 60_000, 5)  # threshold, after so long, moves (see ``load_watch``)
-
-
 class Coordinator:
     """Runs the group of one query; every public method may be called from any thread."""
 
@@ -89,11 +76,12 @@ class Coordinator:
         *,
         assignors: Mapping[str, Assignor] = ASSIGNORS,
         racks: Callable[[], Racks] = dict,
+        before: groups.Group | None = None,
     ) -> None:
         """``topics`` tells topics and partition counts whenever asked; ``only`` is what of them is read, if not all.
 
         ``assignors`` has at least those that the settings name.  ``racks`` tells where replicas are; that they moved is
-        no reason for a rebalance: the next one sees it.
+        no reason for a rebalance: the next one sees it.  ``before`` is the group of the run before, to go on with.
         """
         self.settings = settings
         self._topics = topics
@@ -109,21 +97,18 @@ class Coordinator:
         self._ended = False
         self._waiting: dict[int, tuple[Request, Waiter | None]] = {}  # no waiter: the driver's own request
         self._correlation = 0
-        self._streams: dict[EventQueue, str] = {}
+        self._streams = EventStreams(self._subscribed)
         self._infos: dict[str, MemberInfo] = {}
         self.history = History()
         self.rebalance_totals, self.listener_totals = RebalanceTotals(), ListenerTotals()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.moved = 0
         self.barred: Callable[[], leader.Barred] = dict  # what members can't fetch
-        config = groups.GroupConfig(
-            group_id=settings.group_id,
-            first_generation=settings.first_generation,
-            member_id_salt=settings.run_id,
-            max_size=validation.MOST_MEMBERS + 1,
-        )
         self._door = admission.Admission(settings.group_id, settings.assignors, settings.rebalance_timeout_ms)
-        self.group = groups.new_group(config, ConsumerEmbedded())
+        self.group = before or groups.new_group(settings.group_config(), ConsumerEmbedded())
+        self._resumes = before is not None
+        self._journal: GroupJournal | None = None
+        self._for_good = True
         self._driver = machine.new_member(self._driver_config())
         weighs = load_watch.NAME in settings.assignors
         self.balancing = load_watch.LoadWatch(*settings.load_balance) if weighs else None
@@ -157,13 +142,28 @@ class Coordinator:
     # --- from other threads ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the loop; the driver joins first."""
+        """Start the loop; the driver joins first, a group that was there before is taken over."""
         self._known = dict(self._topics())
+        if self._resumes:
+            for name, member in self.group.members.items():  # what they said of themselves when they joined
+                self._remember(validation.join_of(member), name)
+            generation, salt = (
+                self.settings.first_generation,
+                f"{self.settings.run_id}-{self.settings.first_generation}",
+            )
+            self._inbox.put(lambda: self._step(Resume(generation, salt)))
         self._inbox.put(lambda: self._drive(machine.Start()))
         self._thread.start()
 
-    def stop(self) -> None:
-        """Tell every agent to go, answer what waits, end the loop."""
+    def keep(self, journal: GroupJournal) -> None:
+        """From now on every step is in this journal before anybody hears of it."""
+        with self._owning:
+            journal.open(self.group)
+            self._journal = journal
+
+    def stop(self, *, for_good: bool = True) -> None:
+        """Answer what waits, end the loop, and tell every agent to go, or else to wait for the next run."""
+        self._for_good = for_good
         self._inbox.put(None)
         self._thread.join(STOP_S)
 
@@ -190,23 +190,21 @@ class Coordinator:
 
     def subscribe(self, address: str) -> EventQueue:
         """A queue of what is pushed to the agent at this address; the first event tells the topics."""
-        events: EventQueue = queue.SimpleQueue()
         address = address[: validation.MOST_NAME]
-        with self._owning:  # no change of topics falls between these lines, and no join of this agent comes before them
-            for earlier in [queued for queued, listens in self._streams.items() if listens == address]:
-                self._streams.pop(earlier)  # an agent listens once: this one has come back before its stream was missed
-                earlier.put(None)
-            self._streams[events] = address
-            events.put(self._event("subscription"))
+        with self._owning:  # no change of topics falls in between, and no join of this agent comes before
+            events = self._streams.add(address)
+            self._push_missed(address)
         return events
+
+    def _push_missed(self, address: str) -> None:
+        """Whoever listens only now is told of the rebalance that a restarted coordinator began, not by its next heartbeat."""
+        phase, name = self.group.rebalance, next((n for n, info in self._infos.items() if info.address == address), "")
+        if phase is not None and phase.reason.cause is Cause.COORDINATOR_RESTARTED and name not in self.group.joins:
+            self._streams.rejoin(address, str(phase.reason), self.group.generation)
 
     def unsubscribe(self, events: EventQueue) -> None:
         """Forget a queue."""
-
-        def forget() -> None:
-            self._streams.pop(events, None)
-
-        self._inbox.put(forget)
+        self._inbox.put(lambda: self._streams.remove(events))
 
     def topics_changed(self) -> None:
         """Topics or partition counts may have changed; a rebalance follows if they did."""
@@ -284,6 +282,8 @@ class Coordinator:
     def _work(self) -> None:
         with self._owning:
             self._clock.advance(self._waits_ms)
+            if self._journal is not None:
+                self._journal.alive()
             if self._job is None:
                 self._end()
             else:
@@ -344,9 +344,11 @@ class Coordinator:
         self._waiting[self._correlation] = request, waiter
         self._step(Received(self._correlation, request))
 
-    def _step(self, event: Received | Tick | Trigger) -> None:
+    def _step(self, event: Received | Tick | Trigger | Resume) -> None:
         before, decision = self.group, groups.decide(self.group, event, self._clock.now_ms)
         self.group = decision.group
+        if self._journal is not None:
+            self._journal.append(decision.records, self.group)
         self.history.stepped(before, self.group, decision.records, self._clock.now_ms)
         for action in decision.actions:
             try:
@@ -391,13 +393,8 @@ class Coordinator:
     def _push_rejoin(self, push: PushRejoin) -> None:
         if push.member_id == self._driver.member_id:
             self._inbox.put(lambda: self._drive(machine.Pushed(push.reason, push.generation)))
-        info = self._infos.get(push.member_id)
-        for events, address in self._streams.items():
-            if info is not None and address == info.address:
-                events.put(self._event("rejoin", reason=push.reason, generation=push.generation))
-
-    def _event(self, kind: str, reason: str = "", generation: int = -1) -> bytes:
-        return calls.encode(calls.PushEvent(kind, tuple(self._subscribed()), reason, generation))
+        elif (info := self._infos.get(push.member_id)) is not None:
+            self._streams.rejoin(info.address, push.reason, push.generation)
 
     def _drive(self, event: machine.MemberEvent) -> None:
         """Step the driver's own member and carry out what it wants."""
@@ -458,9 +455,7 @@ class Coordinator:
             return
         told, self._known = self._subscribed(), topics
         if told != self._subscribed():  # before the push to rejoin, so that every member joins once
-            event = self._event("subscription")
-            for events in self._streams:
-                events.put(event)
+            self._streams.tell_topics()
         self._step(Trigger(Reason(Cause.TOPICS_CHANGED)))
 
     def _subscribed(self) -> tuple[str, ...]:
@@ -486,9 +481,7 @@ class Coordinator:
     def _end(self) -> None:
         self._ended = True
         self.leading.close()
-        for events in self._streams:
-            events.put(self._event("stop"))
-            events.put(None)
+        self._streams.end("stop" if self._for_good else "restart")
         for _, waiter in self._waiting.values():
             if waiter is not None:
                 waiter.put(None)

@@ -74,6 +74,8 @@ class PlanRegistry:
     """Registry of plans; every method may be called from any thread."""
 
     def __init__(self) -> None:
+        # Agents may know plans of the run before: this run's have higher numbers.  No plan takes less than a microsecond.
+        self._first = time.monotonic_ns() // 1_000
         self._lock = threading.Lock()
         self._plans: OrderedDict[str, _Registered] = OrderedDict()
         self._planned: dict[TopicPartition, int] = {}
@@ -100,7 +102,13 @@ class PlanRegistry:
             self.audit.plans += 1
             self.audit.slots += len(slots)
             self._plans[plan_id] = _Registered(
-                new_plan(plan_id, slots), self.audit.plans, planned_starts, ids or {}, every, last, time.monotonic()
+                new_plan(plan_id, slots),
+                self._first + self.audit.plans,
+                planned_starts,
+                ids or {},
+                every,
+                last,
+                time.monotonic(),
             )
             self._planned.update(ends)
             while len(self._plans) > KEPT_PLANS:

@@ -118,9 +118,14 @@ class HandoverWatch:
         """Whether somebody waits for this query to stop."""
         return self._running.request is not None
 
+    @property
+    def handed_over(self) -> bool:
+        """Whether a newer driver has been told, or is being told, that it may start."""
+        return self._running.state in (RunningState.ANSWERING, RunningState.PARKED)
+
     def check(self) -> None:
         """Raises CohortError (HANDED_OVER) where nothing is planned any more."""
-        if self._running.state in (RunningState.ANSWERING, RunningState.PARKED):
+        if self.handed_over:
             self._await(lambda: self._running.state is RunningState.PARKED or self._closed, ANSWER_S)
             raise self._handed_over()
 

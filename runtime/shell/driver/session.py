@@ -25,13 +25,16 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.calls import AgentFigures
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.group_journal import GroupJournal, RunIdentity
+from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
 from sparkcohort.runtime.shell.driver import async_progress, delegation_tokens, stream_process
 from sparkcohort.runtime.shell.driver.data_loss import DataLoss, Losses
+from sparkcohort.runtime.shell.driver.fail_over import application_goes_on, keep_journal, predecessor
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.handover import HandoverWatch, check_start, take_over, watch
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
@@ -163,7 +166,8 @@ class Session:
         self._handover.start()
         self._plans.seed(start)
         self._announced = start
-        options, run_id = self._options, secrets.token_hex(6)
+        options, before = self._options, predecessor(self._options)
+        run_id = before.identity.run_id if before else secrets.token_hex(6)
         settings = GroupSettings(
             group_id=options.group_id,
             run_id=run_id,
@@ -179,11 +183,16 @@ class Session:
                 options.load_balance_max_moves,
             ),
         )
-        only = _by_topic(options.subscription.partitions)
         self._coordinator = Coordinator(
-            settings, self._log_ends.topics, only, assignors=self._assignors, racks=self._log_ends.racks
+            settings,
+            self._log_ends.topics,
+            options.subscription.partitions_by_topic(),
+            assignors=self._assignors,
+            racks=self._log_ends.racks,
+            before=before.group if before else None,
         )
-        self._ending.add(Order.AGENTS, self._coordinator.stop)
+        stop = self._coordinator.stop
+        self._ending.add(Order.AGENTS, lambda: stop(for_good=not self._may_run_again()))
         self._ending.add(Order.INSIDE, self._described.close)
         self._abilities = ReachabilityWatch(
             partial(reached, options.kafka), self._coordinator.members, self._coordinator.trigger
@@ -194,7 +203,7 @@ class Session:
         self._commits.follow(lambda: group.group.generation)
         self._log_ends.on_change(self._coordinator.topics_changed)
         self._coordinator.topics_changed()  # what changed since it started
-        self._serve(self._coordinator, run_id)
+        self._serve(self._coordinator, run_id, before.identity if before else None)
 
     def _compare(self, start: Offsets) -> None:
         """Ask whether the logs were cut since an earlier run, before its commits give way to ours.  Raises DriverDataLoss."""
@@ -206,8 +215,17 @@ class Session:
             self.pause(COMPARE_GAP_S)
         self._commits.seen_under(self._loss.epochs)
 
-    def _serve(self, coordinator: Coordinator, run_id: str) -> None:
-        options, authority = self._options, new_authority()
+    def _leave(self, journal: GroupJournal | None) -> None:
+        if journal is not None:
+            journal.close(keep=self._may_run_again())
+
+    def _may_run_again(self) -> bool:
+        """Whether this query may be started again in this application, and go on with its group."""
+        handed_over = self._handover is not None and self._handover.handed_over
+        return self._failure() is None and not handed_over and application_goes_on()
+
+    def _serve(self, coordinator: Coordinator, run_id: str, before: RunIdentity | None) -> None:
+        options, authority = self._options, before.authority if before else new_authority()
         service = Service(
             coordinator,
             self._plans,
@@ -220,7 +238,7 @@ class Session:
             progress=self._progress,
             relay=lambda body: self._relay.answer(body, {*self._announced, *self._log_ends.snapshot().partitions}),
         )
-        port = options.coordinator_port
+        port = before.port if before else options.coordinator_port
         handlers = service.handlers()
         try:
             server = self._ending.keep(
@@ -230,34 +248,31 @@ class Session:
             )
         except OSError as error:
             raise CohortError(
-                f"port {options.coordinator_port} cannot be opened for the group coordinator: {error}; give the option "
+                f"port {port} cannot be opened for the group coordinator: {error}; give the option "
                 "coordinator.port a free port, or leave it out for any free one"
             ) from None
         self._silent_agents, self._agents = service.silent, service.agents
         names = coordinator.settings.assignors
-        self._run = Run(run_id, options.coordinator_host, server.port, authority.client, names)
+        self._run = run = Run(run_id, options.coordinator_host, server.port, authority.client, names)
+        self._ending.keep(
+            Order.JOURNAL,
+            lambda: keep_journal(options, coordinator, RunIdentity(run_id, server.port, authority)),
+            self._leave,
+        )
         if options.metrics_port is not None:
-            from sparkcohort.runtime.shell.observe.metrics import MetricsEndpoint  # noqa: PLC0415  with Prometheus' client
+            from sparkcohort.runtime.shell.observe.metrics import open_endpoint  # noqa: PLC0415  with Prometheus' client
 
-            metrics = MetricsEndpoint(
-                options.metrics_address,
-                options.metrics_port,
-                self._status,
-                options.metrics_partitions,
-                options.metrics_names,
-            )
-            self._ending.add(Order.PORTS, metrics.close)
-            metrics.start()
-        run = self._run
+            open_endpoint(options, options.metrics_port, self._status, self._ending)
         self._ending.keep(
             Order.SECRETS,
             lambda: connection_file.write(options.group_id, options.group_instance_id, run),
             _remove,
         )
         log.info(
-            "group %s: coordinator run %s on port %d, instance id %s, first generation %d",
+            "group %s: coordinator run %s%s on port %d, instance id %s, first generation %d",
             options.group_id,
             run_id,
+            f", taken over with {len(coordinator.members())} members," if before else "",
             server.port,
             options.group_instance_id,
             coordinator.settings.first_generation,
@@ -274,9 +289,11 @@ class Session:
         look()
         if self._handover is not None:
             self._handover.check()
-        for failure in (self._commits.failure(), self._coordinator.failure if self._coordinator else None):
-            if failure is not None:
-                raise failure
+        if (failure := self._failure()) is not None:
+            raise failure
+
+    def _failure(self) -> CohortError | None:
+        return self._commits.failure() or (self._coordinator.failure if self._coordinator else None)
 
     def commit(self, start: Offsets, *, final: bool) -> None:
         """Commit ``start``, which Spark's commit log has, to the real group; ``final``, or ``flush_commits``, waits for it."""
@@ -477,11 +494,3 @@ class Session:
 def _remove(path: Path | None) -> None:
     if path is not None:
         path.unlink(missing_ok=True)
-
-
-def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, ascending."""
-    found: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
-        found.setdefault(tp.topic, []).append(tp.partition)
-    return found

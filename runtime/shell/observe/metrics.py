@@ -28,6 +28,8 @@ from sparkcohort.runtime.shell.observe.metric_specs import METRICS, UP, MetricSp
 from sparkcohort.runtime.shell.observe.metric_values import MOST_PARTITIONS, Samples, Status, values
 from sparkcohort.runtime.shell.observe.metrics_server import MetricsServer
 from sparkcohort.runtime.shell.observe.other_names import families
+from sparkcohort.runtime.shell.options.source_options import SourceOptions
+from sparkcohort.runtime.shell.process.shutdown import Ending, Order
 from sparkcohort.runtime.shell.process.threads import Supervised
 
 log = logging.getLogger("sparkcohort.metrics")
@@ -80,6 +82,13 @@ def _histogram(spec: MetricSpec, group_id: str, samples: Samples) -> Metric:
         buckets = [(str(bound / 1000), count) for bound, count in totals["buckets"]]
         family.add_metric((group_id, *labels), [*buckets, ("+Inf", totals["count"])], totals["sum_ms"] / 1000)
     return family
+
+
+def open_endpoint(options: SourceOptions, port: int, status: Callable[[], Status], ending: Ending) -> None:
+    """Serve a run's metrics as the options say, until its end.  Raises OptionError as ``MetricsEndpoint.start``."""
+    served = MetricsEndpoint(options.metrics_address, port, status, options.metrics_partitions, options.metrics_names)
+    ending.add(Order.PORTS, served.close)
+    served.start()
 
 
 class MetricsEndpoint:

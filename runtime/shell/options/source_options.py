@@ -34,6 +34,13 @@ class SourceSubscription:
     def __str__(self) -> str:
         return f"{self.kind}:{self.name()}"
 
+    def partitions_by_topic(self) -> dict[str, list[int]]:
+        """The numbers of the partitions that are given one by one, ascending, by topic."""
+        found: dict[str, list[int]] = {}
+        for tp in sorted(self.partitions):
+            found.setdefault(tp.topic, []).append(tp.partition)
+        return found
+
     def name(self) -> str:
         """The topics, the pattern or the partitions, as text."""
         parts = ",".join(f"{tp.topic}-{tp.partition}" for tp in self.partitions)

@@ -37,6 +37,12 @@ _ALIVE: Final = b"\0"
 
 _DIRECT: Final = [("grpc.enable_http_proxy", 0)]
 """gRPC heeds ``grpc_proxy``, ``https_proxy`` and ``http_proxy``, for loopback, too; the driver is never behind one."""
+_SOON: Final = [
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 500),
+]
+"""A run's successor is at the same port within seconds; gRPC would wait for up to two minutes between its tries."""
 
 Handler = Callable[[bytes], bytes]
 EventQueue = queue.SimpleQueue[bytes | None]
@@ -128,7 +134,10 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
             raise flight.FlightServerError(f"no such request: {name[:64]!r}")
         if len(body) > MAX_BYTES:
             raise WireError(f"a request of {len(body)} bytes is over the limit of {MAX_BYTES}")
-        return handler(body)
+        try:
+            return handler(body)
+        except TimeoutError as error:  # as if nobody were there, which is for whoever asks to bear; a refusal is not
+            raise flight.FlightUnavailableError(str(error)) from None
 
     def _events(self, context: Any, body: bytes) -> Iterator[bytes]:
         events = self._subscribe(body)
@@ -219,7 +228,7 @@ class Link:
                 cert_chain=credentials.certificate,
                 private_key=credentials.key,
                 override_hostname=SERVER_NAME,
-                generic_options=_DIRECT,
+                generic_options=[*_DIRECT, *_SOON],
             )
         except pa.ArrowInvalid:
             raise CoordinatorUnreachable(

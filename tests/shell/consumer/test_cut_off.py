@@ -18,7 +18,8 @@ from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import SILENT_S, Prefetcher
 from sparkcohort.runtime.shell.agent.task_frames import SILENT
-from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import CONFIRM_MS, LOOK_S, ReachabilityWatch, Stuck
 from sparkcohort.runtime.shell.coordinator.service import Service

@@ -14,7 +14,8 @@ from pyarrow import flight
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.codec import MAX_BYTES, decode, encode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
-from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.rpc.flight import GroupServer, Link

@@ -23,7 +23,8 @@ from sparkcohort.runtime.protocol.messages import (
 )
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.cli import views
-from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator, GroupSettings
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.observe.metric_values import values

@@ -37,10 +37,13 @@ def test_an_unknown_plan_says_what_to_do() -> None:
 def test_old_plans_are_forgotten_and_recent_ones_kept() -> None:
     """The last plans can be read again; memory is bounded."""
     plans = registered()
+    first = plans.claim("p", 0, None).sequence
     for number in range(KEPT_PLANS - 1):
         plans.register(f"p{number}", [Slot(None, (A,))])
 
-    assert plans.claim("p", 0, None).sequence == 1
+    assert plans.claim("p", 0, None).sequence == first
+    assert plans.claim(f"p{KEPT_PLANS - 2}", 0, None).sequence == first + KEPT_PLANS - 1
+    assert registered().claim("p", 0, None).sequence > first + KEPT_PLANS - 1, "those of the next run are higher"
     plans.register("one more", [Slot(None, (A,))])
     with pytest.raises(PlanGone):
         plans.claim("p", 0, None)

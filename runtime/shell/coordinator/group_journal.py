@@ -1,0 +1,289 @@
+"""The journal of a query's group on the driver's disk: the next run in this application goes on with the group.
+
+A query that is started again (stopped, failed, its stream runner killed) finds its group as it was, and the members' agents, which
+wait for it for a session timeout: at the port that they know, with the certificates and the token that they have.  So the file says what
+the connection file says, in the same folder and with the same mode, and then what ``runtime.group.journal`` writes.
+
+Its name is of the driver's JVM: another application never meets it.  Whoever writes it holds a lock on it, so it is read
+when the run before answers nobody any more.  It is for a process that ends, not for a machine that does: nothing is flushed
+to the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import json
+import logging
+import os
+import stat
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.group import Group, journal
+from sparkcohort.runtime.group.records import Record
+from sparkcohort.runtime.group.state import EmbeddedProtocol
+from sparkcohort.runtime.shell.process.executor import Executor
+from sparkcohort.runtime.shell.process.process_identity import here, started
+from sparkcohort.runtime.shell.rpc.connection_file import home
+from sparkcohort.runtime.shell.rpc.tls import Credentials, RunAuthority
+
+log = logging.getLogger("sparkcohort.journal")
+
+FORMAT: Final = 1
+LARGEST: Final = 64 << 20
+LEAST_REWRITE: Final = 1 << 20
+"""A file is written anew when it has grown by so much, or by what the group itself takes, if that is more."""
+ALIVE_S: Final = 1.0
+LOOK_S: Final = 0.05
+_ALIVE: Final = struct.Struct("!Q")
+"""At the file's beginning: when its run was last there, in ns of the host's monotonic clock."""
+_SUFFIX: Final = ".journal"
+_LENGTH: Final = struct.Struct("!I")
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """What members know a run by."""
+
+    run_id: str
+    port: int
+    authority: RunAuthority = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """The run before: how its members find it, and its group as it stood."""
+
+    identity: RunIdentity
+    group: Group
+
+
+class NotTaken(Exception):
+    """The journal is no use to this run; the message says why."""
+
+
+def path_of(jvm: Executor, group_id: str, instance_id: str) -> Path:
+    """Where the journal of this group is in the application of this JVM.  Raises CohortError where there is no home."""
+    named = "\0".join((*map(str, here()), jvm.process(), group_id, instance_id))
+    return home() / f"{hashlib.sha256(named.encode()).hexdigest()[:32]}{_SUFFIX}"
+
+
+def take(
+    path: Path, members: str, embedded: EmbeddedProtocol, *, session_timeout_ms: int, patience_s: float
+) -> Predecessor | None:
+    """What the run before has left, if the members of its group may still be there and are set up as ``members`` says.
+
+    Waits so long for that run to end.  What is no use is removed.
+    """
+    try:
+        with _held(path, patience_s) as (descriptor, size):
+            return _predecessor(os.pread(descriptor, size, 0), members, embedded, session_timeout_ms)
+    except FileNotFoundError:
+        return None
+    except (OSError, NotTaken, journal.MalformedJournal) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        log.info("the group begins anew, the journal of the run before is of no use: %s", why)
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+
+
+@contextlib.contextmanager
+def _held(path: Path, patience_s: float) -> Iterator[tuple[int, int]]:
+    """The file when nobody writes it any more, and its size.  Raises OSError, NotTaken."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_size > LARGEST:
+                raise NotTaken("it is no file of ours")
+            if _locks(descriptor) and _is_at(path, found):  # else it has been written anew meanwhile
+                yield descriptor, os.fstat(descriptor).st_size
+                return
+        finally:
+            os.close(descriptor)
+        if time.monotonic() > deadline:
+            raise NotTaken(f"the run before has not ended within {patience_s:g} s")
+        time.sleep(LOOK_S)
+
+
+def _locks(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(path: Path, found: os.stat_result) -> bool:
+    there = path.stat(follow_symlinks=False)
+    return (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino)
+
+
+def _predecessor(data: bytes, members: str, embedded: EmbeddedProtocol, session_timeout_ms: int) -> Predecessor:
+    """Raises NotTaken, MalformedJournal."""
+    if len(data) < _ALIVE.size:
+        raise NotTaken("it is empty")
+    silent_ms = (time.monotonic_ns() - _ALIVE.unpack_from(data)[0]) // 1_000_000
+    if not 0 <= silent_ms <= session_timeout_ms:
+        raise NotTaken(f"its members have waited for {session_timeout_ms} ms, and are gone")
+    head = next(journal.frames(data[_ALIVE.size :]), b"")
+    try:
+        said = json.loads(head)
+        if said["format"] != FORMAT:
+            raise NotTaken("it is of another version")
+        client = Credentials(
+            authority=said["authority"].encode(),
+            certificate=said["certificate"].encode(),
+            key=said["key"].encode(),
+            token=str(said["token"]),
+        )
+        authority = RunAuthority(said["server_certificate"].encode(), said["server_key"].encode(), client)
+        identity = RunIdentity(str(said["run_id"]), int(said["port"]), authority)
+        same = hmac.compare_digest(str(said["members"]), _sealed(members, client.token))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise NotTaken("it can't be read") from None
+    if not same:
+        raise NotTaken("the query has other options now")
+    return Predecessor(identity, journal.restored(data[_ALIVE.size + _LENGTH.size + len(head) :], embedded))
+
+
+def _sealed(members: str, token: str) -> str:
+    """A name of the options that members were started with: there are secrets among them."""
+    return hmac.new(token.encode(), members.encode(), hashlib.sha256).hexdigest()
+
+
+class GroupJournal:
+    """One run's; its methods are called by whoever owns the group, and ``close`` when nobody does any more."""
+
+    def __init__(self, path: Path, identity: RunIdentity, members: str, jvm: Executor, group_id: str) -> None:
+        """Nothing is written before ``open``."""
+        self._path, self._group_id = path, group_id
+        client, authority = identity.authority.client, identity.authority
+        head: dict[str, Any] = {
+            "format": FORMAT,
+            "boot": here().boot,
+            "pids": here().pids,
+            "jvm": jvm.pid,
+            "jvm_started": jvm.started,
+            "members": _sealed(members, client.token),
+            "run_id": identity.run_id,
+            "port": identity.port,
+            "server_certificate": authority.server_certificate.decode(),
+            "server_key": authority.server_key.decode(),
+            "authority": client.authority.decode(),
+            "certificate": client.certificate.decode(),
+            "key": client.key.decode(),
+            "token": client.token,
+        }
+        text = json.dumps(head).encode()
+        self._head = _LENGTH.pack(len(text)) + text
+        self._descriptor: int | None = None
+        self._grown = self._base = 0
+        self._alive_ns = 0
+
+    def open(self, group: Group) -> None:
+        """Begin with the group as it stands, in place of what an earlier run has left.  Where that can't be: one warning."""
+        self._attempt(lambda: self._write_anew(group))
+
+    def append(self, records: tuple[Record, ...], group: Group) -> None:
+        """Keep what a step has changed, before anybody hears of it; ``group`` is what came of it."""
+        if self._descriptor is not None and records:
+            self._attempt(lambda: self._append(journal.frame(records), group))
+
+    def alive(self) -> None:
+        """Say now and then that this run is there: how old the journal is decides whether its members may be."""
+        if self._descriptor is not None and time.monotonic_ns() - self._alive_ns >= ALIVE_S * 1e9:
+            self._attempt(self._tell_alive)
+
+    def close(self, *, keep: bool) -> None:
+        """Let go of the file: the next run may take it; without ``keep`` there is to be none."""
+        if self._descriptor is None:
+            return
+        if keep:
+            self._attempt(self._tell_alive)
+        else:
+            self._remove()
+        self._release()
+
+    def _attempt(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            log.warning(
+                "group %s: the group's journal can't be written (%s: %s): the query runs, but if it is started again in this "
+                "application its executors' agents are started anew; COHORT_HOME names the folder",
+                self._group_id,
+                self._path.parent,
+                error.strerror,
+            )
+            self._remove()
+            self._release()
+
+    def _write_anew(self, group: Group) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self._path.with_suffix(".new-journal")
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            standing = journal.opening(group)
+            _write(descriptor, _ALIVE.pack(time.monotonic_ns()) + self._head + standing)
+            fresh.rename(self._path)
+        except OSError:
+            os.close(descriptor)
+            fresh.unlink(missing_ok=True)
+            raise
+        self._release()
+        self._descriptor = descriptor
+        self._grown, self._base = 0, len(standing)
+
+    def _append(self, data: bytes, group: Group) -> None:
+        assert self._descriptor is not None  # noqa: S101  asked before
+        if self._grown + len(data) > max(LEAST_REWRITE, self._base):
+            self._write_anew(group)
+        else:
+            _write(self._descriptor, data)
+            self._grown += len(data)
+
+    def _tell_alive(self) -> None:
+        assert self._descriptor is not None  # noqa: S101  asked before
+        self._alive_ns = time.monotonic_ns()
+        os.pwrite(self._descriptor, _ALIVE.pack(self._alive_ns), 0)
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def _release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """All of it, or OSError: a disk that is full takes a part."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def sweep() -> None:
+    """Remove the journals of applications that have ended."""
+    with contextlib.suppress(OSError, CohortError):
+        for path in home().glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                with path.open("rb") as file:
+                    head = json.loads(next(journal.frames(file.read(64 << 10)[_ALIVE.size :]), b""))
+                mine = (head["boot"], head["pids"]) == here()[1:]
+                if mine and here().is_certain() and started(int(head["jvm"])) != head["jvm_started"]:
+                    path.unlink()

@@ -1,0 +1,102 @@
+"""A query that is started again in the same application goes on with the group of the run before (``group_journal``).
+
+The members' agents wait for a session timeout: at the port and with the credentials that they know.  So the next run takes over
+journal, port, credentials and the run's name, and begins a higher generation, into which they rejoin with what they own and
+have fetched.  It does so only where its members would be set up as those are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from pathlib import Path
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.group_journal import (
+    GroupJournal,
+    Predecessor,
+    RunIdentity,
+    path_of,
+    sweep,
+    take,
+)
+from sparkcohort.runtime.shell.driver.stream_process import driver_jvm
+from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.process.executor import Executor
+from sparkcohort.runtime.shell.process.process_identity import started
+from sparkcohort.runtime.shell.process.shutdown import CLOSE_S
+
+
+def predecessor(options: SourceOptions) -> Predecessor | None:
+    """The run before in this application, if its group can be taken over."""
+    place = _place(options)
+    if place is None:
+        return None
+    sweep()
+    found = take(
+        place[1],
+        _members(options),
+        ConsumerEmbedded(),
+        session_timeout_ms=options.session_timeout_ms,
+        patience_s=CLOSE_S,
+    )
+    return found if found is not None and _is_free(found.identity.port) else None
+
+
+def keep_journal(options: SourceOptions, coordinator: Coordinator, identity: RunIdentity) -> GroupJournal | None:
+    """Have the group kept for the run after; None where there is no telling which application this is."""
+    place = _place(options)
+    if place is None:
+        return None
+    jvm, path = place
+    journal = GroupJournal(path, identity, _members(options), jvm, options.group_id)
+    coordinator.keep(journal)
+    return journal
+
+
+def _place(options: SourceOptions) -> tuple[Executor, Path] | None:
+    """The driver's JVM and the journal of this group in its application, where both are known."""
+    jvm = driver_jvm()
+    with contextlib.suppress(CohortError):  # no home
+        return (jvm, path_of(jvm, options.group_id, options.group_instance_id)) if jvm is not None else None
+    return None
+
+
+def application_goes_on() -> bool:
+    """Whether the driver's JVM is there: else no run comes after this one."""
+    jvm = driver_jvm()
+    return jvm is not None and started(jvm.pid) == jvm.started
+
+
+def _members(options: SourceOptions) -> str:
+    """All that members are started with (``AgentConfig``), and where they find their coordinator."""
+    said = [
+        *sorted(options.kafka.items()),
+        repr(options.columns),
+        options.buffer_bytes,
+        options.session_timeout_ms,
+        options.heartbeat_interval_ms,
+        options.rebalance_timeout_ms,
+        options.assignors,
+        options.client_rack,
+        options.client_rack_env,
+        options.rebalance_listener,
+        options.load_balance_after_ms,
+        options.coordinator_host,
+        options.coordinator_port,
+    ]
+    return json.dumps(said)
+
+
+def _is_free(port: int) -> bool:
+    """Whether nobody listens there: gRPC would share the port with whoever does."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))  # noqa: S104  as the coordinator does
+        except OSError:
+            return False
+    return True

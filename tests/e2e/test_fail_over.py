@@ -1,0 +1,104 @@
+"""A query that is started again in its application takes its group over: agents, partitions and what they have fetched."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit import delivery
+from tests.kit.application import Application, Query, owners
+from tests.kit.broker import Broker
+from tests.kit.produce import produce
+from tests.kit.streams import options
+
+pytestmark = pytest.mark.timeout(600)  # a busy machine makes a query slow
+
+PARTITIONS, PORTION = 6, 600
+SESSION_MS = 120_000  # longer than anything takes here, on a busy machine
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """Two executors."""
+    with Application(tmp_path_factory.mktemp("fail-over") / "app", master="local-cluster[2,1,1024]") as application:
+        yield application
+
+
+def settings(broker: Broker, topic: str, **more: str) -> dict[str, str]:
+    """The source's options."""
+    return options(broker, topic, **{"session.timeout.ms": SESSION_MS, **more})
+
+
+def flowing(app: Application, broker: Broker, topic: str) -> Query:
+    """A query with both members, at the end of what is written."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, PORTION, partitions=PARTITIONS)
+    query = app.start(topic, settings(broker, topic))
+    query.wait_for_members(2)
+    query.wait_for_no_lag()
+    return query
+
+
+@pytest.mark.parametrize("how", ["stopped", "runner killed", "batch failed"])
+def test_started_again_it_goes_on_with_its_agents(app: Application, broker: Broker, topic: str, how: str) -> None:
+    """The same processes own the same partitions in a higher generation, hand the first batch over, and each record comes once."""
+    query = flowing(app, broker, topic)
+    before, live = query.status(), query.live()
+    assert before is not None and live is not None
+    if how == "batch failed":
+        (query.out / "_throw").touch()
+    elif how == "runner killed":
+        os.kill(live.pid, signal.SIGKILL)
+    else:
+        query.stop()
+    produce(broker.bootstrap, topic, PORTION, partitions=PARTITIONS, first=PORTION // PARTITIONS)
+    if how != "stopped":
+        assert query.end() is not None
+
+    again = app.start(topic, settings(broker, topic))
+    after = again.wait_for_members(2)
+    again.wait_for_no_lag()
+    assert again.live() != live and again.live().run == live.run  # type: ignore[union-attr]  # it lives
+    assert after["generation"] > before["generation"]
+    assert owners(after) == owners(before), "no member is new, and nothing moved"
+    assert {m["member_id"]: m["pid"] for m in after["members"]} == {m["member_id"]: m["pid"] for m in before["members"]}
+    audit = again.wait_for_status(lambda status: status["audit"]["ranges_delivered"], "a batch")["audit"]
+    assert (audit["records_from_agent"], audit["records_direct"], audit["agent_timeouts"]) == (PORTION, 0, 0)
+    again.stop()
+    delivery.check(delivery.from_parquet(query.out), delivery.held(broker.bootstrap, [topic])).assert_exact()
+
+
+def test_with_other_options_it_begins_anew(app: Application, broker: Broker, topic: str) -> None:
+    """Members that would deliver other columns are not gone on with: new ones come, and each record comes once."""
+    query = flowing(app, broker, topic)
+    before = query.status()
+    assert before is not None
+    query.stop()
+    produce(broker.bootstrap, topic, PORTION, partitions=PARTITIONS, first=PORTION // PARTITIONS)
+    again = app.start(topic, settings(broker, topic, includeHeaders="true"))
+    after = again.wait_for_members(2)
+    again.wait_for_no_lag()
+    assert after["generation"] > before["generation"]
+    assert not {m["member_id"] for m in after["members"]} & {m["member_id"] for m in before["members"]}
+    again.stop()
+
+
+def test_another_application_never_meets_them(app: Application, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The same group and home, agents that still wait: the other application's query has its own."""
+    query = flowing(app, broker, topic)
+    before = query.status()
+    assert before is not None
+    query.stop()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "home").symlink_to(app.directory / "home")
+    with Application(tmp_path / "other", master="local-cluster[2,1,1024]") as other:
+        again = other.start(topic, settings(broker, topic))
+        after = again.wait_for_members(2)
+        again.stop()
+    assert after["generation"] > before["generation"]
+    assert not {m["member_id"] for m in after["members"]} & {m["member_id"] for m in before["members"]}
+    assert not {m["pid"] for m in after["members"]} & {m["pid"] for m in before["members"]}
