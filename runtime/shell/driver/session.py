@@ -94,6 +94,7 @@ class Session:
         self._accepted = Losses()
         self._pause = threading.Event()
         self._opened = time.monotonic()
+        self._bounded = False  # a query that ends by itself is through: nobody waits for its next run
         self._handed_over = False  # the driver before has stopped for this one
         self._handover: HandoverWatch | None = None
 
@@ -146,6 +147,7 @@ class Session:
         A query that ends by itself joins only where it takes longer: its last commit would wait for Kafka's
         group.initial.rebalance.delay.ms, and while the group has no member none is needed to commit.
         """
+        self._bounded = bounded
         if not bounded or time.monotonic() > self._opened + BOUNDED_S:
             self._commits.join()
 
@@ -222,7 +224,7 @@ class Session:
     def _may_run_again(self) -> bool:
         """Whether this query may be started again in this application, and go on with its group."""
         handed_over = self._handover is not None and self._handover.handed_over
-        return self._failure() is None and not handed_over and application_goes_on()
+        return not self._bounded and self._failure() is None and not handed_over and application_goes_on()
 
     def _serve(self, coordinator: Coordinator, run_id: str, before: RunIdentity | None) -> None:
         options, authority = self._options, before.authority if before else new_authority()

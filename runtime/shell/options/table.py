@@ -213,7 +213,7 @@ GROUP = (
         "session.timeout.ms",
         "milliseconds",
         "45000",
-        "a member unheard for so long is out of the group",
+        "a member unheard for so long is out of the group; so long do agents wait for a query to be started again",
         minimum=1000,
         maximum=1_800_000,
         reads="streams",

@@ -24,6 +24,7 @@ from tools.bench.source import (
     sizes,
     start,
 )
+from tools.bench.source.again import Starts
 from tools.bench.source.clients import AGENT
 from tools.bench.source.peers import COHORT, KAFKA
 from tools.bench.source.relay import Lane
@@ -129,6 +130,8 @@ def test_starts_are_compared_with_those_of_the_peer() -> None:
         start.Run("kafka tuned", {cold: whole(10.0), few: whole(9.0), some: whole(9.0), all_of: whole(5.0)}),
         start.Run("cohort", restart_s=11.0),
         start.Run("kafka", restart_s=10.0),
+        start.Run("cohort", starts=Starts(8.0, (9.0, 2.0, 1.0))),
+        start.Run("kafka", starts=Starts(6.0, (0.5,))),
     ]
     held = start.bounds(start.summary(runs))
     assert [(bound.value, bound.must, bound.holds) for bound in held] == [
@@ -139,6 +142,7 @@ def test_starts_are_compared_with_those_of_the_peer() -> None:
         (1.2, 1.0, False),
         (3.0, 2.0, False),
         (1.1, 1.1, True),
+        (0.25, 0.5, True),
     ]
     with pytest.raises(BenchError, match="nothing was measured"):
         start.summary([])

@@ -2,19 +2,23 @@
 
 Each source in an application of its own, in turns: one query cold, then whole AvailableNow queries of few and of many
 records in the warm application, CPU of the whole process tree included.  Then a driver that is killed with all that
-it started, and started again on its checkpoint: from the kill to the next batch in the commit log.
+it started, and started again on its checkpoint: from the kill to the next batch in the commit log.  And a query that is
+stopped and started again in its application, on a local cluster of two executors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import median
 
 from rich.table import Table
 
 from tools.bench.figures import Bound, Spread, middle, paired, shown, spread
 from tools.bench.results import BenchError, Whole, order
 from tools.bench.source import restart, source
+from tools.bench.source.again import Starts
+from tools.bench.source.again import measure as again_in_application
 from tools.bench.source.peers import COHORT, KAFKA, KAFKA_TUNED, Peer
 from tools.bench.source.runs import Bench
 from tools.bench.source.topics import Shape, Sums
@@ -22,6 +26,7 @@ from tools.bench.source.ways import RECOMMENDED, ways
 from tools.bench.source.world import Found, World, say
 
 FEW, SOME = 100, 100_000
+AGAIN, AGAIN_ON = 4, "local-cluster[2,1,1024]"
 COLD, WARM = "cold", "warm"
 FIGURES = ("load_s", "first_batch_s", "wall_s", "cpu_s")
 
@@ -33,6 +38,7 @@ class Run:
     peer: str
     queries: Mapping[str, Whole] = field(default_factory=dict)
     restart_s: float | None = None
+    starts: Starts | None = None
 
 
 def measure(world: World) -> Found:
@@ -55,6 +61,10 @@ def measure(world: World) -> Found:
         seconds = restart.seconds(world.broker, peer, f"restart-{number}", master)
         runs.append(Run(peer.name, restart_s=seconds))
         say(f"[{number}/{len(again)}] {peer.name}: {seconds:.1f} s from a driver's kill to its next batch")
+    for number, peer in enumerate(again, 1):
+        with world.application(AGAIN_ON) as bench:
+            runs.append(Run(peer.name, starts=again_in_application(bench, peer, f"again-{number}", AGAIN)))
+        say(f"[{number}/{len(again)}] {peer.name}: {runs[-1].starts}")
     return summary(runs)
 
 
@@ -92,12 +102,17 @@ def summary(runs: Sequence[Run]) -> Found:
     """Per source and query the spread of each figure; Cohort's beside each other one's; restarts."""
     queries: dict[str, dict[str, dict[str, list[float]]]] = {}
     restarts: dict[str, list[float]] = {}
+    first: dict[str, list[float]] = {}
+    later: dict[str, list[float]] = {}
     for run in runs:
         for query, seen in run.queries.items():
             for name, value in asdict(seen).items():
                 queries.setdefault(run.peer, {}).setdefault(query, {}).setdefault(name, []).append(value)
         if run.restart_s is not None:
             restarts.setdefault(run.peer, []).append(run.restart_s)
+        if run.starts is not None:
+            first.setdefault(run.peer, []).append(run.starts.cold_s)
+            later.setdefault(run.peer, []).append(median(run.starts.again_s))
     if not queries and not restarts:
         raise BenchError("start: nothing was measured")
     ours = queries.get(COHORT.name) or queries.get(RECOMMENDED.name, {})
@@ -117,6 +132,10 @@ def summary(runs: Sequence[Run]) -> Found:
         "cpu_more_s": _more(ours.get(warm(FEW), {}), queries.get(KAFKA.name, {}).get(warm(FEW), {})),
         "restart_s": {peer: spread(each) for peer, each in restarts.items()},
         "restart_over": paired(restarts.get(COHORT.name, []), restarts.get(KAFKA.name, [])),
+        "in_application": {
+            peer: {"cold_s": spread(each), "again_s": spread(later[peer]), "again_over": paired(later[peer], each)}
+            for peer, each in first.items()
+        },
     }
 
 
@@ -149,6 +168,9 @@ def bounds(found: Found) -> list[Bound]:
         held.append(
             Bound(f"start: from a driver's kill to its next batch of {KAFKA.name}'s", over, 1.1, at_least=False)
         )
+    if (started := found["in_application"].get(COHORT.name)) is not None and started["again_over"] is not None:
+        over = middle(started["again_over"])
+        held.append(Bound("start: first batch of a query started again, of a cold one's", over, 0.5, at_least=False))
     return held
 
 
@@ -167,4 +189,11 @@ def tables(found: Found) -> list[Table]:
         again.add_column(name, justify="left" if name == "source" else "right")
     for peer, seconds in found["restart_s"].items():
         again.add_row(peer, shown(seconds))
-    return [queries, again]
+    flowing = Table(
+        title=f"A flowing query stopped and started again in its application, {AGAIN_ON}: to its first batch"
+    )
+    for name in ("source", "first query of the application, s", "started again, s", "again : first"):
+        flowing.add_column(name, justify="left" if name == "source" else "right")
+    for peer, seen in found["in_application"].items():
+        flowing.add_row(peer, *(shown(seen[name]) for name in ("cold_s", "again_s", "again_over")))
+    return [queries, again, flowing]
