@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
+from tests.chaos import perishable
 from tests.chaos.faults import Scene, at_work
 from tests.chaos.judge import Verdict, judge, places, standstills
 from tests.chaos.query import QueryUnderTest
@@ -29,6 +30,13 @@ RATE: Final = 600
 AFTER_S: Final = 30.0
 """A standstill that ends so long after a fault is still that fault's; a query that ends then is excused by it."""
 READ_S: Final = 420.0
+NEVER_GIVES_UP: Final[dict[str, str | int | bool]] = {
+    "enable_idempotence": True,
+    "message_timeout_ms": 0,
+    "max_in_flight": 5,
+}
+CARELESS: Final[dict[str, str | int | bool]] = {"acks": "1", "message_timeout_ms": 5_000}
+"""Of the producer to what Kafka loses: one replica is enough, and what doesn't get through is not sent again."""
 PROPERTIES: Final = {
     "offsets.topic.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -37,6 +45,7 @@ PROPERTIES: Final = {
     "controller.quorum.election.timeout.ms": "2000",
     "controller.quorum.fetch.timeout.ms": "3000",
     "offsets.commit.timeout.ms": "5000",
+    "auto.create.topics.enable": "false",  # what is deleted is gone until it is made anew
 }
 
 
@@ -58,12 +67,11 @@ class Outcome:
 
 
 class Producing:
-    """A thread that writes with acks=all and never gives up; ``acknowledged`` counts what the cluster said it has."""
+    """A thread that writes; ``acknowledged`` counts what the cluster said it has."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._client = producer(
-            bootstrap, enable_idempotence=True, message_timeout_ms=0, reconnect_backoff_max_ms=500, max_in_flight=5
-        )
+    def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int, **conf: str | int | bool) -> None:
+        self._topic, self._partitions, self._rate = topic, partitions, rate
+        self._client = producer(bootstrap, reconnect_backoff_max_ms=500, **conf)
         self.acknowledged: Counter[str] = Counter()
         self.sent = 0
         self._stop = threading.Event()
@@ -81,15 +89,17 @@ class Producing:
 
     def _told(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self.acknowledged[f"{TOPIC}-{message.partition()}"] += 1
+            self.acknowledged[f"{self._topic}-{message.partition()}"] += 1
 
     def _run(self) -> None:
         began = time.monotonic()
         while not self._stop.wait(0.02):
-            for number in range(self.sent, int((time.monotonic() - began) * RATE)):
-                sequence, partition = divmod(number, PARTITIONS)
-                with suppress(BufferError):  # the cluster has been away for long: what does not fit is not written
-                    self._client.produce(TOPIC, value_of(partition, sequence), b"%d" % sequence, partition, self._told)
+            for number in range(self.sent, int((time.monotonic() - began) * self._rate)):
+                sequence, partition = divmod(number, self._partitions)
+                with suppress(BufferError, KafkaException):  # the cluster has been away for long, or the topic is
+                    self._client.produce(
+                        self._topic, value_of(partition, sequence), b"%d" % sequence, partition, self._told
+                    )
                 self.sent = number + 1
             self._client.poll(0)
 
@@ -109,16 +119,21 @@ class Campaign:
         with Cluster(BROKERS, replicated=True, properties=PROPERTIES, heap_mb=400) as cluster:
             everywhere = [[1 + (number + more) % BROKERS for more in range(BROKERS)] for number in range(PARTITIONS)]
             cluster.admin.create_topic(TOPIC, assignment=everywhere)
-            query = QueryUnderTest(self._folder, self._options(cluster), self._is_excused, self._tell)
+            perishable.create(cluster)
+            options = self._options(cluster, TOPIC), self._options(cluster, perishable.TOPIC, failOnDataLoss="false")
+            query = QueryUnderTest(self._folder, *options, self._is_excused, self._tell)
             watch = Watch(query, lambda: _named(cluster.admin.committed(TOPIC)))
-            producing = Producing(cluster.bootstrap)
+            producing = Producing(cluster.bootstrap, TOPIC, PARTITIONS, RATE, **NEVER_GIVES_UP)
+            careless = Producing(cluster.bootstrap, perishable.TOPIC, 2, RATE // 10, **CARELESS)
             try:
                 query.open()
                 producing.start()
+                careless.start()
                 query.wait_for_batches(READ_S)
                 watch.start()
                 self._hurt(Scene(cluster, query))
                 producing.close()
+                careless.close()
                 cluster.start()
                 self._tell("all is healed; it reads to the end")
                 query.wait_until_read(READ_S)
@@ -128,11 +143,11 @@ class Campaign:
             finally:
                 query.kill()
 
-    def _options(self, cluster: Cluster) -> dict[str, str]:
-        return {
+    def _options(self, cluster: Cluster, topic: str, **more: str) -> dict[str, str]:
+        return more | {
             "kafka.bootstrap.servers": cluster.bootstrap,
-            "subscribe": TOPIC,
-            "group.id": TOPIC,
+            "subscribe": topic,
+            "group.id": topic,
             "startingOffsets": "earliest",
             "kafka.session.timeout.ms": "10000",
             "kafka.default.api.timeout.ms": "60000",
@@ -185,6 +200,9 @@ class Campaign:
         delivered = delivery.from_parquet(query.out)
         report = delivery.check(delivered, held)
         wrong = places(_offsets(held), _by_batch(delivered))
+        wrong += perishable.judge(
+            delivery.held(cluster.bootstrap, [perishable.TOPIC]), delivery.from_parquet(query.other_out)
+        )
         wrong += [f"changed: {topic}-{number}@{at}" for topic, number, at in (*report.changed, *report.foreign)]
         count = Counter(f"{TOPIC}-{number}" for number in held["partition"].to_pylist())
         verdict = judge(count, producing.acknowledged, wrong, query.ranges(), watch.commits, query.unexcused)
@@ -195,7 +213,7 @@ class Campaign:
             Counter({name: len(several) for name, several in self._hits.items()}),
             watch.table(),
             watch.grown(),
-            query.starts - 1,
+            query.starts + query.other_starts - 2,
         )
 
 

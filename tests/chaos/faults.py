@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from tests.chaos import firewall
+from tests.chaos import firewall, perishable
 from tests.chaos.query import QueryUnderTest, kill, pause, resume
 from tests.chaos.schedule import SCALES, Fault
 from tests.kit.broker import Cluster, Node
@@ -191,15 +191,21 @@ def _stopped(scene: Scene, _fault: Fault) -> Iterator[str]:
     yield "the query"
 
 
-def _disk_full(scene: Scene, _fault: Fault) -> Iterator[str]:
-    filler = scene.query.checkpoint.parent / "filler"
-    with suppress(OSError), filler.open("wb") as file:
-        while True:
-            file.write(bytes(1 << 20))
-    try:
-        yield _room(scene.query.checkpoint.parent)
-    finally:
-        filler.unlink(missing_ok=True)
+def _disk_full(disk: Callable[[Scene], Path]) -> Callable[[Scene, Fault], Iterator[str]]:
+    def full(scene: Scene, _fault: Fault) -> Iterator[str]:
+        filler = disk(scene) / "filler"
+        with suppress(OSError), filler.open("wb") as file:
+            for size in (1 << 20, 1 << 12):
+                with suppress(OSError):
+                    while True:
+                        file.write(bytes(size))
+                        file.flush()
+        try:
+            yield _room(disk(scene))
+        finally:
+            filler.unlink(missing_ok=True)
+
+    return full
 
 
 def _room(folder: Path) -> str:
@@ -212,6 +218,30 @@ def _scaled(scene: Scene, _fault: Fault) -> Iterator[str]:
     yield f"to {executors}"
 
 
+# --- what Kafka itself loses ----------------------------------------------------------------------------
+
+
+def _made_anew(scene: Scene, _fault: Fault) -> Iterator[str]:
+    perishable.make_anew(scene.cluster)
+    yield perishable.TOPIC
+
+
+def _retention(scene: Scene, _fault: Fault) -> Iterator[str]:
+    with suppress(Exception):  # a broker may be away
+        perishable.delete_records(scene.cluster)
+        yield perishable.TOPIC
+        return
+    yield ""
+
+
+def _unclean(scene: Scene, _fault: Fault) -> Iterator[str]:
+    try:
+        hit = perishable.elect_uncleanly(scene.cluster)
+    except AssertionError as error:  # what the faults before have left may be in its way
+        hit = f"not done, {error}"
+    yield hit
+
+
 _FAULTS: dict[str, Callable[[Scene, Fault], Iterator[str]]] = {
     "executor-killed": _killed,
     "executor-frozen": _frozen,
@@ -220,6 +250,7 @@ _FAULTS: dict[str, Callable[[Scene, Fault], Iterator[str]]] = {
     "agent-few-descriptors": _limited(resource.RLIMIT_NOFILE, lambda process: int(process.num_fds())),
     "agent-short-of-memory": _limited(resource.RLIMIT_AS, lambda process: int(process.memory_info().vms) + (4 << 20)),
     "worker-killed": _killed,
+    "worker-frozen": _frozen,
     "runner-killed": _killed,
     "runner-frozen": _frozen,
     "driver-killed": _driver_killed,
@@ -238,6 +269,10 @@ _FAULTS: dict[str, Callable[[Scene, Fault], Iterator[str]]] = {
     "cut-executors-driver": _cut(_of_spark),
     "sink-throws": _sink_throws,
     "query-stopped": _stopped,
-    "checkpoint-disk-full": _disk_full,
+    "checkpoint-disk-full": _disk_full(lambda scene: scene.query.checkpoint.parent),
+    "journal-disk-full": _disk_full(lambda scene: scene.query.home),
+    "topic-made-anew": _made_anew,
+    "retention-passes": _retention,
+    "unclean-election": _unclean,
     "executors-scaled": _scaled,
 }

@@ -1,4 +1,7 @@
-"""The query under test, and whoever starts it again: in the same application while that lives, else in a new one."""
+"""The queries under test, and whoever starts them again: in the same application while that lives, else in a new one.
+
+The first is the one that is judged; the other reads what Kafka itself loses records of (``perishable``).
+"""
 
 from __future__ import annotations
 
@@ -29,21 +32,25 @@ EXECUTORS: Final = 5
 FIRST: Final = 3
 DAEMON: Final = "pyspark.daemon"
 DISK_MB: Final = 512
+HOME_MB: Final = 16
+QUERY, OTHER = "query", "other"
 AGAIN_S: Final = 5.0
 
 
 @dataclass
 class QueryUnderTest:
-    """One group, one checkpoint, one sink; applications and queries of it come and go."""
+    """One group, one checkpoint, one sink, and those of the other query; applications and runs of them come and go."""
 
     folder: Path
     options: Mapping[str, str]
+    other: Mapping[str, str]
     excused: Callable[[], bool]
     """Whether a fault that may end the query is at work, or was a moment ago."""
     say: Callable[[str], None]
     driver: Driver | None = None
     applications: int = 0
     starts: int = 0
+    other_starts: int = 0
     unexcused: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -54,18 +61,21 @@ class QueryUnderTest:
         self._lock = threading.RLock()
         self._written: list[float] = []
         self.checkpoint, self.out = self.folder / "disk" / "checkpoint", self.folder / "out"
+        self.other_out, self.home = self.folder / "other", self.folder / "home"
         self.port = _free_port()
 
     # --- its life -----------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Have a disk of its own for the checkpoint, and start."""
-        self.out.mkdir(parents=True)
-        disk = self.folder / "disk"
-        disk.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(disk)], check=True)
-        self._gate = self.out / "_gate"
-        self._gate.write_text(str(1 << 60))
+        for disk, size_mb in ((self.checkpoint.parent, DISK_MB), (self.home, HOME_MB)):
+            disk.mkdir(parents=True)
+            disk.chmod(0o700)
+            mount = f"size={size_mb}m,mode=700"
+            subprocess.run(["mount", "-t", "tmpfs", "-o", mount, "tmpfs", str(disk)], check=True)
+        for out in (self.out, self.other_out):
+            out.mkdir()
+            (out / "_gate").write_text(str(1 << 60))
         self._start_application()
 
     def _start_application(self) -> None:
@@ -88,23 +98,29 @@ class QueryUnderTest:
             {"commands": commands},
             master=f"local-cluster[{EXECUTORS},1,768]",
             conf=conf,
-            env={HOME: str(self.folder / "home")},
+            env={HOME: str(self.home)},
         )
         self.driver.start()
         self.driver.wait_for("ready", READY_S)
         self.scale(self._executors)
-        self._start_query()
+        self._start_query(QUERY)
+        self._start_query(OTHER)
 
-    def _start_query(self) -> None:
-        self.starts += 1
+    def _start_query(self, name: str) -> None:
+        judged = name == QUERY
+        out = self.out if judged else self.other_out
+        if judged:
+            self.starts += 1
+        else:
+            self.other_starts += 1
         self._command(
             do="start",
-            name=f"query.{self.starts}",
-            options=dict(self.options),
+            name=f"{name}.{self.starts if judged else self.other_starts}",
+            options=dict(self.options if judged else self.other),
             trigger={"processingTime": "0 seconds"},
-            out=str(self.out),
-            gate=str(self._gate),
-            checkpoint=str(self.checkpoint),
+            out=str(out),
+            gate=str(out / "_gate"),
+            checkpoint=str(self.checkpoint if judged else self.checkpoint.parent / "other"),
         )
 
     def look(self) -> None:
@@ -113,7 +129,7 @@ class QueryUnderTest:
             if self.driver is None or self._closing.is_set():
                 return
             if self.driver.returncode is not None:
-                self._ended(f"the driver ended with {self.driver.returncode}: {self.driver.log_tail(800)}")
+                self._ended("driver", f"the driver ended with {self.driver.returncode}: {self.driver.log_tail(800)}")
                 self._collect()
                 self.driver.__exit__(None, None, None)
                 self._start_application()
@@ -122,17 +138,19 @@ class QueryUnderTest:
                 self.scale(self._executors)
             ended = self.driver.events("ended")
             if len(ended) > self._seen:
-                self._seen = len(ended)
-                self._ended(str(ended[-1]["error"]))
-                self._start_query()
+                fresh, self._seen = ended[self._seen :], len(ended)
+                for event in fresh:
+                    name = str(event["query"]).partition(".")[0]
+                    self._ended(name, str(event["error"]))
+                    self._start_query(name)
 
-    def _ended(self, why: str) -> None:
+    def _ended(self, what: str, why: str) -> None:
         line = " ".join(why.split())[:400]
         if self.excused():
-            self.say(f"the query ended, and is started again: {line[:160]}")
+            self.say(f"the {what} ended, and is started again: {line[:160]}")
         else:
-            self.unexcused.append(line)
-            self.say(f"THE QUERY ENDED WITHOUT A REASON, and is started again: {line}")
+            self.unexcused.append(f"{what}: {line}")
+            self.say(f"THE {what.upper()} ENDED WITHOUT A REASON, and is started again: {line}")
 
     def close(self) -> None:
         """End it all; raises nothing that hides a verdict."""
@@ -149,7 +167,8 @@ class QueryUnderTest:
         """SIGKILL whatever is left of it."""
         if self.driver is not None:
             processes.kill_run(self.driver.run_id)
-        subprocess.run(["umount", "-l", str(self.folder / "disk")], capture_output=True, check=False)
+        for disk in (self.checkpoint.parent, self.home):
+            subprocess.run(["umount", "-l", str(disk)], capture_output=True, check=False)
 
     # --- what it is told ----------------------------------------------------------------------------
 
@@ -168,7 +187,7 @@ class QueryUnderTest:
 
     def stop(self) -> None:
         """Stop the query, which is started again."""
-        self._command(do="stop", name=f"query.{self.starts}")
+        self._command(do="stop", name=f"{QUERY}.{self.starts}")
 
     def fail(self) -> None:
         """Have the sink throw at its next batch."""
@@ -195,32 +214,35 @@ class QueryUnderTest:
             return [] if found is None else [psutil.Process(found.pid)]
         return [driver.jvm()] if target == "driver" else []
 
-    def live(self) -> connection_file.Connection | None:
-        """The live coordinator run."""
-        os.environ[HOME] = str(self.folder / "home")
-        return next((each for each in connection_file.live() if each.group_id == self.options["group.id"]), None)
+    def live(self, options: Mapping[str, str] | None = None) -> connection_file.Connection | None:
+        """The live coordinator run, of the query that is judged unless other ``options`` are given."""
+        os.environ[HOME] = str(self.home)
+        group = (options or self.options)["group.id"]
+        return next((each for each in connection_file.live() if each.group_id == group), None)
 
     def kill_driver(self) -> None:
         """As when its machine dies."""
         if self.driver is not None and self.driver.returncode is None:
             self.driver.kill()
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self, options: Mapping[str, str] | None = None) -> dict[str, Any] | None:
         """The group as its coordinator sees it; None while there is none."""
         with suppress(CohortError):
-            if (found := self.live()) is not None:
+            if (found := self.live(options)) is not None:
                 return dict(connection_file.fetch_status(found))
         return None
 
     def written_at(self) -> list[float]:
         """When batches were written, over all applications."""
         with self._lock:
-            now = [] if self.driver is None else [event["at"] for event in self.driver.events("batch")]
-            return [*self._written, *now]
+            return [*self._written, *self._batches()]
+
+    def _batches(self) -> list[float]:
+        events = [] if self.driver is None else self.driver.events("batch")
+        return [event["at"] for event in events if event["query"].startswith(f"{QUERY}.")]
 
     def _collect(self) -> None:
-        if self.driver is not None:
-            self._written += [event["at"] for event in self.driver.events("batch")]
+        self._written += self._batches()
 
     def ranges(self) -> list[dict[str, int]]:
         """The ends of all batches, as the offset log has them."""
@@ -242,12 +264,13 @@ class QueryUnderTest:
 
         def read() -> bool:
             self.look()
-            status = self.status()
-            return (
-                status is not None and bool(status["partitions"]) and all(p["lag"] == 0 for p in status["partitions"])
-            )
+            return all(_has_read(self.status(options)) for options in (self.options, self.other))
 
         wait_until(read, timeout_s, "everything to be read", every_s=0.5)
+
+
+def _has_read(status: dict[str, Any] | None) -> bool:
+    return status is not None and bool(status["partitions"]) and all(p["lag"] == 0 for p in status["partitions"])
 
 
 def _ends(log: Path) -> dict[str, int]:

@@ -37,6 +37,7 @@ KINDS: Final = (
     Kind("agent-few-descriptors", (5, 20), "agent"),
     Kind("agent-short-of-memory", (3, 15), "agent"),
     Kind("worker-killed", (0, 0), "worker"),
+    Kind("worker-frozen", (2, 25), "worker"),
     Kind("runner-killed", (0, 0), "runner", ends=True),
     Kind("runner-frozen", (2, 25), "runner"),
     Kind("driver-killed", (0, 0), "driver", ends=True, alone=True),
@@ -56,6 +57,10 @@ KINDS: Final = (
     Kind("sink-throws", (0, 0), "", ends=True),
     Kind("query-stopped", (0, 0), "", ends=True),
     Kind("checkpoint-disk-full", (2, 8), "", ends=True, alone=True),
+    Kind("journal-disk-full", (2, 20), "", alone=True),
+    Kind("topic-made-anew", (0, 0), "", alone=True),
+    Kind("retention-passes", (0, 0), ""),
+    Kind("unclean-election", (0, 0), "", alone=True),
     Kind("executors-scaled", (0, 0), "", weight=3),
 )
 BY_NAME: Final = {kind.name: kind for kind in KINDS}

@@ -21,6 +21,7 @@ from tests.kit.standalone import WORKER_CLASS, environment, standalone
 from tests.kit.waiting import wait_until
 
 QUERIES, PARTITIONS = 10, 6
+SESSION_MS, AGENTS_S = 20_000, 90
 
 
 def options(broker: Broker, topic: str, group: str = "", **more: str) -> dict[str, str]:
@@ -45,13 +46,14 @@ def test_a_standalone_cluster_loses_an_executor_and_a_worker(broker: Broker, top
     produce(broker.bootstrap, topic, 6_000, partitions=PARTITIONS)
     run = uuid.uuid4().hex
     env = environment(tmp_path, run) | {"SPARK_WORKER_OPTS": "-Dspark.decommission.enabled=true"}
+    more = {"scheduled.rebalance.max.delay.ms": "5000", "session.timeout.ms": str(SESSION_MS)}
     conf = {"spark.decommission.enabled": "true", "spark.scheduler.minRegisteredResourcesRatio": "1.0"}
     try:
         with (
             standalone(tmp_path, env, hosts=["127.0.0.1"] * 2) as master,
             Application(tmp_path / "app", master=master, conf=conf | {"spark.executor.memory": "1g"}) as application,
         ):
-            query = application.start(topic, options(broker, topic, **{"scheduled.rebalance.max.delay.ms": "5000"}))
+            query = application.start(topic, options(broker, topic, **more))
             with Steady(broker.bootstrap, topic, partitions=PARTITIONS, rate=600, first=10_000):
                 before = members(query.wait_for_members(2))
                 os.kill(executors(run)[0].pid, signal.SIGKILL)
@@ -65,7 +67,7 @@ def test_a_standalone_cluster_loses_an_executor_and_a_worker(broker: Broker, top
                 query.wait_for_members(1)
             query.wait_for_no_lag()
             query.stop()
-            wait_until(lambda: not processes.matching(AGENT, processes.marked(run)), 20, "the end of the agents")
+            wait_until(lambda: not processes.matching(AGENT, processes.marked(run)), AGENTS_S, "the end of the agents")
         check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
     finally:
         processes.kill_run(run)

@@ -16,7 +16,7 @@ from tests.kit.waiting import wait_for_none, wait_until
 
 ROUNDS, SHORT = 3, 10
 LIMIT_S = 240
-RUNNER_S, AGENTS_S = 30, 10
+RUNNER_S, AGENTS_S, SESSION_MS = 30, 10, 10_000
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -32,7 +32,7 @@ class Run:
 
 @pytest.mark.timeout(900)
 def test_two_groups_started_and_stopped_three_times(application: Application, broker: Broker, topic: str) -> None:
-    """No agent, runner, port, socket, file or shared memory outlives its query; the next start finds all clean."""
+    """No runner, port or file outlives its query, no agent, socket or shared memory by more than a session; the next start finds all clean."""
     topics = [f"{topic}-a", f"{topic}-b"]
     shared_before = set(SHARED_MEMORY.iterdir())
     for name in topics:
@@ -93,9 +93,8 @@ def test_a_query_that_a_test_has_left_is_stopped(application: Application, broke
 
 def _started(application: Application, broker: Broker, topic: str) -> Query:
     """A query that reads; the next one of the application starts beside it."""
-    query = application.start(
-        topic, {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-    )
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
+    query = application.start(topic, {**options, "session.timeout.ms": SESSION_MS})
     query.wait_for("batch", 0)
     return query
 

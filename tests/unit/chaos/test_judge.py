@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
+from tests.chaos import perishable
 from tests.chaos.judge import growth, judge, places, standstills
 
 HELD = {"t-0": range(6), "t-1": range(3)}
@@ -77,3 +79,17 @@ def test_the_longest_standstill_of_a_kind() -> None:
 def test_growth_is_that_of_the_thirds(samples: list[float], ratio: float) -> None:
     """Medians, so that one look means nothing; too few looks tell nothing."""
     assert growth(samples) == ratio
+
+
+def test_what_is_left_of_a_perishable_topic_is_owed() -> None:
+    """What the cluster no longer has is nobody's debt; what it has is known by its content, whatever its offset."""
+
+    def records(*each: tuple[int, int, int]) -> pa.Table:
+        numbers, sizes, sums = zip(*each, strict=True)
+        return pa.table({"partition": numbers, "size": sizes, "crc": sums})
+
+    delivered = records((0, 100, 7), (0, 100, 8), (1, 100, 7))
+    assert perishable.judge(records((0, 100, 8)), delivered) == []
+    assert perishable.judge(records((0, 100, 8), (1, 100, 8)), delivered) == [
+        "lost: perishable-1, a record of 100 bytes with the CRC 8"
+    ]

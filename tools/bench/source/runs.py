@@ -28,7 +28,7 @@ from tools.bench.source.clients import Clients, between
 from tools.bench.source.peers import READY, ROW, Peer, View, group_of
 
 LISTENER_TIMEOUT_S = 120.0  # with asynchronous progress events come faster than Python takes them
-AGENTS_GONE_S = 15.0
+AGENTS_GONE_S = 75.0  # those of a query that was stopped wait a session for its next start
 CHECK_BATCHES = 4
 ERROR_CHARACTERS = 4000
 
