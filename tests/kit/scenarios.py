@@ -1,4 +1,4 @@
-"""The scenarios of Spark's own Kafka suites (4.2.0), by the names that they have there: what becomes of each, and which test shows it.
+"""The scenarios of Spark's own Kafka suites (4.2.0) and of Flink's, by their names there: what becomes of each, and which test shows it.
 
 ``python -m tests.kit.pages`` makes docs/reference/scenarios.md of it; ``make parity`` runs the tests.  A test that is
 ``beside`` runs both formats and compares them.  Names in ``{}`` stand for each of the values that the suite draws.
@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from tests.kit import flink_scenarios
+from tests.kit.scenario import Scenario
 
 E2E: Final = "tests/e2e/"
 BATCH, SWITCH, SCENE = f"{E2E}test_batch_reads.py", f"{E2E}test_switching.py", f"{E2E}test_scenarios.py"
@@ -18,16 +21,6 @@ STARTS: Final = f"{SCENE}::test_where_streams_start"
 YOUNG: Final = f"{SCENE}::test_times_that_nothing_is_as_young_as"
 
 
-class Scenario(NamedTuple):
-    """One row: ``words`` say what is the same, better or other here; without a ``test`` it is nothing that a user sees."""
-
-    suite: str
-    name: str
-    words: str
-    test: str = ""
-    beside: bool = True
-
-
 MICRO, RELATION, LOSS = "KafkaMicroBatchSourceSuite", "KafkaRelationSuite", "KafkaDontFailOnDataLossSuite"
 OPTIONS, READER = "KafkaSourceProviderSuite", "KafkaOffsetReaderSuite"
 SAME: Final = "the same"
@@ -35,7 +28,7 @@ INSIDE: Final = "a class of Spark's own, nothing that a user sees"
 NO_V1: Final = "no source here is of the old interface"
 NO_CONTINUOUS: Final = "refused by Spark, for all Python sources"
 
-SCENARIOS: Final = (
+_SPARKS: Final = (
     Scenario(
         MICRO,
         "async progress tracking",
@@ -350,6 +343,8 @@ SCENARIOS: Final = (
         False,
     ),
 )
+
+SCENARIOS: Final = (*_SPARKS, *flink_scenarios.SCENARIOS)
 
 
 def parity() -> list[str]:
