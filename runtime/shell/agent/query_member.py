@@ -406,6 +406,15 @@ class QueryMember:
         """The group that it is a member of."""
         return self._config.group_id
 
+    @property
+    def is_left(self) -> bool:
+        """Whether its run has ended, or doesn't answer: it waits for the next one."""
+        return self._between_runs or self._unreachable_since is not None
+
+    def give_way(self) -> None:
+        """End without a word: a member of the same group, for another run, is here."""
+        self._end("a member for a newer run of its group has come", leave=False)
+
     def leave(self, reason: str) -> None:
         """Leave the group and end; from any thread, nobody waits."""
         self._end(reason, leave=True)

@@ -86,7 +86,7 @@ class Coordinator:
         self.settings = settings
         self._topics = topics
         self._only = only or {}
-        self._racks = racks
+        self.racks = racks
         self._known: dict[str, int] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._owning = threading.Lock()
@@ -147,11 +147,10 @@ class Coordinator:
         if self._resumes:
             for name, member in self.group.members.items():  # what they said of themselves when they joined
                 self._remember(validation.join_of(member), name)
-            generation, salt = (
-                self.settings.first_generation,
-                f"{self.settings.run_id}-{self.settings.first_generation}",
-            )
-            self._inbox.put(lambda: self._step(Resume(generation, salt)))
+            generation = self.settings.first_generation
+            resume = Resume(generation, f"{self.settings.run_id}-{generation}")
+            with self._owning:  # before any request: those that wait in the journal waited at the run before
+                self._do(lambda: self._step(resume))
         self._inbox.put(lambda: self._drive(machine.Start()))
         self._thread.start()
 
@@ -160,6 +159,20 @@ class Coordinator:
         with self._owning:
             journal.open(self.group)
             self._journal = journal
+
+    def let_go(self, *, keep: bool) -> None:
+        """No step is kept any more; the next run may take the journal, or else there is none."""
+        owns = self._owning.acquire(timeout=STOP_S)  # its loop may be stuck
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close(keep=keep)
+        if owns:
+            self._owning.release()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a next run can go on with this group."""
+        return self._journal is not None and self._journal.kept
 
     def stop(self, *, for_good: bool = True) -> None:
         """Answer what waits, end the loop, and tell every agent to go, or else to wait for the next run."""
@@ -254,10 +267,6 @@ class Coordinator:
     def owners(self) -> Mapping[TopicPartition, str]:
         """Who owns which partition now."""
         return groups.owners(self.group)
-
-    def racks(self) -> Racks:
-        """Where replicas are, as far as it is known."""
-        return self._racks()
 
     def scheduled(self) -> tuple[frozenset[TopicPartition], int] | None:
         """The partitions that wait for a replacement, and the ms until they or postponed moves are dealt with."""
@@ -416,7 +425,7 @@ class Coordinator:
         self.leading.lead(asked, since, lambda: self._round(asked.protocol_name, asked.members))
 
     def _round(self, name: str, members: Sequence[JoinedMember]) -> delayed_rebalance.Round:
-        group, topics, racks = self.group, self._topics(), self._racks()
+        group, topics, racks = self.group, self._topics(), self.racks()
         since = {joined.member_id: groups.owned(group, joined.member_id) for joined in members}
         known = self.balancing.balance(self._clock.now_ms) if self.balancing and name == load_watch.NAME else None
         return delayed_rebalance.Round(

@@ -12,6 +12,7 @@ to the disk.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import hmac
@@ -42,6 +43,10 @@ LARGEST: Final = 64 << 20
 LEAST_REWRITE: Final = 1 << 20
 """A file is written anew when it has grown by so much, or by what the group itself takes, if that is more."""
 ALIVE_S: Final = 1.0
+SLOW_S: Final = 2.0
+"""A write that takes longer is the last one: the group waits for it."""
+OLD_S: Final = 3600.0
+"""No member waits that long for a next run (session.timeout.ms)."""
 LOOK_S: Final = 0.05
 _ALIVE: Final = struct.Struct("!Q")
 """At the file's beginning: when its run was last there, in ns of the host's monotonic clock."""
@@ -70,6 +75,10 @@ class NotTaken(Exception):
     """The journal is no use to this run; the message says why."""
 
 
+class StillThere(NotTaken):
+    """Somebody writes it."""
+
+
 def path_of(jvm: Executor, group_id: str, instance_id: str) -> Path:
     """Where the journal of this group is in the application of this JVM.  Raises CohortError where there is no home."""
     named = "\0".join((*map(str, here()), jvm.process(), group_id, instance_id))
@@ -91,8 +100,9 @@ def take(
     except (OSError, NotTaken, journal.MalformedJournal) as error:
         why = error.strerror if isinstance(error, OSError) else error
         log.info("the group begins anew, the journal of the run before is of no use: %s", why)
-        with contextlib.suppress(OSError):
-            path.unlink()
+        if not isinstance(error, StillThere):
+            with contextlib.suppress(OSError):
+                path.unlink()
         return None
 
 
@@ -106,13 +116,13 @@ def _held(path: Path, patience_s: float) -> Iterator[tuple[int, int]]:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_size > LARGEST:
                 raise NotTaken("it is no file of ours")
-            if _locks(descriptor) and _is_at(path, found):  # else it has been written anew meanwhile
+            if _locks(descriptor) and _is_at(path, descriptor):  # else it has been written anew meanwhile
                 yield descriptor, os.fstat(descriptor).st_size
                 return
         finally:
             os.close(descriptor)
         if time.monotonic() > deadline:
-            raise NotTaken(f"the run before has not ended within {patience_s:g} s")
+            raise StillThere(f"the run before has not ended within {patience_s:g} s")
         time.sleep(LOOK_S)
 
 
@@ -124,8 +134,9 @@ def _locks(descriptor: int) -> bool:
     return True
 
 
-def _is_at(path: Path, found: os.stat_result) -> bool:
-    there = path.stat(follow_symlinks=False)
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether the open file still has this name."""
+    found, there = os.fstat(descriptor), path.stat(follow_symlinks=False)
     return (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino)
 
 
@@ -215,37 +226,56 @@ class GroupJournal:
             self._remove()
         self._release()
 
+    @property
+    def kept(self) -> bool:
+        """Whether there is a journal that a next run can take."""
+        return self._descriptor is not None
+
     def _attempt(self, write: Callable[[], None]) -> None:
+        """Write, or have no journal: the group does without it, and neither fails nor waits for it."""
+        began = time.monotonic()
         try:
             write()
+            took_s = time.monotonic() - began
+            why = f"a write took {took_s:.1f} s" if took_s > SLOW_S else ""
         except OSError as error:
+            why = error.strerror or type(error).__name__
+        except Exception as error:  # noqa: BLE001  whatever it is, the step's answers are waited for
+            why = type(error).__name__
+        if why:
             log.warning(
                 "group %s: the group's journal can't be written (%s: %s): the query runs, but if it is started again in this "
-                "application its executors' agents are started anew; COHORT_HOME names the folder",
+                "application its executors' agents are started anew; COHORT_HOME names the folder, best on a local disk",
                 self._group_id,
                 self._path.parent,
-                error.strerror,
+                why,
             )
             self._remove()
             self._release()
 
     def _write_anew(self, group: Group) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".new-journal")
+        fresh = self._path.with_suffix(f".new{_SUFFIX}")
         fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             standing = journal.opening(group)
             _write(descriptor, _ALIVE.pack(time.monotonic_ns()) + self._head + standing)
+            self._check_ours()
             fresh.rename(self._path)
-        except OSError:
+        except BaseException:
             os.close(descriptor)
             fresh.unlink(missing_ok=True)
             raise
         self._release()
         self._descriptor = descriptor
         self._grown, self._base = 0, len(standing)
+
+    def _check_ours(self) -> None:
+        """Raises OSError where another run has begun a journal of this name."""
+        if self._descriptor is not None and not _is_at(self._path, self._descriptor):
+            raise FileExistsError(errno.EEXIST, "another run has begun one")
 
     def _append(self, data: bytes, group: Group) -> None:
         assert self._descriptor is not None  # noqa: S101  asked before
@@ -262,7 +292,8 @@ class GroupJournal:
 
     def _remove(self) -> None:
         with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
+            if self._descriptor is not None and _is_at(self._path, self._descriptor):  # else it is a later run's
+                self._path.unlink()
 
     def _release(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
@@ -278,12 +309,22 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def sweep() -> None:
-    """Remove the journals of applications that have ended."""
+    """Remove the journals that nobody writes and nobody can take: of applications that have ended, or of long ago."""
     with contextlib.suppress(OSError, CohortError):
         for path in home().glob(f"*{_SUFFIX}"):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                with path.open("rb") as file:
-                    head = json.loads(next(journal.frames(file.read(64 << 10)[_ALIVE.size :]), b""))
-                mine = (head["boot"], head["pids"]) == here()[1:]
-                if mine and here().is_certain() and started(int(head["jvm"])) != head["jvm_started"]:
-                    path.unlink()
+            _sweep(path)
+
+
+def _sweep(path: Path) -> None:
+    left = contextlib.suppress(OSError, NotTaken, ValueError, KeyError, TypeError)
+    with left, _held(path, 0) as (descriptor, _):
+        old = time.time() - os.fstat(descriptor).st_mtime > OLD_S
+        if old or _has_ended(os.pread(descriptor, 64 << 10, _ALIVE.size)):
+            path.unlink()
+
+
+def _has_ended(data: bytes) -> bool:
+    """Whether the application that a journal's first frame names lived here, and has ended."""
+    head = json.loads(next(journal.frames(data), b""))
+    mine = (head["boot"], head["pids"]) == here()[1:] and here().is_certain()
+    return mine and started(int(head["jvm"])) != head["jvm_started"]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import socket
+import time
 from pathlib import Path
 
 from sparkcohort.runtime.errors import CohortError
@@ -29,6 +31,10 @@ from sparkcohort.runtime.shell.process.executor import Executor
 from sparkcohort.runtime.shell.process.process_identity import started
 from sparkcohort.runtime.shell.process.shutdown import CLOSE_S
 
+log = logging.getLogger("sparkcohort.journal")
+
+PORT_S, LOOK_S = 1.0, 0.05
+
 
 def predecessor(options: SourceOptions) -> Predecessor | None:
     """The run before in this application, if its group can be taken over."""
@@ -43,18 +49,18 @@ def predecessor(options: SourceOptions) -> Predecessor | None:
         session_timeout_ms=options.session_timeout_ms,
         patience_s=CLOSE_S,
     )
-    return found if found is not None and _is_free(found.identity.port) else None
+    if found is None or _is_soon_free(found.identity.port):
+        return found
+    log.info("group %s begins anew: port %d, where its members look, is taken", options.group_id, found.identity.port)
+    return None
 
 
-def keep_journal(options: SourceOptions, coordinator: Coordinator, identity: RunIdentity) -> GroupJournal | None:
-    """Have the group kept for the run after; None where there is no telling which application this is."""
+def keep_journal(options: SourceOptions, coordinator: Coordinator, identity: RunIdentity) -> None:
+    """Have the group kept for the run after, where it can be told which application this is."""
     place = _place(options)
-    if place is None:
-        return None
-    jvm, path = place
-    journal = GroupJournal(path, identity, _members(options), jvm, options.group_id)
-    coordinator.keep(journal)
-    return journal
+    if place is not None:
+        jvm, path = place
+        coordinator.keep(GroupJournal(path, identity, _members(options), jvm, options.group_id))
 
 
 def _place(options: SourceOptions) -> tuple[Executor, Path] | None:
@@ -72,10 +78,10 @@ def application_goes_on() -> bool:
 
 
 def _members(options: SourceOptions) -> str:
-    """All that members are started with (``AgentConfig``), and where they find their coordinator."""
+    """All that members are started with (``AgentConfig``), secrets too, and where they find their coordinator."""
     said = [
         *sorted(options.kafka.items()),
-        repr(options.columns),
+        options.columns,  # all of them: their repr shows neither schemas nor registries
         options.buffer_bytes,
         options.session_timeout_ms,
         options.heartbeat_interval_ms,
@@ -91,8 +97,15 @@ def _members(options: SourceOptions) -> str:
     return json.dumps(said)
 
 
+def _is_soon_free(port: int) -> bool:
+    """Whether nobody listens there, or only the run before that is just closing: gRPC would share the port with whoever does."""
+    deadline = time.monotonic() + PORT_S
+    while not (free := _is_free(port)) and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    return free
+
+
 def _is_free(port: int) -> bool:
-    """Whether nobody listens there: gRPC would share the port with whoever does."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -26,7 +26,7 @@ from sparkcohort.runtime.leader import reachability
 from sparkcohort.runtime.protocol.calls import AgentFigures
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
-from sparkcohort.runtime.shell.coordinator.group_journal import GroupJournal, RunIdentity
+from sparkcohort.runtime.shell.coordinator.group_journal import RunIdentity
 from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
 from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
 from sparkcohort.runtime.shell.coordinator.reachability_watch import ReachabilityWatch
@@ -217,14 +217,11 @@ class Session:
             self.pause(COMPARE_GAP_S)
         self._commits.seen_under(self._loss.epochs)
 
-    def _leave(self, journal: GroupJournal | None) -> None:
-        if journal is not None:
-            journal.close(keep=self._may_run_again())
-
     def _may_run_again(self) -> bool:
         """Whether this query may be started again in this application, and go on with its group."""
         handed_over = self._handover is not None and self._handover.handed_over
-        return not self._bounded and self._failure() is None and not handed_over and application_goes_on()
+        kept = self._coordinator is not None and self._coordinator.is_kept
+        return kept and not self._bounded and self._failure() is None and not handed_over and application_goes_on()
 
     def _serve(self, coordinator: Coordinator, run_id: str, before: RunIdentity | None) -> None:
         options, authority = self._options, before.authority if before else new_authority()
@@ -249,18 +246,15 @@ class Session:
                 lambda opened: opened.stop(STOP_S),
             )
         except OSError as error:
-            raise CohortError(
-                f"port {port} cannot be opened for the group coordinator: {error}; give the option "
-                "coordinator.port a free port, or leave it out for any free one"
-            ) from None
+            remedy = "give the option coordinator.port a free port, or leave it out for any free one"
+            if before:
+                remedy = "the run before had it, and another process was faster: start the query again"
+            raise CohortError(f"port {port} cannot be opened for the group coordinator: {error}; {remedy}") from None
         self._silent_agents, self._agents = service.silent, service.agents
         names = coordinator.settings.assignors
         self._run = run = Run(run_id, options.coordinator_host, server.port, authority.client, names)
-        self._ending.keep(
-            Order.JOURNAL,
-            lambda: keep_journal(options, coordinator, RunIdentity(run_id, server.port, authority)),
-            self._leave,
-        )
+        self._ending.add(Order.JOURNAL, lambda: coordinator.let_go(keep=self._may_run_again()))
+        keep_journal(options, coordinator, RunIdentity(run_id, server.port, authority))
         if options.metrics_port is not None:
             from sparkcohort.runtime.shell.observe.metrics import open_endpoint  # noqa: PLC0415  with Prometheus' client
 

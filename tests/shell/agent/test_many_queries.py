@@ -244,6 +244,25 @@ def test_it_ends_after_its_last_member(runs: Runs) -> None:
     wait_until(lambda: gone(process), 20, "its end")
 
 
+def test_who_waits_in_vain_gives_way(runs: Runs) -> None:
+    """A member whose run has ended keeps its partitions for the next run, but not beside a member of that group's newer one."""
+    runs.more(1)
+    old, new = runs.worlds
+    old.session_timeout_ms = 600_000
+    process = runs.start(old)
+    name, of_group = (
+        runs.executor.agent(),
+        replace(new.config(runs.executor), group_id=old.config(runs.executor).group_id),
+    )
+    old.coordinator.stop(for_good=False)
+    old.server.stop(2)
+    hold_for(lambda: bool(sockets(runs.executor)), 1, "it waits")
+    start_agent(name, to_json(of_group))
+    wait_until(lambda: not sockets(runs.executor), 20, "the old one to be gone")
+    wait_until(lambda: new.member(runs.executor), 20, "the new one to be there")
+    assert not gone(process)
+
+
 def test_what_is_no_request_is_a_line_and_no_more(runs: Runs) -> None:
     """Whatever comes from outside: no member is made of it, and those that are there go on."""
     runs.more(1)

@@ -104,6 +104,7 @@ def test_whoever_writes_it_keeps_others_off(kept: GroupJournal, caplog: pytest.L
     caplog.set_level(logging.INFO)
     assert taken() is None
     assert "the run before has not ended within 0.3 s" in caplog.text
+    assert path_of(JVM, "billing", "i").exists(), "it is still somebody's"
 
 
 def test_the_run_before_may_take_a_moment_to_end(kept: GroupJournal) -> None:
@@ -193,9 +194,37 @@ def test_a_disk_that_is_full_ends_the_journal_not_the_query(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert str(home) in caplog.text and "COHORT_HOME" in caplog.text
     assert list(home.iterdir()) == []
+    assert not kept.kept
     kept.alive()
     kept.close(keep=True)
     assert taken() is None
+
+
+@pytest.mark.parametrize("why", ["a write took", "TypeError"])
+def test_the_group_neither_waits_for_its_journal_nor_fails_with_it(
+    kept: GroupJournal, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, why: str
+) -> None:
+    """A disk that takes long, a record that can't be written: no journal, one warning."""
+    if why == "TypeError":
+        monkeypatch.setattr(journal, "frame", len)  # no bytes
+    else:
+        monkeypatch.setattr(group_journal, "SLOW_S", -1.0)
+    kept.append((r.SerialTaken(9),), GROUP)
+    assert why in caplog.text
+    assert (kept.kept, list(home.iterdir())) == (False, [])
+
+
+def test_a_later_runs_journal_is_let_alone(kept: GroupJournal) -> None:
+    """By whoever still ends: it neither removes it nor writes its own over it."""
+    path = path_of(JVM, "billing", "i")
+    path.unlink()
+    later = left(path.parent)
+    kept.open(GROUP)
+    assert not kept.kept
+    kept.close(keep=False)
+    later.close(keep=True)
+    found = taken()
+    assert found is not None and found.group.serial == 3
 
 
 def test_an_end_for_good_leaves_nothing(kept: GroupJournal, home: Path) -> None:
@@ -211,6 +240,17 @@ def test_the_journals_of_ended_applications_are_swept(kept: GroupJournal, home: 
     other = GroupJournal(path_of(gone, "billing", "i"), IDENTITY, OPTIONS, gone, "billing")
     other.open(GROUP)
     other.close(keep=True)
+    half = home / "0123.new.journal"  # a process that was killed while it wrote anew
+    half.write_bytes(path_of(gone, "billing", "i").read_bytes())
+    old = home / "4567.journal"  # of another boot, or another container
+    old.write_bytes(b"whatever it is")
+    os.utime(old, (time.time() - 2 * group_journal.OLD_S,) * 2)
+    os.mkfifo(home / "pipe.journal")
     (home / "mine.journal").write_text("no journal")
+    written = path_of(replace(JVM, started=1), "billing", "i")  # of a JVM that is gone, and its runner is still there
+    there = GroupJournal(written, IDENTITY, OPTIONS, replace(JVM, started=1), "billing")
+    there.open(GROUP)
     sweep()
-    assert {path.name for path in home.iterdir()} == {path_of(JVM, "billing", "i").name, "mine.journal"}
+    kept_names = {path_of(JVM, "billing", "i").name, "mine.journal", "pipe.journal", written.name}
+    assert {path.name for path in home.iterdir()} == kept_names
+    there.close(keep=False)
