@@ -22,7 +22,7 @@ from sparkcohort.runtime.protocol.offsets_json import EARLIEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent import agent_config, task_requests
 from sparkcohort.runtime.shell.agent.shared_memory import BufferConsumer
-from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
+from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import BATCH, BUFFER, END, FRAME, INFO, LENT, STEP
 from sparkcohort.runtime.values.avro import schema as avro_schema
 from sparkcohort.runtime.values.protobuf import descriptor, wire
@@ -172,7 +172,7 @@ def agent_answers() -> Iterator[bytes]:
 
 
 def agent_answer(data: bytes) -> None:
-    """Steps of what was asked for, a description, the answer to a claim and its rows; or AgentTimeout."""
+    """Steps of what was asked for, a description, the answer to a claim and its rows; or AgentTimeout, CoordinatorSilent."""
     for ask in (_steps, TaskClient.hello, _claimed):
         ours, theirs = socket.socketpair()
         client = TaskClient("", TOKEN, 10)
@@ -182,7 +182,7 @@ def agent_answer(data: bytes) -> None:
             theirs.sendall(data)
             theirs.shutdown(socket.SHUT_WR)
             drained.start()
-            with suppress(AgentTimeout):
+            with suppress(AgentTimeout, CoordinatorSilent):
                 assert ask(client) is None or ask is TaskClient.hello
             client.close()
             drained.join(10)

@@ -73,7 +73,7 @@ public final class SparkAvro {
       StringBuilder out = new StringBuilder();
       show(out, deserializer.deserialize(datum).get(), type);
       return out.toString();
-    } catch (Exception | AssertionError error) {
+    } catch (Exception | AssertionError | OutOfMemoryError error) { // it makes room for as many items as are promised
       return "bad " + error.getClass().getSimpleName();
     }
   }

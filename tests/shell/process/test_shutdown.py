@@ -24,8 +24,8 @@ from tests.kit.waiting import hold_for, wait_until
 
 SCRIPT = Path(__file__).with_name("scripts") / "ending_session.py"
 LIMIT_S = 60
-STEPS = 11
-ORDER = ["SECRETS", "LOCK", "COMMITS", "AGENTS", "PORTS", "INSIDE"]
+STEPS = 12
+ORDER = ["SECRETS", "LOCK", "COMMITS", "AGENTS", "PORTS", "JOURNAL", "INSIDE"]
 
 
 class Runner:
