@@ -59,7 +59,7 @@ KINDS: Final = (
     Kind("checkpoint-disk-full", (2, 8), "", ends=True, alone=True),
     Kind("journal-disk-full", (2, 20), "", alone=True),
     Kind("topic-made-anew", (0, 0), "", alone=True),
-    Kind("retention-passes", (0, 0), ""),
+    Kind("retention-passes", (0, 0), "", alone=True),
     Kind("unclean-election", (0, 0), "", alone=True),
     Kind("executors-scaled", (0, 0), "", weight=3),
 )
