@@ -5,6 +5,7 @@ the step, so a frame that is cut off is of a step that nobody heard of: it is le
 
 >>> from sparkcohort.runtime.group import new_group
 >>> from sparkcohort.runtime.group.records import SerialTaken
+>>> from sparkcohort.runtime.group.state import GroupConfig
 >>> from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 >>> group = new_group(GroupConfig("g"), ConsumerEmbedded())
 >>> written = opening(group) + frame((SerialTaken(1),)) + frame((SerialTaken(2),))[:-1]
@@ -23,9 +24,7 @@ import msgspec
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.persistent_map import Layered
 from sparkcohort.runtime.group.replay import IllegalTransitionError, apply
-from sparkcohort.runtime.group.state import EmbeddedProtocol, Group, GroupConfig
-
-__all__ = ["GroupConfig", "MalformedJournal", "frame", "frames", "opening", "restored"]
+from sparkcohort.runtime.group.state import EmbeddedProtocol, Group
 
 _LENGTH: Final = struct.Struct("!I")
 _FIELDS: Final = {name: kind for name, kind in get_type_hints(Group).items() if name != "embedded"}
@@ -56,15 +55,16 @@ _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain)
 
 def opening(group: Group) -> bytes:
     """The first frame: the group as it stands."""
-    return _framed(_ENCODER.encode({name: getattr(group, name) for name in _FIELDS}))
+    return framed(_ENCODER.encode({name: getattr(group, name) for name in _FIELDS}))
 
 
 def frame(records: tuple[r.Record, ...]) -> bytes:
     """The frame of one step."""
-    return _framed(_ENCODER.encode([(type(record).__name__, record) for record in records]))
+    return framed(_ENCODER.encode([(type(record).__name__, record) for record in records]))
 
 
-def _framed(body: bytes) -> bytes:
+def framed(body: bytes) -> bytes:
+    """A frame of this body: its length, and so much (``frames``)."""
     return _LENGTH.pack(len(body)) + body
 
 

@@ -147,8 +147,7 @@ class Coordinator:
         if self._resumes:
             for name, member in self.group.members.items():  # what they said of themselves when they joined
                 self._remember(validation.join_of(member), name)
-            generation = self.settings.first_generation
-            resume = Resume(generation, f"{self.settings.run_id}-{generation}")
+            resume = Resume(first := self.settings.first_generation, f"{self.settings.run_id}-{first}")
             with self._owning:  # before any request: those that wait in the journal waited at the run before
                 self._do(lambda: self._step(resume))
         self._inbox.put(lambda: self._drive(machine.Start()))
@@ -163,9 +162,8 @@ class Coordinator:
     def let_go(self, *, keep: bool) -> None:
         """No step is kept any more; the next run may take the journal, or else there is none."""
         owns = self._owning.acquire(timeout=STOP_S)  # its loop may be stuck
-        journal, self._journal = self._journal, None
-        if journal is not None:
-            journal.close(keep=keep)
+        if self._journal is not None:
+            self._journal.close(keep=keep)
         if owns:
             self._owning.release()
 
@@ -211,8 +209,10 @@ class Coordinator:
 
     def _push_missed(self, address: str) -> None:
         """Whoever listens only now is told of the rebalance that a restarted coordinator began, not by its next heartbeat."""
-        phase, name = self.group.rebalance, next((n for n, info in self._infos.items() if info.address == address), "")
-        if phase is not None and phase.reason.cause is Cause.COORDINATOR_RESTARTED and name not in self.group.joins:
+        phase = self.group.rebalance
+        if phase is None or phase.reason.cause is not Cause.COORDINATOR_RESTARTED:
+            return
+        if next((name for name, info in self._infos.items() if info.address == address), "") not in self.group.joins:
             self._streams.rejoin(address, str(phase.reason), self.group.generation)
 
     def unsubscribe(self, events: EventQueue) -> None:

@@ -51,7 +51,6 @@ LOOK_S: Final = 0.05
 _ALIVE: Final = struct.Struct("!Q")
 """At the file's beginning: when its run was last there, in ns of the host's monotonic clock."""
 _SUFFIX: Final = ".journal"
-_LENGTH: Final = struct.Struct("!I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ def _predecessor(data: bytes, members: str, embedded: EmbeddedProtocol, session_
         raise NotTaken("it can't be read") from None
     if not same:
         raise NotTaken("the query has other options now")
-    return Predecessor(identity, journal.restored(data[_ALIVE.size + _LENGTH.size + len(head) :], embedded))
+    return Predecessor(identity, journal.restored(data[_ALIVE.size + len(journal.framed(head)) :], embedded))
 
 
 def _sealed(members: str, token: str) -> str:
@@ -196,8 +195,7 @@ class GroupJournal:
             "key": client.key.decode(),
             "token": client.token,
         }
-        text = json.dumps(head).encode()
-        self._head = _LENGTH.pack(len(text)) + text
+        self._head = journal.framed(json.dumps(head).encode())
         self._descriptor: int | None = None
         self._grown = self._base = 0
         self._alive_ns = 0
