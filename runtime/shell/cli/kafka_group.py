@@ -63,7 +63,7 @@ class KafkaGroup:
         """State and members; None of a group that Kafka doesn't know."""
 
         def fetch() -> ConsumerGroupDescription | None:
-            futures = self._admin.describe_consumer_groups([self.name], request_timeout=TIMEOUT_S)
+            futures = self._admin.describe_consumer_groups([self.name], request_timeout=clients.COORDINATOR_S)
             try:
                 found: ConsumerGroupDescription = futures[self.name].result(TIMEOUT_S + 1)
             except KafkaException as error:
@@ -91,7 +91,7 @@ class KafkaGroup:
             names = sorted(each.group_id for each in listed.valid)
             if not names:
                 return []
-            futures = self._admin.describe_consumer_groups(names, request_timeout=TIMEOUT_S)
+            futures = self._admin.describe_consumer_groups(names, request_timeout=clients.COORDINATOR_S)
             concurrent.futures.wait(futures.values(), TIMEOUT_S + 1)
             return [futures[name].result(0) for name in names if not futures[name].exception(0)]
 
@@ -151,7 +151,7 @@ class KafkaGroup:
         request = ConsumerGroupTopicPartitions(self._asked.group_id, positions)
 
         def commit() -> None:
-            asked = self._admin.alter_consumer_group_offsets([request], request_timeout=TIMEOUT_S)
+            asked = self._admin.alter_consumer_group_offsets([request], request_timeout=clients.COORDINATOR_S)
             for answer in asked[self._asked.group_id].result(TIMEOUT_S + 1).topic_partitions:
                 if answer.error is not None:
                     raise KafkaException(answer.error)

@@ -100,7 +100,7 @@ def of_kafka(asked: CaseRequest) -> Case:
         raise kafka_errors.unauthenticated(asked.conf, clients.text_of(error)) from None
     try:
         cluster = cluster_of(admin, heard)
-        found = admin.describe_consumer_groups([asked.group_id], request_timeout=TIMEOUT_S)
+        found = admin.describe_consumer_groups([asked.group_id], request_timeout=clients.COORDINATOR_S)
         group = found[asked.group_id].result(TIMEOUT_S + 1)
         racks = _racks(admin, cluster.topics)
         sizes = {topic: len(about.partitions) for topic, about in cluster.topics.items() if not about.error}

@@ -37,6 +37,7 @@ class ForeignMembers:
         self._limit_s = session_timeout_ms / 1000
         self._since: float | None = None
         self._asked: Future[Any] | None = None
+        self._asked_at = 0.0
         self._next_ask = 0.0
         self._gap_s = ASK_GAP_S
         self._named: set[str] = set()
@@ -56,9 +57,11 @@ class ForeignMembers:
             return None
         self._since = now if self._since is None else self._since
         self._hear(missing)
+        if self._asked is not None and now - self._asked_at >= DESCRIBE_TIMEOUT_S:
+            self.release()
         if self._asked is None and now >= self._next_ask:
             self._next_ask, self._gap_s = now + self._gap_s, min(2 * self._gap_s, MOST_GAP_S)
-            self._asked = self._describe()
+            self._asked, self._asked_at = self._describe(), now
         if now - self._since >= PART_OF_SESSION * self._limit_s:
             self._since = now
             owners = self.owners_of(missing)
@@ -79,6 +82,7 @@ class ForeignMembers:
         except KafkaException as error:
             return clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND
         except TimeoutError:
+            self.release()
             return False
 
     def tell_predecessor(self, last: CommitMetadata | None) -> None:
@@ -104,9 +108,8 @@ class ForeignMembers:
             if self._admin is None or self._files.changed():
                 self._admin = clients.new_admin(self._conf)
                 clients.connect(self._admin, topic)
-            # A description that runs into its time-out can end the process (librdkafka: rd_kafka_enq_once).
             self._admin.list_topics(ANYBODY, timeout=REACH_S)
-            asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=DESCRIBE_TIMEOUT_S)
+            asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=clients.COORDINATOR_S)
         except KafkaException as error:
             clients.log.warning("group %s cannot be described: %s", self._group_id, clients.text_of(error))
             return None
@@ -143,6 +146,8 @@ class ForeignMembers:
         try:
             members = asked.result(DESCRIBE_TIMEOUT_S).members
         except (KafkaException, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                self.release()
             clients.log.warning("group %s cannot be described: %s", self._group_id, clients.text_of(error))
             return []
         others = [member for member in members if member.group_instance_id != self._instance_id]

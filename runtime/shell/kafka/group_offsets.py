@@ -11,15 +11,14 @@ from collections.abc import Collection, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients, errors
 
 TRY_S = 1.0
 TRIES = 3
-"""librdkafka's consumer tries again whatever happens and doesn't say why.  After so many tries an administrator asks, and only where
-brokers answer: a description of a group that runs into its time-out can end the process, too (``rd_kafka_enq_once``)."""
+"""librdkafka's consumer tries again whatever happens and doesn't say why.  After so many tries an administrator asks, where
+brokers answer."""
 DESCRIBE_S = 5.0
 _FINAL = errors.AUTHENTICATION | {errors.GROUP_DENIED, errors.TOPIC_DENIED}
 
@@ -32,7 +31,6 @@ class GroupOffsets:
         self._conf, self._group_id = conf, group_id
         self._heard: list[KafkaError] = []
         self._consumer = clients.new_consumer(conf, self._heard.append, **{"group.id": group_id})
-        self._admin: AdminClient | None = None
         self._tries = 0
 
     def close(self) -> None:
@@ -87,11 +85,10 @@ class GroupOffsets:
             self._describe()
 
     def _describe(self) -> None:
-        # Kept, since the end of the client would be the end of the request.
-        self._admin = self._admin or clients.new_admin(self._conf)
-        asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=DESCRIBE_S)
+        admin = clients.new_admin(self._conf)
+        asked = admin.describe_consumer_groups([self._group_id], request_timeout=clients.COORDINATOR_S)
         try:
-            asked[self._group_id].result(DESCRIBE_S + 1)
+            asked[self._group_id].result(DESCRIBE_S)
         except KafkaException as error:
             if clients.code_of(error) in _FINAL:
                 raise

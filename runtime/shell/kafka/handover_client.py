@@ -102,7 +102,7 @@ class HandoverClient:
         group = self.group_id + SUFFIX
         self._result(
             lambda admin: admin.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, [position])], request_timeout=REQUEST_S
+                [ConsumerGroupTopicPartitions(group, [position])], request_timeout=clients.COORDINATOR_S
             )[group]
         )
 
@@ -133,7 +133,9 @@ class HandoverClient:
 
     def _has_members(self) -> bool:
         group = self.group_id
-        found = self._result(lambda admin: admin.describe_consumer_groups([group], request_timeout=REQUEST_S)[group])
+        found = self._result(
+            lambda admin: admin.describe_consumer_groups([group], request_timeout=clients.COORDINATOR_S)[group]
+        )
         return found is not None and found.state not in _NOBODY
 
     def _result(self, ask: Callable[[AdminClient], Any]) -> Any:
@@ -147,6 +149,7 @@ class HandoverClient:
                 return None
             raise self._failure(error) from None
         except TimeoutError as error:
+            self._admin = None  # and its request: what is written late must not come after what is written next
             raise HandoverDelayed(f"hand-over of group {self.group_id}: {clients.text_of(error)}") from None
         for each in getattr(answer, "topic_partitions", None) or ():
             if each.error is not None:

@@ -178,7 +178,9 @@ def _topic(admin: AdminClient, topic: str) -> tuple[Check, bool]:
 
 def _group(admin: AdminClient, conf: Mapping[str, str], group: str, topics: Collection[str]) -> tuple[Check, bool]:
     name = f"group {group}"
-    asked = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=TIMEOUT_S)
+    asked = admin.describe_consumer_groups(
+        [group], include_authorized_operations=True, request_timeout=clients.COORDINATOR_S
+    )
     try:
         about = asked[group].result(TIMEOUT_S + 1)
     except KafkaException as error:

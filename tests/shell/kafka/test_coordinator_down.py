@@ -1,0 +1,104 @@
+"""The group coordinator is down for longer than anybody waits, and comes back: whoever asked it lives, and is answered."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kit.broker import Cluster
+
+ROOT = Path(__file__).resolve().parents[3]
+ASKED = re.compile(
+    r"\b(?:describe_consumer_groups|alter_consumer_group_offsets|delete_consumer_groups)\((.{0,160})", re.DOTALL
+)
+DOWN_S = 9.0  # longer than any of the clients waits
+ASKS = """
+import sys, threading
+from confluent_kafka import KafkaException
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
+from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
+from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient
+
+conf = {"bootstrap.servers": sys.argv[1], "log_level": "0"}
+place = TopicPartition("topic", 0)
+members = ForeignMembers(conf, "group", "instance", 45_000)
+looked = ForeignMembers(conf, "group", "instance", 45_000)
+offsets = GroupOffsets(conf, "group")
+handover = HandoverClient(conf, "group", lambda: [place])
+ended = threading.Event()
+answered = {}
+
+def nobody():
+    assert members.nobody("topic")
+    return True
+
+def look():
+    assert looked.look(frozenset([place])) is None
+    return looked.asking
+
+def asking(name, ask):
+    while not ended.wait(0.05):
+        try:
+            if ask():
+                answered[name].set()
+        except (KafkaException, CohortError, AssertionError):
+            continue
+
+asks = {
+    "nobody": nobody,
+    "look": look,
+    "committed": lambda: offsets.committed([place], 2),
+    "handover": lambda: handover.look().newest is not None,
+}
+answered.update({name: threading.Event() for name in asks})
+threads = [threading.Thread(target=asking, args=each) for each in asks.items()]
+for each in threads:
+    each.start()
+for line in sys.stdin:
+    for each in answered.values():
+        each.clear()
+    silent = [name for name, each in answered.items() if not each.wait(60)]
+    print(f"silent: {silent}" if silent else "answered", flush=True)
+ended.set()
+for each in threads:
+    each.join()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_coordinator_that_is_down_for_longer_than_anybody_waits() -> None:
+    """Another broker answers all the while, so that the requests to the coordinator are made and wait for it."""
+    with Cluster(2) as cluster:
+        cluster.admin.create_topic("topic", assignment=[[2]])
+        cluster.admin.commit("group", "topic", {0: 7})
+        command = [sys.executable, "-P", "-c", ASKS, cluster.bootstrap]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
+            assert asking.stdin is not None and asking.stdout is not None
+            try:
+                for _ in range(3):
+                    print(file=asking.stdin, flush=True)
+                    assert asking.stdout.readline() == "answered\n", asking.poll()
+                    cluster.node(1).kill()
+                    time.sleep(DOWN_S)
+                    cluster.node(1).start()
+                print(file=asking.stdin, flush=True)
+                assert asking.stdout.readline() == "answered\n", asking.poll()
+                asking.stdin.close()
+                assert asking.wait(60) == 0
+            finally:
+                asking.kill()
+
+
+def test_no_request_to_the_coordinator_runs_out() -> None:
+    """Each has the longest timeout: one that runs out is what ends the process."""
+    sources = [path for room in ("runtime", "streaming", "api") for path in (ROOT / room).rglob("*.py")]
+    calls = {path.name: found for path in sources for found in ASKED.findall(path.read_text())}
+    assert len(calls) >= 5
+    assert [name for name, call in calls.items() if "request_timeout=clients.COORDINATOR_S" not in call] == []
