@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[3]
 ASKED = re.compile(
     r"\b(?:describe_consumer_groups|alter_consumer_group_offsets|delete_consumer_groups)\((.{0,160})", re.DOTALL
 )
-DOWN_S = 9.0  # longer than any of the clients waits
 ASKS = """
 import sys, threading
 from confluent_kafka import KafkaException
@@ -33,7 +31,7 @@ looked = ForeignMembers(conf, "group", "instance", 45_000)
 offsets = GroupOffsets(conf, "group")
 handover = HandoverClient(conf, "group", lambda: [place])
 ended = threading.Event()
-answered = {}
+answered, waited = {}, {}  # by name: an event; how often in vain
 
 def nobody():
     assert members.nobody("topic")
@@ -46,10 +44,11 @@ def look():
 def asking(name, ask):
     while not ended.wait(0.05):
         try:
-            if ask():
-                answered[name].set()
+            assert ask()
         except (KafkaException, CohortError, AssertionError):
-            continue
+            waited[name].release()
+        else:
+            answered[name].set()
 
 asks = {
     "nobody": nobody,
@@ -57,15 +56,21 @@ asks = {
     "committed": lambda: offsets.committed([place], 2),
     "handover": lambda: handover.look().newest is not None,
 }
-answered.update({name: threading.Event() for name in asks})
+answered |= {name: threading.Event() for name in asks}
+waited |= {name: threading.Semaphore(0) for name in asks}
 threads = [threading.Thread(target=asking, args=each) for each in asks.items()]
 for each in threads:
     each.start()
 for line in sys.stdin:
-    for each in answered.values():
-        each.clear()
-    silent = [name for name, each in answered.items() if not each.wait(60)]
-    print(f"silent: {silent}" if silent else "answered", flush=True)
+    for name in asks:
+        answered[name].clear()
+        while waited[name].acquire(blocking=False):
+            pass
+    if line == "answered\\n":
+        silent = [name for name in asks if not answered[name].wait(60)]
+    else:
+        silent = [name for name in asks for _ in range(2) if not waited[name].acquire(timeout=60)]
+    print(f"not {line.strip()}: {silent}" if silent else line.strip(), flush=True)
 ended.set()
 for each in threads:
     each.join()
@@ -80,20 +85,24 @@ def test_a_coordinator_that_is_down_for_longer_than_anybody_waits() -> None:
         cluster.admin.commit("group", "topic", {0: 7})
         command = [sys.executable, "-P", "-c", ASKS, cluster.bootstrap]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
-            assert asking.stdin is not None and asking.stdout is not None
             try:
-                for _ in range(3):
-                    print(file=asking.stdin, flush=True)
-                    assert asking.stdout.readline() == "answered\n", asking.poll()
+                _wait_for(asking, "answered")
+                for _ in range(2):
                     cluster.node(1).kill()
-                    time.sleep(DOWN_S)
+                    _wait_for(asking, "in vain")
                     cluster.node(1).start()
-                print(file=asking.stdin, flush=True)
-                assert asking.stdout.readline() == "answered\n", asking.poll()
-                asking.stdin.close()
-                assert asking.wait(60) == 0
+                    _wait_for(asking, "answered")
+                asking.communicate(timeout=60)
+                assert asking.returncode == 0
             finally:
                 asking.kill()
+
+
+def _wait_for(asking: subprocess.Popen[str], what: str) -> None:
+    """Until all who ask have had an answer, or have waited twice in vain."""
+    assert asking.stdin is not None and asking.stdout is not None
+    print(what, file=asking.stdin, flush=True)
+    assert asking.stdout.readline() == f"{what}\n", asking.poll()
 
 
 def test_no_request_to_the_coordinator_runs_out() -> None:
