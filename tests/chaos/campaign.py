@@ -164,14 +164,17 @@ class Campaign:
 
     def _hurt(self, scene: Scene) -> None:
         self._began = time.monotonic()
-        waiting = list(self._faults)
+        waiting, late_s = list(self._faults), 0.0
         nobody = threading.Event()
         while (now := time.monotonic() - self._began) < self._length_s or self._at_work:
             for number, (fault, until_s, block) in list(self._at_work.items()):
                 if until_s <= now:
                     self._heal(number, fault, block)
-            while waiting and waiting[0].at_s <= now:
+            while waiting and waiting[0].at_s + late_s <= now < self._length_s:
                 self._strike(scene, waiting.pop(0))
+                # Whatever comes after one that takes its time keeps its distance: else all would strike at once, and none alone.
+                took_s = time.monotonic() - self._began - now
+                late_s, now = late_s + took_s, now + took_s
             scene.query.look()
             nobody.wait(0.2)
 
