@@ -52,7 +52,11 @@ def _tell(outcome: Outcome, seed: int, minutes: float, output: str) -> None:
 @click.option("--seed", type=int, help="Draws the faults; a new one each time.")
 @click.option("--only", default="", metavar="KINDS", help="Kinds of faults, separated by commas; all of them.")
 @click.option("--draw", "only_draw", is_flag=True, help="Print the faults and end.")
-@click.option("--keep", type=click.Path(path_type=Path), help="A new folder for logs and files, which stays.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    help="A new folder for logs and files, which stays; without it they stay only if something went wrong.",
+)
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(minutes: float, seed: int | None, only: str, only_draw: bool, keep: Path | None, output: str) -> None:
     """Hurt a query on a real cluster for MINUTES, and say what became of its records."""
@@ -79,16 +83,20 @@ def _run(faults: list[Fault], seed: int, minutes: float, keep: Path | None, outp
     folder = keep or Path(tempfile.mkdtemp(prefix="cohort-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     click.echo(f"seed {seed}, {minutes:g} minutes, {len(faults)} faults", err=True)
+    well = False
     try:
         outcome = Campaign(folder, faults, minutes * 60, lambda line: click.echo(line, err=True)).run()
+        well = outcome.well
     except AssertionError as error:
         click.echo(f"seed {seed}: {error}", err=True)
         return 1
     finally:
-        if keep is None:
+        if keep is None and well:
             shutil.rmtree(folder, ignore_errors=True)
+        else:
+            click.echo(f"logs and files are in {folder}", err=True)
     _tell(outcome, seed, minutes, output)
-    return 0 if outcome.well else 1
+    return 0 if well else 1
 
 
 if __name__ == "__main__":

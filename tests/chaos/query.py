@@ -145,9 +145,11 @@ class QueryUnderTest:
                     self._start_query(name)
 
     def _ended(self, what: str, why: str) -> None:
-        line = " ".join(why.split())[:400]
+        line = " ".join(why.partition("=== Streaming Query ===")[0].split())[
+            -400:
+        ]  # a traceback's reason is its last line
         if self.excused():
-            self.say(f"the {what} ended, and is started again: {line[:160]}")
+            self.say(f"the {what} ended, and is started again: {line[-160:]}")
         else:
             self.unexcused.append(f"{what}: {line}")
             self.say(f"THE {what.upper()} ENDED WITHOUT A REASON, and is started again: {line}")
