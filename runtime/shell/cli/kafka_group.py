@@ -93,7 +93,9 @@ class KafkaGroup:
                 return []
             futures = self._admin.describe_consumer_groups(names, request_timeout=clients.COORDINATOR_S)
             concurrent.futures.wait(futures.values(), TIMEOUT_S + 1)
-            return [futures[name].result(0) for name in names if not futures[name].exception(0)]
+            return [
+                futures[name].result(0) for name in names if futures[name].done() and not futures[name].exception(0)
+            ]
 
         return self._do(fetch_all)
 
