@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("sparkcohort.task")
 
 CALL_TIMEOUT_S = 10.0
-CALL_ATTEMPTS = 3
+CALL_PAUSE_S = 0.5
 
 _alone: dict[str, str] = {}
 """By address: why this executor can have no agent, as its last start has shown; the next claim tells the driver."""
@@ -202,23 +203,32 @@ class _SlotClient:
         return self._run.host or _driver_host()
 
     def _call(self, call: calls.Call) -> bytes:
-        return self._answer(type(call).__name__, calls.encode(call), CALL_TIMEOUT_S)
+        """What the task can't do without: silence is borne for as long as the group bears a member's."""
+        wait_s = self.options.session_timeout_ms / 1000
+        return self._answer(type(call).__name__, calls.encode(call), CALL_TIMEOUT_S, wait_s)
 
-    def _answer(self, action: str, body: bytes, timeout_s: float) -> bytes:
-        """One call over a connection of our own, tried again while nobody answers: whatever is asked is idempotent."""
+    def _answer(self, action: str, body: bytes, timeout_s: float, wait_s: float = 0.0) -> bytes:
+        """One call over a connection of our own, made again for ``wait_s`` while nobody answers: whatever is asked is idempotent.
+
+        Raises CohortError when that time is over, and at once where the connection is refused.
+        """
         from sparkcohort.runtime.shell.rpc.flight import CoordinatorUnreachable, Link  # noqa: PLC0415  agents save us it
 
-        for attempt in range(CALL_ATTEMPTS):
+        deadline = time.monotonic() + wait_s
+        while True:
             try:
                 self._link = self._link or Link(self._host(), self._run.port, self._run.credentials)
                 return self._link.call(action, body, timeout_s)
             except CoordinatorUnreachable as error:
-                if attempt == CALL_ATTEMPTS - 1:
+                # Silence is a frozen driver or a cut network, and may pass.  Each attempt of Spark's that it ends brings the
+                # query nearer to spark.task.maxFailures.  Who is refused knows that the stream runner is gone, and its batch.
+                if time.monotonic() >= deadline or self._link is None or self._link.is_refused():
                     raise CohortError(
                         f"{error}; if executors reach the driver under another name or through another port, "
                         "set the options coordinator.host and coordinator.port"
                     ) from error
-        raise AssertionError("unreachable")
+                log.warning("%s; asked again for %.0f s (session.timeout.ms)", error, deadline - time.monotonic())
+            time.sleep(CALL_PAUSE_S)
 
 
 def _accepted(reply: calls.ClaimReply) -> calls.ClaimReply:

@@ -30,6 +30,8 @@ class Relay:
         self._free_at = 0.0
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self.accepted = 0
+        """Connections that were ever made to it."""
         self._closed = threading.Event()
         self._flowing = threading.Event()
         self._flowing.set()
@@ -70,6 +72,7 @@ class Relay:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            self.accepted += 1
             try:
                 broker = socket.create_connection((self._host, self._target_port), _CONNECT_S)
             except OSError:

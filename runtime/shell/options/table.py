@@ -213,7 +213,8 @@ GROUP = (
         "session.timeout.ms",
         "milliseconds",
         "45000",
-        "a member unheard for so long is out of the group; so long do agents wait for a query to be started again",
+        "a member unheard for so long is out of the group; so long do agents wait for a query to be started again, "
+        "and tasks for a coordinator that is silent",
         minimum=1000,
         maximum=1_800_000,
         reads="streams",

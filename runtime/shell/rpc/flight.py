@@ -10,6 +10,7 @@ import contextlib
 import hmac
 import os
 import queue
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -37,12 +38,15 @@ _ALIVE: Final = b"\0"
 
 _DIRECT: Final = [("grpc.enable_http_proxy", 0)]
 """gRPC heeds ``grpc_proxy``, ``https_proxy`` and ``http_proxy``, for loopback, too; the driver is never behind one."""
+CONNECT_S: Final = 3.0
+"""How long one try to connect may take, TLS included.  Less would be no time for a driver whose host is busy or far away;
+more would let a connection that a cut network swallowed wait for the system's next try, which comes ever later."""
 _SOON: Final = [
     ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.min_reconnect_backoff_ms", int(CONNECT_S * 1000)),
 ]
-"""A run's successor is at the same port within seconds; gRPC would wait for up to two minutes between its tries."""
+"""The last one bounds the try itself, whatever its name says; the others the pauses between tries.  A run's successor is at the same port within seconds; gRPC would wait for up to two minutes between its tries."""
 
 Handler = Callable[[bytes], bytes]
 EventQueue = queue.SimpleQueue[bytes | None]
@@ -58,7 +62,7 @@ _NO_ANSWER = (
 
 
 class CoordinatorUnreachable(ConnectionError):
-    """No answer from the coordinator: it is gone, frozen, or the network is."""
+    """No answer from the coordinator: it is gone, frozen, or the network is (``Link.is_refused`` tells the first)."""
 
 
 class CoordinatorRefused(PermissionError):
@@ -220,7 +224,7 @@ class Link:
 
     def __init__(self, host: str, port: int, credentials: Credentials) -> None:
         """Nothing is dialled before the first call.  Raises CoordinatorUnreachable for what is no host's name or address."""
-        self.address = joined(host, port)
+        self.address, self._at = joined(host, port), (host.strip("[]"), port)
         try:
             self._client = flight.FlightClient(
                 f"grpc+tls://{self.address}",
@@ -258,6 +262,21 @@ class Link:
             raise CoordinatorRefused(
                 f"the coordinator at {self.address} refused {action}: {_first_line(error)}"
             ) from None
+
+    def is_refused(self) -> bool:
+        """Whether nobody listens at that port, or no host has that name: an answer, where silence is none.
+
+        A host or network that can't be reached is silence, too.  Takes ``CONNECT_S`` at most, and as long as a name is looked up.
+        """
+        try:
+            with socket.create_connection(self._at, CONNECT_S):
+                return False
+        except ConnectionRefusedError:
+            return True
+        except socket.gaierror as error:
+            return error.errno != socket.EAI_AGAIN
+        except OSError:
+            return False
 
     def _call(self, action: str, body: bytes, timeout_s: float) -> bytes:
         options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)

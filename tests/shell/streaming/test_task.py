@@ -1,7 +1,9 @@
-"""A task whose agent dies: it goes on by itself, from the next record that it has not yielded yet."""
+"""A task left alone: by its agent it goes on by itself, for a coordinator that is silent it waits, one that is gone ends it."""
 
 from __future__ import annotations
 
+import queue
+import socket
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +12,8 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from sparkcohort.runtime.protocol.calls import ClaimReply
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.protocol.calls import ClaimReply, encode
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import Served
@@ -18,10 +21,14 @@ from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.shell.rpc.endpoint import Run
-from sparkcohort.runtime.shell.rpc.tls import Credentials
+from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from sparkcohort.runtime.shell.rpc.tls import Credentials, new_authority
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from sparkcohort.streaming.slot_reader import SlotPartition
 from sparkcohort.streaming.task import _SlotClient, _Tally
+from tests.kit.proxy import SilentProxy
+from tests.kit.relay import Relay
+from tests.kit.waiting import wait_until
 
 TOKEN = "token-of-this-run"
 RANGES = [Range("t", 0, 100, 200), Range("t", 1, 5, 15), Range("t", 2, 0, 50)]
@@ -96,3 +103,49 @@ def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
     assert (tally.agent[0], tally.timed_out) == (len(rows), True)
     assert tally.agent[1] == sum(tally.sizes.values()) == [0, 40, 70, 70][steps]
     assert tally.sizes.get(TopicPartition("t", 1), 0) == [0, 0, 20, 20][steps]
+
+
+def _claiming(port: int, token: Credentials, session_timeout_ms: int) -> _SlotClient:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"}
+    options = parse({**given, "session.timeout.ms": str(session_timeout_ms)})
+    return _SlotClient(options, SlotPartition(Run("run", "127.0.0.1", port, token), "plan", 0))
+
+
+def test_a_coordinator_that_is_silent_is_waited_for() -> None:
+    """A frozen driver, or a cut network, is borne within the session: the claim is answered when it is over."""
+    authority, reply = new_authority(), ClaimReply(ranges=tuple(RANGES), planned_starts=(100, 5, 0))
+    server = GroupServer(
+        authority, {"Claim": lambda _: encode(reply)}, lambda _: queue.SimpleQueue(), lambda _: None, host="127.0.0.1"
+    )
+    relay = Relay("127.0.0.1", server.port)
+    relay.hold()
+    desk, claimed = _claiming(relay.port, authority.client, 600_000), list[ClaimReply]()
+    claiming = threading.Thread(target=lambda: claimed.append(desk.claim()), daemon=True)
+    try:
+        claiming.start()
+        wait_until(lambda: relay.accepted >= 3, 120, "a second try to connect, behind a look whether it is refused")
+        relay.release()
+        claiming.join(60)
+        assert claimed == [reply]
+    finally:
+        desk.close()
+        relay.close()
+        server.stop(5)
+
+
+def test_a_coordinator_that_is_gone_is_not_waited_for() -> None:
+    """A refused connection is an answer: the task ends at once, however long the session is, and says what else it may be."""
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        port = once.getsockname()[1]
+    desk = _claiming(port, new_authority().client, 1_800_000)
+    with closing(desk), pytest.raises(CohortError, match=r"no answer from the coordinator.*coordinator\.port"):
+        desk.claim()
+
+
+def test_a_silent_coordinator_is_not_waited_for_beyond_the_session() -> None:
+    """A wait has a limit: what is silent for longer than a session ends the task."""
+    with SilentProxy() as silent:
+        desk = _claiming(silent.port, new_authority().client, 3_500)
+        with closing(desk), pytest.raises(CohortError, match="no answer from the coordinator"):
+            desk.claim()
+        assert silent.was_asked()
