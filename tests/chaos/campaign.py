@@ -182,12 +182,12 @@ class Campaign:
         if fault.kind.ends:
             self._excused_until = time.monotonic() + fault.seconds + AFTER_S + 60
         block = at_work(scene, fault)
-        begun = time.time()
+        begun = time.monotonic()
         hit = block.__enter__()
         self._tell(
             f"{fault.kind.name}{f' for {fault.seconds:g} s' if fault.seconds else ''}: {hit or 'nobody is there'}"
         )
-        self._hits[fault.kind.name].append((fault.kind.name, begun, time.time() + fault.seconds))
+        self._hits[fault.kind.name].append((fault.kind.name, begun, time.monotonic() + fault.seconds))
         self._at_work[id(fault)] = (fault, time.monotonic() - self._began + fault.seconds, block)  # it may begin late
 
     def _heal(self, number: int, fault: Fault, block: Any) -> None:

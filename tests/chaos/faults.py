@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 
 from tests.chaos import firewall, perishable
+from tests.chaos.clock import JUMPS_S, Clock
 from tests.chaos.query import QueryUnderTest, kill, pause, resume
 from tests.chaos.schedule import SCALES, Fault
 from tests.kit.broker import Cluster, Node
@@ -218,6 +219,21 @@ def _scaled(scene: Scene, _fault: Fault) -> Iterator[str]:
     yield f"to {executors}"
 
 
+# --- clocks ---------------------------------------------------------------------------------------------
+
+
+def _clock_set(of: Callable[[QueryUnderTest], Clock]) -> Callable[[Scene, Fault], Iterator[str]]:
+    def wrong(scene: Scene, fault: Fault) -> Iterator[str]:
+        jump_s = _one(JUMPS_S, fault.which)
+        of(scene.query).set(jump_s)
+        try:
+            yield f"{jump_s:+g} s"
+        finally:
+            of(scene.query).set(0)
+
+    return wrong
+
+
 # --- what Kafka itself loses ----------------------------------------------------------------------------
 
 
@@ -274,5 +290,7 @@ _FAULTS: dict[str, Callable[[Scene, Fault], Iterator[str]]] = {
     "topic-made-anew": _made_anew,
     "retention-passes": _retention,
     "unclean-election": _unclean,
+    "clock-of-driver-jumps": _clock_set(lambda query: query.driver_clock),
+    "clock-of-executors-jumps": _clock_set(lambda query: query.executors_clock),
     "executors-scaled": _scaled,
 }

@@ -22,6 +22,7 @@ import psutil
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
+from tests.chaos import clock
 from tests.kit import processes
 from tests.kit.application import HOME, SCRIPT
 from tests.kit.spark import Driver
@@ -63,6 +64,9 @@ class QueryUnderTest:
         self.checkpoint, self.out = self.folder / "disk" / "checkpoint", self.folder / "out"
         self.other_out, self.home = self.folder / "other", self.folder / "home"
         self.port = _free_port()
+        library = clock.build(self.folder)
+        self.driver_clock = clock.Clock(library, self.folder / "clock-of-driver")
+        self.executors_clock = clock.Clock(library, self.folder / "clock-of-executors")
 
     # --- its life -----------------------------------------------------------------------------------
 
@@ -91,6 +95,7 @@ class QueryUnderTest:
             "spark.task.maxFailures": "8",
         }
         conf |= {"spark.cores.max": str(EXECUTORS), "spark.sql.streaming.minBatchesToRetain": "1000000"}
+        conf |= {f"spark.executorEnv.{name}": value for name, value in self.executors_clock.environment().items()}
         conf |= {"spark.deploy.maxExecutorRetries": "-1", "spark.rpc.askTimeout": "20s"}
         self.driver = Driver(
             SCRIPT,
@@ -98,7 +103,7 @@ class QueryUnderTest:
             {"commands": commands},
             master=f"local-cluster[{EXECUTORS},1,768]",
             conf=conf,
-            env={HOME: str(self.home)},
+            env={HOME: str(self.home), **self.driver_clock.environment()},
         )
         self.driver.start()
         self.driver.wait_for("ready", READY_S)
@@ -145,9 +150,8 @@ class QueryUnderTest:
                     self._start_query(name)
 
     def _ended(self, what: str, why: str) -> None:
-        line = " ".join(why.partition("=== Streaming Query ===")[0].split())[
-            -400:
-        ]  # a traceback's reason is its last line
+        words = " ".join(why.partition("=== Streaming Query ===")[0].split())
+        line = words[-400:]  # a traceback's reason is its last line
         if self.excused():
             self.say(f"the {what} ended, and is started again: {line[-160:]}")
         else:

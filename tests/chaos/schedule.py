@@ -61,6 +61,8 @@ KINDS: Final = (
     Kind("topic-made-anew", (0, 0), "", alone=True),
     Kind("retention-passes", (0, 0), "", alone=True),
     Kind("unclean-election", (0, 0), "", alone=True),
+    Kind("clock-of-driver-jumps", (5, 40), ""),
+    Kind("clock-of-executors-jumps", (5, 40), ""),
     Kind("executors-scaled", (0, 0), "", weight=3),
 )
 BY_NAME: Final = {kind.name: kind for kind in KINDS}

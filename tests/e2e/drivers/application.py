@@ -37,7 +37,11 @@ def batch_function(said: dict[str, Any]) -> Callable[[DataFrame, int], None]:
         report("open", query=name, batch=batch_id)
         write(batch, batch_id)
         report(
-            "batch", query=name, batch=batch_id, at=round(time.time(), 3), seconds=round(time.monotonic() - began, 3)
+            "batch",
+            query=name,
+            batch=batch_id,
+            at=round(time.monotonic(), 3),
+            seconds=round(time.monotonic() - began, 3),
         )
 
     return run
