@@ -56,7 +56,7 @@ from tests.kit.waiting import wait_until
 if TYPE_CHECKING:
     from tests.kit.certificates import Authority
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0  # 5 s where nothing else runs
 LOGGING = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
 
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
