@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import ConsumerGroupDescription, OffsetSpec
 
@@ -17,7 +17,7 @@ from sparkcohort.runtime.kafka.run_epoch import NOTHING, encode, latest
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.cli import live_case
 from sparkcohort.runtime.shell.cli.live_case import QUIET, TIMEOUT_S, CaseRequest
-from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
@@ -63,7 +63,7 @@ class KafkaGroup:
         """State and members; None of a group that Kafka doesn't know."""
 
         def fetch() -> ConsumerGroupDescription | None:
-            futures = self._admin.describe_consumer_groups([self.name], request_timeout=clients.COORDINATOR_S)
+            futures = group_requests.describe_groups(self._admin, [self.name])
             try:
                 found: ConsumerGroupDescription = futures[self.name].result(TIMEOUT_S + 1)
             except KafkaException as error:
@@ -91,7 +91,7 @@ class KafkaGroup:
             names = sorted(each.group_id for each in listed.valid)
             if not names:
                 return []
-            futures = self._admin.describe_consumer_groups(names, request_timeout=clients.COORDINATOR_S)
+            futures = group_requests.describe_groups(self._admin, names)
             concurrent.futures.wait(futures.values(), TIMEOUT_S + 1)
             return [
                 futures[name].result(0) for name in names if futures[name].done() and not futures[name].exception(0)
@@ -150,11 +150,10 @@ class KafkaGroup:
             Position(*tp, at, metadata=encode(replace(record, topic=ids.get(tp.topic, ""))) if known != NOTHING else "")
             for tp, at in sorted(wanted.items())
         ]
-        request = ConsumerGroupTopicPartitions(self._asked.group_id, positions)
 
         def commit() -> None:
-            asked = self._admin.alter_consumer_group_offsets([request], request_timeout=clients.COORDINATOR_S)
-            for answer in asked[self._asked.group_id].result(TIMEOUT_S + 1).topic_partitions:
+            asked = group_requests.commit_offsets(self._admin, self.name, positions)
+            for answer in asked.result(TIMEOUT_S + 1).topic_partitions or ():
                 if answer.error is not None:
                     raise KafkaException(answer.error)
 

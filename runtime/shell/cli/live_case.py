@@ -19,7 +19,7 @@ from sparkcohort.assignors import Load, MemberSubscription, Partition
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.cli.views import client_id
-from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.options.security_settings import redact_text
@@ -100,7 +100,7 @@ def of_kafka(asked: CaseRequest) -> Case:
         raise kafka_errors.unauthenticated(asked.conf, clients.text_of(error)) from None
     try:
         cluster = cluster_of(admin, heard)
-        found = admin.describe_consumer_groups([asked.group_id], request_timeout=clients.COORDINATOR_S)
+        found = group_requests.describe_groups(admin, [asked.group_id])
         group = found[asked.group_id].result(TIMEOUT_S + 1)
         racks = _racks(admin, cluster.topics)
         sizes = {topic: len(about.partitions) for topic, about in cluster.topics.items() if not about.error}

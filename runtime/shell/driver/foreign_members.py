@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
-from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.text import printable
 
@@ -109,7 +109,7 @@ class ForeignMembers:
                 self._admin = clients.new_admin(self._conf)
                 clients.connect(self._admin, topic)
             self._admin.list_topics(ANYBODY, timeout=REACH_S)
-            asked = self._admin.describe_consumer_groups([self._group_id], request_timeout=clients.COORDINATOR_S)
+            asked = group_requests.describe_groups(self._admin, [self._group_id])
         except KafkaException as error:
             clients.log.warning("group %s cannot be described: %s", self._group_id, clients.text_of(error))
             return None

@@ -24,7 +24,7 @@ from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.resources import check_room
 from sparkcohort.runtime.text import printable
 
-__all__ = ["COORDINATOR_S", "code_of", "connect", "error_of", "log", "new_admin", "new_consumer", "text_of"]
+__all__ = ["code_of", "connect", "error_of", "log", "new_admin", "new_consumer", "text_of"]
 
 # The driver moves no records: the smallest queues, and quick reconnects so that a broker that comes back is seen.
 _DEFAULTS = column(lambda row: row.driver)
@@ -33,13 +33,6 @@ _FORCED = column(lambda row: row.driver_forced)
 
 CONNECT_S = 0.3
 """Patience of ``connect``: a broker that is farther away is waited for by the request that comes after it."""
-COORDINATOR_S = 3600.0
-"""``request_timeout`` of what an administrator asks the group coordinator: the longest that there is.
-
-One that runs out while the coordinator is down ends the process when the coordinator is back, by an assertion
-(``rd_kafka_admin_coord_request`` of librdkafka 2.16 counts its ``eonce`` down twice).  Whoever asks waits for the future as
-long as suits, and lets go of the client when that is over: the request ends with its client.
-"""
 Errors = Callable[[KafkaError], None]
 
 

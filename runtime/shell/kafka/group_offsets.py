@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka import clients, errors
+from sparkcohort.runtime.shell.kafka import clients, errors, group_requests
 
 TRY_S = 1.0
 TRIES = 3
@@ -86,7 +86,7 @@ class GroupOffsets:
 
     def _describe(self) -> None:
         admin = clients.new_admin(self._conf)
-        asked = admin.describe_consumer_groups([self._group_id], request_timeout=clients.COORDINATOR_S)
+        asked = group_requests.describe_groups(admin, [self._group_id])
         try:
             asked[self._group_id].result(DESCRIBE_S)
         except KafkaException as error:

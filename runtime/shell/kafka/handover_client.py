@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
@@ -18,7 +18,7 @@ from sparkcohort.runtime.kafka import handover as machine
 from sparkcohort.runtime.kafka.handover import AskingSide, AskingState, HandoverRecord, Looked
 from sparkcohort.runtime.kafka.run_epoch import decode, latest
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
@@ -100,11 +100,7 @@ class HandoverClient:
         assert self._place is not None  # noqa: S101  whoever writes has read whom it answers
         position = Position(*self._place, 0, machine.encode_handover(record))
         group = self.group_id + SUFFIX
-        self._result(
-            lambda admin: admin.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, [position])], request_timeout=clients.COORDINATOR_S
-            )[group]
-        )
+        self._result(lambda admin: group_requests.commit_offsets(admin, group, [position]))
 
     def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
         try:
@@ -133,9 +129,7 @@ class HandoverClient:
 
     def _has_members(self) -> bool:
         group = self.group_id
-        found = self._result(
-            lambda admin: admin.describe_consumer_groups([group], request_timeout=clients.COORDINATOR_S)[group]
-        )
+        found = self._result(lambda admin: group_requests.describe_groups(admin, [group])[group])
         return found is not None and found.state not in _NOBODY
 
     def _result(self, ask: Callable[[AdminClient], Any]) -> Any:

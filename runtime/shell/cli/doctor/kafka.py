@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -18,7 +19,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.kafka.fetch_messages import NEEDED
 from sparkcohort.runtime.shell.cli.doctor.diagnosis import FAILED, Check, failed, not_asked, ok, warning
-from sparkcohort.runtime.shell.kafka import clients
+from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
 from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.options.security_settings import redact_text
@@ -178,9 +179,7 @@ def _topic(admin: AdminClient, topic: str) -> tuple[Check, bool]:
 
 def _group(admin: AdminClient, conf: Mapping[str, str], group: str, topics: Collection[str]) -> tuple[Check, bool]:
     name = f"group {group}"
-    asked = admin.describe_consumer_groups(
-        [group], include_authorized_operations=True, request_timeout=clients.COORDINATOR_S
-    )
+    asked = group_requests.describe_groups(admin, [group], operations=True)
     try:
         about = asked[group].result(TIMEOUT_S + 1)
     except KafkaException as error:
@@ -224,7 +223,7 @@ def _commits(conf: Mapping[str, str], group: str, topics: Collection[str]) -> Ch
     )
 
 
-def _missing(operations: Collection[AclOperation] | None) -> list[AclOperation]:
+def _missing(operations: Collection[Enum] | None) -> list[AclOperation]:
     """Of those that a reader needs; none where the broker tells nothing (it has no authorizer)."""
     allowed = set(operations or ())
     return [] if not allowed or AclOperation.ALL in allowed else [each for each in _CAN_READ if each not in allowed]
