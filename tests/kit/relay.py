@@ -6,6 +6,7 @@ Usage::
     relay.rate(20_000)                                  # bytes a second; None: as fast as it goes
     relay.cut()                                         # in the middle of whatever is on its way
     relay.hold(); relay.release()                       # answers stay where they are, and connections are open
+    relay.strand()                                      # nothing more comes by the connections that there are; new ones are carried
     relay.close()
 """
 
@@ -30,6 +31,7 @@ class Relay:
         self._free_at = 0.0
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self._stranded: set[socket.socket] = set()
         self.accepted = 0
         """Connections that were ever made to it."""
         self._closed = threading.Event()
@@ -58,6 +60,11 @@ class Relay:
     def release(self) -> None:
         """Let all pass again, what was held first."""
         self._flowing.set()
+
+    def strand(self) -> None:
+        """Nothing comes any more by the connections that there are, as if a cut had swallowed them; new ones are carried."""
+        with self._lock:
+            self._stranded |= self._open
 
     def close(self) -> None:
         """End all connections."""
@@ -90,6 +97,8 @@ class Relay:
                 if slow:
                     self._flowing.wait()
                     self._closed.wait(self._due_in(len(data)))
+                if source in self._stranded:
+                    continue
                 sink.sendall(data)
         for each in (source, sink):
             with suppress(OSError):

@@ -220,35 +220,55 @@ class _RequestStream:
 
 
 class Link:
-    """A client's connection to one coordinator."""
+    """A client's connection to one coordinator.
+
+    One that brings no answer in time is given up, and the next call dials anew, as Kafka's clients do (``request.timeout.ms``): after
+    a cut the system tries an old connection again only when as much time has passed again as the cut has taken.
+    """
 
     def __init__(self, host: str, port: int, credentials: Credentials) -> None:
         """Nothing is dialled before the first call.  Raises CoordinatorUnreachable for what is no host's name or address."""
         self.address, self._at = joined(host, port), (host.strip("[]"), port)
+        self._credentials = credentials
         try:
-            self._client = flight.FlightClient(
-                f"grpc+tls://{self.address}",
-                tls_root_certs=credentials.authority,
-                cert_chain=credentials.certificate,
-                private_key=credentials.key,
-                override_hostname=SERVER_NAME,
-                generic_options=[*_DIRECT, *_SOON],
-            )
+            self._client = self._dial()
         except pa.ArrowInvalid:
             raise CoordinatorUnreachable(
                 f"{host!r} is no name or address that the coordinator can be reached at"
             ) from None
+        self._dialling = threading.Lock()
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
         self._line: _RequestStream | None = None
         self._streaming = threading.Lock()
         self._events: Any = None  # the stream's reader
         self._closed = False
 
+    def _dial(self) -> Any:
+        return flight.FlightClient(
+            f"grpc+tls://{self.address}",
+            tls_root_certs=self._credentials.authority,
+            cert_chain=self._credentials.certificate,
+            private_key=self._credentials.key,
+            override_hostname=SERVER_NAME,
+            generic_options=[*_DIRECT, *_SOON],
+        )
+
+    def _give_up(self, client: Any) -> None:
+        """Leave a connection that brought no answer in time, with the event stream that is on it."""
+        with self._dialling:
+            if self._closed or self._client is not client:  # somebody else has
+                return
+            self._client = self._dial()
+            events = self._events
+        if events is not None:
+            events.cancel()
+
     def call(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """Send one request and return its answer.
 
         Raises CoordinatorUnreachable when nothing answers within ``timeout_s``, CoordinatorRefused when it refuses.
         """
+        client = self._client
         try:
             if action in STREAMED and self._streaming.acquire(blocking=False):
                 try:
@@ -257,6 +277,8 @@ class Link:
                     self._streaming.release()
             return self._call(action, body, timeout_s)
         except _NO_ANSWER as error:
+            if isinstance(error, (flight.FlightTimedOutError, TimeoutError)):
+                self._give_up(client)
             raise CoordinatorUnreachable(f"no answer from the coordinator at {self.address} to {action}") from error
         except (flight.FlightError, ValueError) as error:
             raise CoordinatorRefused(
@@ -321,7 +343,8 @@ class Link:
 
     def close(self) -> None:
         """Close the connection, whoever still reads events or waits for an answer on the open stream, from any thread."""
-        self._closed = True
+        with self._dialling:
+            self._closed = True
         events, line, self._line = self._events, self._line, None
         if line is not None:
             line.close()

@@ -24,6 +24,7 @@ from sparkcohort.runtime.shell.rpc.flight import (
 from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority, new_authority
 from tests.kit.certificates import Authority
 from tests.kit.proxy import SilentProxy
+from tests.kit.relay import Relay
 from tests.kit.waiting import wait_until
 
 
@@ -252,6 +253,46 @@ def test_a_stream_of_strangers_is_refused(served: Served) -> None:
         line = _RequestStream(link._client, link._headers)
         with pytest.raises(flight.FlightError, match=r"another coordinator run|no such request"):
             line.ask(action, b"", 5)
+
+
+def test_a_connection_that_brings_no_answer_is_left(served: Served) -> None:
+    """After a cut the next call goes by another connection, and so does the event stream: the old one is not waited for."""
+    relay = Relay("127.0.0.1", served.server.port)
+    link, heard = Link("127.0.0.1", relay.port, served.authority.client), queue.SimpleQueue[bytes]()
+
+    def listen() -> None:
+        for _ in range(2):
+            with suppress(CoordinatorUnreachable):
+                for event in link.events(b"me"):
+                    heard.put(event)
+
+    def hears_more() -> bool:
+        served.events.put(b"more")  # the server doesn't know yet that the old stream is over: some go there
+        with suppress(queue.Empty):
+            return heard.get(timeout=0.2) == b"more"
+        return False
+
+    listening = threading.Thread(target=listen, daemon=True)
+    try:
+        for action in ("Heartbeat", "Echo"):  # by the open stream of requests, and by a call of its own
+            assert link.call(action, b"before", 20) == b"before"
+            relay.strand()
+            with pytest.raises(CoordinatorUnreachable):
+                link.call(action, b"swallowed", 0.5)
+            assert link.call(action, b"after", 20) == b"after"
+        listening.start()
+        wait_until(hears_more, 20, "the first event")
+        relay.strand()
+        with pytest.raises(CoordinatorUnreachable):
+            link.call("Echo", b"swallowed", 0.5)
+        while not heard.empty():
+            heard.get()
+        wait_until(hears_more, 20, "an event by another connection")
+    finally:
+        link.close()
+        relay.close()
+    listening.join(20)
+    assert not listening.is_alive()
 
 
 def test_a_gone_server_is_unreachable(served: Served) -> None:
