@@ -15,6 +15,8 @@ from setuptools import Extension, setup
 # One wheel for this Python and all newer ones.
 ABI, VERSION = "cp311", "0x030B0000"
 
+# gcc leaves them out at -O2, zig keeps them: a register and three instructions of every small function.
+FAST = ["-fomit-frame-pointer"]
 # It reads bytes from the network: a mistake in it is to end the process, not to be used.
 HARDENED = ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
 # The same, where the compiler has it for this processor: pages of the stack are touched one by one, jumps land where they may.
@@ -114,7 +116,7 @@ def _extension(name: str, sources: list[str], include_dirs: list[str]) -> Extens
         depends=_files("", "*.h"),
         include_dirs=include_dirs,
         define_macros=[("Py_LIMITED_API", VERSION), ("_GNU_SOURCE", None), *HIDDEN],
-        extra_compile_args=["-std=c11", "-fvisibility=hidden", "-g0", *HARDENED, *KNOWN],
+        extra_compile_args=["-std=c11", "-fvisibility=hidden", "-g0", *FAST, *HARDENED, *KNOWN],
         extra_link_args=["-Wl,-z,relro,-z,now,-z,noexecstack"],
         py_limited_api=True,
         # Without a compiler or Python's headers the wheel does without it, and records take the slower path.

@@ -25,7 +25,9 @@ typedef struct {
 
 static inline size_t left(const reader *from) { return (size_t)(from->end - from->at); }
 
-static avro_reason long_varint(reader *from, int64_t *number, int most, uint64_t limit) {
+static inline int64_t unzigzag(uint64_t number) { return (int64_t)(number >> 1) ^ -(int64_t)(number & 1); }
+
+static __attribute__((noinline)) avro_reason long_varint(reader *from, int64_t *number, int most, uint64_t limit) {
   uint64_t found = 0;
   for (int place = 0; place < most; place++) {
     if (from->at + place == from->end) return AVRO_TRUNCATED;
@@ -36,16 +38,23 @@ static avro_reason long_varint(reader *from, int64_t *number, int most, uint64_t
     if (byte >= 0x80) continue;
     if (found > limit) return AVRO_VARINT;
     from->at += place + 1;
-    *number = (int64_t)(found >> 1) ^ -(int64_t)(found & 1);
+    *number = unzigzag(found);
     return AVRO_GOOD;
   }
   return AVRO_VARINT;
 }
 
+/* Mostly it is one byte or two; the rest is a call, or it would not be inlined. */
 static inline avro_reason read_varint(reader *from, int64_t *number, int most, uint64_t limit) {
-  if (from->at < from->end && *from->at < 0x80) {
-    uint8_t byte = *from->at++;
-    *number = (byte >> 1) ^ -(byte & 1);
+  const uint8_t *at = from->at;
+  if (left(from) >= 1 && at[0] < 0x80) {
+    *number = unzigzag(at[0]);
+    from->at++;
+    return AVRO_GOOD;
+  }
+  if (left(from) >= 2 && at[1] < 0x80) {
+    *number = unzigzag((at[0] & 0x7Fu) | (uint64_t)at[1] << 7);
+    from->at += 2;
     return AVRO_GOOD;
   }
   return long_varint(from, number, most, limit);

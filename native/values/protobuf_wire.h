@@ -12,7 +12,7 @@ typedef struct {
   uint64_t number;
 } value;
 
-static protobuf_reason long_varint(const uint8_t **at, const uint8_t *end, uint64_t *number) {
+static __attribute__((noinline)) protobuf_reason long_varint(const uint8_t **at, const uint8_t *end, uint64_t *number) {
   uint64_t found = 0;
   for (int place = 0; place < MOST_VARINT; place++) {
     if (*at + place == end) return PB_TRUNCATED;
@@ -26,9 +26,14 @@ static protobuf_reason long_varint(const uint8_t **at, const uint8_t *end, uint6
   return PB_VARINT;
 }
 
-static inline protobuf_reason read_varint(const uint8_t **at, const uint8_t *end, uint64_t *number) {
+static inline __attribute__((always_inline)) protobuf_reason read_varint(const uint8_t **at, const uint8_t *end, uint64_t *number) {
   if (*at < end && **at < 0x80) {
     *number = *(*at)++;
+    return PB_GOOD;
+  }
+  if (end - *at >= 2 && (*at)[1] < 0x80) {
+    *number = ((*at)[0] & 0x7Fu) | (uint64_t)(*at)[1] << 7;
+    *at += 2;
     return PB_GOOD;
   }
   return long_varint(at, end, number);
@@ -63,7 +68,7 @@ static inline protobuf_reason read_sized(const uint8_t **at, const uint8_t *end,
 
 static protobuf_reason read_group(const uint8_t **at, const uint8_t *end, uint32_t tag, int depth, value *found);
 
-static inline protobuf_reason read_value(const uint8_t **at, const uint8_t *end, uint32_t tag, int depth, value *found) {
+static inline __attribute__((always_inline)) protobuf_reason read_value(const uint8_t **at, const uint8_t *end, uint32_t tag, int depth, value *found) {
   switch (tag & 7) {
     case WIRE_VARINT: return read_varint(at, end, &found->number);
     case WIRE_I64: return read_fixed(at, end, sizeof(int64_t), found);
