@@ -26,14 +26,12 @@ from tests.kit.spark import Driver
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
 HOUR_MS = 3_600_000
-BASE_MS = (
-    int(time.time() * 1000) // HOUR_MS * HOUR_MS - 12 * HOUR_MS
-)  # of late: Kafka's retention counts from a record's timestamp
+# Of late: Kafka's retention counts from a record's timestamp.
+BASE_MS = int(time.time() * 1000) // HOUR_MS * HOUR_MS - 12 * HOUR_MS
 HOURS, PER_HOUR = 6, 40
 DAY_MS = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)  # the guide's
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/batch-reads.md"
-PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
-"""Spark's configuration, off by default."""
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"  # Spark's, off by default
 
 
 def told(frame_or_error: Any) -> str:
@@ -76,30 +74,32 @@ def hours(broker: Broker) -> str:
 
 
 LATER = BASE_MS + 2 * HOUR_MS + 1
+SINCE = {"startingTimestamp": LATER, "startingOffsetsByTimestampStrategy": "latest"}
+UNTIL = {"endingTimestamp": LATER + HOUR_MS}
 READS: dict[str, dict[str, Any]] = {
-    "defaults": {},
-    "words": {"startingOffsets": "earliest", "endingOffsets": "LATEST"},
-    "JSON": {"startingOffsets": at("hours", 10, -2, -2), "endingOffsets": at("hours", 100, -1, -1)},
+    "default starting and ending offsets": {},
+    "explicit earliest to latest offsets": {"startingOffsets": "earliest", "endingOffsets": "LATEST"},
+    "explicit offsets": {"startingOffsets": at("hours", 10, -2, -2), "endingOffsets": at("hours", 100, -1, -1)},
     "nothing between": {"startingOffsets": at("hours", 10, 10, 0), "endingOffsets": at("hours", 10, 10, 0)},
-    "timestamps": {
-        "startingTimestamp": LATER,
-        "endingTimestamp": LATER + HOUR_MS,
-        "startingOffsetsByTimestampStrategy": "latest",
-    },
-    "an end after all": {"endingTimestamp": LATER + 100 * HOUR_MS},
+    "global timestamp provided for starting and ending": SINCE | UNTIL,
+    "timestamp provided for starting, ending not provided": SINCE,
+    "timestamp provided for ending, starting not provided": UNTIL,
+    "timestamp provided for starting, offset provided for ending": SINCE | {"endingOffsets": at("hours", 200, -1, 0)},
+    "timestamp provided for ending, offset provided for starting": UNTIL | {"startingOffsets": at("hours", 20, 0, 0)},
+    "no matched offset for timestamp - endingOffsets": {"endingTimestamp": LATER + 100 * HOUR_MS},
     "an end before all": {"endingTimestamp": 1000},
     "a start after all": {"startingTimestamp": 2**42, "startingOffsetsByTimestampStrategy": "latest"},
-    "timestamps of partitions": {
+    "timestamp provided for starting and ending": {
         "startingOffsetsByTimestamp": at("hours", LATER, BASE_MS, BASE_MS),
         "endingOffsetsByTimestamp": at("hours", LATER + HOUR_MS, LATER, LATER),
         "startingOffsetsByTimestampStrategy": "latest",
     },
-    "a time beats offsets": {
+    "preferences on offset related options": {
         "startingOffsets": at("hours", 30, 30, 0),
         "endingOffsets": at("hours", 40, 40, 0),
         "endingTimestamp": LATER,
     },
-    "headers": {"includeHeaders": "true"},
+    "default starting and ending offsets with headers": {"includeHeaders": "true"},
     "pattern": {"subscribe": None, "subscribePattern": "^hour."},
     "a pattern of nothing": {"subscribe": None, "subscribePattern": "^nosuchtopic"},
     "assign": {"subscribe": None, "assign": '{"hours":[0,2]}'},
@@ -160,7 +160,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"endingOffsets": at("hours", -2, 0, 0)},
         "endingOffsets for hours-0: a batch read can't",
     ),
-    "offsets exchanged": (
+    "unresolved start offset greater than end offset": (
         {"startingOffsets": at("hours", 9, 0, 0), "endingOffsets": at("hours", 5, 1, 0)},
         "startingOffsets has 9 for hours-0, and endingOffsets has 5",
     ),
@@ -168,11 +168,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"startingTimestamp": 20, "endingTimestamp": 10},
         "startingTimestamp=20 is after endingTimestamp=10",
     ),
-    "a start behind the log's end": (
+    "resolved start offset greater than end offset (with latest)": (
         {"startingOffsets": at("hours", 1000, 0, 0)},
         "hours-0 starts at 1000 and ends at 240",
     ),
-    "no record as young": (
+    "no matched offset for timestamp - startingOffsets": (
         {"startingTimestamp": 2**42},
         "no record at or after the starting timestamp in hours-0, hours-1",
     ),

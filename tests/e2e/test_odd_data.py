@@ -88,6 +88,7 @@ CASES: dict[str, tuple[Callable[[Broker, str], None], dict[str, str], int]] = {
     "LogAppendTime": (log_append_time, {}, 20),
     "transactions, committed": (transactions, {"kafka.isolation.level": "read_committed"}, 30),
     "transactions, all": (transactions, {}, 63),
+    "transactions, read_uncommitted": (transactions, {"kafka.isolation.level": "read_uncommitted"}, 63),
     "large": (large, {}, 12),
 }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +15,16 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.kit.batch_reads import load, ordered
 from tests.kit.broker import Broker
-from tests.kit.produce import produce
+from tests.kit.produce import produce, producer
 from tests.kit.streams import Stream, options
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
 
 OLD, YOUNG, LATER = 10, 4, 6  # records of each partition: an hour old, of now, and those that come between two runs
+FORMS: Final = ("cohort", "kafka")
 HOUR_MS: Final = 3_600_000
 NOW_MS: Final = int(time.time() * 1000)
 Places = list[list[tuple[int, int]]]
@@ -144,3 +147,167 @@ def test_tasks_of_a_stream(spark: SparkSession, broker: Broker, topic: str, tmp_
         assert writer.trigger(availableNow=True).start().awaitTermination(120)
     assert rows["cohort"] == rows["kafka"]
     assert min(tasks["cohort"][0], tasks["kafka"][0]) >= asked
+
+
+def error(run: Callable[[], Any]) -> str:
+    """The error of a query or a read, in whole."""
+    with pytest.raises(PySparkException) as caught:
+        run()
+    return str(caught.value)
+
+
+REFUSED: Final = {
+    **{
+        f"unsupported kafka configs: {name}": {f"kafka.{name}": value}
+        for name, value in {
+            "auto.offset.reset": "latest",
+            "key.deserializer": "x",
+            "value.deserializer": "x",
+            "enable.auto.commit": "true",
+            "interceptor.classes": "x",
+        }.items()
+    },
+    "throw exception when invalid isolation level set": {"kafka.isolation.level": "nonsense"},
+    "testNonExistingTopic": {"subscribe": "no-such-topic"},
+}
+
+
+@pytest.mark.parametrize("changes", REFUSED.values(), ids=REFUSED)
+def test_refused_by_name(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, changes: dict[str, str]
+) -> None:
+    """Both end with an error; ours names the option."""
+    broker.admin.create_topic(topic)
+    (name,) = changes
+    said = {
+        form: error(
+            Stream(
+                spark,
+                options(broker, topic, kafka__default__api__timeout__ms=5000) | changes,
+                tmp_path / form,
+                form=form,
+            ).finish
+        )
+        for form in FORMS
+    }
+    assert name in said["cohort"]
+
+
+TAKEN: Final = {
+    "kafka__client__id": "mine",
+    "kafka__max__poll__records": 100,
+    "kafka__max__poll__interval__ms": 60_000,
+    "kafka__session__timeout__ms": 30_000,
+    "kafka__heartbeat__interval__ms": 3_000,
+    "kafka__fetch__min__bytes": 1,
+    "kafka__fetch__max__bytes": 10_000_000,
+    "kafka__fetch__max__wait__ms": 100,
+    "kafka__max__partition__fetch__bytes": 1_000_000,
+    "kafka__receive__buffer__bytes": 65_536,
+    "kafka__send__buffer__bytes": 65_536,
+    "kafka__metadata__max__age__ms": 30_000,
+    "kafka__check__crcs": "false",
+    "kafka__client__rack": "a",
+    "kafka__connections__max__idle__ms": 60_000,
+    "kafka__security__protocol": "PLAINTEXT",
+    "kafka__group__instance__id": None,
+}
+
+
+def test_the_same_whatever_is_asked(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Kafka's settings, options in capitals, a prefix of groups: all rows in both, stream and batch read."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 20, partitions=2)
+    everything = [(number, offset) for number in range(2) for offset in range(10)]
+    plain = options(broker, topic, maxOffsetsPerTrigger=6)
+    asked = {
+        "settings": plain | options(broker, topic, **TAKEN),
+        "capitals": {
+            name.upper() if name in ("subscribe", "startingOffsets", "maxOffsetsPerTrigger") else name: value
+            for name, value in plain.items()
+        },
+        "prefix": plain | {"groupIdPrefix": "of-mine"},
+    }
+    sizes = {}
+    for name, source in asked.items():
+        for form in FORMS:
+            run = Stream(spark, source, tmp_path / f"{name}-{form}", form=form).finish()
+            assert sorted((row.partition, row.offset) for row in run.rows) == everything, (name, form)
+            sizes[name, form] = [len(rows) for rows in run.batches.values()]
+    assert sizes["capitals", "cohort"] == sizes["capitals", "kafka"] == [6, 6, 6, 2]
+    loud = {"STARTINGOFFSETS": f'{{"{topic}":{{"0":4,"1":2}}}}', "ENDINGOFFSETS": f'{{"{topic}":{{"0":6,"1":-1}}}}'}
+    ours, theirs = (ordered(load(spark, broker, topic, form, **loud)) for form in FORMS)
+    assert ours == theirs
+    assert len(ours) == 10
+
+
+# Spark's own tells of it in its condition's words, without its name.
+OVERFLOW: Final = {
+    "cohort": "KAFKA_MALFORMED_RECORD_TIMESTAMP",
+    "kafka": "overflows when converting to Spark's microsecond",
+}
+
+
+def test_a_timestamp_that_overflows(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """A record in nanoseconds: the same condition, with topic, partition and offset, by stream and by batch read."""
+    broker.admin.create_topic(topic, configs={"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)})
+    client = producer(broker.bootstrap)
+    client.produce(topic, b"v", b"k", 0, timestamp=1_790_000_000_000_000_000)
+    assert client.flush(60) == 0
+    for form in FORMS:
+        for said in (
+            error(Stream(spark, options(broker, topic), tmp_path / form, form=form).finish),
+            told(load(spark, broker, topic, form)),
+        ):
+            assert OVERFLOW[form] in said
+            assert f"topic {topic} partition 0 offset 0" in said, form
+
+
+def told(frame: DataFrame) -> str:
+    """The error of a batch read, which may come from the JVM as it is."""
+    with pytest.raises(Exception) as caught:  # Py4J's, or PySpark's
+        frame.collect()
+    return str(caught.value)
+
+
+def test_continuous_is_refused(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Spark's own source runs by Trigger.Continuous; for a Python source Spark refuses it."""
+    broker.admin.create_topic(topic)
+    writers = {
+        form: Stream(spark, options(broker, topic), tmp_path, form=form)
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / form))
+        .trigger(continuous="1 second")
+        for form in FORMS
+    }
+    assert "continuous" in error(lambda: writers["cohort"].start().awaitTermination(60)).lower()
+    query = writers["kafka"].start()
+    try:
+        wait_until((tmp_path / "kafka" / "commits" / "0").exists, 90, "an epoch")
+    finally:
+        query.stop()
+
+
+def test_asynchronous_progress(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Logs that are written behind the query's back: all rows in both, and logs that a plain run goes on from."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 20, partitions=2)
+    found = {}
+    for form in FORMS:
+        writer = Stream(spark, options(broker, topic), tmp_path, form=form).load().writeStream.format("memory")
+        writer = writer.queryName(f"asynchronous_{form}").option("checkpointLocation", str(tmp_path / form))
+        writer = writer.option("asyncProgressTrackingEnabled", "true").trigger(processingTime="0 seconds")
+        query = writer.option("asyncProgressTrackingCheckpointIntervalMs", "0").start()
+        try:
+            wait_until(lambda form=form: spark.table(f"asynchronous_{form}").count() == 20, 90, "rows")  # type: ignore[misc]
+            wait_until((tmp_path / form / "commits" / "0").exists, 60, "the commit log")
+        finally:
+            query.stop()
+        rows = spark.table(f"asynchronous_{form}").collect()
+        found[form] = sorted((row.partition, row.offset) for row in rows)
+    assert found["cohort"] == found["kafka"]
+    produce(broker.bootstrap, topic, 4, partitions=2, first=10)
+    for form in FORMS:
+        again = Stream(spark, options(broker, topic), tmp_path / form, form=form).finish()
+        assert sorted(row.offset for row in again.rows) == [10, 10, 11, 11]

@@ -1,7 +1,7 @@
 """The scenarios of Spark's own Kafka suites (4.2.0) and of Flink's, by their names there: what becomes of each, and which test shows it.
 
-``python -m tests.kit.pages`` makes docs/reference/scenarios.md of it; ``make parity`` runs the tests.  A test that is
-``beside`` runs both formats and compares them.  Names in ``{}`` stand for each of the values that the suite draws.
+``python -m tests.kit.pages`` makes docs/reference/scenarios.md of it; ``make parity`` runs the tests that run both formats and
+compare them: all but those whose row says why it is on ours ``alone``.  Names in ``{}`` stand for each of the values that the suite draws.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ READS, REFUSES = (
 )
 STARTS: Final = f"{SCENE}::test_where_streams_start"
 YOUNG: Final = f"{SCENE}::test_times_that_nothing_is_as_young_as"
+PARITY: Final = f"{E2E}test_parity.py"
+ODD: Final = f"{E2E}test_odd_data.py::test_rows_are_those_of_sparks_own_source"
 
 
 MICRO, RELATION, LOSS = "KafkaMicroBatchSourceSuite", "KafkaRelationSuite", "KafkaDontFailOnDataLossSuite"
@@ -27,37 +29,34 @@ SAME: Final = "the same"
 INSIDE: Final = "a class of Spark's own, nothing that a user sees"
 NO_V1: Final = "no source here is of the old interface"
 NO_CONTINUOUS: Final = "refused by Spark, for all Python sources"
+CONTINUOUS: Final = f"{SCENE}::test_continuous_is_refused"
 
 _SPARKS: Final = (
     Scenario(
         MICRO,
         "async progress tracking",
-        "the group never has more than the logs",
-        f"{E2E}test_async_progress.py",
-        False,
+        "the same rows and logs",
+        f"{SCENE}::test_asynchronous_progress",
     ),
     Scenario(MICRO, "Trigger.AvailableNow", SAME, f"{E2E}test_stateful.py::test_queries_with_state"),
     Scenario(
         MICRO,
         "Query with Trigger.AvailableNow should throw error when topic partitions got unavailable during subsequent batches",
-        "waits for a broker that is away, then an error that names the partitions",
-        f"{E2E}test_brokers.py",
-        False,
+        "an error by the name KAFKA_DATA_LOSS.PARTITIONS_DELETED",
+        f"{PARITY}::test_partitions_that_available_now_loses",
     ),
     Scenario(
         MICRO,
         "Query with Trigger.AvailableNow should throw error when offset(s) in planned topic partitions got unavailable "
         "during subsequent batches",
-        "an error by Spark's name, KAFKA_DATA_LOSS",
-        f"{E2E}test_sources.py::test_data_loss",
-        False,
+        "an error by the name KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED",
+        f"{PARITY}::test_a_topic_made_anew_with_a_shorter_log[unread]",
     ),
     Scenario(
         MICRO,
         "(de)serialization of initial offsets",
         "kept in the group until the first commit",
         f"{E2E}test_checkpoints.py",
-        True,
     ),
     Scenario(
         MICRO,
@@ -77,9 +76,8 @@ _SPARKS: Final = (
     Scenario(
         MICRO,
         "subscribing topic by pattern with topic deletions",
-        "the others go on with failOnDataLoss=false",
-        f"{E2E}test_sources.py::test_data_loss",
-        False,
+        "the same: an error by the same name, or the others go on with failOnDataLoss=false",
+        f"{PARITY}::test_deletion_under_a_pattern",
     ),
     Scenario(
         MICRO, "SPARK-41375: empty partitions should not record to latest offset", SAME, f"{SWITCH}::test_what_is_alike"
@@ -87,9 +85,8 @@ _SPARKS: Final = (
     Scenario(
         MICRO,
         "subscribe topic by pattern with topic recreation between batches",
-        "better: a topic made anew is known by its id, and is an error unless failOnDataLoss=false",
-        f"{E2E}test_sources.py::test_a_topic_made_anew",
-        False,
+        "the same error; better where the new log is longer: a topic made anew is known by its id, where Spark's own leaves out records",
+        f"{PARITY}::test_a_topic_made_anew_with_a_longer_log",
     ),
     *(
         Scenario(
@@ -108,9 +105,8 @@ _SPARKS: Final = (
     Scenario(
         MICRO,
         "delete a topic when a Spark job is running",
-        "an error that names it, or the others go on with failOnDataLoss=false",
-        f"{E2E}test_sources.py::test_data_loss",
-        False,
+        "the same: the others go on with failOnDataLoss=false",
+        f"{PARITY}::test_deletion_under_a_pattern",
     ),
     Scenario(
         MICRO,
@@ -119,7 +115,10 @@ _SPARKS: Final = (
         f"{SWITCH}::test_sources_of_one_query_start_where_each_says",
     ),
     Scenario(
-        MICRO, "allow group.id prefix", "a warning: group.id names the whole", "tests/unit/options/test_parse.py", False
+        MICRO,
+        "allow group.id prefix",
+        "the same rows; a warning: group.id names the whole",
+        f"{SCENE}::test_the_same_whatever_is_asked",
     ),
     Scenario(
         MICRO,
@@ -143,22 +142,21 @@ _SPARKS: Final = (
         MICRO,
         "read Kafka transactional messages: read_uncommitted",
         SAME,
-        f"{E2E}test_odd_data.py::test_rows_are_those_of_sparks_own_source",
+        ODD,
     ),
     Scenario(MICRO, "SPARK-25495: FetchedData.reset should reset all fields", INSIDE),
     Scenario(
         MICRO,
         "SPARK-27494: read kafka record containing null key/values.",
         SAME,
-        f"{E2E}test_odd_data.py::test_rows_are_those_of_sparks_own_source",
+        ODD,
     ),
     Scenario(MICRO, "SPARK-30656: minPartitions", SAME, f"{SCENE}::test_tasks_of_a_stream"),
     Scenario(
         MICRO,
         "SPARK-56243: malformed record timestamp throws detailed error",
         "the same name of the error",
-        "tests/shell/consumer/test_range_reader.py",
-        False,
+        f"{SCENE}::test_a_timestamp_that_overflows",
     ),
     Scenario(MICRO, "V1 Source is used when disabled through SQLConf", NO_V1),
     Scenario(MICRO, "V2 Source is used by default", NO_V1),
@@ -179,7 +177,7 @@ _SPARKS: Final = (
         for name in ("test custom metrics - with rate limit", "test custom metrics - no rate limit")
     ),
     *(
-        Scenario(MICRO, name, "the same figures", "tests/unit/streaming/test_progress_listener.py", False)
+        Scenario(MICRO, name, "the same figures", f"{PARITY}::test_progress_without_records")
         for name in (
             "test custom metrics - corner cases",
             "SPARK-57438: metrics should not NPE when latestPartitionOffsets is null",
@@ -188,9 +186,8 @@ _SPARKS: Final = (
     Scenario(
         MICRO,
         "cannot stop Kafka stream",
-        "a query stops",
-        f"{E2E}test_brokers.py",
-        False,
+        "the same: it stops, idle and in a batch",
+        f"{PARITY}::test_a_query_stops",
     ),
     *(
         Scenario(MICRO, f"{kind} from {start} (failOnDataLoss: {{true, false}})", SAME, STARTS)
@@ -211,9 +208,8 @@ _SPARKS: Final = (
     Scenario(
         MICRO,
         "SPARK-53560: no crash looping during uncommitted batch retry in AvailableNow trigger",
-        "a batch that was not committed is read again as it was planned",
-        f"{E2E}test_restarts.py",
-        False,
+        "the same: read again as it was planned",
+        f"{PARITY}::test_an_uncommitted_batch_of_available_now",
     ),
     Scenario(
         MICRO, "bad source options", "one sentence names the option and what to do", f"{SWITCH}::test_what_is_alike"
@@ -221,21 +217,19 @@ _SPARKS: Final = (
     Scenario(
         MICRO,
         "unsupported kafka configs",
-        "refused as well, with what to use",
-        "tests/unit/options/test_kafka_settings.py",
-        False,
+        "refused as well, by name",
+        f"{SCENE}::test_refused_by_name",
     ),
     Scenario(MICRO, "get offsets from case insensitive parameters", SAME, f"{SWITCH}::test_what_is_alike"),
-    Scenario(MICRO, "Kafka column types", SAME, f"{E2E}test_odd_data.py::test_rows_are_those_of_sparks_own_source"),
+    Scenario(MICRO, "Kafka column types", SAME, ODD),
     Scenario(
         MICRO,
         "stress test with multiple topics and partitions",
-        "topics and partitions that come while it runs",
-        f"{E2E}test_sources.py::test_new_topics_and_partitions",
-        False,
+        SAME,
+        f"{PARITY}::test_topics_and_partitions_that_come",
     ),
     *(
-        Scenario(RELATION, name, SAME, READS)
+        Scenario(RELATION, name, SAME, f"{READS}[{name}]")
         for name in (
             "explicit earliest to latest offsets",
             "default starting and ending offsets",
@@ -249,24 +243,31 @@ _SPARKS: Final = (
             "global timestamp provided for starting and ending",
             "preferences on offset related options",
             "no matched offset for timestamp - endingOffsets",
-            "read Kafka transactional messages: read_committed",
         )
     ),
-    Scenario(
-        RELATION,
-        "read Kafka transactional messages: read_uncommitted",
-        SAME,
-        f"{E2E}test_odd_data.py::test_batch_reads_have_the_rows_of_sparks_own_source",
+    *(
+        Scenario(
+            RELATION,
+            f"read Kafka transactional messages: {level}",
+            SAME,
+            f"{E2E}test_odd_data.py::test_batch_reads_have_the_rows_of_sparks_own_source[transactions, {which}]",
+        )
+        for level, which in (("read_committed", "committed"), ("read_uncommitted", "all"))
     ),
     *(
-        Scenario(RELATION, name, "refused as well, by a sentence that names option and remedy", REFUSES)
-        for name in (
-            "no matched offset for timestamp - startingOffsets",
-            "bad batch query options",
-            "topic-partition for start offset and end offset must match",
-            "unresolved start offset greater than end offset",
-            "resolved start offset greater than end offset (without latest)",
-            "resolved start offset greater than end offset (with latest)",
+        Scenario(RELATION, name, "refused as well, by a sentence that names option and remedy", f"{REFUSES}{which}")
+        for name, which in (
+            *(
+                (name, f"[{name}]")
+                for name in (
+                    "no matched offset for timestamp - startingOffsets",
+                    "unresolved start offset greater than end offset",
+                    "resolved start offset greater than end offset (with latest)",
+                )
+            ),
+            ("bad batch query options", ""),
+            ("topic-partition for start offset and end offset must match", "[an end that isn't there]"),
+            ("resolved start offset greater than end offset (without latest)", ""),
         )
     ),
     Scenario(
@@ -298,49 +299,57 @@ _SPARKS: Final = (
             LOSS,
             f"failOnDataLoss=false should not return duplicated records: microbatch {version}",
             SAME,
-            f"{E2E}test_sources.py::test_data_loss",
-            False,
+            f"{PARITY}::test_records_that_are_gone",
         )
         for version in ("v1", "v2")
     ),
-    Scenario(LOSS, "failOnDataLoss=false should not return duplicated records: continuous processing", NO_CONTINUOUS),
+    Scenario(
+        LOSS,
+        "failOnDataLoss=false should not return duplicated records: continuous processing",
+        NO_CONTINUOUS,
+        CONTINUOUS,
+    ),
     Scenario(
         LOSS,
         "stress test for failOnDataLoss=false",
-        "what is left, once",
-        "tests/shell/driver/test_data_loss.py",
-        False,
+        "the same: what is left, once",
+        f"{PARITY}::test_losses_at_random",
     ),
     *(
-        Scenario(OPTIONS, f"{mode} mode - options should be handled as case-insensitive", SAME, test, False)
-        for mode, test in (
-            ("batch", "tests/unit/options/test_batch_options.py"),
-            ("micro-batch", "tests/unit/options/test_parse.py"),
+        Scenario(
+            OPTIONS,
+            f"{mode} mode - options should be handled as case-insensitive",
+            SAME,
+            f"{SCENE}::test_the_same_whatever_is_asked",
+        )
+        for mode in ("batch", "micro-batch")
+    ),
+    Scenario(OPTIONS, "continuous mode - options should be handled as case-insensitive", NO_CONTINUOUS, CONTINUOUS),
+    *(
+        Scenario(READER, f"isolationLevel must give back {level}", SAME, f"{ODD}[{id_}]")
+        for level, id_ in (
+            ("default isolation level when not set", "transactions, all"),
+            ("READ_UNCOMMITTED when set", "transactions, read_uncommitted"),
+            ("READ_COMMITTED when set", "transactions, committed"),
         )
     ),
-    Scenario(OPTIONS, "continuous mode - options should be handled as case-insensitive", NO_CONTINUOUS),
-    *(
-        Scenario(READER, f"isolationLevel must {what}", SAME, "tests/unit/options/test_kafka_settings.py", False)
-        for what in (
-            "give back default isolation level when not set",
-            "give back READ_UNCOMMITTED when set",
-            "give back READ_COMMITTED when set",
-            "throw exception when invalid isolation level set",
-        )
+    Scenario(
+        READER,
+        "isolationLevel must throw exception when invalid isolation level set",
+        "refused as well, by name",
+        f"{SCENE}::test_refused_by_name[throw exception when invalid isolation level set]",
     ),
     Scenario(
         READER,
         "SPARK-55561: fetchPartitionOffsets retries on transient failures",
-        "asked again while the broker is away; its partitions are held",
-        "tests/shell/driver/test_log_ends.py::test_a_stopped_broker_and_its_return",
-        False,
+        "the same: asked again",
+        f"{PARITY}::test_a_broker_that_does_not_answer",
     ),
     Scenario(
         READER,
         "SPARK-55561: fetchPartitionOffsets throws after all retries exhausted",
-        "an error with the broker's name after unreachable.timeout.ms, where partitions are waited for",
-        f"{E2E}test_brokers.py::test_available_now_gives_up_after_its_deadline",
-        False,
+        "AvailableNow: an error that names the broker; better in a stream, which waits for it",
+        f"{PARITY}::test_a_broker_that_does_not_answer",
     ),
 )
 
@@ -349,7 +358,7 @@ SCENARIOS: Final = (*_SPARKS, *flink_scenarios.SCENARIOS)
 
 def parity() -> list[str]:
     """The tests that run both formats, once each."""
-    return sorted({row.test for row in SCENARIOS if row.beside and row.test})
+    return sorted({row.test.partition("[")[0] for row in SCENARIOS if row.beside})
 
 
 def table() -> str:
@@ -362,8 +371,8 @@ def table() -> str:
             lines.append(f"| **{suite}** | | |")
         path, _, name = row.test.partition("::")
         shown = f"`{path.removeprefix('tests/')}`" + (f" `{name}`" if name else "")
-        both = ", both formats" if row.beside else ""
-        lines.append(f"| {row.name} | {row.words} | {shown + both if row.test else ''} |")
+        how = f", ours alone: {row.alone}" if row.alone else ", both formats"
+        lines.append(f"| {row.name} | {row.words} | {shown + how if row.test else ''} |")
     return "\n".join(lines)
 
 

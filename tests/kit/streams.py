@@ -177,7 +177,7 @@ class Stream:
 
         def come() -> bool:
             if not self.query.isActive:
-                self.query.awaitTermination(0)  # raises the query's own exception
+                self.query.awaitTermination()  # raises the query's own exception
                 raise AssertionError(f"the query ended with {len(self.rows)} of {count} rows")
             return len(self.rows) >= count
 
