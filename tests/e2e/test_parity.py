@@ -202,7 +202,7 @@ def test_a_topic_made_anew_with_a_shorter_log(
             run.then = lambda _: None
         said[form] = run.failure()
         assert f"{topic}-{form}" in said[form]
-    assert "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED" in said["cohort"]
+    assert LOST["cohort"] in said["cohort"]
     theirs = (
         "offset was changed from 10 to 1"
         if where == "read"
@@ -248,7 +248,7 @@ def test_partitions_that_available_now_loses(
             said[form] = run.failure()
             assert name in said[form]
     assert "Some of partitions in Kafka topic(s) have been lost" in said["kafka"]
-    assert loss == "false" or "KAFKA_DATA_LOSS.PARTITION" in said["cohort"]
+    assert loss == "false" or LOST["cohort"] in said["cohort"]
 
 
 def test_records_that_are_gone(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
