@@ -76,7 +76,7 @@ _SPARKS: Final = (
     Scenario(
         MICRO,
         "subscribing topic by pattern with topic deletions",
-        "the same: an error by the same name, or the others go on with failOnDataLoss=false",
+        "the same: an error by the condition that Spark has for it, or the others go on with failOnDataLoss=false",
         f"{PARITY}::test_deletion_under_a_pattern",
     ),
     Scenario(
@@ -155,7 +155,7 @@ _SPARKS: Final = (
     Scenario(
         MICRO,
         "SPARK-56243: malformed record timestamp throws detailed error",
-        "the same name of the error",
+        "the same: an error by the condition that Spark has for it",
         f"{SCENE}::test_a_timestamp_that_overflows",
     ),
     Scenario(MICRO, "V1 Source is used when disabled through SQLConf", NO_V1),
