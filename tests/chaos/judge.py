@@ -8,6 +8,7 @@ the same.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -76,18 +77,21 @@ def _back(what: str, ends: Sequence[Ends]) -> list[str]:
 def places(
     expected: Mapping[str, Sequence[int]], batches: Sequence[tuple[int, Mapping[str, Sequence[int]]]]
 ) -> list[str]:
-    """Lost, doubled and skipped, from offsets alone: ``expected`` by partition, ``batches`` in order with what each delivered."""
+    """Lost, doubled and skipped, from offsets alone: ``expected`` by partition, ascending, ``batches`` in order with what each delivered."""
     seen: dict[str, dict[int, int]] = {at: {} for at in expected}
+    tops: dict[str, int] = {}
     found: list[str] = []
     for number, delivered in batches:
         for at, offsets in delivered.items():
             have = seen.setdefault(at, {})
-            top = max(have, default=-1)
+            top, among = tops.get(at, -1), expected.get(at, ())
             found += [f"doubled: {at}@{o} in batches {have[o]} and {number}" for o in offsets if o in have]
-            between = [o for o in expected.get(at, ()) if top < o < min(offsets, default=top) and o not in have]
+            first = min(offsets, default=top)
+            between = [o for o in among[bisect_right(among, top) : bisect_left(among, first)] if o not in have]
             if between:
                 found.append(f"skipped: {at}@{between[0]} and {len(between) - 1} more before batch {number}")
             have.update(dict.fromkeys(offsets, number))
+            tops[at] = max(top, *offsets) if offsets else top
     for at, offsets in expected.items():
         missing = [o for o in offsets if o not in seen[at]]
         if missing:
