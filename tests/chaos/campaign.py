@@ -185,9 +185,8 @@ class Campaign:
         begun = time.monotonic()
         try:
             hit = block.__enter__()
-        except (
-            AssertionError
-        ) as error:  # a broker that takes its time: it is back before the end, or the campaign fails there
+        except AssertionError as error:
+            # A broker that takes its time is back before the end, or the campaign fails there.
             self._tell(f"{fault.kind.name}: not done, {error}")
             return
         self._tell(

@@ -14,18 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkcohort import offsets_behind_latest
 from tests.kit.broker import Broker
 from tests.kit.produce import place_of, produce
-from tests.kit.streams import ASAP, Stream, options
+from tests.kit.streams import ASAP, FORMS, Stream, error, options
 from tests.kit.waiting import hold_for, wait_until
 
 pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
 
-FORMS: Final = ("cohort", "kafka")
 # How a loss begins: Spark's own tells of it in its condition's words, without its name.
 LOST: Final = {"cohort": "[KAFKA_DATA_LOSS", "kafka": "Some data may have been lost"}
 QUICK: Final = {"metadata__max__age__ms": 300}
@@ -65,13 +63,6 @@ def places(run: Stream) -> list[tuple[str, int, int]]:
 def by_batch(run: Stream) -> list[list[tuple[int, int]]]:
     """The same by batch."""
     return [sorted((row.partition, row.offset) for row in rows) for _, rows in sorted(run.batches.items())]
-
-
-def error(run: Callable[[], Any]) -> str:
-    """The error of a query or a read, in whole."""
-    with pytest.raises(PySparkException) as caught:
-        run()
-    return str(caught.value)
 
 
 def test_topics_and_partitions_that_come(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,13 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.kit.batch_reads import load, ordered
 from tests.kit.broker import Broker
 from tests.kit.produce import produce, producer
-from tests.kit.streams import Stream, options
+from tests.kit.streams import FORMS, Stream, error, options
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
 
 OLD, YOUNG, LATER = 10, 4, 6  # records of each partition: an hour old, of now, and those that come between two runs
-FORMS: Final = ("cohort", "kafka")
 HOUR_MS: Final = 3_600_000
 NOW_MS: Final = int(time.time() * 1000)
 Places = list[list[tuple[int, int]]]
@@ -147,13 +146,6 @@ def test_tasks_of_a_stream(spark: SparkSession, broker: Broker, topic: str, tmp_
         assert writer.trigger(availableNow=True).start().awaitTermination(120)
     assert rows["cohort"] == rows["kafka"]
     assert min(tasks["cohort"][0], tasks["kafka"][0]) >= asked
-
-
-def error(run: Callable[[], Any]) -> str:
-    """The error of a query or a read, in whole."""
-    with pytest.raises(PySparkException) as caught:
-        run()
-    return str(caught.value)
 
 
 REFUSED: Final = {

@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
@@ -36,6 +36,8 @@ from tests.kit.spark import QUIET
 from tests.kit.spark_home import spark_home
 from tests.kit.waiting import wait_until
 
+FORMS = ("cohort", "kafka")
+"""Ours and Spark's own."""
 AVAILABLE_NOW = {"availableNow": True}
 ASAP = {"processingTime": "0 seconds"}
 LIMIT_S = 90.0
@@ -203,6 +205,13 @@ class Stream:
                     first, last = spans.setdefault(number, {}).get(row.partition, (row.offset, row.offset))
                     spans[number][row.partition] = (min(first, row.offset), max(last, row.offset))
         return spans
+
+
+def error(run: Callable[[], Any]) -> str:
+    """The error of a query or a read, in whole."""
+    with pytest.raises(PySparkException) as caught:
+        run()
+    return str(caught.value)
 
 
 def _known_to_spark(name: str) -> bool:
