@@ -1,7 +1,7 @@
 """Fixtures of the end-to-end tests.
 
 ``spark``       one session in this process for all tests that need no driver of their own
-``application`` one driver process with three executors to kill, for all tests that need real ones
+``application`` one driver process with three executors to kill, for all tests that need real ones; Spark's own source is there
 ``listener``    tells the Kafka groups of all queries of that session which batches Spark has committed
 ``checkpoint``  a folder for this test's checkpoint
 ``port``        a port that nobody listens on
@@ -47,7 +47,9 @@ def _application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Applicati
     # No job before all executors are there: the first batch is what brings the agents up.
     conf = {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
     folder = tmp_path_factory.mktemp("application") / "app"
-    with Application(folder, master="local-cluster[3,1,1024]", conf=conf, env=faults.environment()) as running:
+    with Application(
+        folder, master="local-cluster[3,1,1024]", conf=conf, env=faults.environment(), kafka=True
+    ) as running:
         running.faults = faults
         yield running
     # Sockets of others on this machine are not ours to judge: see test_leftovers.

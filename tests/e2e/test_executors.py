@@ -1,4 +1,4 @@
-"""Executors that die and are replaced, while a million records flow."""
+"""Executors that die and are replaced, while a million records flow; executors that go and come, under both formats."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import pytest
 
 from sparkcohort.runtime.shell.options.table import BY_KEY
 from tests.kit import processes
-from tests.kit.application import Application, Query, Status, owners
+from tests.kit.application import LIMIT_S, Application, Query, Status, owners
 from tests.kit.broker import Broker
 from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import produce
+from tests.kit.streams import FORMS
 
 PARTITIONS = 12
 RECORDS = 1_000_000
 PER_BATCH = 60_000
 DELAY_MS = int(BY_KEY["scheduled.rebalance.max.delay.ms"].default or 0)
+EXECUTORS = 3  # of the shared application
+PER_FORM = 6_000  # records of a batch where both formats read
 IN_FLIGHT = 4  # the batch that loses an executor
 
 
@@ -80,3 +83,36 @@ def _check_rounds(after: Status, before: Status, victim: dict[str, Any]) -> None
     departed, arrived = rounds
     assert arrived["started_ms"] - departed["started_ms"] < DELAY_MS
     assert after["scheduled_rebalance"] is None
+
+
+@pytest.mark.timeout(900)
+def test_executors_come_and_go_under_both_formats(application: Application, broker: Broker, topic: str) -> None:
+    """A batch loses its executor; then the checkpoint goes on with one executor, and with three: each record once, in both."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    try:
+        for executors in (EXECUTORS, 1, EXECUTORS):
+            application.scale(executors)
+            produce(broker.bootstrap, topic, 4 * PER_FORM, partitions=PARTITIONS)
+            _read_by_both(application, broker, topic)
+    finally:
+        application.scale(EXECUTORS)
+
+
+def _read_by_both(application: Application, broker: Broker, topic: str) -> None:
+    """All of it from each format's checkpoint; the last executor is killed under the first batch, if it is not the only one."""
+    source = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    source |= {"group.id": topic, "maxOffsetsPerTrigger": str(PER_FORM)}
+    queries = [application.start(f"{topic}-{form}", source, form=form, gate=-1) for form in FORMS]
+    for query in queries:
+        query.wait_for("begin", 0)  # planned, and not read yet
+    for query in queries:
+        query.allow(1 << 60)
+    executors = application.driver.executors()
+    if len(executors) > 1:
+        queries[0].wait_for("open", 0)
+        os.kill(executors[-1].pid, signal.SIGKILL)
+    everything = held(broker.bootstrap, [topic])
+    for query in queries:
+        query.wait(lambda: len(from_parquet(query.out)) >= len(everything), LIMIT_S, "all records")  # noqa: B023
+        query.stop()
+        check(from_parquet(query.out), everything).assert_exact()

@@ -179,12 +179,28 @@ class Application:
         fresh.rename(self._commands / f"{self._count}.json")
         self._count += 1
 
+    def scale(self, executors: int) -> None:
+        """Have so many executors, and wait until they are there."""
+
+        def there() -> bool:
+            # As dynamic allocation does it: asked again, since one that is replaced just then is not counted.
+            self.command(do="scale", executors=executors)
+            return len(self.driver.executors()) == executors
+
+        wait_until(there, LIMIT_S, f"{executors} executors", every_s=2.0)
+
     def start(
-        self, name: str, options: Mapping[str, Any], *, trigger: Mapping[str, Any] | None = None, gate: int = ALL
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        *,
+        form: str = "cohort",
+        trigger: Mapping[str, Any] | None = None,
+        gate: int = ALL,
     ) -> Query:
         """Start a query of these source options; batches after ``gate`` wait for ``Query.allow``.  Returns at once.
 
-        The name of a query that has ended starts it again, from its checkpoint.
+        The name of a query that has ended starts it again, from its checkpoint.  ``form``: the source's format.
         """
         folder = self.directory / name
         runs = 1 + sum(query.out == folder / "out" for query in self._queries)
@@ -195,6 +211,7 @@ class Application:
         self.command(
             do="start",
             name=query.name,
+            form=form,
             options={key: str(value) for key, value in options.items()},
             trigger=dict(trigger or {"processingTime": "0 seconds"}),
             out=str(query.out),

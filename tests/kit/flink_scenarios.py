@@ -18,7 +18,6 @@ NO_PREFETCH, NO_RACKS = (
     "Spark's own fetches nothing ahead of its tasks",
     "Spark's own has one client.rack for all executors",
 )
-NO_CLUSTER: Final = "Spark's own is not run on several executors here"
 PARITY: Final = f"{E2E}test_parity.py"
 READER: Final = "KafkaPartitionSplitReaderTest"
 RACK: Final = (
@@ -34,8 +33,8 @@ _ROWS: Final = (
     ("KafkaSourceITCase", "a stream needs a group: it is what is committed; a batch read needs none", f"{SWITCH}::test_a_group_is_required", "", "testBasicReadWithoutGroupId"),
     ("KafkaSourceITCase", "Spark's watermark, over all partitions", f"{STATEFUL}::test_queries_with_state", "", "testPerPartitionWatermark"),
     ("KafkaSourceITCase", SAME, f"{STATEFUL}::test_transactions_that_limits_cut", "", "testConsumingTransactionalMessage"),
-    ("SourceTestSuiteBase", "every record once", f"{E2E}test_executors.py::test_an_executor_is_killed_and_replaced", NO_CLUSTER, "testTaskManagerFailure"),
-    ("SourceTestSuiteBase", "from Spark's checkpoint, on other numbers of executors", f"{E2E}test_restarts.py::test_killed_at_every_place_of_the_cycle", NO_CLUSTER, "testSavepoint testScaleUp testScaleDown"),
+    ("SourceTestSuiteBase", "every record once", f"{E2E}test_executors.py::test_executors_come_and_go_under_both_formats", "", "testTaskManagerFailure"),
+    ("SourceTestSuiteBase", "from Spark's checkpoint, on other numbers of executors", f"{E2E}test_executors.py::test_executors_come_and_go_under_both_formats", "", "testSavepoint testScaleUp testScaleDown"),
     ("SourceTestSuiteBase", "rows, rates and offsets in Spark's progress; lag in records and seconds and commits besides", f"{STATEFUL}::test_progress_and_plan", "", "testSourceMetrics"),
     ("KafkaSourceBuilderTest", "required here: an error that names group.id", f"{SWITCH}::test_a_group_is_required", "", "testBuildSourceWithGroupId testBuildSourceWithoutGroupId"),
     ("KafkaSourceBuilderTest", "an error that names group.id", f"{PARSE}::test_what_is_required_is_named_when_missing", NO_COMMITTED, "testUsingCommittedOffsetsInitializerWithoutGroupId"),
@@ -47,7 +46,7 @@ _ROWS: Final = (
     ("KafkaSourceEnumeratorTest", "a stream goes on, and finds what is new", f"{PARITY}::test_topics_and_partitions_that_come", "", "testStartWithPeriodicPartitionDiscovery testRunWithPeriodicPartitionDiscoveryOnceToCheckNoMoreSplit testDiscoverPartitionsPeriodically"),
     ("KafkaSourceEnumeratorTest", "in one rebalance, whatever came at a time", f"{SOURCES}::test_a_change_of_topics_is_one_rebalance", NO_MEMBERS, "testDiscoverPartitionsTriggersAssignments"),
     ("KafkaSourceEnumeratorTest", "who joins gets its share, who is gone gives it up; the others keep theirs", f"{E2E}test_executors.py::test_an_executor_is_killed_and_replaced", NO_MEMBERS, "testReaderRegistrationTriggersAssignments"),
-    ("KafkaSourceEnumeratorTest", "what an executor that is gone had to read is read by others", f"{E2E}test_executors.py::test_an_executor_is_killed_and_replaced", NO_CLUSTER, "testAddSplitsBack"),
+    ("KafkaSourceEnumeratorTest", "what an executor that is gone had to read is read by others", f"{E2E}test_executors.py::test_executors_come_and_go_under_both_formats", "", "testAddSplitsBack"),
     ("KafkaSourceEnumeratorTest", "a query that is started again takes its members over", f"{E2E}test_fail_over.py::test_started_again_it_goes_on_with_its_agents", NO_MEMBERS, "testWorkWithPreexistingAssignments"),
     ("KafkaSourceEnumeratorTest", "Kafka's consumer settings are taken", f"{SCENE}::test_the_same_whatever_is_asked", "", "testKafkaClientProperties"),
     ("KafkaSourceEnumeratorTest", "Spark's offset log, which format(\"kafka\") reads, too", f"{E2E}test_checkpoints.py::test_there_and_back", "", "testSnapshotState"),

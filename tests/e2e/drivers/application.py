@@ -49,7 +49,7 @@ def batch_function(said: dict[str, Any]) -> Callable[[DataFrame, int], None]:
 
 def start(spark: SparkSession, said: dict[str, Any]) -> StreamingQuery:
     """Start one query."""
-    stream = spark.readStream.format("cohort").options(**said["options"]).load()
+    stream = spark.readStream.format(said.get("form", "cohort")).options(**said["options"]).load()
     query = stream.writeStream.queryName(said["name"]).option("checkpointLocation", said["checkpoint"])
     return query.foreachBatch(batch_function(said)).trigger(**said["trigger"]).start()
 

@@ -40,8 +40,45 @@ def test_each_name_stands_once() -> None:
     assert len(places) == len(set(places)) > 95
 
 
+def _reached(path: str, name: str) -> list[ast.AST]:
+    """What a test is made of: its function, and all in its file that it names, fixtures and constants too; "": the whole file."""
+    tree = ast.parse((ROOT / path).read_text())
+    if not name:
+        return [tree]
+    places: dict[str, ast.AST] = {}
+    for node in tree.body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        places |= {each.id: node for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            places[node.name] = node
+    seen, asked = set[str](), [name]
+    while asked:
+        seen.add(at := asked.pop())
+        inside = list(ast.walk(places[at]))
+        named = {each.id for each in inside if isinstance(each, ast.Name)} | {
+            each.arg for each in inside if isinstance(each, ast.arg)
+        }
+        asked += [each for each in named & places.keys() if each not in seen]
+    return [places[each] for each in seen]
+
+
+def _names_sparks_own(node: ast.AST) -> bool:
+    """Whether it has the name of Spark's own format, or asks for both."""
+    return any(
+        (isinstance(each, ast.Constant) and each.value == "kafka")
+        or (isinstance(each, ast.Name) and each.id == "FORMS")
+        for each in ast.walk(node)
+    )
+
+
 def test_both_formats_are_run_where_it_says_so() -> None:
-    """At least its file has Spark's own format in it; a row without a test says why."""
-    assert [test for test in parity() if '"kafka"' not in (ROOT / test.partition("::")[0]).read_text()] == []
-    assert len(parity()) > 12
+    """The test names Spark's own format, by itself or by what it calls; a row without a test says why."""
+    tests = {(path, name.partition("[")[0]) for path, _, name in (each.partition("::") for each in parity())}
+    assert [test for test in sorted(tests) if not any(map(_names_sparks_own, _reached(*test)))] == []
+    assert len(tests) > 12
     assert [row.name for row in SCENARIOS if not row.test and not row.words] == []
+    assert not any(
+        map(_names_sparks_own, _reached("tests/e2e/test_executors.py", "test_an_executor_is_killed_and_replaced"))
+    )
