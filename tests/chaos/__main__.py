@@ -14,7 +14,8 @@ import click
 
 from tests.chaos import firewall
 from tests.chaos.campaign import Campaign, Outcome
-from tests.chaos.schedule import BY_NAME, Fault, draw
+from tests.chaos.schedule import BY_NAME, KILL_NOBODY, Fault, draw
+from tests.chaos.spoiled import CONTROLS
 
 EXAMPLES = f"""
 \b
@@ -23,12 +24,14 @@ Examples:
   python -m tests.chaos 10 --seed 7                     the same faults again
   python -m tests.chaos 10 --seed 7 --draw              only what they are
   python -m tests.chaos 5 --only agent-killed,broker-frozen
+  python -m tests.chaos 60 --kill-nobody                processes live long enough to show whether they grow
   python -m tests.chaos 120 --output json               the result for a program
 
 \b
 Kinds of faults: {", ".join(BY_NAME)}
 
-Exit status: 0 nothing lost, doubled, stepped back or skipped, and no figure grows; 1 something is wrong; 2 the command was.
+Exit status: 0 nothing lost, doubled, stepped back or skipped, no end without a reason, no figure grows, and the judge finds
+each of these in the same history when it is spoiled; 1 something is wrong; 2 the command was.
 """
 
 
@@ -36,13 +39,16 @@ def _tell(outcome: Outcome, seed: int, minutes: float, output: str) -> None:
     if output == "json":
         told: dict[str, object] = {"seed": seed, "minutes": minutes, "well": outcome.well, "restarts": outcome.restarts}
         told |= {"findings": outcome.verdict.findings, "standstills_s": outcome.standstills, "faults": outcome.faults}
+        told |= {"missed": outcome.missed, "looked_at": outcome.looked}
         click.echo(json.dumps(told | {"records": outcome.verdict.records, "grown": outcome.grown}))
         return
     click.echo(f"\n{'kind of fault':32}{'times':>6}{'longest standstill s':>22}")
     for name, longest in sorted(outcome.standstills.items(), key=lambda each: -each[1]):
         click.echo(f"{name:32}{outcome.faults[name]:6}{longest:22.1f}")
-    for line in ("", *outcome.figures, "", *outcome.verdict.lines(), *outcome.grown):
+    for line in ("", *outcome.figures, "", *outcome.verdict.lines(), *outcome.grown, outcome.looked):
         click.echo(line)
+    found = CONTROLS - len(outcome.missed)
+    click.echo("\n".join([f"the same history spoiled: {found} of {CONTROLS} found", *outcome.missed]))
     click.echo(f"the query was started again {outcome.restarts} times")
     click.echo(f"seed {seed}, {minutes:g} minutes: {'well' if outcome.well else 'NOT WELL'}")
 
@@ -51,6 +57,7 @@ def _tell(outcome: Outcome, seed: int, minutes: float, output: str) -> None:
 @click.argument("minutes", type=click.FloatRange(0.5, 24 * 60))
 @click.option("--seed", type=int, help="Draws the faults; a new one each time.")
 @click.option("--only", default="", metavar="KINDS", help="Kinds of faults, separated by commas; all of them.")
+@click.option("--kill-nobody", is_flag=True, help="Only faults by which no process of ours ends: what grows shows.")
 @click.option("--draw", "only_draw", is_flag=True, help="Print the faults and end.")
 @click.option(
     "--keep",
@@ -58,9 +65,14 @@ def _tell(outcome: Outcome, seed: int, minutes: float, output: str) -> None:
     help="A new folder for logs and files, which stays; without it they stay only if something went wrong.",
 )
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def main(minutes: float, seed: int | None, only: str, only_draw: bool, keep: Path | None, output: str) -> None:
+def main(
+    minutes: float, seed: int | None, only: str, kill_nobody: bool, only_draw: bool, keep: Path | None, output: str
+) -> None:
     """Hurt a query on a real cluster for MINUTES, and say what became of its records."""
     names = [name.strip() for name in only.split(",") if name.strip()]
+    if names and kill_nobody:
+        raise click.UsageError("--only and --kill-nobody exclude each other.")
+    names = list(KILL_NOBODY) if kill_nobody else names
     if unknown := sorted(set(names) - BY_NAME.keys()):
         raise click.UsageError(f"--only: no such kind of fault: {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
     if keep is not None and keep.exists():

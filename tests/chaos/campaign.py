@@ -15,10 +15,12 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from tests.chaos import perishable
+from tests.chaos.endings import Excuses
 from tests.chaos.faults import Scene, at_work
-from tests.chaos.judge import Verdict, judge, places, standstills
+from tests.chaos.judge import Evidence, Verdict, judge, standstills
 from tests.chaos.query import QueryUnderTest
 from tests.chaos.schedule import BROKERS, Fault
+from tests.chaos.spoiled import missed
 from tests.chaos.watch import Watch
 from tests.kit import delivery
 from tests.kit.broker import Cluster
@@ -28,7 +30,7 @@ TOPIC: Final = "orders"
 PARTITIONS: Final = 12
 RATE: Final = 600
 AFTER_S: Final = 30.0
-"""A standstill that ends so long after a fault is still that fault's; a query that ends then is excused by it."""
+"""A standstill that ends so long after a fault is still that fault's."""
 READ_S: Final = 420.0
 NEVER_GIVES_UP: Final[dict[str, str | int | bool]] = {
     "enable_idempotence": True,
@@ -58,12 +60,16 @@ class Outcome:
     faults: Counter[str]
     figures: Sequence[str]
     grown: Sequence[str]
+    missed: Sequence[str]
+    """What the judge did not find when this campaign's own history was spoiled: nothing, or it was blind."""
+    looked: str
+    """How much of the history the judge had to look at."""
     restarts: int
 
     @property
     def well(self) -> bool:
-        """Whether no record and no figure is wrong."""
-        return self.verdict.well and not self.grown
+        """Whether no record and no figure is wrong, and the judge would have seen it."""
+        return self.verdict.well and not self.grown and not self.missed
 
 
 class Producing:
@@ -112,7 +118,7 @@ class Campaign:
         self._began = 0.0
         self._at_work: dict[int, tuple[Fault, float, Any]] = {}  # until when
         self._hits: dict[str, list[tuple[str, float, float]]] = defaultdict(list)
-        self._excused_until = 0.0
+        self._excuses = Excuses()
 
     def run(self) -> Outcome:
         """Run it to its verdict.  Raises AssertionError where the query does not read on when all is healed."""
@@ -157,8 +163,8 @@ class Campaign:
         at = time.monotonic() - self._began if self._began else 0.0
         self._say(f"{at:7.1f} s  {line}")
 
-    def _is_excused(self) -> bool:
-        return time.monotonic() < self._excused_until
+    def _is_excused(self, whose: str, why: str) -> bool:
+        return self._excuses.take(whose, why, time.monotonic())
 
     # --- hurting ------------------------------------------------------------------------------------
 
@@ -179,8 +185,6 @@ class Campaign:
             nobody.wait(0.2)
 
     def _strike(self, scene: Scene, fault: Fault) -> None:
-        if fault.kind.ends:
-            self._excused_until = time.monotonic() + fault.seconds + AFTER_S + 60
         block = at_work(scene, fault)
         begun = time.monotonic()
         try:
@@ -192,7 +196,11 @@ class Campaign:
         self._tell(
             f"{fault.kind.name}{f' for {fault.seconds:g} s' if fault.seconds else ''}: {hit or 'nobody is there'}"
         )
-        self._hits[fault.kind.name].append((fault.kind.name, begun, time.monotonic() + fault.seconds))
+        over_s = time.monotonic() + fault.seconds
+        if hit:
+            self._hits[fault.kind.name].append((fault.kind.name, begun, over_s))
+            if fault.kind.ends is not None:
+                self._excuses.allow(fault.kind.ends, over_s)
         self._at_work[id(fault)] = (fault, time.monotonic() - self._began + fault.seconds, block)  # it may begin late
 
     def _heal(self, number: int, fault: Fault, block: Any) -> None:
@@ -207,20 +215,22 @@ class Campaign:
         held = delivery.held(cluster.bootstrap, [TOPIC])
         delivered = delivery.from_parquet(query.out)
         report = delivery.check(delivered, held)
-        wrong = places(_offsets(held), _by_batch(delivered))
+        wrong = [f"changed: {topic}-{number}@{at}" for topic, number, at in (*report.changed, *report.foreign)]
         wrong += perishable.judge(
             delivery.held(cluster.bootstrap, [perishable.TOPIC]), delivery.from_parquet(query.other_out)
         )
-        wrong += [f"changed: {topic}-{number}@{at}" for topic, number, at in (*report.changed, *report.foreign)]
-        count = Counter(f"{TOPIC}-{number}" for number in held["partition"].to_pylist())
-        verdict = judge(count, producing.acknowledged, wrong, query.ranges(), watch.commits, query.unexcused)
+        evidence = Evidence(
+            _offsets(held), producing.acknowledged, _by_batch(delivered), query.ranges(), watch.commits, wrong
+        )
         hits = [hit for several in self._hits.values() for hit in several]
         return Outcome(
-            verdict,
+            judge(evidence, query.unexcused),
             standstills(query.written_at(), hits, AFTER_S),
             Counter({name: len(several) for name, several in self._hits.items()}),
             watch.table(),
             watch.grown(),
+            missed(evidence),
+            f"looked at: {len(evidence.ranges):,} batches, {len(watch.commits):,} commits",
             query.starts + query.other_starts - 2,
         )
 

@@ -13,7 +13,7 @@ import psutil
 
 from tests.chaos import firewall, perishable
 from tests.chaos.clock import JUMPS_S, Clock
-from tests.chaos.query import QueryUnderTest, kill, pause, resume
+from tests.chaos.query import FIRST, QueryUnderTest, kill, pause, resume
 from tests.chaos.schedule import SCALES, Fault
 from tests.kit.broker import Cluster, Node
 
@@ -219,6 +219,17 @@ def _scaled(scene: Scene, _fault: Fault) -> Iterator[str]:
     yield f"to {executors}"
 
 
+def _gone(scene: Scene, _fault: Fault) -> Iterator[str]:
+    """As dynamic allocation has it with minExecutors=0."""
+    before = scene.query.executors
+    scene.query.scale(0)
+    try:
+        yield "no executor is left"
+    finally:
+        if scene.query.executors == 0:  # else they were scaled meanwhile
+            scene.query.scale(before or FIRST)
+
+
 # --- clocks ---------------------------------------------------------------------------------------------
 
 
@@ -274,15 +285,19 @@ _FAULTS: dict[str, Callable[[Scene, Fault], Iterator[str]]] = {
     "broker-killed": _broker_killed,
     "broker-frozen": _broker_frozen,
     "coordinator-killed": _broker_killed,
+    "coordinator-frozen": _broker_frozen,
     "brokers-rolled": _rolled,
     "leaders-moved": _leaders_moved,
     "cut-clients-broker": _cut(_of_broker),
     "cut-clients-broker-requests": _cut(_of_broker, firewall.REQUESTS),
     "cut-clients-broker-answers": _cut(_of_broker, firewall.ANSWERS),
     "cut-broker-brokers": _cut(_between_brokers),
+    "cut-broker-brokers-answers": _cut(_between_brokers, firewall.ANSWERS),
     "cut-agents-driver": _cut(_of_coordinator),
+    "cut-agents-driver-requests": _cut(_of_coordinator, firewall.REQUESTS),
     "cut-agents-driver-answers": _cut(_of_coordinator, firewall.ANSWERS),
     "cut-executors-driver": _cut(_of_spark),
+    "cut-executors-driver-answers": _cut(_of_spark, firewall.ANSWERS),
     "sink-throws": _sink_throws,
     "query-stopped": _stopped,
     "checkpoint-disk-full": _disk_full(lambda scene: scene.query.checkpoint.parent),
@@ -293,4 +308,5 @@ _FAULTS: dict[str, Callable[[Scene, Fault], Iterator[str]]] = {
     "clock-of-driver-jumps": _clock_set(lambda query: query.driver_clock),
     "clock-of-executors-jumps": _clock_set(lambda query: query.executors_clock),
     "executors-scaled": _scaled,
+    "executors-gone": _gone,
 }

@@ -18,6 +18,23 @@ Ends = Mapping[str, int]
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """The history of one campaign.
+
+    ``held``: offsets that the cluster has, by partition, ascending; ``acknowledged``: how many it said it has.  ``batches``: what
+    each delivered, in order.  ``ranges``: the offset log, batch by batch.  ``commits``: the group's, as they were seen one after
+    the other.  ``wrong``: what others have found (the delivery checker), a line each, which begins with its kind.
+    """
+
+    held: Mapping[str, Sequence[int]]
+    acknowledged: Mapping[str, int]
+    batches: Sequence[tuple[int, Mapping[str, Sequence[int]]]]
+    ranges: Sequence[Ends]
+    commits: Sequence[Ends]
+    wrong: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What was found; each finding is one line."""
 
@@ -37,32 +54,21 @@ class Verdict:
         return [f"{self.records:,} records in {self.batches:,} batches: {counts}", *told]
 
 
-def judge(
-    held: Mapping[str, int],
-    acknowledged: Mapping[str, int],
-    delivered: Sequence[str],
-    ranges: Sequence[Ends],
-    commits: Iterable[Ends],
-    ends: Sequence[str] = (),
-) -> Verdict:
-    """The verdict on one campaign.
-
-    ``held``: records that the cluster has, by partition; ``acknowledged``: those that it said it has.  ``delivered``: what the
-    delivery checker found wrong, a line each, beginning with its kind.  ``ranges``: the offset log, batch by batch.
-    ``commits``: the group's commits, as they were seen one after the other.  ``ends``: ends of the query that nothing excuses.
-    """
+def judge(evidence: Evidence, ends: Sequence[str] = ()) -> Verdict:
+    """The verdict on one campaign; ``ends``: ends of the query that nothing excuses."""
+    lines = [*places(evidence.held, evidence.batches), *evidence.wrong]
     findings: dict[str, list[str]] = {
-        name: [line for line in delivered if line.startswith(name)] for name in ("lost", "doubled", "changed")
+        name: [line for line in lines if line.startswith(name)] for name in ("lost", "doubled", "changed")
     }
     findings["lost"] += [
-        f"lost by the cluster: {held.get(at, 0)} of {count} acknowledged records of {at}"
-        for at, count in sorted(acknowledged.items())
-        if held.get(at, 0) < count
+        f"lost by the cluster: {len(evidence.held.get(at, ()))} of {count} acknowledged records of {at}"
+        for at, count in sorted(evidence.acknowledged.items())
+        if len(evidence.held.get(at, ())) < count
     ]
-    findings["stepped back"] = [*_back("batch", ranges), *_back("commit", list(commits))]
-    findings["skipped"] = [line for line in delivered if line.startswith("skipped")]
+    findings["stepped back"] = [*_back("batch", evidence.ranges), *_back("commit", evidence.commits)]
+    findings["skipped"] = [line for line in lines if line.startswith("skipped")]
     findings["ended without a reason"] = list(ends)
-    return Verdict(sum(held.values()), len(ranges), findings)
+    return Verdict(sum(map(len, evidence.held.values())), len(evidence.ranges), findings)
 
 
 def _back(what: str, ends: Sequence[Ends]) -> list[str]:
@@ -111,10 +117,26 @@ def standstills(
     return longest
 
 
-def growth(samples: Sequence[float]) -> float:
-    """By how much a figure grew from its first third to its last: the ratio of their medians; 1.0 for too few."""
-    third = len(samples) // 3
-    if third < 3:
-        return 1.0
-    first, last = (sorted(part)[third // 2] for part in (samples[:third], samples[-third:]))
+Samples = Sequence[tuple[float, float]]
+"""A figure of one process: (when, s; how much), in order."""
+
+
+def growth(lives: Iterable[Samples], long_s: float, warm_s: float) -> float | None:
+    """By how much a figure grew in a life of a process, at most: the ratio of the medians of a long life's last third to its first.
+
+    Lives shorter than ``long_s`` tell nothing: whatever grows begins anew with the next one.  The first ``warm_s`` of a life, or
+    its third, is left out: caches fill.  None where no life is long enough.
+    """
+    return max((_grown(life, warm_s) for life in lives if _length_s(life) >= long_s), default=None)
+
+
+def _length_s(life: Samples) -> float:
+    return life[-1][0] - life[0][0] if life else 0.0
+
+
+def _grown(life: Samples, warm_s: float) -> float:
+    from_s = life[0][0] + min(warm_s, _length_s(life) / 3)
+    values = [value for at_s, value in life if at_s >= from_s]
+    third = max(1, len(values) // 3)
+    first, last = (sorted(part)[len(part) // 2] for part in (values[:third], values[-third:]))
     return last / first if first else 1.0

@@ -1,4 +1,7 @@
-"""A topic of which Kafka itself loses records, and what its reader, with ``failOnDataLoss=false``, owes: all that is left."""
+"""A topic of which Kafka itself loses records, and what its reader, with ``failOnDataLoss=false``, owes: all that is left.
+
+It may come twice: what a leader was killed with before it had acknowledged it may have been read, and is sent again.
+"""
 
 from __future__ import annotations
 

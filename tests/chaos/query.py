@@ -23,6 +23,7 @@ import psutil
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.rpc import connection_file
 from tests.chaos import clock
+from tests.chaos.endings import DRIVER, OTHER, QUERY, STOPPED
 from tests.kit import processes
 from tests.kit.application import HOME, SCRIPT
 from tests.kit.spark import Driver
@@ -34,7 +35,6 @@ FIRST: Final = 3
 DAEMON: Final = "pyspark.daemon"
 DISK_MB: Final = 512
 HOME_MB: Final = 16
-QUERY, OTHER = "query", "other"
 AGAIN_S: Final = 5.0
 
 
@@ -45,8 +45,8 @@ class QueryUnderTest:
     folder: Path
     options: Mapping[str, str]
     other: Mapping[str, str]
-    excused: Callable[[], bool]
-    """Whether a fault that may end the query is at work, or was a moment ago."""
+    excused: Callable[[str, str], bool]
+    """Whether an end is excused: whose, and its reason."""
     say: Callable[[str], None]
     driver: Driver | None = None
     applications: int = 0
@@ -57,7 +57,7 @@ class QueryUnderTest:
     def __post_init__(self) -> None:
         self._commands = 0
         self._seen = 0
-        self._executors, self._scaled_at = FIRST, 0.0
+        self.executors, self._scaled_at = FIRST, 0.0
         self._closing = threading.Event()
         self._lock = threading.RLock()
         self._written: list[float] = []
@@ -107,7 +107,7 @@ class QueryUnderTest:
         )
         self.driver.start()
         self.driver.wait_for("ready", READY_S)
-        self.scale(self._executors)
+        self.scale(self.executors)
         self._start_query(QUERY)
         self._start_query(OTHER)
 
@@ -134,25 +134,25 @@ class QueryUnderTest:
             if self.driver is None or self._closing.is_set():
                 return
             if self.driver.returncode is not None:
-                self._ended("driver", f"the driver ended with {self.driver.returncode}: {self.driver.log_tail(800)}")
+                self._ended(DRIVER, f"the driver ended with {self.driver.returncode}: {self.driver.log_tail(800)}")
                 self._collect()
                 self.driver.__exit__(None, None, None)
                 self._start_application()
                 return
             if time.monotonic() - self._scaled_at > AGAIN_S:
-                self.scale(self._executors)
+                self.scale(self.executors)
             ended = self.driver.events("ended")
             if len(ended) > self._seen:
                 fresh, self._seen = ended[self._seen :], len(ended)
                 for event in fresh:
                     name = str(event["query"]).partition(".")[0]
-                    self._ended(name, str(event["error"]))
+                    self._ended(name, STOPPED if event["error"] is None else str(event["error"]))
                     self._start_query(name)
 
     def _ended(self, what: str, why: str) -> None:
         words = " ".join(why.partition("=== Streaming Query ===")[0].split())
         line = words[-400:]  # a traceback's reason is its last line
-        if self.excused():
+        if self.excused(what, why):
             self.say(f"the {what} ended, and is started again: {line[-160:]}")
         else:
             self.unexcused.append(f"{what}: {line}")
@@ -188,7 +188,7 @@ class QueryUnderTest:
 
     def scale(self, executors: int) -> None:
         """Have so many executors; as dynamic allocation does, it is asked for again and again (``look``)."""
-        self._executors, self._scaled_at = executors, time.monotonic()
+        self.executors, self._scaled_at = executors, time.monotonic()
         self._command(do="scale", executors=executors)
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
 """What happens when, drawn from a seed: the same seed and length give the same campaign.
 
-A fault says what kinds of end it excuses: a query that ends by another is a fault of ours.
+A fault says which end it excuses (``endings``): a query that ends by another is a fault of ours.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Final
+
+from tests.chaos.endings import DRIVER, OTHER, QUERY, STOPPED, Ending
 
 BROKERS: Final = 3
 LONGEST_S: Final = 35.0
@@ -19,55 +21,65 @@ OVERLAPS: Final = 0.25
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of fault: for how long (0: a blow), whom, and whether the query may end by it and is started again."""
+    """One kind of fault: for how long (0: a blow), whom, and which end of a query or driver it excuses."""
 
     name: str
     seconds: tuple[float, float]
     target: str  # broker, executor, agent, worker, runner, driver, or "" for the cluster or the query as a whole
-    ends: bool = False
+    ends: Ending | None = None
+    kills: bool = False  # processes of ours end by it, or may
     alone: bool = False  # nothing else happens meanwhile
     weight: int = 2
 
 
 KINDS: Final = (
-    Kind("executor-killed", (0, 0), "executor"),
-    Kind("executor-frozen", (2, 25), "executor"),
-    Kind("agent-killed", (0, 0), "agent", weight=3),
+    Kind("executor-killed", (0, 0), "executor", kills=True),
+    Kind("executor-frozen", (2, 25), "executor", kills=True),  # Spark gives it up after 20 s
+    Kind("executors-gone", (5, 20), "", kills=True),
+    Kind("executors-scaled", (0, 0), "", kills=True, weight=3),
+    Kind("agent-killed", (0, 0), "agent", kills=True, weight=3),
     Kind("agent-frozen", (2, 25), "agent", weight=3),
     Kind("agent-few-descriptors", (5, 20), "agent"),
-    Kind("agent-short-of-memory", (3, 15), "agent"),
-    Kind("worker-killed", (0, 0), "worker"),
+    Kind("agent-short-of-memory", (3, 15), "agent", kills=True),
+    Kind("worker-killed", (0, 0), "worker", kills=True),
     Kind("worker-frozen", (2, 25), "worker"),
-    Kind("runner-killed", (0, 0), "runner", ends=True),
+    Kind("runner-killed", (0, 0), "runner", Ending((QUERY,)), kills=True),
     Kind("runner-frozen", (2, 25), "runner"),
-    Kind("driver-killed", (0, 0), "driver", ends=True, alone=True),
+    Kind("driver-killed", (0, 0), "driver", Ending((DRIVER,), "ended with -9"), kills=True, alone=True),
     Kind("driver-frozen", (2, 25), "driver"),
     Kind("broker-killed", (3, 20), "broker", weight=3),
     Kind("broker-frozen", (2, 20), "broker", weight=3),
     Kind("coordinator-killed", (3, 20), "coordinator", weight=3),
+    Kind("coordinator-frozen", (2, 20), "coordinator"),
     Kind("brokers-rolled", (0, 0), "", alone=True),
     Kind("leaders-moved", (0, 0), ""),
     Kind("cut-clients-broker", (3, 35), "broker"),
     Kind("cut-clients-broker-requests", (3, 20), "broker"),
     Kind("cut-clients-broker-answers", (3, 20), "broker"),
     Kind("cut-broker-brokers", (3, 20), "broker"),
+    Kind("cut-broker-brokers-answers", (3, 20), "broker"),
     Kind("cut-agents-driver", (3, 35), ""),
+    Kind("cut-agents-driver-requests", (3, 20), ""),
     Kind("cut-agents-driver-answers", (3, 20), ""),
     Kind("cut-executors-driver", (3, 15), ""),
-    Kind("sink-throws", (0, 0), "", ends=True),
-    Kind("query-stopped", (0, 0), "", ends=True),
-    Kind("checkpoint-disk-full", (2, 8), "", ends=True, alone=True),
+    Kind("cut-executors-driver-answers", (3, 15), ""),
+    Kind("sink-throws", (0, 0), "", Ending((QUERY,), "told to throw"), kills=True),
+    Kind("query-stopped", (0, 0), "", Ending((QUERY,), STOPPED), kills=True),
+    Kind(
+        "checkpoint-disk-full", (2, 8), "", Ending((QUERY, OTHER), "No space left", once=False), kills=True, alone=True
+    ),
     Kind("journal-disk-full", (2, 20), "", alone=True),
     Kind("topic-made-anew", (0, 0), "", alone=True),
     Kind("retention-passes", (0, 0), "", alone=True),
     Kind("unclean-election", (0, 0), "", alone=True),
     Kind("clock-of-driver-jumps", (5, 40), ""),
     Kind("clock-of-executors-jumps", (5, 40), ""),
-    Kind("executors-scaled", (0, 0), "", weight=3),
 )
 BY_NAME: Final = {kind.name: kind for kind in KINDS}
-SCALES: Final = (2, 5, 3, 1, 3)
-"""To how many executors, one after the other: 1→2→5→3→1 from wherever the last one left it."""
+KILL_NOBODY: Final = tuple(kind.name for kind in KINDS if not kind.kills)
+"""With these alone, processes of ours live long enough to show whether they grow."""
+SCALES: Final = (1, 2, 5, 3)
+"""To how many executors, one after the other, again and again; a campaign begins with 3."""
 
 
 @dataclass(frozen=True)

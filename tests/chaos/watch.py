@@ -5,20 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
 import psutil
 
-from tests.chaos.judge import growth
+from tests.chaos.judge import Samples, growth
 from tests.chaos.query import QueryUnderTest
 
+Look = tuple[float, float, float, float]
+"""When, and the figures."""
 EVERY_S: Final = 5.0
-ROLES: Final = ("runner", "agent", "driver")
-MOST_GROWTH: Final = 1.25
-SETTLED_S: Final = 600.0
-"""What a figure was before the tenth minute is not compared: caches fill."""
+ROLES: Final = ("runner", "agent", "driver", "executor", "worker")
+FIGURES: Final = ("memory MiB", "descriptors", "threads")
+MOST_GROWTH: Final = 1.15
+FEW: Final = 5.0
+"""So many MiB, descriptors or threads more are not growth, however few there were."""
+LONG_S, WARM_S = 600.0, 600.0
+"""Lives of processes that tell whether they grow, and how much of their beginning tells nothing."""
 
 
 class Watch:
@@ -27,7 +32,8 @@ class Watch:
     def __init__(self, query: QueryUnderTest, committed: Callable[[], Mapping[str, int]]) -> None:
         self._query, self._committed = query, committed
         self.commits: list[Mapping[str, int]] = []
-        self.samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self.lives: dict[str, dict[tuple[int, float], list[Look]]] = {role: defaultdict(list) for role in ROLES}
+        """By role, and process: its number and when it began, since numbers are used again."""
         self._began = time.monotonic()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-watch", daemon=True)
@@ -43,41 +49,47 @@ class Watch:
 
     def _run(self) -> None:
         while not self._closed.wait(EVERY_S):
-            with suppress(Exception):  # a part that goes while it is looked at
-                self._look(time.monotonic() - self._began)
+            for role in ROLES:
+                with suppress(Exception):  # a part that goes while it is looked at
+                    self._look(role, time.monotonic() - self._began)
             with suppress(Exception):  # a coordinator that is away
                 self.commits.append(self._committed())
 
-    def _look(self, now_s: float) -> None:
-        for role in ROLES:
-            found = [figures for process in self._query.parts(role) if (figures := _figures(process)) is not None]
-            for name in ("memory MiB", "descriptors", "threads"):
-                if found:
-                    self.samples[f"{role}: {name}"].append((now_s, max(each[name] for each in found)))
+    def _look(self, role: str, now_s: float) -> None:
+        for process in self._query.parts(role):
+            with suppress(psutil.Error), process.oneshot():
+                memory = process.memory_info().rss / (1 << 20)
+                self.lives[role][process.pid, process.create_time()].append(
+                    (now_s, memory, process.num_fds(), process.num_threads())
+                )
 
     def table(self) -> list[str]:
-        """Each figure at first and at last, and by how much it grew."""
-        lines = [f"{'':24}{'first':>10}{'last':>10}{'largest':>10}{'growth':>8}"]
-        for name, samples in sorted(self.samples.items()):
-            values = [value for _, value in samples]
-            lines.append(
-                f"{name:24}{values[0]:10.0f}{values[-1]:10.0f}{max(values):10.0f}{growth(self._settled(name)):8.2f}"
-            )
+        """Each figure: how many lives of processes, the longest, what it began and ended with, and the most that one grew."""
+        lines = [f"{'':24}{'lives':>6}{'longest min':>12}{'first':>8}{'last':>8}{'largest':>8}  growth"]
+        for role, name, lives in self._figures():
+            values = [value for life in lives for _, value in life]
+            longest = max(lives, key=lambda life: life[-1][0] - life[0][0])
+            minutes, ratio = (longest[-1][0] - longest[0][0]) / 60, growth(lives, LONG_S, WARM_S)
+            told = f"{longest[0][1]:8.0f}{longest[-1][1]:8.0f}{max(values):8.0f}"
+            grew = "not measured: no life is long enough" if ratio is None else f"{ratio:.2f}"
+            lines.append(f"{f'{role}: {name}':24}{len(lives):6}{minutes:12.1f}{told}  {grew}")
         return lines
 
     def grown(self) -> list[str]:
-        """Figures that are not flat after the tenth minute."""
-        found = {name: growth(self._settled(name)) for name in self.samples}
-        return [f"grows: {name} by {ratio:.2f}" for name, ratio in sorted(found.items()) if ratio > MOST_GROWTH]
+        """Figures that are not flat in a life of a process, once it is warm."""
+        return [
+            f"grows: {role}: {name} by {ratio:.2f}"
+            for role, name, lives in self._figures()
+            if (ratio := growth([_blunt(life) for life in lives], LONG_S, WARM_S)) is not None and ratio > MOST_GROWTH
+        ]
 
-    def _settled(self, name: str) -> list[float]:
-        return [value for at_s, value in self.samples[name] if at_s >= SETTLED_S]
+    def _figures(self) -> Iterator[tuple[str, str, list[Samples]]]:
+        for role, lives in self.lives.items():
+            for place, name in enumerate(FIGURES, 1):
+                if lives:
+                    yield role, name, [[(look[0], look[place]) for look in life] for life in lives.values()]
 
 
-def _figures(process: psutil.Process) -> dict[str, float] | None:
-    try:
-        with process.oneshot():
-            memory = process.memory_info().rss / (1 << 20)
-            return {"memory MiB": memory, "descriptors": process.num_fds(), "threads": process.num_threads()}
-    except psutil.Error:
-        return None
+def _blunt(life: Samples) -> Samples:
+    """The same life with ``FEW`` more from the beginning on, in which a few more do not show."""
+    return [(at_s, value + FEW / (MOST_GROWTH - 1)) for at_s, value in life]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from tests.chaos import perishable
-from tests.chaos.judge import growth, judge, places, standstills
+from tests.chaos.judge import Evidence, growth, judge, places, standstills
+from tests.chaos.spoiled import CONTROLS, missed
 
 HELD = {"t-0": range(6), "t-1": range(3)}
 WELL = [(0, {"t-0": [0, 1, 2], "t-1": [0]}), (1, {"t-0": [3, 4]}), (2, {"t-0": [5], "t-1": [1, 2]})]
-COUNTS = {"t-0": 6, "t-1": 3}
+EVIDENCE = Evidence(
+    HELD, {"t-0": 6}, WELL, [{"t-0": 3}, {"t-0": 5}], [{"t-0": 3}, {"t-0": 3}, {"t-0": 5}]
+)  # a history in which all is well
 
 
 def test_each_record_once_in_order_is_well() -> None:
     """Nothing is found, and the counts are told."""
     assert places(HELD, WELL) == []
-    verdict = judge(COUNTS, {"t-0": 6}, [], [{"t-0": 3}, {"t-0": 5}], [{"t-0": 3}, {"t-0": 3}, {"t-0": 5}])
+    verdict = judge(EVIDENCE)
     assert verdict.well
     assert verdict.lines() == [
         "9 records in 2 batches: lost 0, doubled 0, changed 0, stepped back 0, skipped 0, ended without a reason 0"
@@ -38,7 +43,7 @@ def test_each_record_once_in_order_is_well() -> None:
 def test_what_is_wrong_with_records_is_named(batches: list[tuple[int, dict[str, list[int]]]], found: list[str]) -> None:
     """With partition, offset and batch."""
     assert places(HELD, batches) == found
-    verdict = judge(COUNTS, {}, found, [], [])
+    verdict = judge(replace(EVIDENCE, batches=batches))
     assert not verdict.well
     assert any(found[0] in line for line in verdict.lines())
 
@@ -50,20 +55,21 @@ def test_offsets_that_the_log_never_had_are_no_loss() -> None:
 
 def test_what_steps_back_is_named() -> None:
     """A batch's end and a commit, each with where from and to."""
-    verdict = judge(COUNTS, {}, [], [{"t-0": 3}, {"t-0": 2}], [{"t-0": 3, "t-1": 1}, {"t-0": 3}, {"t-0": 1}])
+    ranges, commits = [{"t-0": 3}, {"t-0": 2}], [{"t-0": 3, "t-1": 1}, {"t-0": 3}, {"t-0": 1}]
+    verdict = judge(replace(EVIDENCE, ranges=ranges, commits=commits))
     assert verdict.findings["stepped back"] == ["batch 1: t-0 from 3 to 2", "commit 2: t-0 from 3 to 1"]
     assert not verdict.well
 
 
 def test_what_the_cluster_acknowledged_and_has_not_is_lost() -> None:
     """The cluster's loss, said so; more than was acknowledged is well."""
-    verdict = judge(COUNTS, {"t-0": 7, "t-1": 2}, [], [], [])
+    verdict = judge(replace(EVIDENCE, acknowledged={"t-0": 7, "t-1": 2}))
     assert verdict.findings["lost"] == ["lost by the cluster: 6 of 7 acknowledged records of t-0"]
 
 
 def test_an_end_of_the_query_that_nothing_excuses_is_wrong() -> None:
     """With its words."""
-    verdict = judge(COUNTS, {}, [], [], [], ["the driver ended with 1"])
+    verdict = judge(EVIDENCE, ["the driver ended with 1"])
     assert not verdict.well
     assert "  ended without a reason: the driver ended with 1" in verdict.lines()
 
@@ -75,10 +81,31 @@ def test_the_longest_standstill_of_a_kind() -> None:
     assert standstills(at, faults, 4.0) == {"frozen": 7.0, "killed": 40.0, "calm": 3.0}
 
 
-@pytest.mark.parametrize(("samples", "ratio"), [([10.0] * 9, 1.0), ([10.0] * 4 + [20.0] * 5, 2.0), ([5.0, 50.0], 1.0)])
-def test_growth_is_that_of_the_thirds(samples: list[float], ratio: float) -> None:
-    """Medians, so that one look means nothing; too few looks tell nothing."""
-    assert growth(samples) == ratio
+def a_life(values: list[float], every_s: float = 100.0, from_s: float = 0.0) -> list[tuple[float, float]]:
+    """One figure of one process, looked at every so often."""
+    return [(from_s + every_s * number, value) for number, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("lives", "ratio"),
+    [
+        ([a_life([10.0] * 12)], 1.0),
+        ([a_life([1.0] * 3 + [10.0] * 4 + [20.0] * 5)], 2.0),  # the first third, of caches that fill, is left out
+        ([a_life([10.0] * 12), a_life([float(value) for value in range(10, 22)], from_s=5_000.0)], 21 / 15),
+        ([a_life([5.0, 50.0] * 2)] * 30, None),  # however many short lives
+        ([], None),
+    ],
+)
+def test_growth_is_that_within_a_life(lives: list[list[tuple[float, float]]], ratio: float | None) -> None:
+    """Of medians, so that one look means nothing; the worst of all lives that are long enough."""
+    assert growth(lives, 600.0, 600.0) == ratio
+
+
+def test_each_spoiled_history_is_found() -> None:
+    """A judge that looks at nothing is told."""
+    assert missed(EVIDENCE) == []
+    assert len(missed(Evidence({}, {}, [], [], []))) == CONTROLS
+    assert missed(replace(EVIDENCE, commits=[])) == ["the judge has no commits of the group to look at"]
 
 
 def test_what_is_left_of_a_perishable_topic_is_owed() -> None:

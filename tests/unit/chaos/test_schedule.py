@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from tests.chaos.faults import _FAULTS
-from tests.chaos.schedule import BY_NAME, KINDS, LONGEST_S, draw
+from tests.chaos.schedule import BY_NAME, KILL_NOBODY, KINDS, LONGEST_S, draw
 
 HOUR_S = 3600.0
 
@@ -40,3 +40,13 @@ def test_two_hours_have_every_kind() -> None:
 def test_each_kind_is_carried_out() -> None:
     """There is a function for each, and no other."""
     assert {kind.name for kind in KINDS} == _FAULTS.keys()
+
+
+def test_who_is_killed_is_said() -> None:
+    """By the names: what is killed, scaled or stopped ends processes; and whatever excuses an end does."""
+    kills = BY_NAME.keys() - set(KILL_NOBODY)
+    ours = ("agent", "executor", "worker", "runner", "driver")
+    assert {
+        kind.name for kind in KINDS if kind.ends or (kind.name.endswith("-killed") and kind.target in ours)
+    } <= kills
+    assert len(KILL_NOBODY) > 20
