@@ -26,9 +26,10 @@ _IDLE_S: Final = 60.0
 
 @dataclass(slots=True)
 class _LiveRun:
-    """A run that has been found: the link to it, and the query that it serves, once it has said so."""
+    """A run that has been found: the link to it, its process, and the query that it serves, once it has said so."""
 
     link: Link
+    pid: int
     query: str = ""
 
 
@@ -66,6 +67,11 @@ class BatchReports:
         with self._changed:
             self._pending.pop(query, None)
         self._missed.discard(query)
+        for run in list(
+            self._runs.values()
+        ):  # its successor may be there already, at the same port: it says whose it is
+            if run.query == query:
+                run.query = ""
 
     def close(self) -> None:
         """End the thread; what waits is not told."""
@@ -120,15 +126,17 @@ class BatchReports:
             return
         self._next_look = now + LOOK_S
         try:
-            live = {found.run.run_id: found.run for found in connection_file.live()}
+            live = {found.run.run_id: found for found in connection_file.live()}
         except CohortError as error:  # no home directory: nobody can have written there
             log.debug("%s", error)
             live = {}
-        for run_id in self._runs.keys() - live.keys():
-            self._drop(run_id)
+        for run_id, known in list(self._runs.items()):
+            # A run that goes on with the group of the one before has its name and port, not its query (fail-over).
+            if run_id not in live or live[run_id].pid != known.pid:
+                self._drop(run_id)
         for run_id in live.keys() - self._runs.keys():
-            run = live[run_id]
-            self._runs[run_id] = _LiveRun(Link("127.0.0.1", run.port, run.credentials))
+            run = live[run_id].run
+            self._runs[run_id] = _LiveRun(Link("127.0.0.1", run.port, run.credentials), live[run_id].pid)
 
     def _drop(self, run_id: str) -> None:
         self._runs.pop(run_id).link.close()

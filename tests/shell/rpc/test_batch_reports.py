@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.protocol import calls
+from sparkcohort.runtime.shell.process.process_identity import started
 from sparkcohort.runtime.shell.rpc import batch_reports, connection_file
 from sparkcohort.runtime.shell.rpc.batch_reports import BatchReports
 from sparkcohort.runtime.shell.rpc.endpoint import Run
@@ -18,7 +22,14 @@ from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 from tests.kit.waiting import wait_until
 
-Serve = Callable[[str], list[calls.BatchCommitted]]
+
+class Told(list[calls.BatchCommitted]):
+    """What a run was told, which serves this query."""
+
+    query = ""
+
+
+Serve = Callable[[str], Told]
 
 
 @pytest.fixture
@@ -27,12 +38,13 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     monkeypatch.setenv("COHORT_HOME", str(tmp_path / "home"))
     with ExitStack() as stack:
 
-        def opened(query: str) -> list[calls.BatchCommitted]:
-            told: list[calls.BatchCommitted] = []
+        def opened(query: str) -> Told:
+            told = Told()
+            told.query = query
 
             def answer(body: bytes) -> bytes:
                 told.append(calls.decode(body, calls.BatchCommitted))
-                return calls.encode(calls.BatchCommittedReply(query))
+                return calls.encode(calls.BatchCommittedReply(told.query))
 
             authority = new_authority()
             server = GroupServer(authority, {"BatchCommitted": answer}, _no_events, _no_events, host="127.0.0.1")
@@ -99,3 +111,29 @@ def test_a_run_that_is_gone_and_one_that_does_not_know(serve: Serve, reports: Ba
     told = serve("q1")
     reports.tell(a_batch("q1"), ours=True)
     wait_until(lambda: told == [a_batch("q1")] and unsure == [a_batch("q1")], 20, "the batch")
+
+
+def test_a_run_that_takes_over_with_another_checkpoint_is_told(serve: Serve, reports: BatchReports) -> None:
+    """It has the name, the port and the credentials of the run before, in another process, and serves another query."""
+    told = serve("q1")
+    reports.tell(a_batch("q1"), ours=True)
+    wait_until(lambda: told == [a_batch("q1")], 20, "the first run's batch")
+    told.query = "q2"
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as successor:
+        file = connection_file.home() / "run-q1.json"
+        said = json.loads(file.read_text())
+        file.write_text(json.dumps(said | {"pid": successor.pid, "started": started(successor.pid)}))
+        reports.tell(a_batch("q2"), ours=True)
+        wait_until(lambda: a_batch("q2") in told, 20, "the next run's batch")
+        successor.communicate(b"\n")
+
+
+def test_whose_a_run_is_is_asked_again_when_its_query_has_ended(serve: Serve, reports: BatchReports) -> None:
+    """Its successor may be there before anybody has looked into the folder."""
+    told = serve("q1")
+    reports.tell(a_batch("q1"), ours=True)
+    wait_until(lambda: told == [a_batch("q1")] and not reports._pending, 20, "the first run's batch")
+    told.query = "q2"
+    reports.forget("q1")
+    reports.tell(a_batch("q2"), ours=True)
+    wait_until(lambda: a_batch("q2") in told, 20, "the next run's batch")
