@@ -161,12 +161,13 @@ class Service:
             return calls.encode(calls.ClaimReply(error=failure.error or "GROUP_FAILED", message=str(failure)))
         member = self._member_at(claim.address)
         self._note_alone(claim)
-        if self._progress is not None:
-            self._progress.serves(claim.query)
         try:
             claimed = self._plans.claim(claim.plan, claim.index, member.member_id if member else None)
         except (PlanGone, UnknownSlot) as error:
             return calls.encode(calls.ClaimReply(error="PLAN_GONE", message=str(error)))
+        # A task of the run before finds this one at the same port, with the same token: its query may be another.
+        if self._progress is not None:
+            self._progress.serves(claim.query)
         own = member is not None and claimed.slot.member == member.member_id
         barred = self._barred(member)
         reply = calls.ClaimReply(

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
+from sparkcohort.assignors import ASSIGNORS
+from sparkcohort.runtime.batches.claims import Slot
 from sparkcohort.runtime.protocol import calls
-from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
+from sparkcohort.runtime.shell.coordinator.plan_registry import PlanRegistry
+from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
 
 END = {"orders": {"0": 7}, "orders@id": {}}
@@ -73,3 +79,16 @@ def test_before_a_task_has_said_whose_it_is() -> None:
     progress.serves("q1")
     progress.serves("q2")
     assert progress.batch_committed(calls.BatchCommitted("q2", "", ())) == "q1"
+
+
+def test_a_task_of_the_run_before_does_not_say_whose_this_is() -> None:
+    """It finds this run at the port and with the token of its own, and asks for a slot of a plan that is gone."""
+    plans, progress = PlanRegistry(), QueryProgress(lambda *_: None)
+    coordinator = Coordinator(GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("range",)), dict, assignors=ASSIGNORS)
+    claim = Service(coordinator, plans, failure=lambda: None, status=dict, progress=progress).handlers()["Claim"]
+    plans.register("new", [Slot(None, (Range("orders", 0, 0, 7),))])
+
+    assert b"PLAN_GONE" in claim(calls.encode(calls.Claim("old", 0, "", query="q1")))
+    assert progress.batch_committed(calls.BatchCommitted("q1", "", ())) == ""
+    claim(calls.encode(calls.Claim("new", 0, "", query="q2")))
+    assert progress.batch_committed(calls.BatchCommitted("q1", "", ())) == "q2"
