@@ -104,6 +104,9 @@ def _write_whole(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     try:
+        fresh.unlink(
+            missing_ok=True
+        )  # of a process that was killed while it wrote: whoever goes on with its run has its name
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
@@ -238,7 +241,8 @@ def _ask(connection: Connection, action: str, body: bytes) -> dict[str, Any]:
 def _read(path: Path) -> Connection | None:
     """What a file says; None when it is none of ours, or one of a process that is gone, which is removed."""
     try:
-        said = json.loads(_text(path))
+        text, file = _text(path)
+        said = json.loads(text)
         place = Place(str(said["host"]), str(said["boot"]), int(said["pids"]))
         credentials = Credentials(
             authority=said["authority"].encode(),
@@ -254,16 +258,23 @@ def _read(path: Path) -> Connection | None:
         return None
     if gone:
         if place.is_certain():
-            with contextlib.suppress(OSError):
-                path.unlink()
+            _remove_stale(path, file)
         return None
     return found
 
 
-def _text(path: Path) -> str:
-    """The text of a regular file of a bearable size.  Raises OSError, ValueError."""
+def _text(path: Path) -> tuple[str, os.stat_result]:
+    """The text of a regular file of a bearable size, and which file it is.  Raises OSError, ValueError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
             raise ValueError("not a file")
-        return file.read(_LARGEST).decode()
+        return file.read(_LARGEST).decode(), found
+
+
+def _remove_stale(path: Path, file: os.stat_result) -> None:
+    """Remove the file that was read; a run that goes on with its group (fail-over) writes its own under the same name."""
+    with contextlib.suppress(OSError):
+        if os.path.samestat(path.lstat(), file):
+            path.unlink()

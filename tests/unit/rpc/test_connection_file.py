@@ -48,6 +48,31 @@ def test_a_file_whose_process_is_gone_is_skipped_and_removed() -> None:
     assert not path.exists()
 
 
+def test_the_file_of_a_run_that_takes_over_is_not_removed_as_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the name of the run before, whose file somebody has just read."""
+    run = a_run()
+    path = connection_file.write("billing", "cohort-1", run)
+    assert path is not None
+
+    def its_successor_comes(_: int) -> None:
+        monkeypatch.undo()
+        monkeypatch.setenv("COHORT_HOME", str(path.parent))
+        connection_file.write("billing", "cohort-1", run)
+
+    monkeypatch.setattr(connection_file, "started", its_successor_comes)
+    assert list(connection_file.live()) == []
+    assert [found.run for found in connection_file.live()] == [run]
+
+
+def test_what_a_killed_process_left_half_written_hinders_no_successor() -> None:
+    """A run that goes on with its group has the same name."""
+    connection_file.home().mkdir(parents=True)
+    (connection_file.home() / "f00.new").write_text('{"group_id": ')
+
+    assert connection_file.write("billing", "cohort-1", a_run()) is not None
+    assert [file.name for file in connection_file.home().iterdir()] == ["f00.json"]
+
+
 @pytest.mark.parametrize("other", [{"host": "far"}, {"boot": "b-2"}, {"pids": 1}])
 @pytest.mark.parametrize("lives", [True, False])
 def test_a_run_elsewhere_is_named_and_never_touched(other: dict[str, object], lives: bool) -> None:
