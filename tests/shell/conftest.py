@@ -24,8 +24,8 @@ def ended_streams(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(Link, "__init__", noted)
     yield
     for link in made:
-        if link._line is not None:
-            link._line.close()
+        for stream in list(link._streams):
+            stream.close()
 
 
 @pytest.fixture(params=SOURCES)

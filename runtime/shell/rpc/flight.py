@@ -30,6 +30,22 @@ EVENTS: Final = "Events"
 STREAMED: Final = frozenset({"Heartbeat", "OffsetCommit"})
 """Requests that a member makes all its life and that are answered at once.  They share one open stream (Flight's
 DoExchange): setting a call up costs the server more than twice what answering it does."""
+PARKED: Final = frozenset({"JoinGroup", "SyncGroup"})
+"""Requests that are answered when others have come, which may take a rebalance timeout.  Each has a stream of its own: Flight
+can't end a call that is under way, and one on a connection that was given up would be waited for to its end."""
+REPORTS: Final = frozenset(
+    {
+        "AgentFigures",
+        "Delivered",
+        "Fetched",
+        "Listened",
+        "Loads",
+        "MalformedRecords",
+        "RecordTimestamps",
+    }
+)
+"""Nobody's loss if they aren't heard, so they wait briefly, and no connection is given up for one: a driver that stands still
+for some seconds would have all its members dial anew, again and again.  A connection that is cut is found out by heartbeats."""
 KEEPALIVE_S: Final = 15.0
 """How often a silent event stream says that it is there, which is also how a listener that is gone is found out.  Members
 know by their heartbeats that the coordinator lives; of a thousand streams one event every 5 s would cost 4 % of a core."""
@@ -59,6 +75,7 @@ _NO_ANSWER = (
     TimeoutError,
     OSError,
 )
+_NOT_IN_TIME = (flight.FlightTimedOutError, TimeoutError)
 
 
 class CoordinatorUnreachable(ConnectionError):
@@ -172,11 +189,11 @@ class _RequestStream:
     """An open stream of requests; a thread of its own waits for the answers, so that whoever asks can stop waiting."""
 
     def __init__(self, client: Any, headers: list[tuple[bytes, bytes]]) -> None:
-        self._client = client
+        self.client = client
         self._options = flight.FlightCallOptions(headers=headers)
         self._asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
-        self._closed = False
+        self.closed = False
         self._reader: Any = None  # while an answer is waited for
         DaemonThread(self._run, "cohort-line").start()
 
@@ -194,7 +211,7 @@ class _RequestStream:
 
     def close(self) -> None:
         """End the stream at once; nobody waits for an answer that is under way."""
-        self._closed = True
+        self.closed = True
         self._asked.put(None)
         reader = self._reader
         if reader is not None:
@@ -203,15 +220,17 @@ class _RequestStream:
     def _run(self) -> None:
         with contextlib.ExitStack() as stack:
             try:
-                writer, reader = self._client.do_exchange(flight.FlightDescriptor.for_command(b""), self._options)
+                writer, reader = self.client.do_exchange(flight.FlightDescriptor.for_command(b""), self._options)
                 stack.callback(_close, writer)
+                stack.callback(reader.cancel)  # first: closing a writer waits for the other end
                 while (message := self._asked.get()) is not None:
                     writer.write_metadata(pa.py_buffer(message))
                     self._reader = reader
-                    if self._closed:
+                    if self.closed:
                         reader.cancel()
                     self._answers.put(bytes(reader.read_chunk().app_metadata.to_pybytes()))
                     self._reader = None
+                self._answers.put(flight.FlightCancelledError("the stream was closed"))  # if somebody has just asked
             except StopIteration:
                 self._answers.put(flight.FlightUnavailableError("the coordinator ended the stream"))
             except Exception as error:  # noqa: BLE001  whatever it is, somebody waits for it
@@ -239,6 +258,7 @@ class Link:
         self._dialling = threading.Lock()
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
         self._line: _RequestStream | None = None
+        self._streams: set[_RequestStream] = set()  # that are on this connection: the line, and what is parked
         self._streaming = threading.Lock()
         self._events: Any = None  # the stream's reader
         self._closed = False
@@ -254,12 +274,14 @@ class Link:
         )
 
     def _give_up(self, client: Any) -> None:
-        """Leave a connection that brought no answer in time, with the event stream that is on it."""
+        """Leave a connection that brought no answer in time, with the streams of requests and of events that are on it."""
         with self._dialling:
             if self._closed or self._client is not client:  # somebody else has
                 return
             self._client = self._dial()
-            events = self._events
+            events, streams, self._streams = self._events, self._streams, set()
+        for stream in streams:
+            stream.close()
         if events is not None:
             events.cancel()
 
@@ -268,17 +290,16 @@ class Link:
 
         Raises CoordinatorUnreachable when nothing answers within ``timeout_s``, CoordinatorRefused when it refuses.
         """
-        client = self._client
         try:
             if action in STREAMED and self._streaming.acquire(blocking=False):
                 try:
                     return self._ask(action, body, timeout_s)
                 finally:
                     self._streaming.release()
-            return self._call(action, body, timeout_s)
+            if action in PARKED:
+                return self._park(action, body, timeout_s)
+            return self._call(self._client, action, body, timeout_s)
         except _NO_ANSWER as error:
-            if isinstance(error, (flight.FlightTimedOutError, TimeoutError)):
-                self._give_up(client)
             raise CoordinatorUnreachable(f"no answer from the coordinator at {self.address} to {action}") from error
         except (flight.FlightError, ValueError) as error:
             raise CoordinatorRefused(
@@ -300,37 +321,79 @@ class Link:
         except OSError:
             return False
 
-    def _call(self, action: str, body: bytes, timeout_s: float) -> bytes:
+    def _call(self, client: Any, action: str, body: bytes, timeout_s: float) -> bytes:
         options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
-        (result,) = self._client.do_action(flight.Action(action, body), options)
+        try:
+            (result,) = client.do_action(flight.Action(action, body), options)
+        except _NOT_IN_TIME:
+            if action not in REPORTS:
+                self._give_up(client)
+            raise
         return bytes(result.body.to_pybytes())
 
     def _ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """By the line; the first time, and after a failure, by a call, which shows that there is somebody to open one to."""
-        line, self._line = self._line, None
-        answer = line.ask(action, body, timeout_s) if line else self._call(action, body, timeout_s)
-        try:
-            line = line or _RequestStream(self._client, self._headers)
-        except RuntimeError:  # no thread for it to be had: the next request is a call of its own, too
+        line, client = self._line, self._client
+        if line is None or line.closed:
+            answer = self._call(client, action, body, timeout_s)
+            with contextlib.suppress(
+                RuntimeError
+            ):  # no thread for it to be had: the next request is a call of its own, too
+                self._line = self._open(client)
             return answer
-        self._line = line
-        if self._closed:
-            line.close()
-        return answer
+        try:
+            return self._by(line, action, body, timeout_s)
+        except BaseException:
+            self._end(line)
+            raise
+
+    def _park(self, action: str, body: bytes, timeout_s: float) -> bytes:
+        """By a stream of its own."""
+        client = self._client
+        try:
+            stream = self._open(client)
+        except RuntimeError:  # no thread for it to be had
+            return self._call(client, action, body, timeout_s)
+        try:
+            return self._by(stream, action, body, timeout_s)
+        finally:
+            self._end(stream)
+
+    def _by(self, stream: _RequestStream, action: str, body: bytes, timeout_s: float) -> bytes:
+        try:
+            return stream.ask(action, body, timeout_s)
+        except _NOT_IN_TIME:
+            self._give_up(stream.client)  # not whichever is there now
+            raise
+
+    def _open(self, client: Any) -> _RequestStream:
+        """A stream that ends with its connection, at once where that has been given up.  Raises RuntimeError: no thread."""
+        stream = _RequestStream(client, self._headers)
+        with self._dialling:
+            if stands := not self._closed and self._client is client:
+                self._streams.add(stream)
+        if not stands:
+            stream.close()
+        return stream
+
+    def _end(self, stream: _RequestStream) -> None:
+        with self._dialling:
+            self._streams.discard(stream)
+        stream.close()
 
     def events(self, body: bytes) -> Iterator[bytes]:
         """What the coordinator pushes, until it ends the stream; an empty event is a sign of life.
 
         Raises CoordinatorUnreachable when the stream breaks, or is ended here by ``close``.
         """
-        options = flight.FlightCallOptions(headers=self._headers)
+        options, client = flight.FlightCallOptions(headers=self._headers), self._client
         try:
-            writer, reader = self._client.do_exchange(flight.FlightDescriptor.for_command(b""), options)
+            writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b""), options)
             with contextlib.ExitStack() as stack:
                 stack.callback(_close, writer)
                 stack.callback(reader.cancel)  # first, or closing the writer would wait for the coordinator
                 self._events = reader
-                if self._closed:
+                if self._closed or self._client is not client:  # given up before anybody could end this stream with it
                     return
                 writer.write_metadata(pa.py_buffer(EVENTS.encode() + b"\0" + body))
                 while True:
@@ -345,9 +408,9 @@ class Link:
         """Close the connection, whoever still reads events or waits for an answer on the open stream, from any thread."""
         with self._dialling:
             self._closed = True
-        events, line, self._line = self._events, self._line, None
-        if line is not None:
-            line.close()
+            events, streams, self._streams = self._events, self._streams, set()
+        for stream in streams:
+            stream.close()
         if events is not None:
             events.cancel()
         self._client.close()

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import queue
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from inspect import getsource
 from pathlib import Path
 
 import pytest
 from pyarrow import flight
 
+from sparkcohort.runtime.shell.agent import member_reports, query_member
 from sparkcohort.runtime.shell.rpc.flight import (
+    REPORTS,
     CoordinatorRefused,
     CoordinatorUnreachable,
     EventQueue,
@@ -39,7 +43,11 @@ class Served:
         self.threads: set[int] = set()
         self.server = GroupServer(
             self.authority,
-            {"Echo": lambda body: body, "Fail": self._fail, "Heartbeat": self._beat, "OffsetCommit": self._fail},
+            {
+                **dict.fromkeys(("Echo", "JoinGroup", "SyncGroup"), lambda body: body),
+                **dict.fromkeys(("Fail", "OffsetCommit"), self._fail),
+                **dict.fromkeys(("Heartbeat", *REPORTS), self._beat),
+            },
             lambda _: self.events,
             lambda _: self.unsubscribed.set(),
             host=host,
@@ -293,6 +301,80 @@ def test_a_connection_that_brings_no_answer_is_left(served: Served) -> None:
         relay.close()
     listening.join(20)
     assert not listening.is_alive()
+
+
+@pytest.mark.parametrize("action", ["Heartbeat", "JoinGroup", "SyncGroup"])
+def test_what_waits_on_a_connection_that_is_left_waits_no_longer(served: Served, action: str) -> None:
+    """However long it might take: whoever asked asks again, by the next connection, which nobody gives up for the first."""
+    relay = Relay("127.0.0.1", served.server.port)
+    link, ended = Link("127.0.0.1", relay.port, served.authority.client), threading.Event()
+
+    def ask() -> None:
+        with pytest.raises(CoordinatorUnreachable):
+            link.call(action, b"swallowed", 300)
+        ended.set()
+
+    try:
+        assert link.call(action, b"before", 20) == b"before"
+        relay.strand()
+        waiting = threading.Thread(target=ask, daemon=True)
+        waiting.start()
+        wait_until(lambda: _asks(link, action), 20, "the request to be on its way")
+        with pytest.raises(CoordinatorUnreachable):
+            link.call("Echo", b"swallowed", 0.5)
+        wait_until(ended.is_set, 20, "the end of the other")
+        assert link.call(action, b"after", 20) == b"after"
+        assert relay.accepted == 2
+    finally:
+        link.close()
+        relay.close()
+    waiting.join(20)
+
+
+def _asks(link: Link, action: str) -> bool:
+    return link._streaming.locked() if action == "Heartbeat" else bool(link._streams)
+
+
+def test_a_connection_that_is_left_is_closed(served: Served) -> None:
+    """The stream of requests goes on by the new one at once, and a member has one connection again."""
+    relay = Relay("127.0.0.1", served.server.port)
+    link = Link("127.0.0.1", relay.port, served.authority.client)
+    try:
+        assert link.call("Heartbeat", b"before", 20) == b"before"
+        relay.strand()
+        with pytest.raises(CoordinatorUnreachable):
+            link.call("Echo", b"swallowed", 0.5)
+        for _ in range(2):
+            assert link.call("Heartbeat", b"after", 20) == b"after"
+        wait_until(lambda: len(relay._open) == 2, 20, "the first connection's end")  # both ends of the other one
+        assert relay.accepted == 2
+    finally:
+        link.close()
+        relay.close()
+
+
+def test_no_connection_is_left_for_a_report(served: Served) -> None:
+    """A driver that stands still for a moment would have all its members dial anew, as often as they report."""
+    relay = Relay("127.0.0.1", served.server.port)
+    link = Link("127.0.0.1", relay.port, served.authority.client)
+    try:
+        for report in sorted(REPORTS):
+            with pytest.raises(CoordinatorUnreachable):
+                link.call(report, b"hold", 0.2)
+        served.released.set()
+        assert link.call("Echo", b"after", 20) == b"after"
+        assert relay.accepted == 1
+    finally:
+        link.close()
+        relay.close()
+
+
+def test_what_members_report_is_known_as_reports() -> None:
+    """By name: whoever adds one is told here."""
+    told = [
+        re.findall(r'(?:_tell|_put|link\.call)\(\s*"(\w+)"', getsource(each)) for each in (member_reports, query_member)
+    ]
+    assert {name for names in told for name in names} | {"Delivered"} == REPORTS
 
 
 def test_a_gone_server_is_unreachable(served: Served) -> None:
