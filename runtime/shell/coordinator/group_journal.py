@@ -203,6 +203,8 @@ class GroupJournal:
     def open(self, group: Group) -> None:
         """Begin with the group as it stands, in place of what an earlier run has left.  Where that can't be: one warning."""
         self._attempt(lambda: self._write_anew(group))
+        if not self.kept:
+            self._discard_former()
 
     def append(self, records: tuple[Record, ...], group: Group) -> None:
         """Keep what a step has changed, before anybody hears of it; ``group`` is what came of it."""
@@ -292,6 +294,12 @@ class GroupJournal:
         with contextlib.suppress(OSError):
             if self._descriptor is not None and _is_at(self._path, self._descriptor):  # else it is a later run's
                 self._path.unlink()
+
+    def _discard_former(self) -> None:
+        """What an earlier run has left stands for a group that goes on without it: the run after this one is not to take that."""
+        with contextlib.suppress(OSError, NotTaken), _held(self._path, 0) as (descriptor, _):
+            os.ftruncate(descriptor, 0)  # also where the folder lets nobody remove it
+            self._path.unlink()
 
     def _release(self) -> None:
         descriptor, self._descriptor = self._descriptor, None

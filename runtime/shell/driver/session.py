@@ -239,6 +239,9 @@ class Session:
         )
         port = before.port if before else options.coordinator_port
         handlers = service.handlers()
+        self._ending.add(Order.JOURNAL, lambda: coordinator.let_go(keep=self._may_run_again()))
+        if before:  # its members know the port: whatever they are told there is to be in this run's journal, not in the last one's
+            keep_journal(options, coordinator, before)
         try:
             server = self._ending.keep(
                 Order.PORTS,
@@ -253,8 +256,8 @@ class Session:
         self._silent_agents, self._agents = service.silent, service.agents
         names = coordinator.settings.assignors
         self._run = run = Run(run_id, options.coordinator_host, server.port, authority.client, names)
-        self._ending.add(Order.JOURNAL, lambda: coordinator.let_go(keep=self._may_run_again()))
-        keep_journal(options, coordinator, RunIdentity(run_id, server.port, authority))
+        if not before:
+            keep_journal(options, coordinator, RunIdentity(run_id, server.port, authority))
         if options.metrics_port is not None:
             from sparkcohort.runtime.shell.observe.metrics import open_endpoint  # noqa: PLC0415  with Prometheus' client
 

@@ -227,6 +227,23 @@ def test_a_later_runs_journal_is_let_alone(kept: GroupJournal) -> None:
     assert found is not None and found.group.serial == 3
 
 
+def test_a_journal_that_can_not_be_begun_leaves_none_of_an_earlier_run(kept: GroupJournal, home: Path) -> None:
+    """The run after would go on with the group of two runs ago."""
+    kept.close(keep=True)
+    (file,) = home.iterdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size // 2, before[1]))
+    later = GroupJournal(file, IDENTITY, OPTIONS, JVM, "billing")
+    try:
+        later.open(GROUP)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not later.kept
+    later.close(keep=True)
+    assert list(home.iterdir()) == []
+    assert taken() is None
+
+
 def test_an_end_for_good_leaves_nothing(kept: GroupJournal, home: Path) -> None:
     """Neither file nor lock."""
     kept.close(keep=False)

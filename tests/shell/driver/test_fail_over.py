@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from pathlib import Path
 
 import pytest
 
+from sparkcohort.assignors import ASSIGNORS
+from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig
+from sparkcohort.runtime.shell.coordinator.coordinator import Coordinator
+from sparkcohort.runtime.shell.coordinator.group_journal import RunIdentity
+from sparkcohort.runtime.shell.coordinator.group_settings import GroupSettings
+from sparkcohort.runtime.shell.driver import fail_over, session
 from sparkcohort.runtime.shell.driver.fail_over import _is_free, _is_soon_free, _members
 from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.shell.process.executor import Executor
+from sparkcohort.runtime.shell.process.process_identity import started
+from sparkcohort.runtime.shell.rpc.tls import new_authority
 
 LEAST = {"kafka.bootstrap.servers": "a:9092", "subscribe": "t", "group.id": "g"}
 AVRO = """{"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"%s}]}"""
@@ -77,6 +88,27 @@ def test_another_member_is_another(other: dict[str, str]) -> None:
     assert members(**other) != members()
     SEEN.append(members(**other))
     assert len(SEEN) == len(set(SEEN))
+
+
+def test_who_goes_on_with_a_group_has_its_journal_before_its_members_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in between it would leave the journal of the run before, and a group that has gone on without it."""
+    monkeypatch.setenv("COHORT_HOME", str(tmp_path))
+    jvm, kept = Executor(os.getpid(), started(os.getpid()) or 0, "driver", "host", 1), list[bool]()
+    monkeypatch.setattr(fail_over, "driver_jvm", lambda: jvm)
+    group = Coordinator(GroupSettings("g", "run", 1000, 2_000, 500, 2_000, ("range",)), dict, assignors=ASSIGNORS)
+
+    def opened(*_: object, **__: object) -> None:
+        kept.append(group.is_kept)
+        raise OSError("another process has the port")
+
+    monkeypatch.setattr(session, "GroupServer", opened)
+    going_on = session.Session(parse(LEAST), ASSIGNORS)
+    with pytest.raises(CohortError, match="another process was faster"):
+        going_on._serve(group, "run", RunIdentity("run", 4711, new_authority()))
+    going_on.close()
+    assert kept == [True]
 
 
 SEEN: list[str] = []
