@@ -52,6 +52,7 @@ def ensure_agent(options: SourceOptions, run: Run, host: str, executor: Executor
         rack=options.client_rack,
         listener=options.rebalance_listener,
         group_id=options.group_id,
+        group_instance_id=options.group_instance_id,
         load_window_ms=options.load_balance_after_ms if LOAD_BALANCED in run.assignors else 0,
     )
     # A listener or a maker of tokens is the user's code, and finds the user's modules: one query's are not to be another's.

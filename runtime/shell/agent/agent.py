@@ -120,9 +120,7 @@ class Agent:
             if len(self._members) >= MOST_MEMBERS:
                 log.warning("no more than %d queries have members in an agent: %s", MOST_MEMBERS, config.group_id)
                 return
-            former = [
-                each for each in self._members.values() if each and each.group_id == config.group_id and each.is_left
-            ]
+            former = [each for each in self._members.values() if each and each.is_before(config)]
             self._members[config.address] = None
         for member in former:  # nobody takes it over any more, and what it holds are as many bytes again
             member.give_way()

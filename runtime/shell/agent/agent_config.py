@@ -42,7 +42,8 @@ class AgentConfig:
     assignors: tuple[str, ...]
     rack: str
     listener: str = ""
-    group_id: str = ""  # for log lines
+    group_id: str = ""
+    group_instance_id: str = ""  # the driver's: queries may share a group on different topics
     load_window_ms: int = 0  # over how long loads are smoothed; 0: nobody asks for them
 
 

@@ -401,18 +401,14 @@ class QueryMember:
         """The name of its socket."""
         return self._config.address
 
-    @property
-    def group_id(self) -> str:
-        """The group that it is a member of."""
-        return self._config.group_id
-
-    @property
-    def is_left(self) -> bool:
-        """Whether its run has ended, or doesn't answer: it waits for the next one."""
-        return self._between_runs or self._unreachable_since is not None
+    def is_before(self, other: AgentConfig) -> bool:
+        """Whether the other is for a newer run of its query: its own has ended, or doesn't answer, and it waits for the next."""
+        own = self._config
+        same = (own.group_id, own.group_instance_id) == (other.group_id, other.group_instance_id)
+        return same and (self._between_runs or self._unreachable_since is not None)
 
     def give_way(self) -> None:
-        """End without a word: a member of the same group, for another run, is here."""
+        """End without a word: a member for a newer run of the same query is here."""
         self._end("a member for a newer run of its group has come", leave=False)
 
     def leave(self, reason: str) -> None:

@@ -245,9 +245,9 @@ def test_it_ends_after_its_last_member(runs: Runs) -> None:
 
 
 def test_who_waits_in_vain_gives_way(runs: Runs) -> None:
-    """A member whose run has ended keeps its partitions for the next run, but not beside a member of that group's newer one."""
-    runs.more(1)
-    old, new = runs.worlds
+    """A member whose run has ended waits for the next, beside those of other queries of its group, not beside a newer run's."""
+    runs.more(2)
+    old, new, other = runs.worlds
     old.session_timeout_ms = 600_000
     process = runs.start(old)
     name, of_group = (
@@ -256,6 +256,9 @@ def test_who_waits_in_vain_gives_way(runs: Runs) -> None:
     )
     old.coordinator.stop(for_good=False)
     old.server.stop(2)
+    group_id = of_group.group_id
+    start_agent(name, to_json(replace(other.config(runs.executor), group_id=group_id, group_instance_id="cohort-2")))
+    wait_until(lambda: other.member(runs.executor), 20, "another query's to be there")
     hold_for(lambda: bool(sockets(runs.executor)), 1, "it waits")
     start_agent(name, to_json(of_group))
     wait_until(lambda: not sockets(runs.executor), 20, "the old one to be gone")

@@ -30,7 +30,7 @@ REGISTRY = {
     "value.schema": AVRO % "",
 }
 
-OF_THE_MEMBER = {"address", "executor", "port", "credentials", "group_id"}
+OF_THE_MEMBER = {"address", "executor", "port", "credentials", "group_id", "group_instance_id"}
 """What another member has otherwise anyway, or what is the same for the same journal."""
 SEALED = {
     "host",
