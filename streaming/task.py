@@ -41,6 +41,8 @@ log = logging.getLogger("sparkcohort.task")
 
 CALL_TIMEOUT_S = 10.0
 CALL_PAUSE_S = 0.5
+REPORT_S = 5.0
+"""How long a task's report may take: an audit, for which no core is kept waiting."""
 
 _alone: dict[str, str] = {}
 """By address: why this executor can have no agent, as its last start has shown; the next claim tells the driver."""
@@ -189,7 +191,8 @@ class _SlotClient:
             if self._tells:
                 self._agent.tell(report)
             else:
-                self._call(report)
+                # One try: whoever was only slow has counted it, and would again.
+                self._answer("Delivered", calls.encode(report), REPORT_S)
         except (CohortError, AgentTimeout) as error:  # an audit: the rows are delivered, whoever counts them
             log.warning("could not report what was delivered: %s", error)
 
@@ -208,7 +211,7 @@ class _SlotClient:
         return self._answer(type(call).__name__, calls.encode(call), CALL_TIMEOUT_S, wait_s)
 
     def _answer(self, action: str, body: bytes, timeout_s: float, wait_s: float = 0.0) -> bytes:
-        """One call over a connection of our own, made again for ``wait_s`` while nobody answers: whatever is asked is idempotent.
+        """One call over a connection of our own, made again for ``wait_s`` while nobody answers: what is asked so is idempotent.
 
         Raises CohortError when that time is over, and at once where the connection is refused.
         """

@@ -24,6 +24,7 @@ from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import Credentials, new_authority
 from sparkcohort.runtime.values.columns import KAFKA_ROW
+from sparkcohort.streaming import task
 from sparkcohort.streaming.slot_reader import SlotPartition
 from sparkcohort.streaming.task import _SlotClient, _Tally
 from tests.kit.proxy import SilentProxy
@@ -149,3 +150,29 @@ def test_a_silent_coordinator_is_not_waited_for_beyond_the_session() -> None:
         with closing(desk), pytest.raises(CohortError, match="no answer from the coordinator"):
             desk.claim()
         assert silent.was_asked()
+
+
+def test_what_was_delivered_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that is only slow counts it when it comes to it; no core waits for that, however long the session is."""
+    for name in ("REPORT_S", "CALL_TIMEOUT_S", "CALL_PAUSE_S"):
+        monkeypatch.setattr(task, name, 0.5)
+    authority, heard, awake = new_authority(), list[bytes](), threading.Event()
+
+    def count(body: bytes) -> bytes:
+        heard.append(body)
+        assert awake.wait(60)
+        return b""
+
+    server = GroupServer(
+        authority, {"Delivered": count}, lambda _: queue.SimpleQueue(), lambda _: None, host="127.0.0.1"
+    )
+    desk = _claiming(server.port, authority.client, 600_000)
+    reporting = threading.Thread(target=desk.report, args=(RANGES, _Tally()), daemon=True)
+    try:
+        reporting.start()
+        reporting.join(20)
+        assert (reporting.is_alive(), len(heard)) == (False, 1)
+    finally:
+        awake.set()
+        desk.close()
+        server.stop(5)
