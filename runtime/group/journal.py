@@ -1,6 +1,6 @@
 """The journal's bytes: a group as it stood, then the records of every step since, a frame each.
 
-Whoever takes a group over replays them (``timeline.replay``) and resumes.  A step's frame is written before anybody hears of
+Whoever takes a group over replays them (``replay.apply``) and resumes.  A step's frame is written before anybody hears of
 the step, so a frame that is cut off is of a step that nobody heard of: it is left out (Kafka: ``LogSegment.recover``).
 
 >>> from sparkcohort.runtime.group import new_group

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -92,7 +91,6 @@ class Session:
         self._announced: Offsets = {}
         self._snapshot: Snapshot | None = None
         self._accepted = Losses()
-        self._pause = threading.Event()
         self._opened = time.monotonic()
         self._bounded = False  # a query that ends by itself is through: nobody waits for its next run
         self._handed_over = False  # the driver before has stopped for this one
@@ -480,9 +478,10 @@ class Session:
         assert self._run is not None  # noqa: S101  begin comes first
         return self._run
 
-    def pause(self, seconds: float) -> None:
-        """Wait, unless the session ends meanwhile."""
-        self._pause.wait(seconds)
+    @staticmethod
+    def pause(seconds: float) -> None:
+        """Wait; a session that ends meanwhile ends its process (``Ender``), whoever waits in it."""
+        time.sleep(seconds)
 
     def _status(self) -> dict[str, Any]:
         if self._coordinator is None or self._ending.begun:
