@@ -141,7 +141,7 @@ class ReadHead(Call, frozen=True):
 
 
 class AgentRequest(Call, frozen=True, omit_defaults=True):
-    """What a task asks its agent: ranges to serve, or something to say to the coordinator, or neither: its description."""
+    """What a task asks its agent: ranges to serve, or something to say to the coordinator."""
 
     ranges: tuple[Range, ...] = ()
     planned_starts: tuple[Offset, ...] = ()

@@ -7,7 +7,6 @@ Prints "ready" when it serves and has records of every partition, and "served TO
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -36,7 +35,7 @@ def main(name: str, token: str, bootstrap: str, topic: str, partitions: str) -> 
         for wanted in ranges:
             say(f"served {wanted.topic} {wanted.partition} {wanted.start} {wanted.end}")
 
-    TaskServer(name, token, prefetcher, lambda: {"pid": os.getpid()}, served).start()
+    TaskServer(name, token, prefetcher, served).start()
     wait_until(lambda: all(stats.position for stats in prefetcher.stats().values()), 30, "records")
     say("ready")
     threading.Event().wait()

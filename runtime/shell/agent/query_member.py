@@ -126,7 +126,6 @@ class QueryMember:
             config.address,
             config.credentials.token,
             self._prefetcher,
-            self._info,
             self._on_served,
             self._link.call,
         )
@@ -158,9 +157,6 @@ class QueryMember:
             user_data=json.dumps(said, separators=(",", ":")).encode(),
             leave_on_stop=True,  # static, but its executor is gone: nobody comes back to the slot
         )
-
-    def _info(self) -> dict[str, object]:
-        return {"member_id": self._member.member_id, "generation": self._member.generation, "pid": os.getpid()}
 
     # --- the loop ---------------------------------------------------------------------------------
 

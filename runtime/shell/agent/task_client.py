@@ -6,12 +6,11 @@ imports this before its first row, so nothing that only the agent needs is impor
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -61,17 +60,6 @@ class TaskClient:
         self._consumer = BufferConsumer()
         self._lost = ""
         self._following = False  # the rows of what was claimed come next
-
-    def hello(self) -> dict[str, Any]:
-        """The agent's description: member id, generation, pid; raises AgentTimeout."""
-        answer = self._reply(AgentRequest())
-        try:
-            info: Any = json.loads(answer)
-        except (ValueError, RecursionError) as error:
-            raise self._silent(error) from error
-        if not isinstance(info, dict):
-            raise self._silent(ValueError("no description"))
-        return info
 
     def claim(self, claim: calls.Claim) -> calls.ClaimReply:
         """The coordinator's answer to a claim; raises AgentTimeout, or CoordinatorSilent when the agent got no answer.

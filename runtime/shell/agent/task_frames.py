@@ -28,7 +28,7 @@ import pyarrow as pa
 from sparkcohort.runtime.protocol import calls
 
 FRAME: Final = struct.Struct("!BQ")  # kind, length of the body
-STEP, BATCH, LENT, END, INFO = range(1, 6)
+STEP, BATCH, LENT, END, ANSWER = range(1, 6)
 BUFFER: Final = struct.Struct("!BQQ?")  # number, size, bytes used, whether its descriptor comes along; the step follows
 DELIVERED: Final = b"\x01"
 NOBODY: Final = b""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 from msgspec import structs
@@ -20,12 +19,12 @@ from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.agent.shared_memory import BufferProducer, Lent, SlabPool
 from sparkcohort.runtime.shell.agent.task_frames import (
     AHEAD,
+    ANSWER,
     BATCH,
     BUFFER,
     DELIVERED,
     END,
     FRAME,
-    INFO,
     LENT,
     NOBODY,
     STEP,
@@ -72,7 +71,7 @@ def _to_nobody(action: str, _body: bytes, _timeout_s: float) -> bytes:
 
 
 class TaskServer:
-    """Serves ranges and the agent's description to this user's processes that know the token; a thread per connection.
+    """Serves ranges to this user's processes that know the token; a thread per connection.
 
     ``on_served`` is called with those ranges of a request that a client has read to their ends, once it has said so;
     ``relay`` with what a client has to say to the coordinator.
@@ -83,7 +82,6 @@ class TaskServer:
         name: str,
         token: str,
         prefetcher: Source,
-        info: Callable[[], Mapping[str, Any]],
         on_served: Callable[[Sequence[Range]], None],
         relay: Relay = _to_nobody,
     ) -> None:
@@ -91,7 +89,6 @@ class TaskServer:
         self._name = name
         self._token = token
         self._prefetcher = prefetcher
-        self._info = info
         self._on_served = on_served
         self._relay = relay
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -166,10 +163,10 @@ class TaskServer:
             except OSError:
                 if not request.reply:
                     raise
-                _send(connection, INFO, NOBODY)
+                _send(connection, ANSWER, NOBODY)
                 return
             if request.reply:
-                _send(connection, INFO, answer)
+                _send(connection, ANSWER, answer)
             if request.action != "Claim" or not rows_follow(claimed := calls.decode(answer, calls.ClaimReply)):
                 return
             request = structs.replace(
@@ -179,9 +176,6 @@ class TaskServer:
                 plan_seq=claimed.sequence,
                 ids=claimed.ids,
             )
-        if not request.ranges:
-            _send(connection, INFO, json.dumps(dict(self._info())).encode())
-            return
         served = self._stream(connection, request, producer)
         if connection.recv(1) == DELIVERED and served:
             try:

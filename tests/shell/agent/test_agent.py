@@ -26,6 +26,7 @@ from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import address
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
+from tests.kit.hello import hello
 from tests.kit.mock import MockCluster
 from tests.kit.proxy import SilentProxy
 from tests.kit.waiting import hold_for, wait_until
@@ -238,13 +239,13 @@ def test_a_moment_without_descriptors_or_memory_is_over_when_it_is_over(world: W
     limit, address = getattr(resource, what), executor.address("run")
     before = resource.prlimit(agent.pid, limit)
     asking = TaskClient(address, world.authority.client.token, 10)
-    assert asking.hello()["pid"] == agent.pid
+    assert hello(asking) == agent.pid
     resource.prlimit(
         agent.pid, limit, (agent.num_fds() if what == "RLIMIT_NOFILE" else agent.memory_info().vms, before[1])
     )
     for _ in range(4):
         with suppress(AgentTimeout), closing(TaskClient(address, world.authority.client.token, 0.5)) as client:
-            client.hello()
+            hello(client)
     if not gone(agent):
         resource.prlimit(agent.pid, limit, before)
     wait_until(lambda: said_hello(world, executor), 30, "an agent that answers")
@@ -287,5 +288,5 @@ def said_hello(world: World, executor: Executor) -> int:
     if not agent_answers(config.address):
         start_agent(config.address, to_json(config))
     with suppress(AgentTimeout), closing(TaskClient(config.address, world.authority.client.token, 1)) as client:
-        return int(str(client.hello()["pid"]))
+        return hello(client)
     return 0

@@ -16,6 +16,7 @@ from sparkcohort.runtime.shell.agent import task_requests
 from sparkcohort.runtime.shell.agent.task_client import TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
+from tests.kit.hello import hello
 from tests.kit.waiting import hold_for, wait_until
 
 TOKEN = "token-of-this-run"
@@ -40,7 +41,7 @@ class Nothing:
 def name() -> Iterator[str]:
     """The name of a server's socket."""
     name = f"cohort-test-{uuid.uuid4().hex}"
-    server = TaskServer(name, TOKEN, Nothing(), lambda: {"pid": 1}, lambda _: None)
+    server = TaskServer(name, TOKEN, Nothing(), lambda _: None)
     server.start()
     yield name
     server.close()
@@ -84,7 +85,7 @@ MALFORMED = {
 
 def test_malformed_requests_are_one_short_line(name: str, client: TaskClient, caplog: pytest.LogCaptureFixture) -> None:
     """However many and whatever they are: no traceback, nothing that is left behind, and the others are served."""
-    assert client.hello()
+    assert hello(client)
     before = threading.active_count()
     for malformed in [*MALFORMED.values()] * 20:
         with socket.socket(socket.AF_UNIX) as stranger:
@@ -100,7 +101,7 @@ def test_malformed_requests_are_one_short_line(name: str, client: TaskClient, ca
     assert record.exc_info is None
     assert len(record.getMessage()) < 200
     assert "1 connections to the agent's socket were ended" in record.getMessage()
-    assert client.hello()
+    assert hello(client)
 
 
 @pytest.mark.parametrize("begun", [b"", b"\x00", framed(b', "ranges"', 5_000)], ids=["nothing", "a length", "a half"])
@@ -119,6 +120,6 @@ def test_who_does_not_come_to_an_end_is_not_waited_for(
 def test_a_task_may_take_its_time(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its requests, while Spark is busy with its rows."""
     monkeypatch.setattr(task_requests, "REQUEST_S", 0.2)
-    assert client.hello()
+    assert hello(client)
     hold_for(lambda: client._connection is not None, 0.6, "the connection")
-    assert client.hello()
+    assert hello(client)

@@ -23,6 +23,7 @@ from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
+from tests.kit.hello import hello
 from tests.kit.mock import MockCluster
 from tests.kit.waiting import hold_for, wait_until
 
@@ -86,7 +87,7 @@ def test_ten_queries_have_their_members_in_one_process(runs: Runs) -> None:
         closing(TaskClient(runs.executor.address(first.run_id), second.authority.client.token, 5)) as stranger,
         pytest.raises(AgentTimeout),
     ):
-        stranger.hello()
+        hello(stranger)
     flows(first, runs.executor)
 
 

@@ -181,7 +181,7 @@ class Large:
 def client() -> Iterator[TaskClient]:
     """A client of a server of large batches."""
     name = f"cohort-test-{uuid.uuid4().hex}"
-    server = TaskServer(name, "token", Large(), dict, lambda _: None)
+    server = TaskServer(name, "token", Large(), lambda _: None)
     server.start()
     client = TaskClient(name, "token", 5)
     yield client

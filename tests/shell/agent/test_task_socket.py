@@ -26,6 +26,7 @@ from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.agent.task_server import AlreadyRunning, TaskServer
 from sparkcohort.runtime.shell.rpc import acceptor
 from sparkcohort.runtime.values.columns import KAFKA_ROW
+from tests.kit.hello import hello
 from tests.kit.local_server import serving
 from tests.kit.mock import MockCluster
 from tests.kit.processes import freeze
@@ -85,7 +86,7 @@ def served(name: str) -> Iterator[list[Range]]:
     """A server of numbers on ``name``; the list of what was acknowledged."""
     pa.array([])  # imports pandas, which may take longer than a client waits
     acknowledged: list[Range] = []
-    server = TaskServer(name, TOKEN, Numbers(), lambda: {"member_id": "m", "generation": 7}, acknowledged.extend)
+    server = TaskServer(name, TOKEN, Numbers(), acknowledged.extend)
     server.start()
     yield acknowledged
     server.close()
@@ -94,7 +95,7 @@ def served(name: str) -> Iterator[list[Range]]:
 def test_rows_positions_and_acknowledgement(name: str, served: list[Range], connect: Connect) -> None:
     """A range arrives whole and in order, and is acknowledged once, after its last piece was taken."""
     client = connect()
-    assert client.hello() == {"member_id": "m", "generation": 7}
+    assert hello(client) == os.getpid()
     for wanted in (Range("t", 0, 0, 35), Range("t", 1, 14, 15), Range("t", 0, 35, 36)):
         pieces = list(one_by(client.read, wanted, 0, 1))
         assert pieces[-1][0] == wanted.end
@@ -111,7 +112,7 @@ def test_a_miss_carries_the_position(name: str, served: list[Range], connect: Co
         with pytest.raises(Missed) as caught:
             got.extend(one_by(client.read, Range("t", 9, 5, 100), 0, 1))
         assert caught.value.next_offset == 25
-    assert client.hello()["generation"] == 7
+    assert hello(client)
     assert served == []
 
 
@@ -147,7 +148,7 @@ def test_a_reader_that_stops_early(name: str, served: list[Range], connect: Conn
 
 def test_the_name_is_a_lock(name: str, served: list[Range]) -> None:
     """A second server of the same name is told so, and the name is free again when the first one closes."""
-    second = TaskServer(name, TOKEN, Numbers(), dict, served.extend)
+    second = TaskServer(name, TOKEN, Numbers(), served.extend)
     with pytest.raises(AlreadyRunning):
         second.start()
 
@@ -155,24 +156,24 @@ def test_the_name_is_a_lock(name: str, served: list[Range]) -> None:
 def test_a_closed_server_frees_its_name(name: str, connect: Connect) -> None:
     """After close, clients find nobody and another server can start."""
     for _ in range(2):
-        server = TaskServer(name, TOKEN, Numbers(), dict, lambda _: None)
+        server = TaskServer(name, TOKEN, Numbers(), lambda _: None)
         server.start()
         client = connect()
-        assert client.hello() == {}
+        assert hello(client)
         server.close()
         with pytest.raises(AgentTimeout, match="gone"):
-            client.hello()
+            hello(client)
 
 
 def test_a_wrong_token_gets_nothing(name: str, served: list[Range], connect: Connect) -> None:
     """Without the token the connection ends without a word, and the right one still works."""
     client = connect("another-token")
     with pytest.raises(AgentTimeout, match="gone") as caught:
-        client.hello()
+        hello(client)
     assert "another-token" not in str(caught.value)
     with pytest.raises(AgentTimeout):
         list(one_by(connect("").read, Range("t", 0, 0, 1), 0, 0))
-    assert connect().hello()
+    assert hello(connect())
     assert served == []
 
 
@@ -183,7 +184,7 @@ def test_other_users_are_strangers(
     another = os.getuid() + 1
     monkeypatch.setattr(os, "getuid", lambda: another)
     with pytest.raises(AgentTimeout, match="another user"):
-        connect().hello()
+        hello(connect())
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.settimeout(5)
         stranger.connect(b"\0" + name.encode())
@@ -200,7 +201,7 @@ def test_garbage_ends_only_its_own_connection(name: str, served: list[Range], co
             stranger.shutdown(socket.SHUT_WR)
             with suppress(ConnectionResetError):
                 assert stranger.recv(1) == b""
-    assert connect().hello()
+    assert hello(connect())
 
 
 CLAIM = calls.Claim("p", 3, "an-address")
@@ -230,7 +231,7 @@ class Coordinator:
 def coordinator(name: str) -> Iterator[Coordinator]:
     """What a server on ``name`` relays to."""
     coordinator = Coordinator()
-    server = TaskServer(name, TOKEN, Numbers(), dict, coordinator.acknowledged.extend, coordinator.relay)
+    server = TaskServer(name, TOKEN, Numbers(), coordinator.acknowledged.extend, coordinator.relay)
     server.start()
     yield coordinator
     server.close()
@@ -242,7 +243,7 @@ def test_what_a_task_says_is_relayed(name: str, coordinator: Coordinator, connec
     assert client.claim(CLAIM) == calls.ClaimReply()
     assert batches_to_rows(one_by(client.read, Range("t", 0, 1, 4), 0, 1))
     client.tell(REPORT)
-    assert client.hello() == {}
+    assert hello(client)
     assert [action for action, _ in coordinator.heard] == ["Claim", "Delivered"]
     assert [json.dumps(said).encode() for _, said in coordinator.heard] == [
         json.dumps(json.loads(calls.encode(call))).encode() for call in (CLAIM, REPORT)
@@ -271,13 +272,12 @@ def test_the_rows_of_a_claim_come_without_being_asked_for(
     wait_until(lambda: coordinator.acknowledged == [wanted, wanted], 5, "both reads to be told")
 
     client.claim(CLAIM)
-    assert client.hello() == {}
     coordinator.slot |= {"agent": False}
     client.claim(CLAIM)
-    assert client.hello() == {}
+    assert hello(client)
     coordinator.slot |= {"agent": True, "error": "FENCED_INSTANCE_ID"}
     client.claim(CLAIM)
-    assert client.hello() == {}
+    assert hello(client)
     assert len(coordinator.acknowledged) == 2
 
 
@@ -339,7 +339,7 @@ def test_an_agent_struck_in_mid_range(
     produce(mock_broker.bootstrap, "t", RECORDS, value_bytes=30)
     with serving(name, TOKEN, mock_broker.bootstrap, "t", 1) as process:
         client = connect(timeout_s=1)
-        assert client.hello() == {"pid": process.pid}
+        assert hello(client) == process.pid
         began = time.monotonic()
         strike = (lambda: freeze(process.pid)) if how == signal.SIGSTOP else process.kill
         rows, reason = continue_directly(mock_broker, client, strike)
@@ -364,7 +364,7 @@ def test_a_thawed_agent_acknowledges_nothing(mock_broker: MockCluster, name: str
         continue_directly(mock_broker, client, lambda: freeze(process.pid))
         process.send_signal(signal.SIGCONT)
         again = connect()
-        hold_for(again.hello, 1, "the agent answers")
+        hold_for(partial(hello, again), 1, "the agent answers")
         rows = batches_to_rows(one_by(again.read, Range("t", 0, 0, 5), 0, 2))
         assert offsets(rows) == [0, 1, 2, 3, 4]
         assert process.stdout is not None
@@ -401,7 +401,7 @@ def test_it_goes_on_after_a_moment_without_descriptors(name: str, mock_broker: M
         with crowd(name, 1):  # the accept that waits has its descriptor already
             for _ in range(3):
                 with closing(TaskClient(name, TOKEN, 0.5)) as client, pytest.raises(AgentTimeout):
-                    client.hello()
+                    hello(client)
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
         wait_until(lambda: answers(name, process.pid), 10, "an answer")
 
@@ -420,14 +420,14 @@ def test_a_crowd_is_turned_away_at_once(name: str, mock_broker: MockCluster) -> 
                 closing(TaskClient(name, TOKEN, 30)) as client,
                 pytest.raises(AgentTimeout, match="the agent is gone"),
             ):
-                client.hello()
+                hello(client)
         wait_until(lambda: answers(name, process.pid), 10, "an answer once the crowd is gone")
 
 
 def answers(name: str, pid: int) -> bool:
     """Whether the server answers now."""
     with closing(TaskClient(name, TOKEN, 10)) as client, suppress(AgentTimeout):
-        return client.hello() == {"pid": pid}
+        return hello(client) == pid
     return False
 
 

@@ -78,7 +78,7 @@ def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
     """What is left begins where each range stood: with what was yielded it is every offset, and none twice."""
     name = f"cohort-test-{uuid.uuid4().hex}"
     agent = Dying(STEPS[:steps])
-    server = TaskServer(name, TOKEN, agent, dict, lambda _: None)
+    server = TaskServer(name, TOKEN, agent, lambda _: None)
     server.start()
     options = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": "g"})
     run = Run("run", "127.0.0.1", 1, Credentials(b"", b"", b"", TOKEN))
