@@ -31,6 +31,7 @@ ANSWER_S: Final = 1.0  # for librdkafka, which asks again after ten seconds
 PATIENCE_S: Final = 30.0  # with a provider that fails, of those who have time: tasks
 RENEW: Final = (0.70, 0.78)  # of its life after which a token is renewed, before librdkafka asks for another at 0.8
 LEAST_PACE_S, MOST_PACE_S = 1.0, 10.0  # between two calls that fail
+SLACK_S: Final = 0.5  # of the thread's waking, by which two clocks may differ
 REPEAT_S: Final = 30.0  # between two warnings of the same trouble
 # The settings that tell a provider whom the token is for.
 _TOLD: Final = ("bootstrap.servers", "security.protocol")
@@ -52,10 +53,12 @@ class TokenSource:
         self._changed = threading.Condition()
         self._token: LoginToken | None = None
         self._asked = False  # for the token that there is, or for the first one
-        self._made_at = self._renew_at = 0.0  # by the wall clock, as tokens are
+        self._renew_at = 0.0  # by the wall clock, as tokens are
         self._failure: NoToken | None = None  # of the last call
         self._failures = 0
-        self._next_at = 0.0  # monotonic, as is all below: when the function may be called again
+        self._made_at = 0.0  # monotonic, as is all below
+        self._next_at = 0.0  # when the function may be called again
+        self._wakes_at = 0.0  # when the thread looks again by itself
         self._called_at: float | None = None  # the call that is on its way
         self._told_at = float("-inf")
         self._thread: Supervised | None = None
@@ -96,7 +99,8 @@ class TokenSource:
         """A broker has refused this token before its end: another one is made, but no more often than where that fails."""
         with self._changed:
             if refused is self._token:
-                self._asked, self._renew_at = True, self._made_at + MOST_PACE_S
+                wait_s = self._made_at + MOST_PACE_S - time.monotonic()
+                self._asked, self._renew_at = True, time.time() + wait_s
                 self._changed.notify_all()
 
     def oauth_cb(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
@@ -115,8 +119,11 @@ class TokenSource:
                 "cohort-tokens", self._wait, self._call, self._give_up, amend=self._amend, stuck_s=None
             )  # for being stuck see _blocked
             self._thread.start()
-        if not self._asked:
-            self._asked = True
+        self._asked = True
+        wakes_at = time.monotonic() + self._due_s()
+        # The thread waits by the monotonic clock: it knows of no question, no step of the wall clock and no sleep of the host.
+        if wakes_at < self._wakes_at - SLACK_S:
+            self._wakes_at = wakes_at  # told once: those who wait here would wake each other without end
             self._changed.notify_all()
         blocked = self._blocked()
         if blocked is not None and time.monotonic() >= self._told_at + REPEAT_S:
@@ -151,6 +158,7 @@ class TokenSource:
         """Until the function is to be called."""
         with self._changed:
             while (due_s := self._due_s()) > 0:
+                self._wakes_at = time.monotonic() + due_s
                 self._changed.wait(min(due_s, 3600.0))
             self._called_at = time.monotonic()
         return True
@@ -172,7 +180,7 @@ class TokenSource:
                     "option kafka.%s=%s makes tokens again, after %d failures", PROVIDER, self._name, self._failures
                 )
             self._token, self._failure, self._failures = token, None, 0
-            self._asked, self._made_at = False, now
+            self._asked, self._made_at = False, time.monotonic()
             self._renew_at = now + random.uniform(*RENEW) * (token.ends - now)  # noqa: S311  not all executors at once
             self._next_at = time.monotonic() + LEAST_PACE_S
             self._called_at = None

@@ -184,6 +184,90 @@ def test_it_is_called_ever_more_slowly_and_only_as_long_as_somebody_asks() -> No
     assert len(at) <= 4, "the one that was asked for when patience ended"
 
 
+class WallClock:
+    """The host's clock, which somebody sets; it knows which thread has looked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ahead_s = 0.0
+        self.looks: list[str] = []
+        self._real = time.time
+        monkeypatch.setattr(time, "time", self._now)
+
+    def _now(self) -> float:
+        self.looks.append(threading.current_thread().name)
+        return self._real() + self.ahead_s
+
+    def until_the_thread_waits(self, source: TokenSource, asked: int) -> None:
+        """Until the thread of the tokens, which was asked after so many looks, has worked out how long to wait, and waits."""
+        wait_until(lambda: "cohort-tokens" in self.looks[asked:], 20, "a look of the thread")
+        source.failure()  # takes the lock, which the thread has until it waits
+
+
+def test_a_clock_that_jumps_over_the_end_of_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the host resumes: whoever asks next has another token soon, and one call makes it."""
+    global answer  # noqa: PLW0603
+    clock, made_at = WallClock(monkeypatch), []
+
+    def two_hours(_settings: Mapping[str, str]) -> tuple[str, float]:
+        made_at.append(time.time())
+        return f"token{len(made_at)}", made_at[-1] + 7200
+
+    answer = two_hours
+    source = TokenSource("provided_by_a_user:made", {})
+    assert source.token(20).value == "token1"
+    for ask, expected in ((source.current, None), (lambda: source.token(20), "token3")):
+        looks = len(clock.looks)
+        assert source.current() is not None
+        clock.until_the_thread_waits(source, looks)
+        clock.ahead_s += 7300
+        assert getattr(ask(), "value", None) == expected
+        wait_until(lambda: source.failure() or source.current(), 20, "a token that is good")
+        assert source.failure() is None
+    assert len(made_at) == 3
+
+
+def test_those_who_wait_do_not_wake_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two calls that fail they look at the clock a few times, not thousands."""
+    global answer  # noqa: PLW0603
+    clock = WallClock(monkeypatch)
+    source = TokenSource("provided_by_a_user:made", {})
+
+    def fail(_settings: Mapping[str, str]) -> None:
+        raise ConnectionError
+
+    def wait() -> None:
+        with pytest.raises(NoToken):
+            source.token(patience_s=2)
+
+    answer = fail
+    waiting = [threading.Thread(target=wait) for _ in range(3)]
+    for each in waiting:
+        each.start()
+    for each in waiting:
+        each.join(30)
+    assert len(clock.looks) < 300
+
+
+def test_a_refused_token_after_a_clock_that_was_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is set right: the next token is made after seconds, not when the clock is as far again."""
+    global answer  # noqa: PLW0603
+    monkeypatch.setattr(tokens, "MOST_PACE_S", 0.5)
+    clock, made_at = WallClock(monkeypatch), []
+    clock.ahead_s = 3600
+
+    def a_day(_settings: Mapping[str, str]) -> tuple[str, float]:
+        made_at.append(time.time())
+        return f"token{len(made_at)}", made_at[-1] + 86_400
+
+    answer = a_day
+    source = TokenSource("provided_by_a_user:made", {})
+    refused = source.token(20)
+    clock.ahead_s = 0
+    source.doubt(refused)
+    wait_until(lambda: len(made_at) > 1, 20, "another token")
+    assert source.token(20).value == "token2"
+
+
 def iam(monkeypatch: pytest.MonkeyPatch, servers: str, config: str = "", **env: str) -> str:
     """The address that is signed, with credentials that are made up."""
     made_up = {
