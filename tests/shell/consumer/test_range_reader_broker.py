@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
+from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from tests.kit.admin import COMPACTED, LOG_APPEND_TIME
 from tests.kit.broker import Broker
 from tests.kit.produce import abort, produce, producer, transact, value_of
+from tests.kit.proxy import SilentProxy
 from tests.kit.ranges import direct, offsets
 from tests.kit.waiting import wait_until
 
@@ -133,6 +137,37 @@ def test_an_open_transaction_is_no_loss(broker: Broker, topic: str) -> None:
     rows = direct(committed(broker), [Range(topic, 0, 0, 5)], poll_timeout_ms=30_000)
     end.join()
     assert offsets(rows[TopicPartition(topic, 0)]) == list(range(5))
+
+
+@pytest.fixture
+def silent_admins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is asked of an administrator goes to a port that takes connections and never answers."""
+    new_admin = clients.new_admin
+    with SilentProxy() as nobody:
+        silent = {"bootstrap.servers": f"127.0.0.1:{nobody.port}"}
+        monkeypatch.setattr(clients, "new_admin", lambda conf: new_admin({**conf, **silent}))
+        yield
+
+
+@pytest.mark.usefixtures("silent_admins")
+def test_nobody_tells_whether_a_transaction_is_open(broker: Broker, topic: str) -> None:
+    """That is no loss and no bare time-out: the range fails by its own time, and says what was asked in vain."""
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 5)
+    with pytest.raises(
+        FetchError, match=f"topic {topic} partition 0 .*no progress at offset 5 for 1000 ms.*(no answer|[Tt]imed out)"
+    ):
+        direct(committed(broker), [Range(topic, 0, 0, 10)], poll_timeout_ms=1_000)
+
+
+@pytest.mark.usefixtures("silent_admins")
+def test_nobody_tells_which_topic_it_is(broker: Broker, topic: str) -> None:
+    """As above, where the records are of another topic of that name; librdkafka, which tells no id, asks before it reads."""
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 5)
+    words = rf"(topic {topic} partition 0 .*no progress at offset 0|no broker tells the ids).*(no answer|[Tt]imed out)"
+    with closing(RangeReader(conf(broker), poll_timeout_ms=1_000)) as reader, pytest.raises(FetchError, match=words):
+        list(reader.read([Range(topic, 0, 0, 5)], {topic: "lj7XrdGBSHu-2_Ybcic80w"}))
 
 
 @pytest.mark.usefixtures("each_source")

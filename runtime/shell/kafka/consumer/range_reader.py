@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -24,7 +25,6 @@ from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.kafka.clients import new_admin
 from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
 from sparkcohort.runtime.shell.kafka.consumer.pieces import Elsewhere, Piece
 from sparkcohort.runtime.shell.kafka.consumer.record_source import (
@@ -339,8 +339,9 @@ class RangeReader:
             self._calm(reading)
             if reading.stopped:
                 self._restart(reading)
-        elif self._open_transaction(reading):
-            reading.error = f"a transaction is open at offset {found[1]}, and isolation.level is read_committed"
+        elif (waits := self._ask(reading, partial(self._open_transaction, reading.wanted.end))) is not False:
+            if waits:
+                reading.error = f"a transaction is open at offset {found[1]}, and isolation.level is read_committed"
             self._check_time(reading)
         elif self._is_believed(reading):
             yield from self._lose(progress, reading, reading.wanted.end, f"the log ends at {found[1]}")
@@ -401,13 +402,13 @@ class RangeReader:
         before = time.monotonic()
         try:
             return question(reading.wanted.tp, min(ASK_S, self._poll_timeout_ms / 1000))
-        except KafkaException as failed:
-            reading.error = _error_text(failed)
+        except (KafkaException, TimeoutError) as failed:
+            reading.error = clients.text_of(failed)
             self._idle_s += time.monotonic() - before
             return None
 
     def _topic_id(self, tp: TopicPartition, timeout_s: float) -> str:
-        """The id of the topic that has the partition now; "" if nobody knows it.  Raises KafkaException."""
+        """The id of the topic that has the partition now; "" if nobody knows it.  Raises KafkaException, TimeoutError."""
         return self._topics.ask([tp.topic], timeout_s).get(tp.topic, "")
 
     def _made_anew(self) -> set[str]:
@@ -437,18 +438,14 @@ class RangeReader:
         """Its topic may be gone, or another one by now: ask."""
         reading.gone, reading.check_at = True, reading.check_at or time.monotonic()
 
-    def _open_transaction(self, reading: _RangeProgress) -> bool:
-        """Whether the records up to the range's end exist but wait for a transaction; True when nobody answers."""
+    def _open_transaction(self, end: int, tp: TopicPartition, timeout_s: float) -> bool:
+        """Whether the records up to ``end`` exist but wait for a transaction.  Raises KafkaException, TimeoutError."""
         if self._conf.get("isolation.level") != "read_committed":
             return False
-        wanted = reading.wanted
-        asked = {KafkaPartition(wanted.topic, wanted.partition): OffsetSpec.latest()}
-        admin = new_admin(self._conf)
-        try:
-            answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_S)
-            return all(answer.result(ASK_S).offset >= wanted.end for answer in answers.values())
-        except KafkaException:
-            return True
+        admin, asked = clients.new_admin(self._conf), {KafkaPartition(*tp): OffsetSpec.latest()}
+        level = IsolationLevel.READ_UNCOMMITTED
+        answers = admin.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
+        return all(answer.result(timeout_s).offset >= end for answer in answers.values())
 
     def _check_time(self, reading: _RangeProgress) -> None:
         """Raise FetchError when the partition has made no progress within the poll timeout."""
@@ -493,8 +490,3 @@ def _queues(ranges: Sequence[Range]) -> dict[TopicPartition, deque[Range]]:
 def _where(reading: _RangeProgress) -> str:
     wanted = reading.wanted
     return f"topic {wanted.topic} partition {wanted.partition} offsets [{wanted.start}, {wanted.end})"
-
-
-def _error_text(failed: KafkaException) -> str:
-    error = failed.args[0]
-    return f"{error.name()}: {error.str()}" if isinstance(error, KafkaError) else str(failed)
