@@ -23,8 +23,8 @@ from sparkcohort.runtime.kafka.java_patterns import PatternError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.racks import NodeRacks
 from sparkcohort.runtime.shell.kafka import clients, errors
+from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
-from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.options.topic_pattern import topic_pattern
 from sparkcohort.runtime.text import printable
@@ -85,7 +85,7 @@ class Layout:
 
 
 class Discovery:
-    """Looks the subscription up; ``consumer`` is the client it does so with (also for ListOffsets)."""
+    """Looks the subscription up; ``client`` is what it does so with (also for ListOffsets)."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._conf = {**options.kafka, "group.id": options.group_id} if options.group_id else dict(options.kafka)
@@ -98,10 +98,9 @@ class Discovery:
         self._layout = Layout({})
         self._racks = NodeRacks(options.kafka) if options.client_rack or options.client_rack_env else None
         self._ids = TopicIds(options.kafka)
-        self._files = ChangedFiles(options.kafka)
+        self._kept: RenewedClient[Consumer] = RenewedClient(options.kafka)
         self.in_doubt = False
         self._looked = False  # for what a pattern finds
-        self.consumer: Consumer
 
     def first(self) -> Layout:
         """Connect and look.
@@ -109,7 +108,7 @@ class Discovery:
         Raises ``CohortError`` naming the option or resource: no answer within the limit, authentication, missing topic
         or partition, no permission.
         """
-        self.consumer = clients.new_consumer(self._conf, self._on_error)
+        self._renewed()
         deadline = time.monotonic() + self._limit_ms / 1000
         self._reach(deadline)
         while True:
@@ -125,11 +124,11 @@ class Discovery:
 
     def client(self) -> Consumer | None:
         """The consumer, for other threads; None once it is let go of."""
-        return self.__dict__.get("consumer")
+        return self._kept.client
 
     def release(self) -> None:
         """Let go of the clients, for good; for the thread that looks."""
-        self.__dict__.pop("consumer", None)
+        self._kept.release()
         self._ids.release()
         if self._racks is not None:
             self._racks.release()
@@ -140,9 +139,7 @@ class Discovery:
         What was there and isn't is gone when it is lacking twice in a row: the broker that was asked may be behind the
         others.  Until the second look there is doubt (``in_doubt``).  Raises ``CohortError`` when the permission is gone.
         """
-        if self._files.changed():
-            self._renew()
-        self.consumer.poll(0)  # serves log lines and errors, nothing is subscribed
+        self._renewed().poll(0)  # serves log lines and errors, nothing is subscribed
         now, _missing = self._look(LOOK_TIMEOUT_S)
         if now is None:
             return None
@@ -158,23 +155,25 @@ class Discovery:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _renew(self) -> None:
-        """Another client; the one that is there goes on where none can be made: a file may be half written."""
-        try:
-            self.consumer = clients.new_consumer(self._conf, self._on_error)
-        except CohortError as error:
-            clients.log.warning("changed files of certificates are not taken up: %s", error)
+    def _renewed(self) -> Consumer:
+        return self._kept.get(lambda: clients.new_consumer(self._conf, self._on_error))
+
+    def _consumer(self) -> Consumer:
+        """Not for a variable: an error's traceback would keep a client that is let go of."""
+        return self._kept.client or self._renewed()
 
     def _reach(self, deadline: float) -> None:
         """Wait until any broker answers; an authentication error ends the wait at once."""
-        clients.connect(self.consumer, self._probe())
+        clients.connect(self._consumer(), self._probe())
         while True:
             try:
-                self.consumer.list_topics(topic=self._probe(), timeout=max(min(deadline - time.monotonic(), 1.0), 0.05))
+                self._consumer().list_topics(
+                    topic=self._probe(), timeout=max(min(deadline - time.monotonic(), 1.0), 0.05)
+                )
                 return
             except KafkaException as error:
                 threading.Event().wait(ASK_GAP_S)
-                self.consumer.poll(0)
+                self._consumer().poll(0)
                 if self._fatal is not None:
                     raise self._fatal from None
                 if time.monotonic() >= deadline:
@@ -203,9 +202,9 @@ class Discovery:
         try:
             for name in self._topics() or (None,):
                 found = (
-                    self.consumer.list_topics(topic=name, timeout=timeout_s)
+                    self._consumer().list_topics(topic=name, timeout=timeout_s)
                     if name
-                    else self.consumer.list_topics(timeout=timeout_s)
+                    else self._consumer().list_topics(timeout=timeout_s)
                 )
                 nodes |= {
                     node.id: printable(joined(node.host, node.port), MOST_HOST) for node in found.brokers.values()

@@ -14,7 +14,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.kafka import clients, group_requests
-from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
+from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
 from sparkcohort.runtime.text import printable
 
 DESCRIBE_TIMEOUT_S = 3.0
@@ -43,8 +43,7 @@ class ForeignMembers:
         self._named: set[str] = set()
         self.found = self.present = 0  # in all, and as of the last answer
         self._predecessor = ""  # who had our instance id when ``nobody`` asked
-        self._admin: AdminClient | None = None
-        self._files = ChangedFiles(conf)
+        self._admin: RenewedClient[AdminClient] = RenewedClient(conf)
 
     def look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
         """The failure, once ``missing`` has been empty at no look for a session timeout and others hold some of it."""
@@ -96,7 +95,8 @@ class ForeignMembers:
 
     def release(self) -> None:
         """Let go of the client; for the thread that looks."""
-        self._asked = self._admin = None
+        self._asked = None
+        self._admin.release()
 
     @property
     def asking(self) -> bool:
@@ -105,16 +105,19 @@ class ForeignMembers:
 
     def _describe(self, topic: str | None = None) -> Future[Any] | None:
         try:
-            if self._admin is None or self._files.changed():
-                self._admin = clients.new_admin(self._conf)
-                clients.connect(self._admin, topic)
-            self._admin.list_topics(ANYBODY, timeout=REACH_S)
-            asked = group_requests.describe_groups(self._admin, [self._group_id])
+            admin = self._admin.get(lambda: self._new_admin(topic))
+            admin.list_topics(ANYBODY, timeout=REACH_S)
+            asked = group_requests.describe_groups(admin, [self._group_id])
         except KafkaException as error:
             clients.log.warning("group %s cannot be described: %s", self._group_id, clients.text_of(error))
             return None
         found: Future[Any] = asked[self._group_id]
         return found
+
+    def _new_admin(self, topic: str | None) -> AdminClient:
+        admin = clients.new_admin(self._conf)
+        clients.connect(admin, topic)
+        return admin
 
     def _hear(self, missing: frozenset[TopicPartition]) -> None:
         """Warn of those who have some of ours, as soon as it is known, each once."""

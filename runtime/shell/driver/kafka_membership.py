@@ -218,7 +218,8 @@ class GroupMembership:
         return not self._closing and self._failure is None
 
     def _run_once(self) -> None:
-        if self._unsure or self._outdated():
+        self._renew()
+        if self._unsure:
             self._start_over()
         self._client()  # not kept in a variable: an error's traceback would keep a client that is replaced
         try:
@@ -236,9 +237,10 @@ class GroupMembership:
         except CohortError as error:
             self._fail(error)
 
-    def _outdated(self) -> bool:
-        """Whether the client is in trouble, and the files that it was made with have changed since; tells it once."""
-        return self._troubled and self._files.changed()
+    def _renew(self) -> None:
+        """Have another client join where this one is in trouble, and the files that it was made with have changed since."""
+        if self._troubled:
+            self._files.let_go(self._start_over)
 
     def _poll(self) -> None:
         self._unsure = True
@@ -249,8 +251,7 @@ class GroupMembership:
 
     def _ask(self, request: Callable[[int], s.MembershipRequest]) -> Any:
         """Have a request answered.  Raises Again where it may be made again, CohortError where that is pointless."""
-        if self._outdated():  # a commit through the old client would wait out the session (librdkafka)
-            self._start_over()
+        self._renew()  # a commit through the old client would wait out the session (librdkafka)
         self._answers.clear()
         self._requests += 1
         number = self._requests

@@ -166,8 +166,7 @@ class KeptClient:
 
     def get(self) -> Consumer:
         """The consumer; raises CohortError where none can be made."""
-        if self._files.changed():
-            self._consumer = None
+        self._files.let_go(self.release)
         if self._consumer is None:
             self._consumer = clients.new_consumer(self._conf)
             self._made, self._answered = time.monotonic(), False

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
+from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
 
 log = logging.getLogger("sparkcohort.racks")
 
@@ -23,8 +23,7 @@ class NodeRacks:
     def __init__(self, conf: Mapping[str, str]) -> None:
         """Nothing is opened before the first look."""
         self._conf = conf
-        self._admin: AdminClient | None = None
-        self._files = ChangedFiles(self._conf)
+        self._admin: RenewedClient[AdminClient] = RenewedClient(conf)
         self._racks: dict[int, str] = {}
         self._told = False
 
@@ -44,13 +43,12 @@ class NodeRacks:
 
     def release(self) -> None:
         """Let go of the client; for the thread that looks."""
-        self._admin = None
+        self._admin.release()
 
     def _look(self) -> None:
         try:
-            if self._admin is None or self._files.changed():
-                self._admin = clients.new_admin(self._conf)
-            asked = self._admin.describe_cluster(request_timeout=ANSWER_S)
+            admin = self._admin.get(lambda: clients.new_admin(self._conf))
+            asked = admin.describe_cluster(request_timeout=ANSWER_S)
             self._racks |= {node.id: node.rack for node in asked.result(ANSWER_S).nodes if node.rack}
         except (KafkaException, TimeoutError) as error:
             if not self._racks and not self._told:

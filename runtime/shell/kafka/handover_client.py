@@ -124,8 +124,7 @@ class HandoverClient:
         return self._groups[group]
 
     def _renew(self) -> None:
-        if self._files.changed():
-            self.close()
+        self._files.let_go(self.close)
 
     def _has_members(self) -> bool:
         group = self.group_id

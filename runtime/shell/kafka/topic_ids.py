@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
+from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
 
 log = logging.getLogger("sparkcohort.topic_ids")
 
@@ -24,8 +24,7 @@ class TopicIds:
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """Nothing is opened before the first question."""
         self._conf = conf
-        self._admin: AdminClient | None = None
-        self._files = ChangedFiles(self._conf)
+        self._admin: RenewedClient[AdminClient] = RenewedClient(conf)
         self._known: dict[str, str] = {}
         self._told = False
 
@@ -48,15 +47,14 @@ class TopicIds:
 
     def release(self) -> None:
         """Let go of the client; for the thread that asks."""
-        self._admin = None
+        self._admin.release()
 
     def ask(self, topics: Collection[str], timeout_s: float = ANSWER_S) -> dict[str, str]:
         """The ids of those topics that there are.  Raises KafkaException, TimeoutError when nobody answers."""
         if not topics:
             return {}
-        if self._admin is None or self._files.changed():
-            self._admin = clients.new_admin(self._conf)
-        asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
+        admin = self._admin.get(lambda: clients.new_admin(self._conf))
+        asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
         found: dict[str, str] = {}
         for topic, answer in asked.items():
             try:

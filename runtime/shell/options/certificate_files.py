@@ -6,7 +6,7 @@ Those that ``kafka.config.providers`` look values up in are among the files that
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -58,16 +58,23 @@ def trusted(data: bytes, password: str) -> str:
 
 
 class ChangedFiles:
-    """Tells once of each change of the files that settings name; for one thread."""
+    """Whether the files that settings name have changed, for who lets go of a client then; for one thread.
+
+    Who keeps the client that is there until another one is made has a ``RenewedClient``.
+    """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """As they are now."""
         self._conf, self._seen = conf, stamp(conf)
 
-    def changed(self) -> bool:
-        """Whether they are others than when this was last asked: librdkafka reads them when a client is made, never again."""
+    def let_go(self, release: Callable[[], object]) -> None:
+        """Have ``release`` let go of what was made of them, where they are others by now, once for each change.
+
+        librdkafka reads them when a client is made, never again.
+        """
         before, self._seen = self._seen, stamp(self._conf)
-        return before != self._seen
+        if before != self._seen:
+            release()
 
 
 def stamp(conf: Mapping[str, Any]) -> Stamp:

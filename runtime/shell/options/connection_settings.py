@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from sparkcohort.runtime.shell.options.certificate_files import stamp, with_trusted_certificates
+from sparkcohort.runtime.shell.options.certificate_files import Stamp, stamp, with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import OTHER_LOGINS_BEGIN, ROWS, UNKNOWN, OurClient, value_of
 from sparkcohort.runtime.shell.options.late_values import with_values
 from sparkcohort.runtime.shell.options.security_settings import redact_text
@@ -216,6 +216,7 @@ class _RenewedContext:
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """Read the files.  Raises TransportError for those that can't be used."""
         self._conf, self._lock = dict(conf), threading.Lock()
+        self._told: Stamp | None = None
         self._stamp, self._context = stamp(self._conf), _tls(_texts(with_values(self._conf)))
 
     def current(self) -> ssl.SSLContext:
@@ -223,14 +224,21 @@ class _RenewedContext:
         with self._lock:
             now = stamp(self._conf)
             if now != self._stamp:
-                self._stamp = now
-                try:
-                    self._context = _tls(_texts(with_values(self._conf)))
-                except TransportError as error:
-                    _log.warning("changed files of certificates are not taken up: %s", error)
-                else:
-                    _log.info("certificates are read anew, since their files have changed")
+                self._take_up(now)
             return self._context
+
+    def _take_up(self, now: Stamp) -> None:
+        try:
+            self._context = _tls(_texts(with_values(self._conf)))
+        except (
+            TransportError
+        ) as error:  # tried again for the next connection: for want of descriptors, say, no file changes
+            if now != self._told:
+                self._told = now
+                _log.warning("changed files of certificates are not taken up: %s", error)
+            return
+        self._stamp = now
+        _log.info("certificates are read anew, since their files have changed")
 
 
 def _tls(texts: Mapping[str, str]) -> ssl.SSLContext:

@@ -91,9 +91,12 @@ def test_the_next_client_has_what_the_file_has_then(properties: Path) -> None:
     assert unsupported(options.kafka) == ""
     settings, files = Settings.of(options.kafka), ChangedFiles(options.kafka)
     assert settings.credentials == ("alice", SECRET)
-    assert not files.changed()
+    released: list[str] = []
+    files.let_go(lambda: released.append("too soon"))
     properties.write_text("user=bob\npassword=renewed-1\n")
-    assert files.changed()
+    for _ in range(2):
+        files.let_go(lambda: released.append("once"))
+    assert released == ["once"]
     assert settings.credentials == ("bob", "renewed-1")
     text = redact_text(f"not {SECRET}, but renewed-1", options.kafka)
     assert text == "not [redacted], but [redacted]"
