@@ -72,6 +72,9 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         raise as_refusal(error) from None
     except ValueError as error:  # of a trust store, or of what is looked up
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
+    except KafkaException as error:  # which may quote a setting: redacted here, whoever tells it
+        text = redact_text(str(inner.str() if (inner := error_of(error)) is not None else error), conf)
+        raise KafkaException(KafkaError(code_of(error), text)) from None
 
 
 def connect(client: Consumer | AdminClient, topic: str | None) -> None:

@@ -140,3 +140,12 @@ def test_our_own_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     after = settings.tls
     assert after is not before
     assert settings.tls is after
+
+
+def test_what_an_administrator_cannot_be_made_of_is_told_without_secrets() -> None:
+    """As of a consumer: librdkafka quotes a value that it doesn't take."""
+    conf = {"bootstrap.servers": NOBODY, "sasl.password": "hunter2", "debug": "hunter2"}
+    with pytest.raises(KafkaException) as told:
+        clients.new_admin(conf)
+    assert "[redacted]" in clients.text_of(told.value) and "hunter2" not in clients.text_of(told.value)
+    assert clients.code_of(told.value) == KafkaError._INVALID_ARG
