@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sparkcohort.runtime.shell.cli.doctor import kafka
+from sparkcohort.runtime.shell.cli.doctor import host, kafka
 from tests.kit.broker import Broker, Port
 from tests.kit.produce import produce
 from tests.shell.cli.test_rebalances import cohort
@@ -153,6 +153,30 @@ def test_what_is_wrong_on_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert f":{number}" in checks["coordinator.port"]["found"]
     assert checks["metrics.port"]["result"] == "failed"
     assert "spark.executor.memoryOverhead=1334m" in checks["memory overhead"]["remedy"]
+
+
+def ports(**options: str) -> dict[str, tuple[str, str, str]]:
+    """Result, what was found and the remedy of each port; ``__`` is a dot."""
+    checks = host.ports({name.replace("__", "."): value for name, value in options.items()})
+    return {each.check: (each.result, each.found, each.remedy) for each in checks}
+
+
+def test_ports_are_tried_where_they_will_be_listened_on() -> None:
+    """The coordinator's on all addresses, whatever agents dial (of a service, of a router); that of metrics on its own."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        number = str(taken.getsockname()[1])
+        elsewhere = ports(
+            coordinator__host="203.0.113.9",
+            coordinator__port=number,
+            metrics__address="203.0.113.9",
+            metrics__port=number,
+        )
+        assert elsewhere["coordinator.port"][1] == f"*:{number}: Address already in use"
+        assert (elsewhere["metrics.port"][0], "metrics.address" in elsewhere["metrics.port"][2]) == ("failed", True)
+        assert ports(metrics__port=number)["metrics.port"][1] == f"127.0.0.1:{number}: Address already in use"
+        assert ports(metrics__port=number, metrics__address="127.0.0.2")["metrics.port"][0] == "ok"
+    free = ports(coordinator__host="203.0.113.9", coordinator__port=number)["coordinator.port"]
+    assert free[:2] == ("ok", f"*:{number} is free on this host, now")
 
 
 def test_mistakes_on_the_command_line() -> None:

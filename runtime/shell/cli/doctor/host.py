@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from sparkcohort.runtime.kafka.addresses import bare, joined
 from sparkcohort.runtime.shell.cli.doctor.diagnosis import Check, failed, not_asked, ok, warning
 
 ANSWER_S: Final = 30.0
@@ -177,29 +179,34 @@ def limits() -> list[Check]:
 
 
 def ports(options: Mapping[str, str]) -> list[Check]:
-    """The group's port on this host, and that of metrics."""
-    host = options.get("coordinator.host") or ""
-    found = [_port("coordinator.port", options.get("coordinator.port"), host)]
-    found.append(_port("metrics.port", options.get("metrics.port"), ""))
-    return found
+    """The group's port on this host, and that of metrics.
+
+    Where agents dial (``coordinator.host``) may be an address of a service or a router: the coordinator listens on all addresses.
+    """
+    address = bare(options.get("metrics.address") or "127.0.0.1")
+    return [
+        _port("coordinator.port", options.get("coordinator.port"), ""),
+        _port("metrics.port", options.get("metrics.port"), address),
+    ]
 
 
-def _port(name: str, text: str | None, host: str) -> Check:
+def _port(name: str, text: str | None, address: str) -> Check:
     if not text or text == "0":
         return ok(name, "left out: any free port" if name == "coordinator.port" else "left out: no metrics are served")
     if not (text.isascii() and text.isdigit() and int(text) < 65536):
         return failed(name, f"{text} is no port", f"give {name} a number from 0 to 65535")
+    where = joined(address or "*", int(text))
     try:
-        with closing(socket.socket()) as listening:
+        family, *_, place = socket.getaddrinfo(address or "0.0.0.0", int(text), type=socket.SOCK_STREAM)[0]  # noqa: S104
+        with closing(socket.socket(family)) as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((host, int(text)))
+            listening.bind(place)
     except OSError as error:
-        return failed(
-            name,
-            f"{host or '*'}:{text}: {error.strerror or error}",
-            f"give {name} a free port of this host, or leave it out",
-        )
-    return ok(name, f"{host or '*'}:{text} is free on this host, now")
+        remedy = f"give {name} a free port of this host, or leave it out"
+        if name == "metrics.port" and error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            remedy = "give metrics.address 127.0.0.1, 0.0.0.0, or an address of the driver's host"
+        return failed(name, f"{where}: {error.strerror or error}", remedy)
+    return ok(name, f"{where} is free on this host, now")
 
 
 def memory_overhead(conf: Mapping[str, str], options: Mapping[str, str]) -> Check:
