@@ -20,9 +20,8 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.handover import FREE, AskingState, HandoverAnswer, HandoverRecord, RunName
 from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed, ask, in_words
-from sparkcohort.runtime.shell.options import properties_file
-from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
+from sparkcohort.runtime.shell.cli.client_config import client_config
+from sparkcohort.runtime.shell.kafka.handover_client import LOOK_S, HandoverClient, HandoverDelayed, ask, in_words
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -37,7 +36,8 @@ Examples:
   cohort handover --group billing --bootstrap-server broker:9092 --to-checkpoint /data/billing-2
                                            ... and have the next one, with that checkpoint, begin there
 
-Exit status: 0 the query has stopped, 1 it has not (nothing is written), 2 a mistake on the command line.
+Exit status: 0 the query has stopped and all is written; 1 it has not stopped (nothing is written), or it has and not all is
+written, as the error says: then run this again; 2 a mistake on the command line.
 """
 
 
@@ -58,9 +58,7 @@ def handover_command(
     """
     if to_checkpoint is not None:
         writable(to_checkpoint)  # before anybody is stopped for it
-    settings = properties_file.read(command_config) if command_config else {}
-    conf, _ = translate(settings)
-    client = HandoverClient({"client.id": "cohort", **conf, "bootstrap.servers": bootstrap_server}, group_id)
+    client = HandoverClient({"client.id": "cohort", **client_config(bootstrap_server, command_config)}, group_id)
     with closing(client):
         _hand_over(client, to_checkpoint, timeout_ms)
 
@@ -69,14 +67,23 @@ def _hand_over(client: HandoverClient, to_checkpoint: Path | None, timeout_ms: i
     asking = ask(client, timeout_ms, _pause)
     if asking.state is not AskingState.GRANTED:
         raise CohortError(in_words(asking, client.group_id))
+    try:
+        _write_down(client, to_checkpoint, asking.to or RunName(0, ""))
+    except CohortError as error:
+        # What the driver before has answered stays in Kafka: another call finds it, and goes on from there.
+        raise CohortError(f"the query of group {client.group_id} has stopped, but {error}; run this again") from None
+    click.echo(in_words(asking, client.group_id), err=True)
+
+
+def _write_down(client: HandoverClient, to_checkpoint: Path | None, stopped: RunName) -> None:
+    """Where the query has ended, for people and the next query; then Kafka is told that the group is for whoever comes."""
     ended = {tp: at for tp, (at, text) in _known(client.committed).items() if decode(text).run}
     for tp, at in sorted(ended.items()):
         click.echo(f"{tp.topic}-{tp.partition} {at}")
     if to_checkpoint is not None:
         batch = write_checkpoint(to_checkpoint, ended)
         click.echo(f"{to_checkpoint}: batch {batch} ends there; the next query begins after it", err=True)
-    _known(lambda: client.write(HandoverRecord(HandoverAnswer.PARKED, FREE, asking.to or RunName(0, ""))))
-    click.echo(in_words(asking, client.group_id), err=True)
+    _known(lambda: client.write(HandoverRecord(HandoverAnswer.PARKED, FREE, stopped)))
 
 
 def _pause(seconds: float) -> None:
@@ -92,6 +99,7 @@ def _known(ask_kafka: Callable[[], T]) -> T:
         except HandoverDelayed:
             if time.monotonic() > deadline:
                 raise
+            _pause(LOOK_S)  # some failures come at once
 
 
 def writable(folder: Path) -> int | None:
@@ -140,7 +148,7 @@ def write_checkpoint(folder: Path, ended: Offsets) -> int:
         if not (folder / "commits" / str(last)).exists():
             _write(folder / "commits" / str(last), "\n".join(_lines(folder / "commits" / str(last - 1))))
     except OSError as error:
-        raise CohortError(f"--to-checkpoint {folder} cannot be written: {error.strerror}; run this again") from None
+        raise CohortError(f"--to-checkpoint {folder} cannot be written: {error.strerror}") from None
     return last
 
 
