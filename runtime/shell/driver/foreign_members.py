@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -28,10 +29,15 @@ EVERYBODY: frozenset[TopicPartition] = frozenset()
 
 
 class ForeignMembers:
-    """Watches for partitions that somebody else in the group has had for a session timeout.  Called from one thread."""
+    """Watches for partitions that somebody else in the group has had for a session timeout.
+
+    The owner of the membership looks; whoever waits in vain for it to begin asks, too.  So one question is asked at a time, and who
+    lets go of the client waits for its end: seconds, and only where the membership has failed.
+    """
 
     def __init__(self, conf: Mapping[str, str], group_id: str, instance_id: str, session_timeout_ms: int) -> None:
         self._conf = conf
+        self._lock = threading.RLock()
         self._group_id = group_id
         self._instance_id = instance_id
         self._limit_s = session_timeout_ms / 1000
@@ -47,9 +53,15 @@ class ForeignMembers:
 
     def look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
         """The failure, once ``missing`` has been empty at no look for a session timeout and others hold some of it."""
+        with self._lock:
+            return self._look(missing)
+
+    def _look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
         now = time.monotonic()
         if not missing:
-            self._since = self._asked = None
+            if self._asked is not None:
+                self.release()  # a future that is dropped ends no request, see group_requests
+            self._since = None
             self.present = 0
             self._next_ask, self._gap_s = 0.0, ASK_GAP_S
             self._named.clear()
@@ -72,6 +84,10 @@ class ForeignMembers:
 
         ``topic``: one that there is, of which a leader can be asked first.
         """
+        with self._lock:
+            return self._nobody(topic)
+
+    def _nobody(self, topic: str | None) -> bool:
         asked = self._describe(topic)
         try:
             group = asked.result(DESCRIBE_TIMEOUT_S) if asked is not None else None
@@ -94,9 +110,10 @@ class ForeignMembers:
             )
 
     def release(self) -> None:
-        """Let go of the client; for the thread that looks."""
-        self._asked = None
-        self._admin.release()
+        """Let go of the client, and of what it was asked."""
+        with self._lock:
+            self._asked = None
+            self._admin.release()
 
     @property
     def asking(self) -> bool:
@@ -142,8 +159,9 @@ class ForeignMembers:
 
     def owners_of(self, partitions: frozenset[TopicPartition]) -> list[str]:
         """``client id (host)`` of each other member that has some of these partitions (``EVERYBODY``: of each)."""
-        asked = self._describe()
-        return self._holding(asked, partitions) if asked is not None else []
+        with self._lock:
+            asked = self._describe()
+            return self._holding(asked, partitions) if asked is not None else []
 
     def _holding(self, asked: Future[Any], partitions: frozenset[TopicPartition]) -> list[str]:
         try:
