@@ -230,9 +230,8 @@ class _RenewedContext:
     def _take_up(self, now: Stamp) -> None:
         try:
             self._context = _tls(_texts(with_values(self._conf)))
-        except (
-            TransportError
-        ) as error:  # tried again for the next connection: for want of descriptors, say, no file changes
+        except TransportError as error:
+            # Tried again for the next connection: for want of descriptors, say, no file changes.
             if now != self._told:
                 self._told = now
                 _log.warning("changed files of certificates are not taken up: %s", error)

@@ -104,9 +104,8 @@ def _write_whole(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     try:
-        fresh.unlink(
-            missing_ok=True
-        )  # of a process that was killed while it wrote: whoever goes on with its run has its name
+        # Of a process that was killed while it wrote: whoever goes on with its run has its name.
+        fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)

@@ -336,9 +336,8 @@ class Link:
         line, client = self._line, self._client
         if line is None or line.closed:
             answer = self._call(client, action, body, timeout_s)
-            with contextlib.suppress(
-                RuntimeError
-            ):  # no thread for it to be had: the next request is a call of its own, too
+            # Without a thread for it to be had the next request is a call of its own, too.
+            with contextlib.suppress(RuntimeError):
                 self._line = self._open(client)
             return answer
         try:
