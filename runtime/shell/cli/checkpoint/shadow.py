@@ -32,6 +32,9 @@ VERDICTS: Final = (EQUAL, GONE, UNREAD, DIFFERS)
 KEPT: Final = 10_000
 """Rows that are printed at the end; the counts are of all."""
 LOOK_S: Final = 1.0
+MOST_FAILURES: Final = 10
+"""Looks in a row that may fail while a checkpoint is followed: some three minutes."""
+MOST_PAUSE_S: Final = 30.0
 _EPILOG: Final = """\b
 Examples:
   cohort shadow /checkpoints/billing --bootstrap-server broker:9092
@@ -139,26 +142,63 @@ Sources = Sequence[KafkaEnds | None]
 """The ends of a query's sources; None for one that reads no Kafka, or has no offset yet."""
 
 
+class _Failures:
+    """Looks at the checkpoint that fail in a row: borne while it is followed and could be read before, told once, ever farther apart."""
+
+    def __init__(self, *, follow: bool) -> None:
+        self._follow = follow
+        self._begun = False
+        self._count = 0
+
+    def bear(self, error: CohortError) -> None:
+        """Wait for the next try.  Raises the error where there is to be none."""
+        if not (self._follow and self._begun) or self._count >= MOST_FAILURES:
+            raise error
+        if not self._count:
+            click.echo(f"{error}; it is tried again", err=True)
+        time.sleep(min(LOOK_S * 2**self._count, MOST_PAUSE_S))
+        self._count += 1
+
+    def end(self) -> None:
+        """A look has succeeded."""
+        if self._count:
+            click.echo("the checkpoint is read again", err=True)
+        self._begun, self._count = True, 0
+
+
 def _batches(
     directory: str, readers: TwoReaders, last: int | None, *, follow: bool
 ) -> Iterator[tuple[int, list[RangeComparison]]]:
     known: dict[int, Sources] = {}
-    done = -1
+    done, failures = -1, _Failures(follow=follow)
     while True:
-        folder = Folder(directory)
-        numbers = [each.number for each in folder.logs["offsets"] if each.number > done]
-        if done < 0 and last:
-            numbers = numbers[-last - 1 :]
-        # All at once: Spark removes the oldest file with each new batch.
-        known |= {number: sources for number in numbers if (sources := _sources(folder, number)) is not None}
-        for number in numbers if done >= 0 or not last else numbers[-last:]:
-            before = known.pop(number - 1, None) or _start(folder, number, known)
-            if before is not None and number in known:
-                yield number, list(_compared(number, before, known[number], readers))
-            done = number
+        try:
+            folder = Folder(directory)
+            for number in _planned(folder, known, done, last):
+                before = known.get(number - 1) or _start(folder, number, known)
+                if before is not None and number in known:
+                    yield number, list(_compared(number, before, known[number], readers))
+                known.pop(number - 1, None)
+                done = number
+        except CohortError as error:
+            failures.bear(error)
+            continue
+        failures.end()
         if not follow:
             return
         time.sleep(LOOK_S)
+
+
+def _planned(folder: Folder, known: dict[int, Sources], done: int, last: int | None) -> list[int]:
+    """The batches after ``done``; the ends of each, and of the one before the first, are in ``known`` afterwards."""
+    numbers = [each.number for each in folder.logs["offsets"] if each.number > done]
+    if done < 0 and last:
+        numbers = numbers[-last - 1 :]
+    # All at once: Spark removes the oldest file with each new batch.
+    for number in numbers:
+        if number not in known and (sources := _sources(folder, number)) is not None:
+            known[number] = sources
+    return numbers if done >= 0 or not last else numbers[-last:]
 
 
 def _start(folder: Folder, number: int, known: Mapping[int, Sources]) -> Sources | None:
