@@ -9,13 +9,15 @@ import click
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.cli import kafka_status, printing, views
 from sparkcohort.runtime.shell.cli.client_config import client_config
-from sparkcohort.runtime.shell.cli.kafka_group import KafkaGroup
+from sparkcohort.runtime.shell.cli.kafka_group import GroupListing, KafkaGroup
 from sparkcohort.runtime.shell.cli.live_case import CaseRequest
 from sparkcohort.runtime.shell.cli.live_runs import everyone, status_of
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
 
 KAFKAS: Final = ("GROUP", "STATE", "#MEMBERS", "ASSIGNMENT-STRATEGY", "COORDINATOR (ID)", "COHORT-DRIVER")
+UNREACHABLE: Final = "unreachable"
+"""The state of a group whose coordinator, the driver or a broker, tells nothing of it."""
 
 _EPILOG: Final = """\b
 Examples:
@@ -44,7 +46,7 @@ def groups_command(servers: str | None, config: str | None, output: str) -> None
         try:
             rows.append(_listed(run, status_of(run)))
         except CohortError:
-            rows.append(_listed(run, "unreachable"))
+            rows.append(_listed(run, UNREACHABLE))
     printing.print_view(views.groups(sorted(rows, key=lambda row: row[:2])), output)
 
 
@@ -53,7 +55,8 @@ def _listed(run: Connection, status: dict[str, Any] | str) -> tuple[str, str, in
 
 
 def _of_kafka(group: KafkaGroup) -> views.View:
-    rows = tuple(
+    found = group.every_group()
+    rows: list[views.Row] = [
         (
             each.group_id,
             kafka_status.state_of(each),
@@ -62,6 +65,16 @@ def _of_kafka(group: KafkaGroup) -> views.View:
             f"{each.coordinator.host}:{each.coordinator.port} ({each.coordinator.id})",
             next((member.host for member in each.members if kafka_status.is_driver(member)), None),
         )
-        for each in group.every_group()
-    )
-    return views.View(KAFKAS, rows, narrow=("COORDINATOR (ID)", "ASSIGNMENT-STRATEGY"))
+        for each in found.described
+    ]
+    rows += [(name, UNREACHABLE, None, None, None, None) for name in found.silent]
+    in_order = tuple(sorted(rows, key=lambda row: str(row[0])))
+    return views.View(KAFKAS, in_order, narrow=("COORDINATOR (ID)", "ASSIGNMENT-STRATEGY"), notes=_left_out(found))
+
+
+def _left_out(found: GroupListing) -> tuple[str, ...]:
+    """What the list has not, for people: without it they would take it for whole."""
+    notes = [f"a broker has not listed its groups, which are left out: {why}" for why in found.unlisted]
+    if found.denied:
+        notes.append(f"groups that are left out, since this user may not describe them: {found.denied:,}")
+    return tuple(notes)

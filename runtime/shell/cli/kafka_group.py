@@ -5,7 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import secrets
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -21,10 +22,21 @@ from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
 from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+from sparkcohort.runtime.shell.options.security_settings import redact_text
 
 T = TypeVar("T")
 NO_OFFSET: Final = -1
 Offsets = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """The groups of a cluster, by their ids; ``silent`` are those whose coordinator tells nothing of them."""
+
+    described: tuple[ConsumerGroupDescription, ...]
+    silent: tuple[str, ...]
+    denied: int  # how many may not be described
+    unlisted: tuple[str, ...]  # why brokers have not listed theirs
 
 
 class KafkaGroup:
@@ -81,21 +93,20 @@ class KafkaGroup:
             [] if group is None else [(m.group_instance_id or m.member_id, m.client_id, m.host) for m in group.members]
         )
 
-    def every_group(self) -> list[ConsumerGroupDescription]:
-        """All groups of the cluster that may be described, by their ids."""
+    def every_group(self) -> GroupListing:
+        """All groups of the cluster, as far as brokers tell of them in time."""
 
-        def fetch_all() -> list[ConsumerGroupDescription]:
+        def fetch_all() -> GroupListing:
             listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
             if not listed.valid and listed.errors:
                 raise listed.errors[0]
+            unlisted = tuple(redact_text(clients.text_of(error), self._asked.conf) for error in listed.errors)
             names = sorted(each.group_id for each in listed.valid)
             if not names:
-                return []
+                return GroupListing((), (), 0, unlisted)
             futures = group_requests.describe_groups(self._admin, names)
             concurrent.futures.wait(futures.values(), TIMEOUT_S + 1)
-            return [
-                futures[name].result(0) for name in names if futures[name].done() and not futures[name].exception(0)
-            ]
+            return _sorted_out(futures, unlisted)
 
         return self._do(fetch_all)
 
@@ -162,3 +173,17 @@ class KafkaGroup:
     def has_plan(self, committed: Mapping[TopicPartition, tuple[int, str]]) -> bool:
         """Whether a first batch is planned from these offsets and not committed yet."""
         return bool(latest(text for _, text in committed.values()).plan)
+
+
+def _sorted_out(futures: Mapping[str, Future[ConsumerGroupDescription]], unlisted: tuple[str, ...]) -> GroupListing:
+    described, silent, denied = [], [], 0
+    for name, future in futures.items():
+        error = future.exception(0) if future.done() else TimeoutError()
+        code = clients.code_of(error) if isinstance(error, KafkaException) else None
+        if error is None:
+            described.append(future.result(0))
+        elif code == kafka_errors.GROUP_DENIED:
+            denied += 1
+        elif code != KafkaError.GROUP_ID_NOT_FOUND:  # a group that has ended meanwhile is none
+            silent.append(name)
+    return GroupListing(tuple(described), tuple(silent), denied, unlisted)
