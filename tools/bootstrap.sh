@@ -101,6 +101,12 @@ tree_stamp() { # what the wheel is made of; tests and documents don't count
   find "${parts[@]}" -type f ! -path '*/__pycache__/*' ! -name '*.so' -print0 | sort -z | xargs -0 cksum | cksum
 }
 
+check_cc() { # a CC that is no compiler would look like none at all, which is answered by installing one
+  if [ -z "${CC:-}" ]; then return; fi
+  printf 'int x;\n' | $CC -x c -fsyntax-only - >/dev/null 2>&1 ||
+    die "CC=$CC: cannot be run; unset it or name a compiler"
+}
+
 has_headers() { # a C compiler, and the headers of the Python that is used here
   printf '#include <Python.h>\n' | ${CC:-cc} -x c -fsyntax-only \
     -I"$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')" - 2>/dev/null
@@ -152,6 +158,7 @@ dev_links() { # the tree under its import names, for mypy and for runs without a
 }
 
 venv() {
+  check_cc
   dev_links
   check_python
   get_uv
@@ -197,6 +204,7 @@ print(*project["dependencies"], *extras["spark"], *extras["aws"], sep="\n")'
 }
 
 wheels() {
+  check_cc
   check_python
   get_uv
   trust_same_certificates
