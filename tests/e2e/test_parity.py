@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -66,13 +66,34 @@ def by_batch(run: Stream) -> list[list[tuple[int, int]]]:
 
 
 def test_topics_and_partitions_that_come(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """A drawn order of new topics, new partitions and records, while both run: each record once in both, from its beginning."""
+    """A drawn order of topics that come and go, new partitions, records, stops and starts: each record once in both, from its beginning."""
     some, sizes, written = random.Random(20), {f"{topic}-0": 1}, 0
+    everything: list[tuple[str, int, int]] = []
     broker.admin.create_topic(f"{topic}-0", 1)
-    source = options(broker, topic, subscribe=None, subscribePattern=f"^{topic}-.", **QUICK)
-    runs = [Stream(spark, source, tmp_path / form, form=form, trigger=ASAP) for form in FORMS]
-    with runs[0], runs[1]:
-        for step in range(6):
+    source = options(
+        broker, topic, subscribe=None, subscribePattern=f"^{topic}-.", failOnDataLoss="false", **QUICK, **IMPATIENT
+    )
+
+    def started(before: Mapping[str, Stream] | None = None) -> dict[str, Stream]:
+        kept = {form: run.batches for form, run in (before or {}).items()}
+        return {
+            form: Stream(spark, source, tmp_path / form, form=form, trigger=ASAP, batches=kept.get(form)).start()
+            for form in FORMS
+        }
+
+    runs = started()
+    try:
+        for step in range(8):
+            if step == 6:
+                for form, run in runs.items():
+                    last = tmp_path / form / "commits" / str(max(run.batches))
+                    wait_until(last.exists, 60, "the commit log")
+                    run.query.stop()
+            if step % 3 == 0 and step:  # while they run, and while they do not
+                gone = some.choice(list(sizes))
+                everything += offsets_of(broker, [gone])
+                broker.admin.delete_topic(gone)
+                del sizes[gone]
             if step % 3 == 1:
                 sizes[f"{topic}-{step}"] = count = some.randint(1, 3)
                 broker.admin.create_topic(f"{topic}-{step}", count)
@@ -82,11 +103,22 @@ def test_topics_and_partitions_that_come(spark: SparkSession, broker: Broker, to
                 broker.admin.add_partitions(grown, sizes[grown])
             for name, count in sizes.items():
                 written += sum(produce(broker.bootstrap, name, 10 * count, partitions=count).values())
-            for run in runs:
+            if step == 6:
+                runs = started(runs)
+            for run in runs.values():
                 run.wait_for_rows(written)
-    ends = {(name, number): end for name in sizes for number, end in broker.admin.ends(name).items()}
-    everything = sorted((*place, offset) for place, end in ends.items() for offset in range(end))
-    assert [places(run) for run in runs] == [everything, everything]
+    finally:
+        for run in runs.values():
+            run.query.stop()
+    everything = sorted(everything + offsets_of(broker, sizes))
+    assert {form: places(run) for form, run in runs.items()} == dict.fromkeys(FORMS, everything)
+    assert len({name for name, _, _ in everything}) == len(sizes) + 2
+
+
+def offsets_of(broker: Broker, topics: Iterable[str]) -> list[tuple[str, int, int]]:
+    """Every offset of these topics."""
+    ends = {(name, number): end for name in topics for number, end in broker.admin.ends(name).items()}
+    return [(*place, offset) for place, end in ends.items() for offset in range(end)]
 
 
 def test_available_now_ends_where_the_logs_ended(
