@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -12,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.kit import delivery
 from tests.kit.admin import LOG_APPEND_TIME
-from tests.kit.batch_reads import load, ordered
+from tests.kit.batch_reads import at, load, ordered, told
 from tests.kit.broker import Broker
 from tests.kit.produce import produce, producer
 from tests.kit.spark import Driver
+from tests.kit.streams import FORMS
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
@@ -34,13 +32,6 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/batch-reads.md"
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"  # Spark's, off by default
 
 
-def told(frame_or_error: Any) -> str:
-    """The error with which a read ends."""
-    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
-        frame_or_error().collect()
-    return str(caught.value)
-
-
 @contextmanager
 def pushed_down(spark: SparkSession) -> Iterator[None]:
     """Spark's filter push-down for Python sources is on in this block."""
@@ -49,11 +40,6 @@ def pushed_down(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.conf.unset(PUSH_DOWN)
-
-
-def at(topic: str, *numbers: int) -> str:
-    """Offsets (or times) of the partitions 0, 1, 2 in Spark's JSON."""
-    return json.dumps({topic: {str(number): each for number, each in enumerate(numbers)}})
 
 
 @pytest.fixture(scope="module")
@@ -149,82 +135,6 @@ def test_no_task_has_more_than_it_may(spark: SparkSession, broker: Broker, hours
         assert len(sizes) >= (least or 10)
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "a start at latest": ({"startingOffsets": "latest"}, "a batch read can't start at latest; give earliest, or JSON"),
-    "an end at earliest": ({"endingOffsets": "earliest"}, "a batch read can't end at earliest; give latest, or JSON"),
-    "latest of a partition": (
-        {"startingOffsets": at("hours", -1, 0, 0)},
-        "startingOffsets for hours-0: a batch read can't",
-    ),
-    "earliest of a partition": (
-        {"endingOffsets": at("hours", -2, 0, 0)},
-        "endingOffsets for hours-0: a batch read can't",
-    ),
-    "unresolved start offset greater than end offset": (
-        {"startingOffsets": at("hours", 9, 0, 0), "endingOffsets": at("hours", 5, 1, 0)},
-        "startingOffsets has 9 for hours-0, and endingOffsets has 5",
-    ),
-    "times exchanged": (
-        {"startingTimestamp": 20, "endingTimestamp": 10},
-        "startingTimestamp=20 is after endingTimestamp=10",
-    ),
-    "resolved start offset greater than end offset (with latest)": (
-        {"startingOffsets": at("hours", 1000, 0, 0)},
-        "hours-0 starts at 1000 and ends at 240",
-    ),
-    "no matched offset for timestamp - startingOffsets": (
-        {"startingTimestamp": 2**42},
-        "no record at or after the starting timestamp in hours-0, hours-1",
-    ),
-    "times of some partitions": (
-        {"startingOffsetsByTimestamp": '{"hours":{"0":5}}'},
-        "startingOffsetsByTimestamp leaves out hours-1, hours-2",
-    ),
-    "ending times of some partitions": (
-        {"endingOffsetsByTimestamp": '{"hours":{"0":5}}'},
-        "endingOffsetsByTimestamp leaves out hours-1, hours-2",
-    ),
-    "an end that isn't there": (
-        {"endingOffsets": at("hours", -1, -1, -1, 5)},
-        "endingOffsets names hours-3, which does not exist",
-    ),
-    "no such topic": ({"subscribe": "nosuchtopic"}, "option subscribe names topic nosuchtopic"),
-    "no subscription": ({"subscribe": None}, "exactly one of the options subscribe, subscribePattern and assign"),
-    "minPartitions of none": ({"minPartitions": 0}, "option minPartitions=0 is out of bounds"),
-    "an end behind the log's": (
-        {"endingOffsets": at("hours", 300, -1, -1), "kafkaConsumer__pollTimeoutMs": 3000},
-        "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Could not read records in offset [240, 300)",
-    ),
-}
-
-
-@pytest.mark.parametrize(("changes", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_sparks_own_source_refuses_is_refused(
-    spark: SparkSession, broker: Broker, hours: str, changes: dict[str, Any], said: str
-) -> None:
-    """Both fail; ours says by one sentence which option it is and what to do."""
-    assert said in told(lambda: load(spark, broker, hours, **changes))
-    assert told(lambda: load(spark, broker, hours, "kafka", **changes))
-
-
-def test_partitions_that_do_not_exist(spark: SparkSession, broker: Broker, hours: str) -> None:
-    """Spark's own source reads what there is of ``assign`` and says nothing; here it is an error that names them."""
-    changes: dict[str, Any] = {"subscribe": None, "assign": '{"hours":[0,7]}'}
-    assert load(spark, broker, hours, "kafka", **changes).count() == HOURS * PER_HOUR
-    assert "option assign names partition hours-7" in told(lambda: load(spark, broker, hours, **changes))
-
-
-def test_partitions_that_json_leaves_out(spark: SparkSession, broker: Broker, hours: str) -> None:
-    """Spark's own source refuses that; here they start at startingOffsets.fallback and end at latest."""
-    changes = {"startingOffsets": '{"hours":{"1":230}}', "endingOffsets": '{"hours":{"0":20}}'}
-    assert told(lambda: load(spark, broker, hours, "kafka", **changes))
-    rows = ordered(load(spark, broker, hours, **changes))
-    assert [(row.partition, row.offset) for row in rows] == [
-        *((0, n) for n in range(20)),
-        *((1, n) for n in range(230, 240)),
-    ]
-
-
 def test_lost_records(spark: SparkSession, broker: Broker, topic: str) -> None:
     """Records that aged out before the read, or between the plan and its tasks: an error by Spark's name, or what is left."""
     broker.admin.create_topic(topic, 2)
@@ -234,15 +144,16 @@ def test_lost_records(spark: SparkSession, broker: Broker, topic: str) -> None:
     assert planned.rdd.getNumPartitions() == tolerant.rdd.getNumPartitions() == 2  # which makes the plans
     broker.admin.delete_records(topic, {0: 60})
     assert "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE]" in told(lambda: planned)
-    theirs = ordered(load(spark, broker, topic, "kafka"))
-    assert ordered(tolerant) == theirs
+    assert ordered(tolerant) == ordered(load(spark, broker, topic, "kafka"))
     changes = {"startingOffsets": at(topic, 10, 0)}
-    message = told(lambda: load(spark, broker, topic, **changes))
-    assert "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Could not read records in offset [10, 60)" in message
-    assert told(lambda: load(spark, broker, topic, "kafka", **changes))
-    assert ordered(load(spark, broker, topic, **changes, **kept)) == ordered(
-        load(spark, broker, topic, "kafka", **changes, **kept)
-    )
+    gone = {**changes, "endingOffsets": at(topic, 50, 0)}
+    ours, theirs = (told(lambda form=form: load(spark, broker, topic, form, **changes)) for form in FORMS)
+    assert "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Could not read records in offset [10, 60)" in ours
+    assert f"Could not read records in offset [10, 100) for topic partition {topic}-0" in theirs
+    for some in (changes, gone):
+        rows = [ordered(load(spark, broker, topic, form, **some, **kept)) for form in FORMS]
+        assert rows[0] == rows[1]
+        assert len(rows[0]) == (140 if some is changes else 0)
 
 
 def test_a_topic_made_anew_before_its_tasks(spark: SparkSession, broker: Broker, topic: str) -> None:

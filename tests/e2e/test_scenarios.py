@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.kit.batch_reads import load, ordered
+from tests.kit.batch_reads import load, ordered, told
 from tests.kit.broker import Broker
 from tests.kit.produce import produce, producer
-from tests.kit.streams import FORMS, Stream, error, options
+from tests.kit.streams import ASAP, FORMS, Batches, Places, Stream, assert_outcome, error, options
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
@@ -26,7 +25,14 @@ pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
 OLD, YOUNG, LATER = 10, 4, 6  # records of each partition: an hour old, of now, and those that come between two runs
 HOUR_MS: Final = 3_600_000
 NOW_MS: Final = int(time.time() * 1000)
-Places = list[list[tuple[int, int]]]
+# How many of them a first run reads, by where it starts.
+FIRST_RUN: Final = {
+    "latest": 0,
+    "earliest": 2 * (OLD + YOUNG),
+    "offsets": OLD + YOUNG - 3,
+    "timestamps": 2 * YOUNG,
+    "a timestamp": 2 * YOUNG,
+}
 
 
 def each(topic: str, value: int, partitions: int = 2) -> str:
@@ -63,13 +69,20 @@ def filled(broker: Broker, topic: str) -> str:
     return topic
 
 
-def places(spark: SparkSession, broker: Broker, topic: str, at: Path, form: str, changes: Mapping[str, Any]) -> Any:
-    """Where the rows of one AvailableNow run are, by batch; None where the query is refused or fails."""
-    try:
-        ran = Stream(spark, options(broker, topic, **changes), at / form, form=form).finish()
-    except PySparkException:
-        return None
-    return sorted((row.partition, row.offset) for rows in ran.batches.values() for row in rows)
+def outcome(
+    spark: SparkSession, broker: Broker, topic: str, at: Path, form: str, changes: Mapping[str, Any]
+) -> Places | str:
+    """Where the rows of one AvailableNow run are, or the error with which the query is refused or ends."""
+    return Stream(spark, options(broker, topic, **changes), at / form, form=form).outcome()
+
+
+def ends(checkpoint: Path) -> list[dict[str, dict[str, int]]]:
+    """What the offset log has as the end of each batch, without the ids that ours has besides."""
+    files = sorted(
+        (file for file in (checkpoint / "offsets").iterdir() if file.name.isdigit()), key=lambda file: int(file.name)
+    )
+    logged = [json.loads(file.read_text().splitlines()[-1]) for file in files]
+    return [{name: each for name, each in end.items() if "@" not in name} for end in logged]
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest", "offsets", "timestamps", "a timestamp"])
@@ -77,20 +90,32 @@ def places(spark: SparkSession, broker: Broker, topic: str, at: Path, form: str,
 def test_where_streams_start(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, kind: str, start: str
 ) -> None:
-    """A run, then records and, but for ``assign``, a partition more, then a run that goes on: also where the first one had none."""
+    """A run, then records and, but for ``assign``, a partition more, then a run that goes on: also where the first one had none.
+
+    One run has failOnDataLoss=true, the other false, in both orders: nothing is lost, and neither makes a difference.
+    """
     filled(broker, topic)
-    changes = subscriptions(topic)[kind] | starts(topic)[start] | {"failOnDataLoss": "false"}
-    found: dict[str, Places] = {"cohort": [], "kafka": []}
-    for run in range(2):
+    changes = subscriptions(topic)[kind] | starts(topic)[start]
+    losses = ("true", "false") if start in ("earliest", "offsets") else ("false", "true")
+    found: dict[str, list[Places]] = {"cohort": [], "kafka": []}
+    for run, loss in enumerate(losses):
         for form, runs in found.items():
-            runs.append(places(spark, broker, topic, tmp_path, form, changes))
+            rows = outcome(spark, broker, topic, tmp_path, form, changes | {"failOnDataLoss": loss})
+            assert not isinstance(rows, str), rows
+            runs.append(rows)
         if run == 0:
             produce(broker.bootstrap, topic, 2 * LATER, partitions=2, first=OLD + YOUNG)
             if kind != "assign":
                 broker.admin.add_partitions(topic, 3)
                 produce(broker.bootstrap, topic, 3 * LATER, partitions=3, first=OLD + YOUNG + LATER)
     assert found["cohort"] == found["kafka"]
-    assert found["cohort"][1]
+    assert [len(rows) for rows in found["cohort"]] == [FIRST_RUN[start], (2 if kind == "assign" else 5) * LATER]
+
+
+NEVER: Final = {
+    "cohort": "no record at or after the starting timestamp in",
+    "kafka": "No offset matched from request of topic-partition",
+}
 
 
 @pytest.mark.parametrize("kind", ["subscribe", "pattern"])
@@ -104,17 +129,71 @@ def test_times_that_nothing_is_as_young_as(
     never = 2**42
     when = {name: each(topic, never) if name == "startingOffsetsByTimestamp" else never, "startingOffsets": None}
     changes = subscriptions(topic)[kind] | when | {"startingOffsetsByTimestampStrategy": strategy}
-    ours, theirs = (places(spark, broker, topic, tmp_path, form, changes) for form in ("cohort", "kafka"))
-    assert ours == theirs == (None if strategy == "error" else [])
+    for form in FORMS:
+        found = outcome(spark, broker, topic, tmp_path, form, changes)
+        assert_outcome(found, NEVER[form] if strategy == "error" else 0)
+
+
+def test_what_is_empty(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """A topic without a record, one empty partition among filled ones, no topic any more, another one: the same rows and offset logs.
+
+    But for the end of a run that finds no partition: Spark's own keeps the offsets it has (SPARK-41375), here what is gone
+    leaves them, so that a topic of that name is read from its beginning.
+    """
+    found: dict[str, list[Any]] = {form: [] for form in FORMS}
+    for form, seen in found.items():
+        name = f"{topic}-{form}"
+        changes = {"subscribe": None, "subscribePattern": f"^{name}", "group__id": name, "failOnDataLoss": "false"}
+        broker.admin.create_topic(name, 3)
+        for step in ("no record", "an empty partition", "no topic", "another topic"):
+            if step == "an empty partition":
+                produce(broker.bootstrap, name, 10, partitions=2)
+            elif step == "no topic":
+                broker.admin.delete_topic(name)
+            elif step == "another topic":
+                broker.admin.create_topic(f"{name}-b")
+                produce(broker.bootstrap, f"{name}-b", 5)
+            rows = outcome(spark, broker, name, tmp_path, form, changes)
+            assert not isinstance(rows, str), rows
+            logged = [{key.removeprefix(name): end[key] for key in end} for end in ends(tmp_path / form)]
+            seen.append((step, [(row[0].removeprefix(name), *row[1:]) for row in rows], logged))
+    for form, seen in found.items():
+        assert [len(rows) for _, rows, _ in seen] == [0, 10, 0, 5]
+        gone: list[Any] = [{}] if form == "cohort" else []
+        empty, filled_in = ({"": {"0": end, "1": end, "2": 0}} for end in (0, 5))
+        assert seen[-1][2] == [empty, filled_in, *gone, {"-b": {"0": 5}}]
+    assert [rows for _, rows, _ in found["cohort"]] == [rows for _, rows, _ in found["kafka"]]
+
+
+def test_a_source_that_has_nothing_new(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """A union of ten records and a hundred, five a batch of each: batch for batch the same, also when one has run dry, and after a stop (SPARK-22956)."""
+    for name, count in {"small": 10, "large": 100}.items():
+        broker.admin.create_topic(f"{topic}-{name}")
+        produce(broker.bootstrap, f"{topic}-{name}", count)
+    found = {}
+    for form in FORMS:
+        small, large = (
+            options(broker, f"{topic}-{name}", maxOffsetsPerTrigger=5, group__id=f"{topic}-{name}-{form}")
+            for name in ("small", "large")
+        )
+        batches: Batches = {}
+        for rows in (25, 35):
+            more = Stream(spark, small, tmp_path, form=form).load()
+            run = Stream(spark, large, tmp_path / form, form=form, trigger=ASAP, transform=more.union, batches=batches)
+            with run:
+                run.wait_for_rows(rows)
+        found[form] = [sorted((row.topic, row.offset) for row in batches[number]) for number in range(5)]
+    assert found["cohort"] == found["kafka"]
+    assert [len(rows) for rows in found["cohort"]] == [10, 10, 5, 5, 5]
 
 
 def test_a_limit_without_end(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """The largest number there is takes all, and overflows nothing (SPARK-26718)."""
     filled(broker, topic)
     changes = {"maxOffsetsPerTrigger": 2**63 - 1}
-    ours, theirs = (places(spark, broker, topic, tmp_path, form, changes) for form in ("cohort", "kafka"))
+    ours, theirs = (outcome(spark, broker, topic, tmp_path, form, changes) for form in FORMS)
     assert ours == theirs
-    assert len(ours) == 2 * (OLD + YOUNG)
+    assert_outcome(ours, 2 * (OLD + YOUNG))
 
 
 def test_minimum_and_maximum_of_a_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
@@ -148,9 +227,10 @@ def test_tasks_of_a_stream(spark: SparkSession, broker: Broker, topic: str, tmp_
     assert min(tasks["cohort"][0], tasks["kafka"][0]) >= asked
 
 
+# What is refused, and what Spark's own says of it; ours names the option, or the topic.
 REFUSED: Final = {
     **{
-        f"unsupported kafka configs: {name}": {f"kafka.{name}": value}
+        f"unsupported kafka configs: {name}": ({f"kafka.{name}": value}, f"Kafka option '{name}' is not supported")
         for name, value in {
             "auto.offset.reset": "latest",
             "key.deserializer": "x",
@@ -159,30 +239,29 @@ REFUSED: Final = {
             "interceptor.classes": "x",
         }.items()
     },
-    "throw exception when invalid isolation level set": {"kafka.isolation.level": "nonsense"},
-    "testNonExistingTopic": {"subscribe": "no-such-topic"},
+    "throw exception when invalid isolation level set": (
+        {"kafka.isolation.level": "nonsense"},
+        "IsolationLevel.NONSENSE",
+    ),
+    "testNonExistingTopic": ({"subscribe": "no-such-topic"}, "UnknownTopicOrPartitionException"),
 }
 
 
-@pytest.mark.parametrize("changes", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("changes", "theirs"), REFUSED.values(), ids=REFUSED)
 def test_refused_by_name(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, changes: dict[str, str]
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, changes: dict[str, str], theirs: str
 ) -> None:
     """Both end with an error; ours names the option."""
     broker.admin.create_topic(topic)
     (name,) = changes
-    said = {
-        form: error(
-            Stream(
-                spark,
-                options(broker, topic, kafka__default__api__timeout__ms=5000) | changes,
-                tmp_path / form,
-                form=form,
-            ).finish
-        )
-        for form in FORMS
+    impatient = {"kafka__default__api__timeout__ms": 5000, "kafka__request__timeout__ms": 4000}
+    words = {
+        "kafka": theirs,
+        "cohort": "option subscribe names topic no-such-topic" if name == "subscribe" else f"option {name}",
     }
-    assert name in said["cohort"]
+    for form in FORMS:
+        source = options(broker, topic, **impatient) | changes
+        assert_outcome(Stream(spark, source, tmp_path / form, form=form).outcome(), words[form])
 
 
 TAKEN: Final = {
@@ -249,17 +328,10 @@ def test_a_timestamp_that_overflows(spark: SparkSession, broker: Broker, topic: 
     for form in FORMS:
         for said in (
             error(Stream(spark, options(broker, topic), tmp_path / form, form=form).finish),
-            told(load(spark, broker, topic, form)),
+            told(lambda form=form: load(spark, broker, topic, form)),
         ):
             assert OVERFLOW[form] in said
             assert f"topic {topic} partition 0 offset 0" in said, form
-
-
-def told(frame: DataFrame) -> str:
-    """The error of a batch read, which may come from the JVM as it is."""
-    with pytest.raises(Exception) as caught:  # Py4J's, or PySpark's
-        frame.collect()
-    return str(caught.value)
 
 
 def test_continuous_is_refused(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:

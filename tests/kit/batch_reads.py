@@ -8,8 +8,12 @@ Usage::
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.kit.broker import Cluster
@@ -37,3 +41,15 @@ def ordered(frame: DataFrame) -> list[Row]:
     if wrong:
         raise AssertionError(f"out of order: {wrong}")
     return sorted(rows, key=lambda row: (row.topic, row.partition, row.offset))
+
+
+def told(frame_or_error: Any) -> str:
+    """The error with which a read ends, which may come from the JVM as it is."""
+    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
+        frame_or_error().collect()
+    return str(caught.value)
+
+
+def at(topic: str, *numbers: int) -> str:
+    """Offsets (or times) of the partitions 0, 1, 2 in Spark's JSON."""
+    return json.dumps({topic: {str(number): each for number, each in enumerate(numbers)}})

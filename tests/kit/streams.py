@@ -44,6 +44,8 @@ LIMIT_S = 90.0
 PLAIN_COLUMNS = ("topic", "partition", "offset", "key", "value")
 
 Batches = dict[int, list[Row]]
+Places = list[tuple[str, int, int]]
+"""Topic, partition and offset of each row, in order."""
 Transform = Callable[[DataFrame], DataFrame]
 
 
@@ -155,6 +157,14 @@ class Stream:
             return str(error)
         raise AssertionError("the query ended well")
 
+    def outcome(self, timeout_s: float = LIMIT_S) -> Places | str:
+        """Where the rows of the whole run are, or the text of the error at its start or at its end."""
+        try:
+            rows = self.finish(timeout_s).rows
+        except PySparkException as error:
+            return str(error)
+        return sorted((row.topic, row.partition, row.offset) for row in rows)
+
     def __enter__(self) -> Self:
         """Start."""
         return self.start()
@@ -205,6 +215,16 @@ class Stream:
                     first, last = spans.setdefault(number, {}).get(row.partition, (row.offset, row.offset))
                     spans[number][row.partition] = (min(first, row.offset), max(last, row.offset))
         return spans
+
+
+def assert_outcome(found: Places | str, expected: int | str) -> None:
+    """So many rows, or an error with these words."""
+    if isinstance(expected, str):
+        assert isinstance(found, str), f"{len(found)} rows, and not {expected!r}"
+        assert expected in found
+    else:
+        assert not isinstance(found, str), found
+        assert len(found) == expected
 
 
 def error(run: Callable[[], Any]) -> str:
