@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
-from tests.kit.scenarios import SCENARIOS, parity
+from tests.kit.scenario import BETTER, DIFFERENT, NOT_APPLICABLE, REFUSED, SAME, Result
+from tests.kit.scenarios import SCENARIOS, parity, table
 
 ROOT = Path(__file__).resolve().parents[3]
+# What a sentence that says what to do begins with, or goes on with behind a colon or "and".
+REMEDY = re.compile(r"(?:^|: |and )(?:give|leave|use|load)\b")
 
 
 def _functions(path: str) -> set[str]:
@@ -38,6 +42,21 @@ def test_each_name_stands_once() -> None:
     """By suite."""
     places = [(row.suite, row.name) for row in SCENARIOS]
     assert len(places) == len(set(places)) > 95
+
+
+def test_each_row_has_a_result() -> None:
+    """And says why, unless it is the same; a refusal says what to do; what is not applicable alone has no test."""
+    assert {row.result for row in SCENARIOS} == set(Result)
+    assert [row.name for row in SCENARIOS if row.result is not SAME and not row.words] == []
+    assert [row.name for row in SCENARIOS if row.result is REFUSED and not REMEDY.search(row.words)] == []
+    assert [row.name for row in SCENARIOS if bool(row.test) is (row.result is NOT_APPLICABLE)] == []
+    assert min(sum(row.result is each for row in SCENARIOS) for each in (BETTER, DIFFERENT, REFUSED)) > 5
+
+
+def test_the_table_shows_each_result() -> None:
+    """In the column behind its name."""
+    shown = {tuple(line.split(" | ")[:2]) for line in table().splitlines()}
+    assert {(f"| {row.name}", row.result.value) for row in SCENARIOS} <= shown
 
 
 def _reached(path: str, name: str) -> list[ast.AST]:
@@ -74,11 +93,10 @@ def _names_sparks_own(node: ast.AST) -> bool:
 
 
 def test_both_formats_are_run_where_it_says_so() -> None:
-    """The test names Spark's own format, by itself or by what it calls; a row without a test says why."""
+    """The test names Spark's own format, by itself or by what it calls."""
     tests = {(path, name.partition("[")[0]) for path, _, name in (each.partition("::") for each in parity())}
     assert [test for test in sorted(tests) if not any(map(_names_sparks_own, _reached(*test)))] == []
     assert len(tests) > 12
-    assert [row.name for row in SCENARIOS if not row.test and not row.words] == []
     assert not any(
         map(_names_sparks_own, _reached("tests/e2e/test_executors.py", "test_an_executor_is_killed_and_replaced"))
     )
