@@ -249,6 +249,13 @@ class Admin:
             if partition.error is not None:
                 raise KafkaException(partition.error)
 
+    def groups(self) -> dict[str, str]:
+        """All groups of the cluster, each with its type: those that have members, and those that have offsets."""
+        found = self._client.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S)
+        if found.errors:
+            raise found.errors[0]
+        return {each.group_id: str(each.type) for each in found.valid}
+
     def members(self, group: str) -> list[Any]:
         """The members of a group, as confluent_kafka's MemberDescription (client_id, host, assignment, ...)."""
         described = self._client.describe_consumer_groups([group])[group].result(TIMEOUT_S)

@@ -32,9 +32,8 @@ def planned(at: Path, topic: str, *ends: dict[str, int], start: dict[str, int] |
     return at
 
 
-@pytest.fixture
-def filled(broker: Broker, topic: str) -> Broker:
-    """Two partitions: plain, compressed and odd records, one aborted and one committed transaction."""
+def fill(broker: Broker, topic: str) -> int:
+    """Two partitions: plain, compressed and odd records, one aborted and one committed transaction; how many are committed."""
     broker.admin.create_topic(topic, 2)
     for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         produce(broker.bootstrap, topic, 200, partitions=2, first=100 * number, compression=codec)
@@ -49,6 +48,13 @@ def filled(broker: Broker, topic: str) -> Broker:
     assert client.flush(60) == 0
     abort(broker.bootstrap, topic, 30, partition=1)
     transact(broker.bootstrap, topic, 20, partition=1, first=900)
+    return 1_023
+
+
+@pytest.fixture
+def filled(broker: Broker, topic: str) -> Broker:
+    """The broker with that topic."""
+    fill(broker, topic)
     return broker
 
 
