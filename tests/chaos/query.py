@@ -104,6 +104,7 @@ class QueryUnderTest:
             master=f"local-cluster[{EXECUTORS},1,768]",
             conf=conf,
             env={HOME: str(self.home), **self.driver_clock.environment()},
+            zipped=True,
         )
         self.driver.start()
         self.driver.wait_for("ready", READY_S)

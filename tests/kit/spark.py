@@ -38,7 +38,7 @@ from tests.kit import processes
 from tests.kit.class_archives import quick
 from tests.kit.driver import ARGUMENTS, CONF, EVENTS
 from tests.kit.jars import ROOT, jars
-from tests.kit.spark_home import spark_home
+from tests.kit.spark_home import archives, spark_home
 from tests.kit.waiting import wait_until
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -79,12 +79,13 @@ class Driver:
         conf: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         kafka: bool = False,
+        zipped: bool = False,
         submit: Sequence[str] = (),
     ) -> None:
         """Nothing runs before ``start`` or the ``with`` block.
 
-        ``env`` is added to this process's environment; ``submit`` is a command put before the interpreter (as
-        ``["ip", "netns", "exec", name]``).
+        ``env`` is added to this process's environment; ``zipped``: all Pythons take PySpark from Spark's archives, as
+        with spark-submit; ``submit`` is a command put before the interpreter (as ``["ip", "netns", "exec", name]``).
         """
         self.run_id = uuid.uuid4().hex
         self.directory = directory
@@ -97,6 +98,7 @@ class Driver:
         self._arguments = dict(arguments or {})
         self._extra_env = dict(env or {})
         self._submit = list(submit)
+        self._zipped = zipped
         self._sockets_before: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -126,6 +128,8 @@ class Driver:
         }
         # The caller's own path first, then this tests package, then what the environment has.
         path = [self._extra_env.get("PYTHONPATH"), str(_tests_only(self.directory)), os.environ.get("PYTHONPATH")]
+        if self._zipped:
+            path.insert(0, archives())
         return env | self._extra_env | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
 
     @property
