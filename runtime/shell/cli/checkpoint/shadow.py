@@ -142,7 +142,7 @@ Sources = Sequence[KafkaEnds | None]
 """The ends of a query's sources; None for one that reads no Kafka, or has no offset yet."""
 
 
-class _Failures:
+class _FailedLooks:
     """Looks at the checkpoint that fail in a row: borne while it is followed and could be read before, told once, ever farther apart."""
 
     def __init__(self, *, follow: bool) -> None:
@@ -170,7 +170,7 @@ def _batches(
     directory: str, readers: TwoReaders, last: int | None, *, follow: bool
 ) -> Iterator[tuple[int, list[RangeComparison]]]:
     known: dict[int, Sources] = {}
-    done, failures = -1, _Failures(follow=follow)
+    done, failures = -1, _FailedLooks(follow=follow)
     while True:
         try:
             folder = Folder(directory)
