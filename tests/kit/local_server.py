@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
+from tests.kit.buffered import buffered
 from tests.kit.waiting import wait_until
 
 
@@ -36,7 +37,7 @@ def main(name: str, token: str, bootstrap: str, topic: str, partitions: str) -> 
             say(f"served {wanted.topic} {wanted.partition} {wanted.start} {wanted.end}")
 
     TaskServer(name, token, prefetcher, served).start()
-    wait_until(lambda: all(stats.position for stats in prefetcher.stats().values()), 30, "records")
+    wait_until(lambda: all(stats.position for stats in buffered(prefetcher).values()), 30, "records")
     say("ready")
     threading.Event().wait()
 

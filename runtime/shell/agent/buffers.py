@@ -42,16 +42,6 @@ class Chunk(NamedTuple):
         return FirstRecord(position, self.runs.offset_of(row), self.times[row].value // MICROSECONDS)
 
 
-class PartitionStats(NamedTuple):
-    """One owned partition: where fetching stands, what is buffered, what has been handed out since it was assigned."""
-
-    position: int
-    buffered_bytes: int
-    records: int
-    bytes: int
-    error: str
-
-
 @dataclass(slots=True, eq=False)
 class Reader:
     """One range being served: what comes next, and whether it waits for Kafka."""
@@ -118,8 +108,6 @@ class Buffer:
     silent: str = ""  # that its leader doesn't answer here, in words
     retry_at: float = 0.0
     failures: int = 0  # at a record that can't be had
-    records_out: int = 0
-    bytes_out: int = 0
     records_in: int = 0
     bytes_in: int = 0
 
@@ -204,7 +192,7 @@ class BufferLoad:
 
     def take(self, reader: Reader) -> int:
         """Move a reader as far as its buffer, its end and the room here allow; returns the bytes that it gets."""
-        buffer, before = reader.buffer, reader.buffer.bytes_out
+        buffer, taken = reader.buffer, 0
         index = bisect_right(buffer.chunks, reader.at, key=attrgetter("next_offset"))
         for chunk in buffer.chunks[index : index + 1000]:
             if reader.at >= min(reader.end, reader.limit) or not self._fits(chunk):
@@ -215,10 +203,9 @@ class BufferLoad:
             if part is not None:
                 self.batches.append(part)
                 self._rows, self._nbytes = self._rows + part.num_rows, self._nbytes + chunk.nbytes - CHUNK_OVERHEAD
-                buffer.records_out += part.num_rows
-                buffer.bytes_out += part.nbytes
+                taken += part.nbytes
             reader.at = min(chunk.next_offset, reader.end)
-        return buffer.bytes_out - before
+        return taken
 
     def _fits(self, chunk: Chunk) -> bool:
         rows = chunk.batch.num_rows if chunk.batch else 0

@@ -29,7 +29,6 @@ from sparkcohort.runtime.shell.agent.buffers import (
     Buffer,
     BufferLoad,
     Chunk,
-    PartitionStats,
     Reader,
     TaskWait,
     dismiss,
@@ -150,14 +149,6 @@ class Prefetcher:
             for tp in partitions:
                 self._buffers.pop(tp, None)
             self._arrived.notify_all()
-
-    def stats(self) -> dict[TopicPartition, PartitionStats]:
-        """What every owned partition stands at."""
-        with self._lock:
-            return {
-                tp: PartitionStats(b.position, b.nbytes, b.records_out, b.bytes_out, b.error)
-                for tp, b in self._buffers.items()
-            }
 
     def progress(self) -> dict[TopicPartition, Progress]:
         """How far the query has come in every owned partition, what was fetched, and the log's end as of the last call."""

@@ -23,6 +23,7 @@ from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
+from tests.kit.buffered import buffered
 from tests.kit.hello import hello
 from tests.kit.mock import MockCluster
 from tests.kit.waiting import hold_for, wait_until
@@ -380,7 +381,7 @@ def test_a_member_that_can_not_be_ended_ends_the_process(runs: Runs, monkeypatch
     host, released = Told(), threading.Event()
     with members(runs, host, 1) as (member,):
         monkeypatch.setattr(member._prefetcher._source, "poll", lambda *_: released.wait(60) or [])
-        wait_until(member._prefetcher.stats, 10, "it to fetch")
+        wait_until(lambda: buffered(member._prefetcher), 10, "it to fetch")
         hold_for(lambda: True, 0.3, "the thread in there")
         member.leave("asked to")
         wait_until(lambda: host.failed, 20, "the host to hear of it")

@@ -18,6 +18,7 @@ from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.kafka.consumer.record_source import PartitionError
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
+from tests.kit.buffered import buffered
 from tests.kit.mock import MockCluster
 from tests.kit.produce import abort, produce, producer
 from tests.kit.ranges import Missed, Rows, batches_to_rows, direct, offsets, one_by
@@ -49,14 +50,14 @@ def whole(tp: TopicPartition, end: int = RECORDS) -> Range:
     return Range(*tp, 0, end)
 
 
-def buffered(prefetcher: Prefetcher, end: int = RECORDS) -> None:
+def wait_for_records(prefetcher: Prefetcher, end: int = RECORDS) -> None:
     """Wait until everything owned is fetched up to ``end``."""
-    wait_until(lambda: all(s.position >= end for s in prefetcher.stats().values()), 20, "the buffers to fill")
+    wait_until(lambda: all(s.position >= end for s in buffered(prefetcher).values()), 20, "the buffers to fill")
 
 
 def held_bytes(prefetcher: Prefetcher) -> int:
     """What is in all buffers."""
-    return sum(stats.buffered_bytes for stats in prefetcher.stats().values())
+    return sum(stats.nbytes for stats in buffered(prefetcher).values())
 
 
 @pytest.fixture(scope="module")
@@ -152,18 +153,18 @@ def test_a_plan_is_served_whole_and_again(prefetcher: Prefetcher, expected: Know
     for _ in range(2):
         for tp in ALL:
             assert batches_to_rows(one_by(prefetcher.serve, whole(tp), 0, 1)) == expected.rows[tp]
-    stats = prefetcher.stats()[ALL[0]]
-    assert (stats.records, stats.position, stats.error) == (2 * RECORDS, RECORDS, "")
+    found = buffered(prefetcher)[ALL[0]]
+    assert (found.position, found.error) == (RECORDS, "")
 
 
 def test_the_floor_frees_what_lies_below(prefetcher: Prefetcher) -> None:
     """When the plan advances, what lies below its floor is dropped, and asking for it is a miss."""
-    buffered(prefetcher)
+    wait_for_records(prefetcher)
     before = held_bytes(prefetcher)
     # The floor at the very end: how many chunks lie below any other depends on how the fetches were answered.
     assert list(one_by(prefetcher.serve, Range("t", 0, RECORDS, RECORDS), RECORDS, 2)) == []
     assert held_bytes(prefetcher) < before
-    assert prefetcher.stats()[ALL[0]].buffered_bytes == 0
+    assert buffered(prefetcher)[ALL[0]].nbytes == 0
     with pytest.raises(Missed) as caught:
         next(one_by(prefetcher.serve, whole(ALL[0]), 0, 1))
     assert caught.value.next_offset == 0
@@ -177,7 +178,7 @@ def test_a_floor_that_goes_down_starts_anew(prefetcher: Prefetcher, expected: Kn
 
 def test_an_error_of_where_fetching_stood_before_is_of_the_past(prefetcher: Prefetcher) -> None:
     """It was on its way when a plan moved the partition elsewhere: it says nothing of the place where fetching is now."""
-    buffered(prefetcher)
+    wait_for_records(prefetcher)
     with prefetcher._lock:
         buffer = prefetcher._buffers[ALL[0]]
         stood = buffer.position
@@ -203,7 +204,7 @@ def test_progress_is_where_the_query_stands_while_fetching_goes_on(prefetcher: P
     wait_until(
         lambda: all(seen.end == RECORDS for seen in prefetcher.progress().values()), 20, "the ends", every_s=0.001
     )
-    buffered(prefetcher)
+    wait_for_records(prefetcher)
     wanted = Range(*ALL[0], 0, 1_500)
     list(one_by(prefetcher.serve, wanted, 0, 1))
     list(one_by(prefetcher.serve, Range(*ALL[1], 700, 700), 700, 2))
@@ -217,7 +218,7 @@ def test_what_is_not_owned_is_a_miss(prefetcher: Prefetcher) -> None:
     """Unowned and revoked partitions are missed at once, in mid-range with the position; others are not touched."""
     with pytest.raises(Missed, match="not owned"):
         next(one_by(prefetcher.serve, Range("other", 0, 5, 6), 5, 0))
-    buffered(prefetcher)
+    wait_for_records(prefetcher)
     pieces = one_by(prefetcher.serve, whole(ALL[0], RECORDS + 1), 0, 0)
     at, _ = next(pieces)
     prefetcher.revoke([ALL[0]])
@@ -234,7 +235,7 @@ def test_waiting_for_records_to_come(mock_broker: MockCluster) -> None:
     prefetcher = Prefetcher(conf(mock_broker), patience_s=0.5)
     prefetcher.assign({ALL[0]: 0})
     buffered_ten = {ALL[0]: 10}
-    wait_until(lambda: {tp: s.position for tp, s in prefetcher.stats().items()} == buffered_ten, 20, "ten records")
+    wait_until(lambda: {tp: s.position for tp, s in buffered(prefetcher).items()} == buffered_ten, 20, "ten records")
     pieces = one_by(prefetcher.serve, whole(ALL[0], 20), 0, 0)
     assert next(pieces)[0] == 10
     produce(mock_broker.bootstrap, "t", 5, first=10)
@@ -276,7 +277,7 @@ def test_who_waits_waits_for_no_pace(broker: Broker, topic: str, monkeypatch: py
     running = Prefetcher({"bootstrap.servers": broker.bootstrap}, patience_s=20)
     try:
         running.assign({tp: 0})
-        buffered(running, 10)
+        wait_for_records(running, 10)
         for round_ in range(1, 4):
             produce(broker.bootstrap, topic, 10)
             wanted = Range(*tp, 10 * round_, 10 * round_ + 10)
@@ -291,14 +292,14 @@ def test_a_lost_broker_is_a_pause(mock_broker: MockCluster) -> None:
     produce(mock_broker.bootstrap, "t", 10)
     prefetcher = Prefetcher(conf(mock_broker), patience_s=0.5)
     prefetcher.assign({ALL[0]: 0})
-    wait_until(lambda: prefetcher.stats()[ALL[0]].position == 10, 20, "ten records")
+    wait_until(lambda: buffered(prefetcher)[ALL[0]].position == 10, 20, "ten records")
     mock_broker.broker_down()
     assert len(batches_to_rows(one_by(prefetcher.serve, whole(ALL[0], 10), 0, 0))) == 10
     with pytest.raises(Missed):
         list(one_by(prefetcher.serve, Range("t", 0, 10, 12), 10, 1))
     mock_broker.broker_up()
     produce(mock_broker.bootstrap, "t", 5, first=10)
-    wait_until(lambda: prefetcher.stats()[ALL[0]].position == 15, 20, "the broker's return")
+    wait_until(lambda: buffered(prefetcher)[ALL[0]].position == 15, 20, "the broker's return")
     assert offsets(batches_to_rows(one_by(prefetcher.serve, Range("t", 0, 10, 12), 10, 1))) == [10, 11]
     prefetcher.close()
 
@@ -313,8 +314,8 @@ def test_one_partitions_error_is_its_own(mock_broker: MockCluster) -> None:
     client.flush(10)
     prefetcher = Prefetcher(conf(mock_broker), patience_s=2)
     prefetcher.assign({ALL[0]: 1_000_000, ALL[1]: 0, ALL[2]: 100, TopicPartition("gone", 0): 5})
-    wait_until(lambda: prefetcher.stats()[ALL[0]].error and prefetcher.stats()[ALL[2]].error, 10, "the errors")
-    assert "MALFORMED_RECORD_TIMESTAMP" in prefetcher.stats()[ALL[2]].error
+    wait_until(lambda: buffered(prefetcher)[ALL[0]].error and buffered(prefetcher)[ALL[2]].error, 10, "the errors")
+    assert "MALFORMED_RECORD_TIMESTAMP" in buffered(prefetcher)[ALL[2]].error
     for tp, start in ((ALL[0], 1_000_000), (ALL[2], 100), (TopicPartition("gone", 0), 5)):
         with pytest.raises(Missed) as caught:
             list(one_by(prefetcher.serve, Range(*tp, start, start + 1), start, 1))
@@ -466,7 +467,7 @@ def test_who_waits_ends_the_pause_of_a_quiet_prefetcher(
     prefetcher.assign({first: 0})
     wait_until(lambda: fetcher.pace_s == 60, 20, "nothing to come any more")
     prefetcher.assign({second: 0})
-    wait_until(lambda: prefetcher.stats()[second].position == 10, 20, "the new partition's records")
+    wait_until(lambda: buffered(prefetcher)[second].position == 10, 20, "the new partition's records")
     wait_until(lambda: fetcher.pace_s == 60, 20, "nothing to come any more")
     pieces = one_by(prefetcher.serve, whole(first, 20), 0, 0)
     assert next(pieces)[0] == 10

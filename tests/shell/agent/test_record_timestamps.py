@@ -6,14 +6,15 @@ from sparkcohort.runtime.batches.record_ages import FirstRecord
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.values.columns import KAFKA_ROW
+from tests.kit.buffered import buffered
 from tests.kit.mock import MockCluster
 from tests.kit.produce import producer
 from tests.kit.waiting import wait_until
 
 
-def buffered(prefetcher: Prefetcher, end: int) -> None:
+def wait_for_records(prefetcher: Prefetcher, end: int) -> None:
     """Wait until everything owned is fetched up to ``end``."""
-    wait_until(lambda: all(s.position >= end for s in prefetcher.stats().values()), 20, "the buffers to fill")
+    wait_until(lambda: all(s.position >= end for s in buffered(prefetcher).values()), 20, "the buffers to fill")
 
 
 def valued(mock: MockCluster, name: str) -> Prefetcher:
@@ -36,7 +37,7 @@ def test_it_knows_when_waiting_records_were_written(mock_broker: MockCluster) ->
     prefetcher = valued(mock_broker, "value")
     try:
         prefetcher.assign({tp: 0})
-        buffered(prefetcher, 100)
+        wait_for_records(prefetcher, 100)
         assert prefetcher.record_times() == {tp: [FirstRecord(0, 0, early)]}
         steps = list(prefetcher.serve([Range(*tp, 30, 70)], [30], 1))
         assert {name for step in steps if step.batch is not None for name in step.batch.schema.names} == {"value"}
@@ -61,7 +62,7 @@ def test_a_timestamp_that_no_row_can_hold_costs_whoever_does_not_read_it_only_th
     prefetcher = valued(mock_broker, "value")
     try:
         prefetcher.assign({tp: 0})
-        buffered(prefetcher, 10)
+        wait_for_records(prefetcher, 10)
         assert prefetcher.record_times() == {}
     finally:
         prefetcher.close()

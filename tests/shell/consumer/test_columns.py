@@ -21,6 +21,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import Records, Reco
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, OFFSETS, Columns, kafka_row
 from sparkcohort.runtime.values.formats import decoding
+from tests.kit.buffered import buffered
 from tests.kit.mock import MockCluster
 from tests.kit.odd_headers import write_header_key
 from tests.kit.produce import producer
@@ -165,8 +166,8 @@ def test_a_prefetcher_cuts_its_chunks_without_their_offsets(
     """Ranges that begin and end within a chunk: exactly their rows, their bytes told, and no more held than the columns'."""
     with closing(Prefetcher(conf(cluster), columns=columns)) as prefetcher:
         prefetcher.assign({TP: 0})
-        wait_until(lambda: prefetcher.stats()[TP].position == RECORDS, 20, "the end of the log")
-        held = prefetcher.stats()[TP].buffered_bytes
+        wait_until(lambda: buffered(prefetcher)[TP].position == RECORDS, 20, "the end of the log")
+        held = buffered(prefetcher)[TP].nbytes
         got, sizes = list[pa.RecordBatch](), 0
         for plan, (start, end) in enumerate([(0, 1), (1, 130), (130, 131), (131, RECORDS)]):
             steps = list(prefetcher.serve([Range(*TP, start, end)], [start], plan))

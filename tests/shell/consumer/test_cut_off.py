@@ -29,6 +29,7 @@ from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError,
 from sparkcohort.runtime.shell.kafka.consumer.relay import Relay, Through
 from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import SLOW_S
 from tests.kit.broker import Broker, Port
+from tests.kit.buffered import buffered
 from tests.kit.produce import produce
 from tests.kit.ranges import batches_to_rows, offsets
 from tests.kit.relay import Relay as Way
@@ -93,7 +94,7 @@ def test_a_leader_that_falls_silent_is_noticed_and_waited_for_no_more(ways: TwoW
     prefetcher = Prefetcher(ways.cut_off)
     tps = {TopicPartition(topic, number): 0 for number in range(2)}
     prefetcher.assign(tps)
-    wait_until(lambda: all(stats.position == 1_000 for stats in prefetcher.stats().values()), 30, "all to be fetched")
+    wait_until(lambda: all(stats.position == 1_000 for stats in buffered(prefetcher).values()), 30, "all to be fetched")
     hold_for(lambda: not prefetcher.silent(), 1.0, "nobody is silent")
     ways.way.hold()
     wait_until(lambda: len(prefetcher.silent()) == 2, 30, "the silence to be noticed")

@@ -21,6 +21,7 @@ from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError,
 from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS
 from tests.kit.admin import COMPACTED
 from tests.kit.broker import Broker, Cluster
+from tests.kit.buffered import buffered
 from tests.kit.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact, value_of
 from tests.kit.ranges import Rows, offsets, pull, tasks_read
 from tests.kit.record_sources import SOURCES, read_by
@@ -41,7 +42,7 @@ def fetched_ahead(conf: dict[str, Any], tp: TopicPartition, end: int, start: int
     prefetcher = Prefetcher(conf, columns=KAFKA_ROW_WITH_HEADERS, patience_s=2)
     prefetcher.assign({tp: start})
     try:
-        wait_until(lambda: prefetcher.stats()[tp].position >= end, 30, f"{tp} fetched up to {end}")
+        wait_until(lambda: buffered(prefetcher)[tp].position >= end, 30, f"{tp} fetched up to {end}")
         yield prefetcher
     finally:
         prefetcher.close()
@@ -267,6 +268,6 @@ def truncate(cluster: Cluster) -> None:
 
 def check_truncated(cluster: Cluster, prefetcher: Prefetcher) -> None:
     """The agent and Kafka agree on what there is now."""
-    wait_until(lambda: prefetcher.stats()[LOSING].position != 200, 60, "the agent to see it")
+    wait_until(lambda: buffered(prefetcher)[LOSING].position != 200, 60, "the agent to see it")
     rows, _ = after(prefetcher, conf(cluster), Range("losing", 0, 50, 150))
     assert [row["value"] for row in rows] == [value_of(0, at) for at in (*range(50, 100), *range(1_000, 1_050))]

@@ -24,6 +24,7 @@ from sparkcohort.runtime.shell.process.executor import Executor
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.agents import TOPIC, World, pulled
 from tests.kit.broker import Broker
+from tests.kit.buffered import buffered
 from tests.kit.mock import MockCluster
 from tests.kit.produce import FLUSH_TIMEOUT_S, produce, producer, value_of
 from tests.kit.ranges import direct
@@ -184,7 +185,7 @@ def test_a_record_that_can_not_be_had_is_not_asked_for_without_end(mock_broker: 
     prefetcher = Prefetcher({"bootstrap.servers": mock_broker.bootstrap}, buffer_bytes=2 * MIB, patience_s=0.2)
     tp = TopicPartition(topic, 0)
     prefetcher.assign({tp: 0})
-    wait_until(lambda: prefetcher.stats()[tp].error, 20, "the error")
+    wait_until(lambda: buffered(prefetcher)[tp].error, 20, "the error")
     buffer = prefetcher._buffers[tp]
     wait_until(lambda: buffer.failures >= 3, 30, "three tries")
     tried = buffer.failures

@@ -16,6 +16,7 @@ from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError,
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.streaming.source_offsets import ids_in
 from tests.kit.broker import Broker
+from tests.kit.buffered import buffered
 from tests.kit.calls import ALL, Calls, bare, called
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
@@ -128,7 +129,7 @@ def test_what_an_agent_has_of_the_old_topic_is_none_of_the_new_one(broker: Broke
     old, tp = make(broker, topic, 100), TopicPartition(topic, 0)
     with closing(Prefetcher(conf(broker), patience_s=20)) as prefetcher:
         prefetcher.assign({tp: 0})
-        wait_until(lambda: prefetcher.stats()[tp].position == 100, 20, "what comes first to be fetched ahead")
+        wait_until(lambda: buffered(prefetcher)[tp].position == 100, 20, "what comes first to be fetched ahead")
         assert missed(prefetcher, Range(topic, 0, 0, 50), 1, old) == (50, [])
         broker.admin.delete_topic(topic)
         broker.admin.create_topic(topic)

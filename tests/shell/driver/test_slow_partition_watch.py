@@ -14,6 +14,7 @@ from sparkcohort.runtime.protocol import calls
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.coordinator.slow_partition_watch import SlowPartitionWatch
+from tests.kit.buffered import buffered
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
@@ -63,7 +64,7 @@ def test_waits_are_told_while_they_last(mock_broker: MockCluster) -> None:
     produce(mock_broker.bootstrap, "t", 20, partitions=2)
     prefetcher = Prefetcher({"bootstrap.servers": mock_broker.bootstrap}, patience_s=30)
     prefetcher.assign({A: 0, B: 0})
-    wait_until(lambda: all(seen.position == 10 for seen in prefetcher.stats().values()), 20, "ten records of each")
+    wait_until(lambda: all(seen.position == 10 for seen in buffered(prefetcher).values()), 20, "ten records of each")
     steps = prefetcher.serve([Range(*A, 0, 11), Range(*B, 0, 10)], [0, 0], 1)
     assert next(steps).missed == []
     with ThreadPoolExecutor(1) as pool:

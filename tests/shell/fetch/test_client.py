@@ -21,6 +21,7 @@ from sparkcohort.runtime.shell.kafka.fetch.fetch_client import FetchClient
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit.broker import Cluster
+from tests.kit.buffered import buffered
 from tests.kit.cluster_requests import set_byte_rate, set_replicas
 from tests.kit.produce import FLUSH_TIMEOUT_S, Steady, abort, produce, producer, transact, value_of
 from tests.kit.ranges import pull
@@ -213,7 +214,7 @@ def test_a_topic_that_is_made_anew(cluster: Cluster, topic: str) -> None:
             prefetcher.assign(dict.fromkeys(parts, 0))
             reader.assign(dict.fromkeys(parts, 0))
             reader.read_to(dict.fromkeys(parts, 50))
-            wait_until(lambda: all(each.position == 50 for each in prefetcher.stats().values()), 20, "all of it")
+            wait_until(lambda: all(each.position == 50 for each in buffered(prefetcher).values()), 20, "all of it")
             cluster.admin.delete_topic(topic)
             cluster.admin.create_topic(topic, len(parts))
             produce(cluster.bootstrap, topic, 2_400, partitions=len(parts), first=10_000)
@@ -223,7 +224,7 @@ def test_a_topic_that_is_made_anew(cluster: Cluster, topic: str) -> None:
                 assert isinstance(event.error, KafkaError)
                 assert event.error.code() in gone
             assert {event.tp: event.offset for event in reader.errors} == dict.fromkeys(parts, 50)
-            wait_until(lambda: all(each.position == 200 for each in prefetcher.stats().values()), 20, "the new log")
+            wait_until(lambda: all(each.position == 200 for each in buffered(prefetcher).values()), 20, "the new log")
             rows: dict[TopicPartition, list[dict[str, Any]]] = {}
             assert pull(prefetcher, [Range(*parts[3], 0, 200)], 1, rows) == []
             assert [row["value"] for row in rows[parts[3]]] == [value_of(3, at + 10_000) for at in range(200)]
@@ -431,7 +432,7 @@ def test_what_goes_well_is_not_looked_at_again(cluster: Cluster, topic: str, mon
                 before = Counter(looks)
             client.produce(topic, b"x", None, tp.partition)
             assert client.flush(FLUSH_TIMEOUT_S) == 0
-            wait_until(lambda tp=tp: prefetcher.stats()[tp].position == 1, 20, "the record")  # type: ignore[misc]
+            wait_until(lambda tp=tp: buffered(prefetcher)[tp].position == 1, 20, "the record")  # type: ignore[misc]
         assert before and looks == before
         prefetcher.revoke(partitions[:100])
         wait_until(lambda: looks["_targets"] > before["_targets"], 20, "another look")
