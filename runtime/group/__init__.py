@@ -2,7 +2,7 @@
 
 An event is classified as an input (``table.Input``), the table says what the state makes of it, and one function does
 it.  Requests of members pass the gate first (``fencing``).  A step returns the records that made the change as
-well, through ``decide``; ``timeline.replay`` of all records is the group.
+well, through ``decide``; ``replay.apply`` of all records, one after another, makes the group.
 """
 
 from __future__ import annotations

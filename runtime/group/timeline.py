@@ -1,39 +1,17 @@
-"""The journal: the records of every step, from which the group can be rebuilt and a member's lines be placed_lines."""
+"""What the records of all steps tell of a member, in lines."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.group.replay import apply, created
 from sparkcohort.runtime.group.summary import NAMED, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sparkcohort.runtime.group.records import Partitions, Record
-    from sparkcohort.runtime.group.state import Group
     from sparkcohort.runtime.protocol.partitions import TopicPartition
-
-
-def opening(group: Group) -> tuple[Record, ...]:
-    """The records that a new group's journal begins with."""
-    return (r.GroupCreated(group.config, group.embedded),)
-
-
-def replay(records: Iterable[Record]) -> Group:
-    """The group that the records made; ValueError unless they begin with its creation."""
-    group: Group | None = None
-    for record in records:
-        if isinstance(record, r.GroupCreated):
-            group = created(record)
-        elif group is not None:
-            group = apply(group, record)
-        else:
-            break
-    if group is None:
-        raise ValueError("a journal begins with the creation of its group")
-    return group
 
 
 def lines(records: Iterable[Record], member_id: str) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime.group import timeline
 from sparkcohort.runtime.group.replay import apply
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.group_laws import check_step
+from tests.kit.group_records import opening, replay
 from tests.kit.plain_group import PlainGroup
 from tests.kit.plain_twin import check_plain
 
@@ -98,8 +98,8 @@ class Desk:
     def __post_init__(self) -> None:
         """Begin with an empty group and its journal."""
         self.group = g.new_group(self.config, Comma())
-        self._journal = list(timeline.opening(self.group))
-        self._replayed = timeline.replay(self._journal)
+        self._journal = opening(self.group)
+        self._replayed = replay(self._journal)
         self._plain = PlainGroup(self.config, Comma())
 
     def step(self, event: p.Event) -> tuple[p.Action, ...]:

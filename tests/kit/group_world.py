@@ -14,7 +14,6 @@ from msgspec import structs
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.group import timeline
 from sparkcohort.runtime.group.replay import apply
 from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.leader import delayed_rebalance
@@ -25,6 +24,7 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import Cause, Reason
 from tests.kit.group_laws import check_step, errors_of
+from tests.kit.group_records import opening, replay
 
 EMBEDDED = ConsumerEmbedded()
 SESSION_MS = 10_000
@@ -87,8 +87,8 @@ class World:
     def __init__(self, topics: Mapping[str, int], config: g.GroupConfig | None = None) -> None:
         self.topics = dict(topics)
         self.group = g.new_group(config or g.GroupConfig("billing"), EMBEDDED)
-        self.journal: list[r.Record] = list(timeline.opening(self.group))
-        self.replayed = timeline.replay(self.journal)
+        self.journal: list[r.Record] = opening(self.group)
+        self.replayed = replay(self.journal)
         self.now_ms = 0
         self.max_delay_ms = 0
         self.nodes: list[Node] = []
@@ -185,7 +185,7 @@ class World:
             if not flight.node.dead:
                 flight.node.inbox.append(m.Unreachable(type(flight.request).__name__))
         self.crash_on = ""
-        self.group = self.replayed = timeline.replay(self.journal)
+        self.group = self.replayed = replay(self.journal)
         actions = self.group_step(p.Resume(1_000 * self._runs))
         self._runs += 1
         return actions
@@ -313,7 +313,7 @@ class World:
         every = {TopicPartition(t, n) for t, count in self.topics.items() if t in wanted for n in range(count)}
         assert set(g.owners(self.group)) == every - self.leader_state().scheduled.lost
         assert not self.group.pending_assignments
-        assert timeline.replay(self.journal) == self.group
+        assert replay(self.journal) == self.group
 
     # --- words --------------------------------------------------------------------------------------
 

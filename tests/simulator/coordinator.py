@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkcohort.runtime import group as g
-from sparkcohort.runtime.group import journal, timeline
+from sparkcohort.runtime.group import journal
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.group.replay import apply
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.consumer_protocol import ConsumerEmbedded
 from tests.kit.group_laws import LawBroken
+from tests.kit.group_records import opening
 
 if TYPE_CHECKING:
     from tests.simulator.process import Process
@@ -35,7 +36,7 @@ class Coordinator:
     def __init__(self, world: World, config: g.GroupConfig) -> None:
         self.world = world
         self.group = g.new_group(config, ConsumerEmbedded())
-        self.journal: list[r.Record] = list(timeline.opening(self.group))
+        self.journal: list[r.Record] = opening(self.group)
         self.journal_bytes = bytearray(journal.opening(self.group))
         self.up, self.frozen, self.run = True, False, 1
         self.crash_on: str | None = None

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import records as r
-from sparkcohort.runtime.group import timeline
 from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.member import machine as m
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.group_laws import LawBroken, check_step
+from tests.kit.group_records import replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -212,7 +212,7 @@ class Laws:
     def check_replay(self) -> None:
         """The journal makes the group."""
         coordinator = self._world.coordinator
-        if timeline.replay(coordinator.journal) != coordinator.group:
+        if replay(coordinator.journal) != coordinator.group:
             raise LawBroken("replay", "the journal makes another group")
 
 

