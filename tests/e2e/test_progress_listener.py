@@ -43,6 +43,23 @@ def test_the_group_follows_within_the_trigger(
     assert sum(broker.admin.committed(topic).values()) == 100
 
 
+@pytest.mark.usefixtures("listener")
+def test_a_query_that_goes_on_with_the_group_under_another_checkpoint(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """As a notebook's does at each start: name and port are those of the run before, and the query is another one."""
+    broker.admin.create_topic(topic, 1)
+    for end in (10, 20):
+        produce(broker.bootstrap, topic, 10, partitions=1, first=end - 10)
+        with Stream(spark, options(broker, topic), tmp_path / str(end), trigger=HOURLY) as run:
+            run.wait_for_rows(10)
+            wait_until(
+                lambda end=end: broker.admin.committed(topic).get((topic, 0)) == end,  # type: ignore[misc]
+                SOON_S,
+                "the end of its batch",
+            )
+
+
 def test_without_a_listener_with_the_next_trigger(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
 ) -> None:

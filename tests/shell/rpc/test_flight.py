@@ -263,6 +263,16 @@ def test_a_stream_of_strangers_is_refused(served: Served) -> None:
             line.ask(action, b"", 5)
 
 
+def test_a_stream_that_was_closed_says_so_at_once(served: Served) -> None:
+    """Whoever has just taken it to ask does not wait for an answer that nobody will give."""
+    link = served.link()
+    line = _RequestStream(link._client, link._headers)
+    line.close()
+    with pytest.raises(flight.FlightCancelledError):
+        line.ask("Echo", b"", 60)
+    link.close()
+
+
 def test_a_connection_that_brings_no_answer_is_left(served: Served) -> None:
     """After a cut the next call goes by another connection, and so does the event stream: the old one is not waited for."""
     relay = Relay("127.0.0.1", served.server.port)
