@@ -4,11 +4,11 @@
 #include <stdint.h>
 #include <string.h>
 
-bool is_utf8(const void *text, size_t length) {
-  const unsigned char *at = text, *end = at + length;
+/* Any text: a call, or mere ASCII would save the registers that this needs. */
+static __attribute__((noinline)) bool is_long_utf8(const unsigned char *at, const unsigned char *end) {
   while (at < end) {
     uint64_t eight;
-    while (end - at >= 8 && (memcpy(&eight, at, 8), !(eight & 0x8080808080808080u))) at += 8; /* mostly it is ASCII */
+    while (end - at >= 8 && (memcpy(&eight, at, 8), !(eight & 0x8080808080808080u))) at += 8;
     if (at == end) break;
     unsigned char lead = *at++;
     if (lead < 0x80) continue;
@@ -22,4 +22,13 @@ bool is_utf8(const void *text, size_t length) {
       if ((*at & 0xC0) != 0x80) return false;
   }
   return true;
+}
+
+/* Mostly it is ASCII. */
+bool is_utf8(const void *text, size_t length) {
+  const unsigned char *at = text, *end = at + length;
+  uint64_t eight;
+  while (end - at >= 8 && (memcpy(&eight, at, 8), !(eight & 0x8080808080808080u))) at += 8;
+  while (at < end && *at < 0x80) at++;
+  return at == end || is_long_utf8(at, end);
 }

@@ -75,20 +75,35 @@ static bool is_aborted(batches *all, int64_t last, int64_t producer, bool contro
 
 /* --- numbers of one to ten bytes -------------------------------------------------------------- */
 
-/* Zigzag, seven bits a byte; false when they don't end before `end`. */
-static inline bool read_long(const uint8_t **at, const uint8_t *end, int64_t *number) {
-  const uint8_t *from = *at;
-  uint64_t raw = 0;
+/* What is behind a number, seven bits a byte; NULL when it doesn't end before `end`. */
+static __attribute__((noinline)) const uint8_t *behind_number(const uint8_t *from, const uint8_t *end, uint64_t *number) {
+  *number = 0;
   for (int shift = 0; from < end && shift < 64; shift += 7) {
     uint8_t byte = *from++;
-    raw |= (uint64_t)(byte & 0x7F) << shift;
-    if (byte < 0x80) {
-      *at = from;
-      *number = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
-      return true;
-    }
+    *number |= (uint64_t)(byte & 0x7F) << shift;
+    if (byte < 0x80) return from;
   }
-  return false;
+  return NULL;
+}
+
+/* Zigzag; false when it doesn't end before `end`.  Mostly it is one byte or two; the rest is a call: unrolled six times in a
+ * record, the loop leaves no registers to anything else. */
+static inline __attribute__((always_inline)) bool read_long(const uint8_t **at, const uint8_t *end, int64_t *number) {
+  const uint8_t *from = *at;
+  uint64_t raw;
+  if (from < end && from[0] < 0x80)
+    raw = *from++;
+  else if (end - from >= 2 && from[1] < 0x80) {
+    raw = (from[0] & 0x7Fu) | (uint64_t)from[1] << 7;
+    from += 2;
+  } else {
+    uint64_t found;
+    if (!(from = behind_number(from, end, &found))) return false;
+    raw = found;
+  }
+  *at = from;
+  *number = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+  return true;
 }
 
 static inline bool read_length(const uint8_t **at, const uint8_t *end, int64_t *length) {

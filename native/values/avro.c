@@ -16,7 +16,8 @@ typedef struct {
   const uint8_t *record_start, *record_at, *record_end; /* while a default is read */
   const avro_list *list;
   tree *into;
-  int64_t next, empty;
+  const avro_step *next;
+  int64_t empty;
   int depth;
   frame frames[MOST_FRAMES];
 } reader;
@@ -27,7 +28,7 @@ static inline size_t left(const reader *from) { return (size_t)(from->end - from
 
 static inline int64_t unzigzag(uint64_t number) { return (int64_t)(number >> 1) ^ -(int64_t)(number & 1); }
 
-static __attribute__((noinline)) avro_reason long_varint(reader *from, int64_t *number, int most, uint64_t limit) {
+static inline __attribute__((always_inline)) avro_reason long_varint(reader *from, int64_t *number, int most, uint64_t limit) {
   uint64_t found = 0;
   for (int place = 0; place < most; place++) {
     if (from->at + place == from->end) return AVRO_TRUNCATED;
@@ -44,25 +45,46 @@ static __attribute__((noinline)) avro_reason long_varint(reader *from, int64_t *
   return AVRO_VARINT;
 }
 
-/* Mostly it is one byte or two; the rest is a call, or it would not be inlined. */
-static inline avro_reason read_varint(reader *from, int64_t *number, int most, uint64_t limit) {
+static __attribute__((noinline)) avro_reason long_long(reader *from, int64_t *number) {
+  return long_varint(from, number, LONG_BYTES, UINT64_MAX);
+}
+
+static __attribute__((noinline)) avro_reason long_int(reader *from, int64_t *number) {
+  return long_varint(from, number, INT_BYTES, UINT32_MAX);
+}
+
+/* Mostly it is one byte or two; the rest is a call, or this would not be inlined.  Such a call may change what its argument
+ * points to, which is then in no register: hence `found`. */
+static inline __attribute__((always_inline)) bool read_short(reader *from, int64_t *number) {
   const uint8_t *at = from->at;
   if (left(from) >= 1 && at[0] < 0x80) {
     *number = unzigzag(at[0]);
     from->at++;
-    return AVRO_GOOD;
+    return true;
   }
   if (left(from) >= 2 && at[1] < 0x80) {
     *number = unzigzag((at[0] & 0x7Fu) | (uint64_t)at[1] << 7);
     from->at += 2;
-    return AVRO_GOOD;
+    return true;
   }
-  return long_varint(from, number, most, limit);
+  return false;
 }
 
-static inline avro_reason read_long(reader *from, int64_t *number) { return read_varint(from, number, LONG_BYTES, UINT64_MAX); }
+static inline avro_reason read_long(reader *from, int64_t *number) {
+  if (read_short(from, number)) return AVRO_GOOD;
+  int64_t found = 0;
+  avro_reason why = long_long(from, &found);
+  *number = found;
+  return why;
+}
 
-static inline avro_reason read_int(reader *from, int64_t *number) { return read_varint(from, number, INT_BYTES, UINT32_MAX); }
+static inline avro_reason read_int(reader *from, int64_t *number) {
+  if (read_short(from, number)) return AVRO_GOOD;
+  int64_t found = 0;
+  avro_reason why = long_int(from, &found);
+  *number = found;
+  return why;
+}
 
 static inline avro_reason take(reader *from, int64_t size, const uint8_t **found) {
   if (size < 0) return AVRO_LENGTH;
@@ -142,7 +164,7 @@ static inline avro_reason append_boolean(reader *from, tree_column *to) {
   APPEND(uint8_t, *found);
 }
 
-static inline avro_reason append_bytes(reader *from, tree_column *to, bool is_text) {
+static inline __attribute__((always_inline)) avro_reason append_bytes(reader *from, tree_column *to, bool is_text) {
   const uint8_t *found;
   int64_t size;
   avro_reason why = take_sized(from, &found, &size);
@@ -202,6 +224,8 @@ static inline avro_reason append_null(reader *from, int64_t column) {
 
 /* --- where to go on --------------------------------------------------------------------------- */
 
+static inline void go_on_at(reader *from, int64_t step) { from->next = &from->list->steps[step]; }
+
 static avro_reason enter(reader *from, int64_t step) {
   if (from->depth == MOST_FRAMES) return AVRO_DEPTH;
   from->frames[from->depth++] = (frame){.step = step};
@@ -235,16 +259,16 @@ static avro_reason read_block(reader *from) {
   if (why || (count && (why = check_count(from, count, list->b)))) return why;
   if (count) {
     of->left = count;
-    from->next = of->step + 1;
+    from->next = list + 1;
     return AVRO_GOOD;
   }
   from->depth--;
-  from->next = list->a;
+  go_on_at(from, list->a);
   return list->op == AVRO_SKIP_LIST || tree_list(&from->into->columns[list->column]) ? AVRO_GOOD : AVRO_NO_MEMORY;
 }
 
 static avro_reason start_list(reader *from) {
-  avro_reason why = enter(from, from->next - 1);
+  avro_reason why = enter(from, from->next - from->list->steps - 1);
   return why ? why : read_block(from);
 }
 
@@ -252,17 +276,21 @@ static avro_reason next_item(reader *from) {
   if (!from->depth) return AVRO_DEPTH;
   frame *of = &from->frames[from->depth - 1];
   if (--of->left <= 0) return read_block(from);
-  from->next = of->step + 1;
+  go_on_at(from, of->step + 1);
   return AVRO_GOOD;
 }
 
 static inline avro_reason choose_nullable(reader *from, const avro_step *step) {
   int64_t branch;
-  avro_reason why = read_long(from, &branch);
-  if (why) return why;
-  if (branch != 0 && branch != 1) return AVRO_BRANCH;
+  if (left(from) && !(*from->at & ~2)) /* 0 or 1 */
+    branch = *from->at++ >> 1;
+  else {
+    avro_reason why = read_long(from, &branch);
+    if (why) return why;
+    if (branch != 0 && branch != 1) return AVRO_BRANCH;
+  }
   if (branch != step->a) return AVRO_GOOD;
-  from->next = step->b;
+  go_on_at(from, step->b);
   return step->op == AVRO_NULLABLE ? append_null(from, step->column) : AVRO_GOOD;
 }
 
@@ -271,7 +299,7 @@ static avro_reason choose(reader *from, const avro_step *step) {
   avro_reason why = read_long(from, &branch);
   if (why) return why;
   if (branch < 0 || branch >= step->b) return AVRO_BRANCH;
-  from->next = from->list->table[step->a + branch];
+  go_on_at(from, from->list->table[step->a + branch]);
   return AVRO_GOOD;
 }
 
@@ -289,14 +317,14 @@ static avro_reason read_record_again(reader *from) {
 }
 
 static avro_reason call(reader *from, int64_t routine) {
-  avro_reason why = enter(from, from->next);
-  from->next = routine;
+  avro_reason why = enter(from, from->next - from->list->steps);
+  go_on_at(from, routine);
   return why;
 }
 
 static avro_reason come_back(reader *from) {
   if (!from->depth) return AVRO_DEPTH;
-  from->next = from->frames[--from->depth].step;
+  go_on_at(from, from->frames[--from->depth].step);
   return AVRO_GOOD;
 }
 
@@ -305,7 +333,10 @@ static avro_reason come_back(reader *from) {
 static avro_reason skip_varints(reader *from, int64_t count, bool are_ints) {
   int64_t number;
   avro_reason why = AVRO_GOOD;
-  while (!why && count-- > 0) why = are_ints ? read_int(from, &number) : read_long(from, &number);
+  if (are_ints)
+    while (!why && count-- > 0) why = read_int(from, &number);
+  else
+    while (!why && count-- > 0) why = read_long(from, &number);
   return why;
 }
 
@@ -362,7 +393,7 @@ static avro_reason do_step(reader *from, const avro_step *step, tree_column *to)
     case AVRO_SKIP_NULLABLE:
     case AVRO_NULLABLE: return choose_nullable(from, step);
     case AVRO_UNION: return choose(from, step);
-    case AVRO_JUMP: from->next = step->a; return AVRO_GOOD;
+    case AVRO_JUMP: go_on_at(from, step->a); return AVRO_GOOD;
     case AVRO_FAIL: return step->b ? AVRO_NO_SCHEMA : AVRO_UNRESOLVED;
     case AVRO_DEFAULT: return read_default(from, step->a);
     case AVRO_FROM_RECORD: return read_record_again(from);
@@ -385,11 +416,13 @@ avro_error avro_read(const avro_list *list, tree *into, const uint8_t *bytes, si
   from.end = from.record_end = bytes + size;
   from.list = list;
   from.into = into;
-  from.next = from.empty = from.depth = 0;
+  from.next = list->steps;
+  from.empty = from.depth = 0;
   avro_reason why = AVRO_GOOD;
   const avro_step *step;
-  while (!why && (step = &list->steps[from.next++])->op != AVRO_END)
-    why = do_step(&from, step, &into->columns[step->column]);
+  tree_column *columns = into->columns;
+  while ((step = from.next++)->op != AVRO_END)
+    if ((why = do_step(&from, step, &columns[step->column]))) break;
   if (!why && from.at < from.end) why = AVRO_TRAILING;
   return (avro_error){why, from.at - from.start, why == AVRO_UNRESOLVED || why == AVRO_NO_SCHEMA ? step->a : -1};
 }

@@ -94,9 +94,10 @@ static inline protobuf_reason check(const reader *from, const protobuf_step *ste
   return step->op == PB_ENUM ? check_enum(from, step, found->number, depth, counts) : PB_GOOD;
 }
 
-/* The place of a field, or -1: mostly it is the one behind the last. */
+/* The place of a field, or -1: mostly it is the one behind the last, or between these two, and nobody asked for it. */
 static inline int64_t find_field(const protobuf_step *fields, int64_t count, int64_t number, int64_t guess) {
   if (guess < count && fields[guess].number == number) return guess;
+  if ((guess == count || fields[guess].number > number) && (!guess || fields[guess - 1].number < number)) return -1;
   int64_t low = 0, high = count;
   while (low < high) {
     int64_t middle = (low + high) / 2;
@@ -207,7 +208,9 @@ static protobuf_reason append_bytes(tree_column *to, const void *from, size_t si
   return tree_bytes(to, from, size) ? PB_GOOD : PB_NO_MEMORY;
 }
 
-static protobuf_reason append_name(reader *from, const protobuf_step *step, int64_t column, int32_t number) {
+/* This and append_time() are calls, or what they need of the stack would be made and guarded for every field. */
+static __attribute__((noinline)) protobuf_reason append_name(reader *from, const protobuf_step *step, int64_t column,
+                                                             int32_t number) {
   tree_column *to = &from->into->columns[column];
   const constant *name = find_name(from->list, step, number);
   if (name) return append_bytes(to, name->data, name->size);
@@ -221,7 +224,8 @@ static protobuf_reason append_name(reader *from, const protobuf_step *step, int6
 }
 
 /* Microseconds, out of seconds and nanoseconds, which are cut off. */
-static protobuf_reason append_time(reader *from, const protobuf_step *step, tree_column *to, value message, int depth) {
+static __attribute__((noinline)) protobuf_reason append_time(reader *from, const protobuf_step *step, tree_column *to,
+                                                             value message, int depth) {
   int64_t place = from->step, micros;
   if (depth > MOST_DEPTH) return PB_DEPTH;
   protobuf_reason why = scan(from, step->a, message, depth, place);

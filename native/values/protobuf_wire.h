@@ -36,7 +36,12 @@ static inline __attribute__((always_inline)) protobuf_reason read_varint(const u
     *at += 2;
     return PB_GOOD;
   }
-  return long_varint(at, end, number);
+  const uint8_t *from = *at; /* what the call may change is in no register */
+  uint64_t found = 0;
+  protobuf_reason why = long_varint(&from, end, &found);
+  *at = from;
+  *number = found;
+  return why;
 }
 
 static inline protobuf_reason read_tag(const uint8_t **at, const uint8_t *end, uint32_t *tag) {
