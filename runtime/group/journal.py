@@ -90,6 +90,6 @@ def restored(data: bytes, embedded: EmbeddedProtocol) -> Group:
                 group = apply(group, _RECORDS[name].decode(said))
     except StopIteration:
         raise MalformedJournal("it has no whole frame") from None
-    except (msgspec.DecodeError, IllegalTransitionError, LookupError, TypeError, ValueError) as error:
+    except (msgspec.DecodeError, IllegalTransitionError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise MalformedJournal(f"a frame of it is none ({type(error).__name__})") from None
     return group

@@ -51,6 +51,9 @@ LOOK_S: Final = 0.05
 _ALIVE: Final = struct.Struct("!Q")
 """At the file's beginning: when its run was last there, in ns of the host's monotonic clock."""
 _SUFFIX: Final = ".journal"
+_LAST_PORT: Final = 65_535
+_NO_HEAD: Final = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading a head may raise: one that is no JSON, is nested deeply, lacks a name, or has other values than we write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +163,10 @@ def _predecessor(data: bytes, members: str, embedded: EmbeddedProtocol, session_
         authority = RunAuthority(said["server_certificate"].encode(), said["server_key"].encode(), client)
         identity = RunIdentity(str(said["run_id"]), int(said["port"]), authority)
         same = hmac.compare_digest(str(said["members"]), _sealed(members, client.token))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except _NO_HEAD:
         raise NotTaken("it can't be read") from None
+    if not 0 < identity.port <= _LAST_PORT:
+        raise NotTaken("it names no port")
     if not same:
         raise NotTaken("the query has other options now")
     return Predecessor(identity, journal.restored(data[_ALIVE.size + len(journal.framed(head)) :], embedded))
@@ -322,8 +327,7 @@ def sweep() -> None:
 
 
 def _sweep(path: Path) -> None:
-    left = contextlib.suppress(OSError, NotTaken, ValueError, KeyError, TypeError)
-    with left, _held(path, 0) as (descriptor, _):
+    with contextlib.suppress(OSError, NotTaken), _held(path, 0) as (descriptor, _):
         old = time.time() - os.fstat(descriptor).st_mtime > OLD_S
         if old or _has_ended(os.pread(descriptor, 64 << 10, _ALIVE.size)):
             path.unlink()
@@ -331,6 +335,9 @@ def _sweep(path: Path) -> None:
 
 def _has_ended(data: bytes) -> bool:
     """Whether the application that a journal's first frame names lived here, and has ended."""
-    head = json.loads(next(journal.frames(data), b""))
-    mine = (head["boot"], head["pids"]) == here()[1:] and here().is_certain()
-    return mine and started(int(head["jvm"])) != head["jvm_started"]
+    try:
+        head = json.loads(next(journal.frames(data), b""))
+        mine = (head["boot"], head["pids"]) == here()[1:] and here().is_certain()
+        return bool(mine and started(int(head["jvm"])) != head["jvm_started"])
+    except _NO_HEAD:
+        return False

@@ -124,6 +124,22 @@ def said_at(path: Path, at_ns: int) -> None:
     path.write_bytes(struct.pack("!Q", max(at_ns, 0)) + path.read_bytes()[8:])
 
 
+NESTED = 50_000
+
+
+DEEP = journal.framed(journal.frame((r.SerialTaken(4),))[4:-9] + b"\x91" * NESTED)
+"""A record whose value is a list of a list, and so on."""
+
+
+def headed(path: Path, body: bytes = b"", **said: float | str) -> None:
+    """Another first frame, or the same that says something else."""
+    data = path.read_bytes()
+    head = next(journal.frames(data[8:]))
+    path.write_bytes(
+        data[:8] + journal.framed(body or json.dumps(json.loads(head) | said).encode()) + data[12 + len(head) :]
+    )
+
+
 def become_a_pipe(path: Path) -> None:
     """Whoever opens it would wait for a writer."""
     path.unlink()
@@ -146,6 +162,10 @@ def become_a_pipe(path: Path) -> None:
             lambda path: path.write_bytes(path.read_bytes() + journal.frame((r.Emptied(-3),)) * 2),
             "a frame of it is none",
         ),
+        (lambda path: path.write_bytes(path.read_bytes() + DEEP), "a frame of it is none (RecursionError)"),
+        (lambda path: headed(path, b"[" * NESTED), "it can't be read"),
+        (lambda path: headed(path, port=float("inf")), "it can't be read"),
+        (lambda path: headed(path, port=65_536), "it names no port"),
         (lambda path: os.truncate(path, group_journal.LARGEST + 1), "it is no file of ours"),
         (become_a_pipe, "it is no file of ours"),
         (lambda path: path.symlink_to(path.rename(path.with_suffix(".moved"))), "Too many levels of symbolic links"),
@@ -264,10 +284,14 @@ def test_the_journals_of_ended_applications_are_swept(kept: GroupJournal, home: 
     os.utime(old, (time.time() - 2 * group_journal.OLD_S,) * 2)
     os.mkfifo(home / "pipe.journal")
     (home / "mine.journal").write_text("no journal")
+    for name, damaged in {"deep": b"[" * NESTED, "endless": b""}.items():  # and none of ours keeps the others from it
+        spoilt = home / f"{name}.journal"
+        spoilt.write_bytes(path_of(JVM, "billing", "i").read_bytes())
+        headed(spoilt, damaged, jvm=float("inf"))
     written = path_of(replace(JVM, started=1), "billing", "i")  # of a JVM that is gone, and its runner is still there
     there = GroupJournal(written, IDENTITY, OPTIONS, replace(JVM, started=1), "billing")
     there.open(GROUP)
     sweep()
-    kept_names = {path_of(JVM, "billing", "i").name, "mine.journal", "pipe.journal", written.name}
-    assert {path.name for path in home.iterdir()} == kept_names
+    theirs = {f"{name}.journal" for name in ("mine", "pipe", "deep", "endless")}
+    assert {path.name for path in home.iterdir()} == {path_of(JVM, "billing", "i").name, written.name, *theirs}
     there.close(keep=False)
