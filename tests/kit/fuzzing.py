@@ -2,9 +2,10 @@
 
     python -m tests.kit.fuzzing SECONDS [SEED] [NAME ...]
 
-feeds each of them for so long, prints how much of its code is reached, and leaves what reaches new code in its corpus: decoders
-in C under sanitizers (``fuzz``), readers in Python (``line_fuzz``).  An input that does what must not be is printed, and
-ends it; the others go on, and the exit status tells.
+feeds each of them for so long, prints how much of its code is reached, and leaves what reaches new code in its corpus: decoders in C
+under sanitizers (``fuzz``), readers in Python (``line_fuzz``), and readers whose work is done in C in a Python whose native parts are
+built with sanitizers (``sanitized``).  An input that does what must not be is printed, and ends it; the others go on, and the exit
+status tells.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from tests.kit import fuzz, kafka_targets, line_fuzz, run_targets
+from tests.kit import fuzz, line_fuzz, sanitized
 
-TARGETS = {target.name: target for target in (*kafka_targets.TARGETS, *run_targets.TARGETS)}
+TARGETS = sanitized.READERS
+NATIVE = {"codecs"}
+"""Readers whose work is done in C."""
 FUZZERS: Mapping[str, Callable[[int, int], str]] = {
     **{name: partial(fuzz.grow, name) for name in fuzz.DECODERS},
-    **{name: partial(line_fuzz.grow, target) for name, target in TARGETS.items()},
+    **{name: partial((sanitized if name in NATIVE else line_fuzz).grow, each) for name, each in TARGETS.items()},
 }
 
 

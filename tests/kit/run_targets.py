@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from sparkcohort.assignors import Load
+from sparkcohort.runtime import group as groups
 from sparkcohort.runtime.checkpoint import logs
-from sparkcohort.runtime.group import validation
+from sparkcohort.runtime.group import journal, replay, validation
+from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.leader import load_report
 from sparkcohort.runtime.protocol import calls, codec, consumer_protocol, offsets_json
 from sparkcohort.runtime.protocol import messages as p
@@ -24,8 +27,10 @@ from sparkcohort.runtime.shell.agent import agent_config, task_requests
 from sparkcohort.runtime.shell.agent.shared_memory import BufferConsumer
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import ANSWER, BATCH, BUFFER, END, FRAME, LENT, STEP
+from sparkcohort.runtime.shell.coordinator import group_journal
 from sparkcohort.runtime.values.avro import schema as avro_schema
 from sparkcohort.runtime.values.protobuf import descriptor, wire
+from tests.kit.group_world import EMBEDDED, SESSION_MS, World
 from tests.kit.line_fuzz import Target
 from tests.kit.protobuf_fuzz import everything
 
@@ -242,6 +247,66 @@ def checkpoints(data: bytes) -> None:
                 assert again.ends == ends.ends
 
 
+# --- the group's journal --------------------------------------------------------------------------
+
+JOURNAL: dict[str, Any] = {
+    "format": group_journal.FORMAT, "boot": "b", "pids": "p", "jvm": 1, "jvm_started": 5, "run_id": "7", "port": 4711,
+    "members": group_journal._sealed("[]", TOKEN), "server_certificate": "c", "server_key": "k", "authority": "a",
+    "certificate": "c", "key": "k", "token": TOKEN,
+}  # fmt: skip
+HEAD = json.dumps(JOURNAL).encode()
+OPENING = journal.opening(groups.new_group(groups.GroupConfig("billing"), EMBEDDED))[4:]
+APART = b"\xc1"
+"""Between the bodies of frames: no value of msgpack has such a byte but in a string."""
+
+
+def journals(data: bytes) -> None:
+    """A group that can be written again and taken over, or one of two errors that quote nothing.
+
+    The first byte tells what comes: a file, bodies that are framed here (else a byte more is a frame less), or those of steps alone.
+    """
+    how, file = data[:1], data[1:]
+    if how != b"\0":
+        bodies = [*((HEAD, OPENING) if how == b"2" else ()), *file.split(APART)]
+        file = b"".join(map(journal.framed, bodies))
+    group_journal._has_ended(file)
+    alive = group_journal._ALIVE.pack(time.monotonic_ns())
+    try:
+        found = group_journal._predecessor(alive + file, "[]", EMBEDDED, 60_000)
+    except (group_journal.NotTaken, journal.MalformedJournal) as error:
+        assert str(error).isprintable() and len(str(error)) < 80
+        return
+    assert 0 < found.identity.port < 1 << 16
+    assert journal.restored(journal.opening(found.group), EMBEDDED) == found.group
+    for member in found.group.members.values():
+        validation.join_of(member)
+    groups.step(found.group, p.Resume(7, "salt"), 0)
+
+
+def _journals() -> Iterator[bytes]:
+    """A group whose members come, come back and die: all of its steps, one of each kind, and a file of what came of it."""
+    world = World({"t": 2})
+    world.start("driver", ())
+    world.start("a", ("t",), "static")
+    world.drain()
+    world.commit(world.node("a"), T0, 17)
+    world.drain()
+    world.kill(world.node("a"))
+    for name, instance in (("a", "static"), ("b", None)):
+        world.start(name, ("t",), instance)
+        world.drain()
+    world.kill(world.node("b"))
+    world.advance(2 * SESSION_MS)
+    created, *steps = world.journal
+    assert isinstance(created, r.GroupCreated)
+    assert groups.new_group(created.config, EMBEDDED) == journal.restored(journal.framed(OPENING), EMBEDDED)
+    yield b"1" + HEAD + APART + OPENING
+    yield b"2" + APART.join(journal.frame((step,))[4:] for step in steps)
+    yield from (b"2" + journal.frame((step,))[4:] for step in {type(step): step for step in steps}.values())
+    file = journal.framed(HEAD) + journal.opening(world.group) + journal.frame((r.SerialTaken(7),))
+    yield from (b"\0" + file, b"\0" + file[:-1])
+
+
 # --- schemas --------------------------------------------------------------------------------------
 
 AVRO = (
@@ -300,6 +365,7 @@ TARGETS = (
     Target("agent_answer", (TaskClient, BufferConsumer), agent_answer, agent_answers, KEYS),
     Target("offsets", (offsets_json,), offsets, lambda: [OFFSETS.encode()]),
     Target("checkpoint", (logs,), checkpoints, lambda: [f"v1\n{{}}\n{OFFSETS}\n-\nx".encode(), b"v1\n{}", b'{"id":"x"}']),
+    Target("journal", (journal.frames, journal.restored, group_journal._predecessor, group_journal._has_ended, replay), journals, _journals, tuple(name.encode() for name in journal._KINDS)),
     Target("avro_schema", (avro_schema,), avro, lambda: [AVRO.encode()], (b'"record"', b'"enum"', b'"decimal"', b'"uuid"', b'"duration"', b'"items"', b'"R"')),
     Target("descriptors", (descriptor, wire), protobuf, lambda: [everything("proto2"), everything("proto3")]),
 )  # fmt: skip

@@ -1,6 +1,8 @@
-"""The native parts as Python loads them, built with sanitizers: run this to feed them with the corpora.
+"""The native parts as Python loads them, built with sanitizers, in a Python of their own.
 
-    LD_PRELOAD=<libasan> PYTHONPATH=<folder of build()> python -P -m tests.kit.sanitized
+    run(build(folder), "-m", "tests.kit.sanitized")                         # all corpora, once
+    run(build(folder), "-m", "tests.kit.sanitized", "codecs", "60", "1")    # one target of line_fuzz, for so long
+    grow(target, 60, 1)                                                     # the same, built and all: what ``make fuzz`` does
 
 What knows Python (buffers, offsets, frames, lists of bad rows, decompression) is in no harness; here it is.  What reads bytes in
 Python is fed with its corpora, too, of which some go through the native parts.
@@ -9,11 +11,14 @@ Python is fed with its corpora, too, of which some go through the native parts.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
+import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -24,12 +29,16 @@ from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.values.avro.schema import parse_schema
-from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, protobuf_fuzz
+from tests.kit import avro_fuzz, batches_fuzz, json_fuzz, kafka_targets, line_fuzz, protobuf_fuzz, run_targets
 from tests.kit.avro_schemas import encode
 from tests.kit.fuzz import FLAGS, NATIVE, SANITIZED, sanitized
-from tests.kit.fuzzing import TARGETS
-from tests.kit.line_fuzz import replay
+from tests.kit.line_fuzz import Target, escaped, replay
 from tests.kit.parts import decoder
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+READERS: Final = {target.name: target for target in (*kafka_targets.TARGETS, *run_targets.TARGETS)}
+LAST: Final = "COHORT_TESTS_LAST_INPUT"
+"""The file that has the input at hand, with its length before it: whoever dies by a sanitizer tells nothing in Python."""
 
 PYTHON = ["-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000", f"-I{sysconfig.get_path('include')}"]
 SHARED = ("arrow/blocks.c", "values/records.c", "values/tree.c", "values/tree_export.c")
@@ -61,6 +70,51 @@ def runtime() -> str:
     return subprocess.run(
         ["cc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True, timeout=60
     ).stdout.strip()
+
+
+def run(folder: Path, *program: str, timeout_s: float = 500) -> str:
+    """What a Python with the native parts of this folder prints; AssertionError with its end, and its input, where it fails."""
+    last = folder / "last-input"
+    environment = {
+        **os.environ,
+        LAST: str(last),
+        "LD_PRELOAD": runtime(),
+        "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
+        "PYTHONMALLOC": "malloc",
+        # Leaks are Python's own.  What is given back is kept for a while, but not so much that inputs seem to take it.
+        "ASAN_OPTIONS": "detect_leaks=0:quarantine_size_mb=8",
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", *program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode:
+        kept = last.read_bytes() if last.exists() else bytes(4)
+        data = kept[4 : 4 + int.from_bytes(kept[:4])]
+        raise AssertionError(f"{done.stdout[-2000:]}{done.stderr[-5000:]}\ninput: {escaped(data)}")
+    return done.stdout
+
+
+def grow(target: Target, seconds: int, seed: int) -> str:
+    """As ``line_fuzz.grow``, for what reads bytes by the native parts."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = ("-m", "tests.kit.sanitized", target.name, str(seconds), str(seed))
+        return run(build(Path(folder)), *program, timeout_s=seconds + 600).strip()
+
+
+def feed(target: Target, seconds: int, seed: int) -> str:
+    """In that Python: feed a target, with each input in the file before it is read."""
+    last = os.open(os.environ[LAST], os.O_WRONLY | os.O_CREAT, 0o600)
+
+    def check(data: bytes) -> None:
+        os.pwrite(last, len(data).to_bytes(4) + data, 0)
+        target.check(data)
+
+    return line_fuzz.grow(replace(target, check=check), seconds, seed)
 
 
 def feed_json() -> int:
@@ -124,7 +178,7 @@ def _rows(data: bytes, *, in_pieces: bool) -> int:
 
 def feed_readers() -> int:
     """All that reads bytes in Python; how many inputs there are."""
-    return sum(map(replay, TARGETS.values()))
+    return sum(map(replay, READERS.values()))
 
 
 def _shown(rows: Any) -> str:
@@ -143,4 +197,7 @@ def _feed(decoder: JsonValues | AvroValues | ProtobufValues, column: Any) -> int
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{feed_json()} {feed_avro()} {feed_protobuf()} {feed_batches()} {feed_readers()}\n")
+    if sys.argv[1:]:
+        sys.stdout.write(feed(READERS[sys.argv[1]], int(sys.argv[2]), int(sys.argv[3])))
+    else:
+        sys.stdout.write(f"{feed_json()} {feed_avro()} {feed_protobuf()} {feed_batches()} {feed_readers()}\n")

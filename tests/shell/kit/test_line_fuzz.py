@@ -16,6 +16,12 @@ from tests.kit.fuzzing import FUZZERS, TARGETS
 from tests.kit.line_fuzz import MOST_MEMORY, Broken, Lines, Target, attempt, escaped, grow, replay, unescaped
 
 MOST_BYTES = 120_000
+LEAST = {
+    "metadata": 97, "fetched": 87, "epoch_ends": 97, "login": 91, "frames": 83, "scram": 97, "bearer": 97, "run_epoch": 92, "handover": 97,
+    "codecs": 94, "subscription": 82, "assignment": 97, "messages": 75, "calls": 75, "loads": 97, "task_request": 84, "agent_config": 97,
+    "agent_answer": 75, "offsets": 88, "checkpoint": 95, "journal": 85, "avro_schema": 90, "descriptors": 92,
+}  # fmt: skip
+"""Of a target's lines, in percent: a little less than there were when this was written.  What is missing needs no input: errors of others."""
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -26,8 +32,8 @@ def test_the_corpus_does_no_harm(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_the_corpus_reaches_most_of_the_code(name: str) -> None:
-    """The corpus is of use: it runs more of the target's lines than the examples that the fuzzer begins with, or as many."""
+def test_the_corpus_reaches_at_least_three_quarters_of_the_code(name: str) -> None:
+    """As many of the target's lines as there were, and no fewer than the examples that the fuzzer begins with."""
     target = TARGETS[name]
     reached = []
     for inputs in (target.seeds(), target.inputs()):
@@ -35,7 +41,8 @@ def test_the_corpus_reaches_most_of_the_code(name: str) -> None:
         for data in inputs:
             attempt(target, data, lines)
         reached.append(lines.reached())
-    assert 0 < reached[0] <= reached[1] <= len(lines.all)
+    assert reached[0] <= reached[1]
+    assert LEAST[name] <= 100 * reached[1] / len(lines.all)
 
 
 def test_the_corpora_are_small() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.kit import sanitized
 
-ROOT = Path(__file__).resolve().parents[3]
 AS_MUCH = """
 import ctypes
 from sparkcohort.native import _json
@@ -20,22 +16,34 @@ print(ctypes.CDLL(_json.__file__).__asan_region_is_poisoned is not None)
 """
 
 
-@pytest.mark.timeout(600)
-def test_the_corpora_do_no_harm(tmp_path: Path) -> None:
+DIES = """
+import ctypes
+from tests.kit.line_fuzz import Target
+from tests.kit.sanitized import feed
+feed(Target("dies", (), lambda _: ctypes.string_at(1), lambda: [b"an input"]), 0, 1)
+"""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The native parts with sanitizers."""
+    return sanitized.build(tmp_path_factory.mktemp("sanitized"))
+
+
+def test_the_corpora_do_no_harm(folder: Path) -> None:
     """Columns whole and in slices, with nulls, with frames and without: no byte outside is touched, no rule of C broken."""
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": sanitized.runtime(),
-        "PYTHONPATH": f"{sanitized.build(tmp_path)}{os.pathsep}{ROOT}",
-        "PYTHONMALLOC": "malloc",
-        "ASAN_OPTIONS": "detect_leaks=0",  # Python's own
-    }
-    for program in (["-m", "tests.kit.sanitized"], ["-c", AS_MUCH]):
-        done = subprocess.run(
-            [sys.executable, "-P", *program], env=environment, capture_output=True, text=True, timeout=500, check=False
-        )
-        assert done.returncode == 0, done.stderr[-5000:]
-        if program[0] == "-m":
-            assert all(int(good) > 10 for good in done.stdout.split()), done.stdout
-        else:
-            assert done.stdout == "True\n"
+    counts = sanitized.run(folder, "-m", "tests.kit.sanitized")
+    assert all(int(good) > 10 for good in counts.split()), counts
+
+
+def test_it_is_built_so(folder: Path) -> None:
+    """Else nothing would be found."""
+    assert sanitized.run(folder, "-c", AS_MUCH) == "True\n"
+
+
+def test_an_input_that_ends_the_process_is_told(folder: Path) -> None:
+    """Read from the file in which it stood before it was fed."""
+    with pytest.raises(AssertionError, match=r"AddressSanitizer(?s:.*)input: an input$"):
+        sanitized.run(folder, "-c", DIES)
