@@ -61,7 +61,9 @@ test-newest: jars ## the streaming tests on the newest PySpark 4
 	@PYSPARK_PYTHON=$(NEWEST_PYTHON) PYSPARK_DRIVER_PYTHON=$(NEWEST_PYTHON) \
 		$(NEWEST_PYTHON) -P -m pytest $(NEWEST) $(ARGS)
 
-OLDEST := $(addprefix tests/,unit/protocol shell/rpc shell/cli/test_completion.py shell/consumer/test_columns.py shell/values/test_json_decoder.py)
+OLDEST := $(addprefix tests/,unit/protocol unit/assignors/test_sticky.py unit/assignors/test_load_balanced.py unit/options/test_topic_pattern.py \
+	unit/observe/test_metrics.py shell/rpc shell/observe/test_metrics_endpoint.py shell/kafka/test_token_provider.py shell/cli/test_completion.py \
+	shell/consumer/test_columns.py shell/values/test_json_decoder.py)
 OLDEST_PYTHON := $(CURDIR)/.venv-oldest/bin/python
 
 oldest: venv ## .venv-oldest: the oldest dependencies that pyproject.toml allows, with this tree's wheel
