@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sparkcohort.runtime.kafka.addresses import bare
 from tests.kit.admin import Admin
-from tests.kit.class_archives import quick
+from tests.kit.class_archives import kept, quick
 from tests.kit.jars import class_path, java
 from tests.kit.processes import freeze
 from tests.kit.relay import Relay
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 180.0  # 5 s where nothing else runs
 LOGGING = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
 
+FEATURES = "bootstrap.checkpoint"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 COMMON = {
     "inter.broker.listener.name": "PLAINTEXT",
@@ -90,6 +91,12 @@ def _authority(directory: Path) -> Authority:
     from tests.kit.certificates import Authority  # its libraries are slow to come, and most brokers need none
 
     return Authority(directory)
+
+
+def _random_id() -> str:
+    """As Kafka's Uuid.randomUuid: none that a command could take for an option."""
+    made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return _random_id() if made.startswith("-") else made
 
 
 class Port:
@@ -138,7 +145,26 @@ class Node:
         return self._process is not None and self._process.poll() is None
 
     def format(self, cluster_id: str) -> None:
-        """Format the storage directory for ``cluster_id`` (kafka.tools.StorageTool)."""
+        """Format the storage directory for ``cluster_id``: as kafka.tools.StorageTool has done it for the first node ever.
+
+        What it writes is the node's place in the cluster, and the features of this version of Kafka, which are the same for all.
+        """
+        features = kept("broker", ".features")
+        if not features.exists():
+            self._format(cluster_id)
+            fresh = features.with_name(f"{features.name}.{uuid.uuid4().hex}")
+            features.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.data / FEATURES, fresh)
+            fresh.rename(features)
+            return
+        if (self.data / "meta.properties").exists():
+            return
+        self.data.mkdir(exist_ok=True)
+        shutil.copy(features, self.data / FEATURES)
+        named = {"version": 1, "cluster.id": cluster_id, "directory.id": _random_id(), "node.id": self.node_id}
+        (self.data / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in named.items()))
+
+    def _format(self, cluster_id: str) -> None:
         command = [java(), *quick("broker"), *LOGGING, "-cp", class_path("broker"), "kafka.tools.StorageTool", "format"]
         command += [f"--cluster-id={cluster_id}", "--config", str(self._config), "--ignore-formatted"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -364,7 +390,7 @@ class Cluster:
     def start(self) -> None:
         """Start every node that is not running and wait until all are members of the cluster."""
         if not self._formatted:
-            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            cluster_id = _random_id()
             for node in self.nodes:
                 node.format(cluster_id)
         started = [node for node in self.nodes if not node.running]

@@ -23,22 +23,25 @@ LIMIT_S = 300.0
 
 def quick(what: str) -> list[str]:
     """Java's options for a short-lived JVM of ``broker`` or ``spark``, with the archive where there is one."""
-    path = _path(what)
+    path = kept(what)
     # -Xlog: an archive that doesn't fit is left aside with a warning on standard output, which tests read.
     return [*QUICK, f"-XX:SharedArchiveFile={path}", "-Xlog:disable"] if path.exists() else list(QUICK)
 
 
-def _path(what: str) -> Path:
-    """Named after what Java compares before it uses one: itself, and the jars' places, sizes and times."""
+def kept(what: str, suffix: str = ".jsa") -> Path:
+    """Where the archive is, or what else is kept of these jars.
+
+    Named after what Java compares before it uses one: itself, and the jars' places, sizes and times.
+    """
     found = jars("broker") if what == "broker" else sorted((spark_home() / "jars").glob("*.jar"))
     parts = [os.path.realpath(java())]
     parts += [f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in found]
-    return FOLDER / f"{what}-{zlib.crc32(chr(10).join(parts).encode()):08x}.jsa"
+    return FOLDER / f"{what}-{zlib.crc32(chr(10).join(parts).encode()):08x}{suffix}"
 
 
 def make(what: str) -> None:
     """Run a script whose JVM writes its archive when it ends.  Raises RuntimeError with what it said where it doesn't."""
-    path = _path(what)
+    path = kept(what)
     if path.exists():
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
