@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -135,14 +136,22 @@ def test_no_broker_there(mock_broker: MockCluster) -> None:
     assert "check the address" in said.stderr
 
 
+@pytest.fixture(scope="module")
+def tool() -> Iterator[Callable[..., str]]:
+    """Kafka's own tool."""
+    with consumer_groups.one_jvm() as running:
+        yield running
+
+
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
 def test_every_form_goes_where_kafkas_own_tool_goes(
-    broker: Broker, topic: str, group: str, form: tuple[str, ...]
+    broker: Broker, topic: str, group: str, tool: Callable[..., str], form: tuple[str, ...]
 ) -> None:
     """Its dry run with --export against ours; nothing is changed by either."""
     asked = ("--group", group, "--topic", topic)
     said = cohort("reset-offsets", *asked, *form, "--export", "--bootstrap-server", broker.bootstrap)
     assert (said.returncode, said.stderr) == (0, "")
-    tool = consumer_groups.run(broker.bootstrap, "--reset-offsets", *asked, *form, "--dry-run", "--export")
-    assert exported(said.stdout) == exported(tool)
+    planned = tool(broker.bootstrap, "--reset-offsets", *asked, *form, "--dry-run", "--export")
+    assert len(exported(planned)) == 2
+    assert exported(said.stdout) == exported(planned)
     assert broker.admin.committed(group) == {(topic, 0): 10, (topic, 1): 10}
