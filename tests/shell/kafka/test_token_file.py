@@ -23,7 +23,7 @@ from tests.kit.waiting import wait_until
 TP, NO_END = TopicPartition("t", 0), 2**63 - 1
 LIFE_S = 5.0
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
-KINDS = {"ours": FetchSource, "librdkafka": NativeSource}
+KINDS = (FetchSource, NativeSource)
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,8 @@ def polled(source: RecordSource, end: int) -> None:
     wait_until(reached, 60, f"offset {end}", every_s=0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.timeout(180)
-def test_a_file_that_is_renewed(broker: Broker, tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_renewed(broker: Broker, tmp_path: Path) -> None:
     """Three lives of a token, of which each is written before the one before it has ended."""
     path = tmp_path / "token"
     renewed(path)
@@ -73,15 +72,18 @@ def test_a_file_that_is_renewed(broker: Broker, tmp_path: Path, kind: str) -> No
     }
     conf = dict(parse(options).kafka)
     end = broker.admin.ends("t")[0]
-    source, looks = KINDS[kind](conf, columns=KAFKA_ROW), clients.new_admin(conf)
-    source.assign({TP: (end, NO_END)})
+    sources, looks = [kind(conf, columns=KAFKA_ROW) for kind in KINDS], clients.new_admin(conf)
+    for source in sources:
+        source.assign({TP: (end, NO_END)})
     ends = time.monotonic() + 3 * LIFE_S
     try:
         while time.monotonic() < ends:
             renewed(path)
             produce(broker.bootstrap, "t", 10)
             end += 10
-            polled(source, end)
+            for source in sources:
+                polled(source, end)
             assert "t" in looks.list_topics("t", timeout=20).topics
     finally:
-        source.close()
+        for source in sources:
+            source.close()
