@@ -91,8 +91,9 @@ def test_what_the_log_has_is_read_before_the_rest_is_given_up(broker: Broker, to
     assert "offset [12, 15)" in losses[0]
 
 
-def test_a_log_that_stays_short(broker: Broker, topic: str) -> None:
+def test_a_log_that_stays_short(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a loss, soon."""
+    monkeypatch.setattr(suspected_loss, "LAG_S", 2.0)
     broker.admin.create_topic(topic)
     produce(broker.bootstrap, topic, 5)
     with in_doubt(broker, Range(topic, 0, 8, 15)) as found, pytest.raises(DataLossError, match="the log ends at 5"):

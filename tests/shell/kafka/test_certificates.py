@@ -46,9 +46,9 @@ def secure() -> Iterator[Broker]:
         yield one
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own() -> Iterator[Broker]:
-    """One that is stopped, and has its certificate replaced."""
+    """One that is stopped; the second test with it leaves it with the certificate of another authority."""
     with Broker(tls=True) as one:
         one.admin.create_topic("t")
         produce(one.bootstrap, "t", 10)

@@ -96,22 +96,6 @@ def test_the_tools_table_is_read_by_its_head() -> None:
     assert parse("Error: nothing\n") == []
 
 
-def test_a_broker_comes_back_with_its_data_and_address() -> None:
-    """After SIGTERM, SIGKILL and SIGSTOP the same address serves the same records."""
-    with Broker() as own:
-        own.admin.create_topic("t")
-        produce(own.bootstrap, "t", 10)
-        for end in (own.stop, own.kill):
-            end()
-            assert own.admin.brokers() == frozenset()
-            own.start()
-            assert own.admin.ends("t") == {0: 10}
-        own.pause()
-        assert own.node(1).running
-        own.resume()
-        wait_until(own.admin.brokers, 10, "an answer after SIGCONT")
-
-
 def test_one_of_two_brokers_goes_away_and_no_permission_is_no_permission() -> None:
     """Partitions of a stopped broker have no leader, the others do; a user sees only what an ACL allows."""
     with Cluster(2, users={"alice": "secret"}) as cluster:
