@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.kit.application import Application, Query, Status
 from tests.kit.broker import Broker, Cluster
-from tests.kit.delivery import check, from_parquet, held
+from tests.kit.delivery import check, from_parquet, held, rows_of_partitions
 from tests.kit.produce import produce
 from tests.kit.waiting import hold_for, wait_until
 
@@ -40,13 +39,8 @@ def _options(cluster: Cluster, topic: str, **more: Any) -> dict[str, Any]:
     return {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "group.id": topic} | named
 
 
-def _delivered(query: Query) -> dict[int, int]:
-    """Rows per partition so far."""
-    return dict(Counter(from_parquet(query.out)["partition"].to_pylist()))
-
-
 def _wait_for_rows(query: Query, expected: dict[int, int]) -> None:
-    query.wait(lambda: _delivered(query) == expected, LIMIT_S, f"rows per partition: {expected}")
+    query.wait(lambda: rows_of_partitions(query.out) == expected, LIMIT_S, f"rows per partition: {expected}")
 
 
 def _policy(application: Application, cluster: Cluster, topic: str, policy: str) -> Query:
@@ -124,7 +118,7 @@ def test_the_others_flow_while_one_broker_is_away(
     hold, wait = queries["hold"], queries["wait"]
     _wait_for_rows(hold, {0: 1_500, 1: 1_000})
     hold.wait_for_status(lambda status: _unreachable(status) == {1}, "partition 1 to be shown as unreachable")
-    hold_for(lambda: _delivered(wait) == {0: 1_000, 1: 1_000}, 2, "everything waits", every_s=0.5)
+    hold_for(lambda: rows_of_partitions(wait.out) == {0: 1_000, 1: 1_000}, 2, "everything waits", every_s=0.5)
     assert not hold.events("ended") and not wait.events("ended")
 
     cluster.start()

@@ -12,7 +12,7 @@ from sparkcohort.runtime.shell.options.table import BY_KEY
 from tests.kit import processes
 from tests.kit.application import LIMIT_S, Application, Query, Status, owners
 from tests.kit.broker import Broker
-from tests.kit.delivery import check, from_parquet, held
+from tests.kit.delivery import check, from_parquet, held, rows
 from tests.kit.produce import produce
 from tests.kit.streams import FORMS
 
@@ -113,6 +113,6 @@ def _read_by_both(application: Application, broker: Broker, topic: str) -> None:
         os.kill(executors[-1].pid, signal.SIGKILL)
     everything = held(broker.bootstrap, [topic])
     for query in queries:
-        query.wait(lambda: len(from_parquet(query.out)) >= len(everything), LIMIT_S, "all records")  # noqa: B023
+        query.wait(lambda: rows(query.out) >= len(everything), LIMIT_S, "all records")  # noqa: B023
         query.stop()
         check(from_parquet(query.out), everything).assert_exact()

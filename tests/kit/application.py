@@ -57,7 +57,7 @@ class Query:
         """What the application told of this query: ``begin``, ``open`` and ``batch`` of each batch, ``ended``."""
         return [event for event in self.app.driver.events(name) if event["query"] == self.name]
 
-    def wait(self, predicate: Callable[[], T | None], timeout_s: float, what: str) -> T:
+    def wait(self, predicate: Callable[[], T | None], timeout_s: float, what: str, *, every_s: float = 0.1) -> T:
         """``wait_until``; raises AssertionError with the error as soon as the query has ended, or with the log's end."""
 
         def asked() -> T | None:
@@ -68,7 +68,7 @@ class Query:
             return value
 
         try:
-            return wait_until(asked, timeout_s, f"{what} (query {self.name})", every_s=0.1)
+            return wait_until(asked, timeout_s, f"{what} (query {self.name})", every_s=every_s)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.app.driver.log_tail()}") from None
 
@@ -120,7 +120,7 @@ class Query:
             status = self.status()
             return status if status is not None and accept(status) else None
 
-        return self.wait(accepted, timeout_s, what)
+        return self.wait(accepted, timeout_s, what, every_s=0.25)  # each a connection with TLS
 
     def wait_for_members(self, count: int) -> Status:
         """Wait until so many agents are in the settled group and own every partition, as evenly as can be."""

@@ -16,7 +16,9 @@ import base64
 import json
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -116,6 +118,24 @@ def from_parquet(path: Path) -> pa.Table:
     # Not all that is below: Spark's committer moves a file out of _temporary when it is whole, whoever looks.
     written = [batch for file in path.glob("batch_id=*/*.parquet") if (batch := _batch(file)) is not None]
     return pa.concat_tables([table([], DELIVERED), *written])
+
+
+def rows(path: Path) -> int:
+    """How many of these records there are so far, by what the files say of themselves: cheap enough to wait with."""
+    found = 0
+    for file in path.glob("batch_id=*/*.parquet"):
+        with suppress(FileNotFoundError):  # the batch that runs again has just taken it away
+            found += pq.read_metadata(file).num_rows
+    return found
+
+
+def rows_of_partitions(path: Path) -> dict[int, int]:
+    """The same by partition, of the only topic; values are not looked at."""
+    found: Counter[int] = Counter()
+    for file in path.glob("batch_id=*/*.parquet"):
+        with suppress(FileNotFoundError):
+            found.update(pq.read_table(file, columns=["partition"], partitioning=None)["partition"].to_pylist())
+    return dict(found)
 
 
 def _batch(file: Path) -> pa.Table | None:

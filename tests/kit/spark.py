@@ -24,6 +24,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,6 +100,8 @@ class Driver:
         self._extra_env = dict(env or {})
         self._submit = list(submit)
         self._zipped = zipped
+        self._told: list[dict[str, Any]] = []  # the events so far, up to byte _read of their file
+        self._read, self._reading = 0, threading.Lock()
         self._sockets_before: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -193,9 +196,14 @@ class Driver:
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         """What the script reported so far, all or by name."""
         file = self.directory / "events.jsonl"
-        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-        told = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [event for event in told if name is None or event["event"] == name]
+        if file.exists():
+            with file.open("rb") as lines, self._reading:
+                lines.seek(self._read)
+                for line in lines:
+                    if line.endswith(b"\n"):
+                        self._told.append(json.loads(line))
+                        self._read += len(line)
+        return [event for event in self._told if name is None or event["event"] == name]
 
     def wait_for(self, name: str, timeout_s: float = 60, count: int = 1) -> list[dict[str, Any]]:
         """Wait until the script has reported ``name`` ``count`` times; raises AssertionError when it ended before."""
@@ -259,7 +267,7 @@ class Driver:
     def settle(self, timeout_s: float = 15) -> list[str]:
         """Wait until nothing of this run is left, and return what still is after ``timeout_s``."""
         try:
-            wait_until(lambda: not self.leftovers(), timeout_s, "the run's processes to end")
+            wait_until(lambda: not self.leftovers(), timeout_s, "the run's processes to end", every_s=0.25)
         except AssertionError:
             return self.leftovers()
         return []

@@ -22,6 +22,8 @@ from tests.kit.delivery import (
     from_parquet,
     json_rows,
     measured,
+    rows,
+    rows_of_partitions,
     table,
 )
 
@@ -122,13 +124,14 @@ def test_null_and_empty_have_different_checksums() -> None:
 
 def test_parquet_batches_are_read_back(tmp_path: Path) -> None:
     """The batch id comes from the folder; a sink that wrote nothing is empty."""
-    assert from_parquet(tmp_path).num_rows == 0
+    assert (from_parquet(tmp_path).num_rows, rows(tmp_path), rows_of_partitions(tmp_path)) == (0, 0, {})
     columns = {"topic": ["t"], "partition": [1], "offset": [5], "key": pa.array([None], pa.binary()), "value": [b"v"]}
     (tmp_path / "batch_id=7").mkdir()
     pq.write_table(pa.table(columns), tmp_path / "batch_id=7" / "part-0.parquet")
     assert from_parquet(tmp_path).to_pylist() == [
         {"topic": "t", "partition": 1, "offset": 5, "size": 1, "crc": crc(None, b"v"), "batch_id": 7}
     ]
+    assert (rows(tmp_path), rows_of_partitions(tmp_path)) == (1, {1: 1})
 
 
 def test_parquet_batches_are_read_while_they_are_written(tmp_path: Path) -> None:
@@ -138,6 +141,7 @@ def test_parquet_batches_are_read_while_they_are_written(tmp_path: Path) -> None
     attempts.mkdir(parents=True)
     (tmp_path / "batch_id=0" / "part-1.parquet").symlink_to(tmp_path / "taken away")
     pq.write_table(pa.table(columns), tmp_path / "batch_id=0" / "part-2.parquet")
+    assert (rows(tmp_path), rows_of_partitions(tmp_path)) == (1, {1: 1})
 
     def come_and_go() -> None:
         while not over.is_set():
