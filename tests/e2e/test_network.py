@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,36 +15,72 @@ from tests.kit.produce import Steady, produce
 from tests.kit.proxy import SilentProxy
 from tests.kit.sealed import SealedNetwork
 
+OUTSIDE = "10.212.0.1"
 
-@pytest.mark.timeout(600)
-def test_executors_accept_no_connection(tmp_path: Path, topic: str) -> None:
-    """Members join, own, prefetch and commit, and everything is delivered, though no connection reaches an executor."""
+
+@dataclass
+class Sealed:
+    """Executors in a network of their own: what belongs to it."""
+
+    network: SealedNetwork
+    broker: Broker
+    application: Application
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sealed]:
+    """Two executors that no connection reaches; to them the driver's host has another address besides."""
     with SealedNetwork() as network, Broker(host=network.host) as broker:
         conf = {
             "spark.driver.host": network.host,
             "spark.driver.bindAddress": network.host,
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         }
-        broker.admin.create_topic(topic, 4)
-        produce(broker.bootstrap, topic, 4_000, partitions=4)
-        with Application(
-            tmp_path / "app", master="local-cluster[2,1,1024]", conf=conf, env=network.environment()
-        ) as application:
-            options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-            query = application.start(topic, options)
-            query.wait_for_members(2)
-            inside = [process.pid for process in [*application.driver.executors(), *application.driver.agents()]]
-            assert len(inside) == 4 and all(map(network.holds, inside))
-            ports = network.listening(inside[0])
-            assert ports and all(map(network.refuses, ports))
-            # A batch of which the agents have nothing yet is read without them: there is another one.
-            with Steady(broker.bootstrap, topic, partitions=4, rate=2_000, first=1_000):
-                query.wait_for_status(lambda status: status["audit"]["records_from_agent"] > 0, "records from agents")
-            status = query.wait_for_no_lag()
-            query.stop()
+        network.translate(OUTSIDE)
+        folder = tmp_path_factory.mktemp("sealed") / "app"
+        with Application(folder, master="local-cluster[2,1,1024]", conf=conf, env=network.environment()) as application:
+            yield Sealed(network, broker, application)
         assert [line for line in application.driver.left if line.startswith("pid ")] == []
-        assert status["refused"] == []
-        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+
+
+@pytest.mark.timeout(600)
+def test_a_driver_behind_another_address(sealed: Sealed, topic: str, port: int) -> None:
+    """Executors reach the driver's port at coordinator.host only, an address that the driver hasn't got, as behind a NAT or a service."""
+    network, broker, application = sealed.network, sealed.broker, sealed.application
+    broker.admin.create_topic(topic, 4)
+    produce(broker.bootstrap, topic, 4_000, partitions=4)
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
+    options |= {"coordinator.host": OUTSIDE, "coordinator.port": str(port)}
+    query = application.start(topic, options)
+    query.wait_for_members(2)
+    for agent in application.driver.agents():
+        peers = network.peers(agent.pid)
+        assert (OUTSIDE, port) in peers and (network.host, port) not in peers
+    query.wait_for_no_lag()
+    query.stop()
+    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
+
+
+@pytest.mark.timeout(600)
+def test_executors_accept_no_connection(sealed: Sealed, topic: str) -> None:
+    """Members join, own, prefetch and commit, and everything is delivered, though no connection reaches an executor."""
+    network, broker, application = sealed.network, sealed.broker, sealed.application
+    broker.admin.create_topic(topic, 4)
+    produce(broker.bootstrap, topic, 4_000, partitions=4)
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
+    query = application.start(topic, options)
+    query.wait_for_members(2)
+    inside = [process.pid for process in [*application.driver.executors(), *application.driver.agents()]]
+    assert len(inside) == 4 and all(map(network.holds, inside))
+    ports = network.listening(inside[0])
+    assert ports and all(map(network.refuses, ports))
+    # A batch of which the agents have nothing yet is read without them: there is another one.
+    with Steady(broker.bootstrap, topic, partitions=4, rate=2_000, first=1_000):
+        query.wait_for_status(lambda status: status["audit"]["records_from_agent"] > 0, "records from agents")
+    status = query.wait_for_no_lag()
+    query.stop()
+    assert status["refused"] == []
+    check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
 
 
 @pytest.mark.timeout(600)
@@ -69,31 +107,6 @@ def test_a_stream_over_ipv6_behind_a_proxy(tmp_path: Path, topic: str) -> None:
             query.stop()
         check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
         assert not proxy.was_asked()
-
-
-@pytest.mark.timeout(600)
-def test_a_driver_behind_another_address(tmp_path: Path, topic: str, port: int) -> None:
-    """Executors reach the driver's port at coordinator.host only, an address that the driver hasn't got, as behind a NAT or a service."""
-    outside = "10.212.0.1"
-    with SealedNetwork() as network, Broker(host=network.host) as broker:
-        conf = {"spark.driver.host": network.host, "spark.driver.bindAddress": network.host}
-        conf["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"
-        network.translate(outside)
-        broker.admin.create_topic(topic, 4)
-        produce(broker.bootstrap, topic, 4_000, partitions=4)
-        with Application(
-            tmp_path / "app", master="local-cluster[1,1,1024]", conf=conf, env=network.environment()
-        ) as application:
-            options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-            options |= {"coordinator.host": outside, "coordinator.port": str(port)}
-            query = application.start(topic, options)
-            query.wait_for_members(1)
-            (agent,) = application.driver.agents()
-            peers = network.peers(agent.pid)
-            assert (outside, port) in peers and (network.host, port) not in peers
-            query.wait_for_no_lag()
-            query.stop()
-        check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
 
 
 def whole(status: Status, members: int) -> bool:
