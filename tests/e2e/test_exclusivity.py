@@ -1,20 +1,24 @@
-"""One reader per group and topics: the newer driver wins, a second one of an application is refused, strangers are named."""
+"""One reader per group and topics: the newer driver wins, a second one of an application is refused, strangers are named, and a new version takes over."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.kit import delivery
-from tests.kit.application import Application
+from tests.kit.application import ALL, Application, Query
 from tests.kit.broker import Broker
 from tests.kit.processes import freeze
 from tests.kit.produce import produce
@@ -162,3 +166,55 @@ def test_a_stranger_in_the_group_is_named(spark: SparkSession, broker: Broker, t
     assert "client the-stranger (127.0.0.1)" in message
     assert f"in group {topic}" in message
     assert "stop that consumer, or give this query a group.id of its own" in message
+
+
+# --- a hand-over ---------------------------------------------------------------------------------------
+
+PER_ROUND, PARTITIONS = 400, 2
+
+
+def delivered(*queries: Query) -> Counter[tuple[int, int]]:
+    """How often the plain sinks of these queries have each record."""
+    files = [path for query in queries for path in query.out.glob("batch_id=*/*.parquet")]
+    rows = [row for path in files for row in pq.ParquetFile(path).read(["partition", "offset"]).to_pylist()]
+    return Counter((row["partition"], row["offset"]) for row in rows)
+
+
+@pytest.mark.timeout(420)
+def test_a_deployment_and_the_way_back(
+    application: Application, other: Application, broker: Broker, topic: str
+) -> None:
+    """A new version takes over in the middle of a batch; back again by the command, on the first checkpoint: each record once.
+
+    Two applications, two checkpoints, sinks of their own.
+    """
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, PER_ROUND, partitions=PARTITIONS)
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic}
+    options["maxOffsetsPerTrigger"] = "100"
+    old = application.start("job", options, gate=1)
+    old.wait_for("begin", 2)
+    new = other.start("job", {**options, "handover": "graceful", "value.format": "string"})
+    new.wait(lambda: "looking -> asked" in other.driver.log(), 60, "the question")
+    began = time.monotonic()
+    old.allow(ALL)
+    assert "HANDED_OVER" in str(old.end(60))
+    new.wait_for("batch", 0)
+    standstill_s = time.monotonic() - began  # from the end of the old one's batch to that of the new one's first
+    print("standstill", round(standstill_s, 1), "s")  # noqa: T201  a figure
+    assert standstill_s < 60
+    produce(broker.bootstrap, topic, PER_ROUND, partitions=PARTITIONS)
+    new.wait_for_no_lag()
+    command = [sys.executable, "-P", "-m", "sparkcohort.runtime.shell.cli.main", "handover", "--group", topic]
+    back = [*command, "--bootstrap-server", broker.bootstrap, "--to-checkpoint", str(old.checkpoint)]
+    done = subprocess.run(back, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "HANDED_OVER" in str(new.end(60))
+    before = delivered(old, new)
+    produce(broker.bootstrap, topic, PER_ROUND, partitions=PARTITIONS)
+    again = application.start("job", options)
+    again.wait_for_no_lag()
+    again.stop()
+    after = delivered(again, new)
+    assert len(before) == 2 * PER_ROUND
+    assert (len(after), set(after.values())) == (3 * PER_ROUND, {1})
