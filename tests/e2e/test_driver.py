@@ -10,15 +10,8 @@ import pytest
 
 from tests.kit import processes
 from tests.kit.driver import report
-from tests.kit.spark import Driver, run
+from tests.kit.spark import Driver
 from tests.kit.waiting import wait_until
-
-
-def test_a_script_runs_to_its_end_and_leaves_nothing(tmp_path: Path) -> None:
-    """What the script reported is there, and no process of it."""
-    driver = run("scripts/count.py", tmp_path, {"rows": 100})
-    assert driver.events() == [{"event": "counted", "rows": 100}]
-    assert driver.left == []
 
 
 def test_a_script_that_fails_says_why(tmp_path: Path) -> None:
@@ -36,11 +29,14 @@ def test_executors_are_found_killed_and_replaced(tmp_path: Path) -> None:
     master = "local-cluster[2,1,512]"
     with Driver("scripts/count.py", tmp_path, {"rows": 100, "linger": 240}, master=master) as driver:
         driver.wait_for("counted", 200)
+        assert driver.events() == [{"event": "counted", "rows": 100}]
         first, second = driver.executors()
         assert (first.executor_id, second.executor_id, first.cores) == ("0", "1", 1)
         assert driver.jvm().is_running()
         os.kill(first.pid, signal.SIGKILL)
-        wait_until(lambda: [each.executor_id for each in driver.executors()] == ["1", "2"], 60, "a replacement")
+        wait_until(
+            lambda: [each.executor_id for each in driver.executors()] == ["1", "2"], 60, "a replacement", every_s=0.25
+        )
         driver.kill()
         assert driver.returncode == -signal.SIGKILL
         assert driver.settle(60) == []

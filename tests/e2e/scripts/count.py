@@ -7,8 +7,9 @@ import threading
 from tests.kit.driver import arguments, report, session
 
 given = arguments()
+numbers = given["rows"]
 spark = session()
-rows = spark.range(given["rows"]).repartition(4).rdd.map(lambda row: row.id).count()
+rows = spark.range(numbers).repartition(4).rdd.map(lambda row: row.id).count()
 report("counted", rows=rows)
 if given.get("linger"):
     threading.Event().wait(given["linger"])
