@@ -29,7 +29,7 @@ def executors(run: str) -> list[psutil.Process]:
 def test_executors_come_with_lag_and_go_without_work(broker: Broker, topic: str, tmp_path: Path) -> None:
     """From one executor to two and back: the newcomer's member owns its share, the one that goes gives its own up."""
     broker.admin.create_topic(topic, PARTITIONS)
-    produce(broker.bootstrap, topic, 12_000, partitions=PARTITIONS)
+    produce(broker.bootstrap, topic, 4_800, partitions=PARTITIONS)
     run = uuid.uuid4().hex
     env = environment(tmp_path, run)
     conf = {
@@ -62,15 +62,15 @@ def test_executors_come_with_lag_and_go_without_work(broker: Broker, topic: str,
             )  # lag may have brought the other one already
             for executor in alone:
                 executor.suspend()  # a batch that takes long: what waits for a core is what Spark sees (on a busy machine it has)
-            wait_until(lambda: len(executors(run)) == EXECUTORS, 120, "another executor")
+            wait_until(lambda: len(executors(run)) == EXECUTORS, 120, "another executor", every_s=0.25)
             query.wait_for_status(lambda now: len(now["members"]) == EXECUTORS, "its member")
             for executor in alone:
                 executor.resume()
             query.wait_for_members(EXECUTORS)
             query.wait_for_no_lag()
-            wait_until(lambda: len(executors(run)) == 1, 120, "the idle one to go")
+            wait_until(lambda: len(executors(run)) == 1, 120, "the idle one to go", every_s=0.25)
             query.wait_for_members(1)
-            produce(broker.bootstrap, topic, 600, partitions=PARTITIONS, first=2_000)
+            produce(broker.bootstrap, topic, 600, partitions=PARTITIONS, first=800)
             query.wait_for_no_lag()
             query.stop()
         check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
