@@ -26,7 +26,7 @@ from tests.kit.streams import ASAP, Stream, options
 from tests.kit.tokens import Desk
 from tests.kit.waiting import wait_until
 
-LIFE_S = 12.0
+LIFE_S = 8.0
 PARTITIONS = 4
 PROVIDER = "shipped_tokens:unsecured"
 
@@ -80,16 +80,16 @@ def given(broker: Broker, topic: str, desk: Desk, provider: str = PROVIDER) -> d
 def test_tokens_that_end_while_a_query_runs(
     spark: SparkSession, guarded: Broker, topic: str, desk: Desk, shipped: str, checkpoint: Path
 ) -> None:
-    """Three lives of a token, with a maker that fails at the end of the second: every record comes once."""
+    """Two lives of a token and more, with a maker that fails where one ends: every record comes once."""
     with Stream(spark, given(guarded, topic, desk, shipped), checkpoint, trigger=ASAP) as run:
         with Steady(guarded.bootstrap, topic, partitions=PARTITIONS, rate=200) as steady:
             run.wait_for_rows(100)
-            threading.Event().wait(2 * LIFE_S - 4)
+            threading.Event().wait(LIFE_S - 2)
             desk.fails = "the identity provider is away"
             wait_until(desk.failures, LIFE_S, "a call that fails")
             threading.Event().wait(1)
             desk.fails = ""
-            threading.Event().wait(1.5 * LIFE_S)
+            threading.Event().wait(LIFE_S)
         run.wait_for_rows(sum(steady.counts.values()))
     delivery.check(run.delivered(), delivery.held(guarded.bootstrap, [topic])).assert_exact()
     makers = {pid for pid, _, _ in desk.calls()}
