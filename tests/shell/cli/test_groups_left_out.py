@@ -60,7 +60,7 @@ def test_groups_that_are_not_described(broker: Broker, groups: dict[str, str], o
     said = cohort("groups", "--bootstrap-server", broker.bootstrap, "--output", output)
     assert said.returncode == 0, said.stderr
     rows = json.loads(said.stdout) if output == "json" else list(csv.DictReader(io.StringIO(said.stdout)))
-    found = {row.get("group", row.get("GROUP")): list(row.values())[1:] for row in rows}
+    found = {str(row.get("group", row.get("GROUP"))): list(row.values())[1:] for row in rows}
     assert list(found) == sorted(found)
     nothing = [None if output == "json" else ""] * 4
     assert {kind: found.get(group, [None])[0] for kind, group in groups.items()} == {

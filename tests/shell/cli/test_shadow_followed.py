@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkcohort.runtime.checkpoint.shadow import RangeComparison
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.cli.checkpoint import folder, shadow
@@ -57,8 +58,8 @@ class Looks:
         if self.fails(self.count) == what:
             raise CohortError(f"{what}: Slow Down")
 
-    def _equal(self, number: int, source: int, wanted: list[Range], _: object) -> list[shadow.RangeComparison]:
-        return [shadow.RangeComparison(number, source, each, 1, 1, 1, "equal") for each in wanted]
+    def _equal(self, number: int, source: int, wanted: list[Range], _: object) -> list[RangeComparison]:
+        return [RangeComparison(number, source, each, 1, 1, 1, "equal") for each in wanted]
 
 
 @pytest.fixture
