@@ -10,8 +10,8 @@
  *   arrow/          what both fill: columns (growing) -> export (into Arrow's C data interface, arrow.h) in blocks of
  *                   memory; spans (topics and partitions, with the column of each topic's name) and utf8, which both use
  *   values/         what is inside of records: tree (growing columns of any shape) -> tree_export (into Arrow), avro
- *                   (runs a list of steps; avro_valid looks at it first), avro_decoder (a column of bytes, for Python);
- *                   protobuf in the same way, with protobuf_wire (how values are written)
+ *                   (runs a list of steps; avro_valid looks at it first; avro_wire: how values are written), avro_decoder
+ *                   (a column of bytes, for Python); protobuf in the same way
  *
  * json/ is a module of its own, see json/module.c.  events.h has what both readers of records answer with.  Neither reader includes the other; arrow/ includes neither. */
 #define PY_SSIZE_T_CLEAN
