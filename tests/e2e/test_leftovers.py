@@ -14,9 +14,9 @@ from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_for_none, wait_until
 
-ROUNDS, SHORT = 3, 10
+ROUNDS, SHORT = 2, 4
 LIMIT_S = 240
-RUNNER_S, AGENTS_S, SESSION_MS = 30, 10, 10_000
+RUNNER_S, AGENTS_S, SESSION_MS = 30, 10, 6_000
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -31,7 +31,7 @@ class Run:
 
 
 @pytest.mark.timeout(900)
-def test_two_groups_started_and_stopped_three_times(application: Application, broker: Broker, topic: str) -> None:
+def test_two_groups_started_and_stopped_twice(application: Application, broker: Broker, topic: str) -> None:
     """No runner, port or file outlives its query, no agent, socket or shared memory by more than a session; the next start finds all clean."""
     topics = [f"{topic}-a", f"{topic}-b"]
     shared_before = set(SHARED_MEMORY.iterdir())
@@ -56,7 +56,7 @@ def test_two_groups_started_and_stopped_three_times(application: Application, br
 
 
 @pytest.mark.timeout(900)
-def test_ten_short_queries_leave_nothing(application: Application, broker: Broker, topic: str) -> None:
+def test_short_queries_leave_nothing(application: Application, broker: Broker, topic: str) -> None:
     """Each ends by itself: when its runner is gone, so are its file, lock, port and agents, and the next one takes over."""
     broker.admin.create_topic(topic, 3)
     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
