@@ -3,6 +3,7 @@
 ``spark``       one session in this process for all tests that need no driver of their own
 ``application`` one driver process with three executors to kill, for all tests that need real ones; Spark's own source is there
 ``listener``    tells the Kafka groups of all queries of that session which batches Spark has committed
+``sparks_checkpoint_files``  the files of checkpoints written as Spark writes them by default
 ``checkpoint``  a folder for this test's checkpoint
 ``port``        a port that nobody listens on
 """
@@ -28,6 +29,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The shared session, with ``format("cohort")`` installed and ``format("kafka")`` on its class path."""
     with streams.session(tmp_path_factory.mktemp("spark")) as running:
         yield running
+
+
+@pytest.fixture
+def sparks_checkpoint_files(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test whose subject is the files of a checkpoint: the shared session writes them as Spark does by default."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    with streams.sparks_checkpoint_files(request.getfixturevalue("spark")):
+        yield
 
 
 @pytest.fixture

@@ -17,7 +17,10 @@ from tests.kit.spark import Driver
 from tests.kit.streams import options
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+pytestmark = [
+    pytest.mark.timeout(240),  # a busy machine makes a query slow
+    pytest.mark.usefixtures("sparks_checkpoint_files"),
+]
 
 
 def in_the_logs(checkpoint: Path, topic: str) -> int:

@@ -18,7 +18,10 @@ from tests.kit.produce import produce
 from tests.kit.streams import Stream, options
 from tests.shell.cli.test_rebalances import cohort
 
-pytestmark = pytest.mark.timeout(900)  # nine damages, and two queries of each
+pytestmark = [
+    pytest.mark.timeout(900),  # nine damages, and two queries of each
+    pytest.mark.usefixtures("sparks_checkpoint_files"),
+]
 FORMS = ("kafka", "cohort")
 LAST = 3
 

@@ -14,7 +14,10 @@ from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.streams import Batches, Stream, options
 
-pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
+pytestmark = [
+    pytest.mark.timeout(240),  # a busy machine makes a query slow
+    pytest.mark.usefixtures("sparks_checkpoint_files"),
+]
 
 
 class Failing(Stream):

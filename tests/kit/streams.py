@@ -41,6 +41,9 @@ FORMS = ("cohort", "kafka")
 AVAILABLE_NOW = {"availableNow": True}
 ASAP = {"processingTime": "0 seconds"}
 LIMIT_S = 90.0
+# By default each file of a checkpoint is some processes: see docs/guides/low-latency.md.
+CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+WITHOUT_PROCESSES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 PLAIN_COLUMNS = ("topic", "partition", "offset", "key", "value")
 
 Batches = dict[int, list[Row]]
@@ -53,6 +56,7 @@ Transform = Callable[[DataFrame], DataFrame]
 def session(scratch: Path, master: str = "local[2]") -> Iterator[SparkSession]:
     """A session of this process with Spark's own Kafka source beside ours; its JVM ends with the process."""
     settings = QUIET | {"spark.jars": ",".join(map(str, jars("spark-kafka"))), "spark.local.dir": str(scratch)}
+    settings[CHECKPOINT_FILES] = WITHOUT_PROCESSES
     builder = SparkSession.builder.master(master).appName("tests").config("spark.sql.session.timeZone", "UTC")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -67,6 +71,16 @@ def session(scratch: Path, master: str = "local[2]") -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def sparks_checkpoint_files(spark: SparkSession) -> Iterator[None]:
+    """Spark's own way to write a checkpoint, as an application has it, for the queries that start within."""
+    spark.conf.unset(CHECKPOINT_FILES)
+    try:
+        yield
+    finally:
+        spark.conf.set(CHECKPOINT_FILES, WITHOUT_PROCESSES)
 
 
 def options(broker: Cluster, topic: str, **more: Any) -> dict[str, str]:
