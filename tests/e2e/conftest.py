@@ -24,9 +24,12 @@ from tests.kit.application import Application
 from tests.kit.faults import Faults
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The shared session, with ``format("cohort")`` installed and ``format("kafka")`` on its class path."""
+    """The shared session, with ``format("cohort")`` installed and ``format("kafka")`` on its class path.
+
+    It ends with the last file of this folder that the worker has: other tests need its CPU and memory.
+    """
     with streams.session(tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -51,9 +54,9 @@ def listener(spark: SparkSession) -> Iterator[ProgressListener]:
     listens.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    """The shared application, for as long as there are tests."""
+    """The shared application, for as long as there are tests of this folder."""
     faults = Faults(tmp_path_factory.mktemp("faults"))
     # No job before all executors are there: the first batch is what brings the agents up.
     conf = {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -41,6 +42,7 @@ FORMS = ("cohort", "kafka")
 AVAILABLE_NOW = {"availableNow": True}
 ASAP = {"processingTime": "0 seconds"}
 LIMIT_S = 90.0
+JVM_END_S = 60.0
 # By default each file of a checkpoint is some processes: see docs/guides/low-latency.md.
 CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 WITHOUT_PROCESSES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -54,7 +56,7 @@ Transform = Callable[[DataFrame], DataFrame]
 
 @contextmanager
 def session(scratch: Path, master: str = "local[2]") -> Iterator[SparkSession]:
-    """A session of this process with Spark's own Kafka source beside ours; its JVM ends with the process."""
+    """A session of this process with Spark's own Kafka source beside ours, and its JVM."""
     settings = QUIET | {"spark.jars": ",".join(map(str, jars("spark-kafka"))), "spark.local.dir": str(scratch)}
     settings[CHECKPOINT_FILES] = WITHOUT_PROCESSES
     builder = SparkSession.builder.master(master).appName("tests").config("spark.sql.session.timeZone", "UTC")
@@ -71,6 +73,18 @@ def session(scratch: Path, master: str = "local[2]") -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+        _end_jvm()
+
+
+def _end_jvm() -> None:
+    """End the JVM that PySpark keeps for the next session of this process: it would stay until the process ends."""
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    gateway.shutdown()
+    java = gateway.proc
+    java.stdin.close()  # what it waits for
+    java.wait(JVM_END_S)
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""With Spark: a package, so that its session and application end with its last test."""
