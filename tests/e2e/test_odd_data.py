@@ -75,6 +75,23 @@ def large(broker: Broker, topic: str) -> None:
     assert client.flush(FLUSH_TIMEOUT_S) == 0
 
 
+Write = Callable[[Broker, str], None]
+
+
+@pytest.fixture(scope="module")
+def written(broker: Broker) -> Callable[[Write], str]:
+    """The topic of a kind of records, written when it is first asked for; every case reads it as a group of its own."""
+    topics: dict[Write, str] = {}
+
+    def topic_of(write: Write) -> str:
+        if write not in topics:
+            topics[write] = f"odd-{write.__name__.replace('_', '-')}"
+            write(broker, topics[write])
+        return topics[write]
+
+    return topic_of
+
+
 def read(spark: SparkSession, form: str, source: dict[str, str], checkpoint: Path) -> tuple[str, list[Row]]:
     """Schema and rows of all columns, in order of partition and offset."""
     run = Stream(spark, source, checkpoint, form=form, columns=None)
@@ -82,7 +99,7 @@ def read(spark: SparkSession, form: str, source: dict[str, str], checkpoint: Pat
     return schema, sorted(run.finish().rows, key=lambda row: (row.topic, row.partition, row.offset))
 
 
-CASES: dict[str, tuple[Callable[[Broker, str], None], dict[str, str], int]] = {
+CASES: dict[str, tuple[Write, dict[str, str], int]] = {
     "nulls and headers": (nulls_and_headers, {"includeHeaders": "true"}, 6),
     "nulls without headers": (nulls_and_headers, {}, 6),
     "LogAppendTime": (log_append_time, {}, 20),
@@ -99,13 +116,13 @@ def test_rows_are_those_of_sparks_own_source(
     broker: Broker,
     topic: str,
     tmp_path: Path,
-    write: Callable[[Broker, str], None],
+    written: Callable[[Write], str],
+    write: Write,
     more: dict[str, str],
     count: int,
 ) -> None:
     """Same schema, and the same rows in all columns, as ``format("kafka")`` gives of the same topic."""
-    write(broker, topic)
-    source = {**options(broker, topic), **more}
+    source = {**options(broker, written(write), group__id=topic), **more}
     ours = read(spark, "cohort", source, tmp_path / "ours")
     theirs = read(spark, "kafka", source, tmp_path / "theirs")
     assert ours == theirs
@@ -116,13 +133,13 @@ def test_rows_are_those_of_sparks_own_source(
 def test_batch_reads_have_the_rows_of_sparks_own_source(
     spark: SparkSession,
     broker: Broker,
-    topic: str,
-    write: Callable[[Broker, str], None],
+    written: Callable[[Write], str],
+    write: Write,
     more: dict[str, str],
     count: int,
 ) -> None:
     """The same of ``spark.read``: same schema, and the same rows in all columns."""
-    write(broker, topic)
+    topic = written(write)
     given = {name.replace(".", "__"): value for name, value in more.items()}
     ours, theirs = (load(spark, broker, topic, form, **given) for form in ("cohort", "kafka"))
     assert ours.schema == theirs.schema
@@ -131,23 +148,24 @@ def test_batch_reads_have_the_rows_of_sparks_own_source(
     assert len(found) == count
 
 
-def test_batch_reads_of_compacted_logs(spark: SparkSession, broker: Broker, topic: str) -> None:
+def test_batch_reads_of_compacted_logs(spark: SparkSession, broker: Broker, written: Callable[[Write], str]) -> None:
     """Gaps are no loss, whole or cut into tasks that may hold nothing but a gap."""
-    compacted(broker, topic)
+    topic = written(compacted)
     theirs = ordered(load(spark, broker, topic, "kafka"))
     assert 0 < len(theirs) < 60
     assert ordered(load(spark, broker, topic)) == theirs
     assert ordered(load(spark, broker, topic, maxRecordsPerPartition=7)) == theirs
 
 
-def test_compacted_gaps(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+def test_compacted_gaps(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, written: Callable[[Write], str]
+) -> None:
     """Gaps that compaction left are no loss and no end: the rows are those of ``format("kafka")``, the lag is 0."""
-    compacted(broker, topic)
-    source = options(broker, topic, maxOffsetsPerTrigger=50)
+    source = options(broker, written(compacted), group__id=topic, maxOffsetsPerTrigger=50)
     ours = read(spark, "cohort", source, tmp_path / "ours")
     theirs = read(spark, "kafka", source, tmp_path / "theirs")
     assert ours == theirs
     offsets = [row.offset for row in ours[1]]
     assert 0 < len(offsets) < 60
     assert offsets[-1] == 201
-    assert broker.admin.committed(topic) == {(topic, 0): 202}
+    assert broker.admin.committed(topic) == {(written(compacted), 0): 202}
