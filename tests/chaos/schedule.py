@@ -46,7 +46,8 @@ KINDS: Final = (
     Kind("runner-killed", (0, 0), "runner", Ending((QUERY,)), kills=True),
     Kind("runner-frozen", (2, 25), "runner"),
     Kind("driver-killed", (0, 0), "driver", Ending((DRIVER,), "ended with -9"), kills=True, alone=True),
-    Kind("driver-frozen", (2, 25), "driver"),
+    # PySpark gives a Python process that it has just started ten seconds to connect back.
+    Kind("driver-frozen", (2, 25), "driver", Ending((QUERY, OTHER), "failed to connect back", once=False)),
     Kind("broker-killed", (3, 20), "broker", weight=3),
     Kind("broker-frozen", (2, 20), "broker", weight=3),
     Kind("coordinator-killed", (3, 20), "coordinator", weight=3),
