@@ -8,11 +8,12 @@ from typing import NamedTuple
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
-from elftools.elf.sections import SymbolTableSection
+from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from tools.wheels.targets import MACHINES, OLDEST_GLIBC, Target
 
 NOW, NOW_1, EXECUTABLE = 8, 1, 1
+X86_64, IBT_AND_SHADOW_STACK = "EM_X86_64", 3
 PYTHON = ("Py", "_Py")
 
 
@@ -29,6 +30,8 @@ class Part(NamedTuple):
     versions: frozenset[str]
     """Versions of symbols, as ``GLIBC_2.17``."""
     hardened: bool
+    lands: bool
+    """Whether jumps and returns land where they may; the linker says so of a library if the compiler does of all its parts."""
 
     def highest_glibc(self) -> tuple[int, ...]:
         """The newest version of glibc that a symbol asks for; nothing where none does."""
@@ -58,7 +61,17 @@ def read_part(data: bytes) -> Part:
         offered=frozenset(each.name for each in named if each.entry.st_shndx != "SHN_UNDEF"),
         versions=_versions(file),
         hardened=bool(bound and relocated and no_code),
+        lands=str(file.header.e_machine) != X86_64 or _features(file) & IBT_AND_SHADOW_STACK == IBT_AND_SHADOW_STACK,
     )
+
+
+def _features(file: ELFFile) -> int:
+    """What the processor may be asked to look after (``-fcf-protection``), as bits; 0 where nothing is said."""
+    notes = (
+        note for section in file.iter_sections() if isinstance(section, NoteSection) for note in section.iter_notes()
+    )
+    properties = (each for note in notes if note.n_type == "NT_GNU_PROPERTY_TYPE_0" for each in note.n_desc)
+    return next((each.pr_data for each in properties if each.pr_type == "GNU_PROPERTY_X86_FEATURE_1_AND"), 0)
 
 
 def _versions(file: ELFFile) -> frozenset[str]:
@@ -85,6 +98,8 @@ def wrong_in_part(name: str, part: Part, target: Target, libc: frozenset[str]) -
         wrong.append(f"asks for glibc {'.'.join(map(str, part.highest_glibc()))}")
     if not part.hardened or "__stack_chk_fail" not in part.wanted:
         wrong.append("is not hardened")
+    if not part.lands:
+        wrong.append("lets jumps land anywhere")
     if target.libc == "gnu" and not any(symbol.endswith("_chk") for symbol in part.wanted):
         wrong.append("copies unchecked")
     # The compiler's own library has one that is slower than libc's; who links it gets all of it.
