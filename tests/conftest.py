@@ -34,6 +34,12 @@ from tests.kit.processes import MARK  # noqa: E402  after the path is right
 BEYOND_S = 60
 ERRORS = pytest.StashKey[int]()
 
+# Two workers take file by file in this order: what is long first, what is short last, and so they end together.
+LONG: tuple[str, ...] = ("scenarios", "parity", "checkpoint_repair", "brokers", "switching", "batch_reads", "shadow")
+LONG += ("leftovers", "network", "restarts", "executors", "connect", "async_progress", "interpreters", "agents")
+LONG += ("odd_data", "tokens")
+LONG_WINGS, SHORT_WINGS = ("tools", "values", "kafka"), ("coordinator", "rpc", "cli", "registry", "streaming")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep where errors go before tests' output is captured, and mark what a worker of pytest-xdist will start."""
@@ -41,6 +47,26 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         os.environ[MARK] = f"{worker}-{os.getpid()}"
+
+
+def place(path: Path) -> tuple[str, int]:
+    """Where a file stands in the order: Spark's tests before the shell's, since they keep JVMs until the last one ends."""
+    if not path.is_relative_to(ROOT / "tests"):
+        return "", 0  # the benches'
+    part, *folders = path.relative_to(ROOT / "tests").parts
+    if part == "e2e":
+        name = path.stem.removeprefix("test_")
+        return part, LONG.index(name) if name in LONG else len(LONG)
+    if part == "shell" and folders[0] in LONG_WINGS:
+        return part, LONG_WINGS.index(folders[0]) - len(LONG_WINGS)
+    if part == "shell" and folders[0] in SHORT_WINGS:
+        return part, 1 + SHORT_WINGS.index(folders[0])
+    return part, 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The order of the files; within a file, and among files that stand at the same place, it stays."""
+    items.sort(key=lambda item: place(item.path))
 
 
 @pytest.hookimpl(wrapper=True)
