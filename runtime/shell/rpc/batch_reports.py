@@ -67,9 +67,8 @@ class BatchReports:
         with self._changed:
             self._pending.pop(query, None)
         self._missed.discard(query)
-        for run in list(
-            self._runs.values()
-        ):  # its successor may be there already, at the same port: it says whose it is
+        # Its successor may be there already, at the same port: it says whose it is.
+        for run in list(self._runs.values()):
             if run.query == query:
                 run.query = ""
 
