@@ -1,6 +1,6 @@
 """What ``cohort handover`` says and does where Kafka fails after the query has stopped, and of its settings.
 
-The hand-over itself, between real queries, is tests/e2e/test_handover.py.
+The hand-over itself, between real queries, is tests/e2e/test_exclusivity.py.
 """
 
 from __future__ import annotations
