@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
@@ -137,6 +138,36 @@ def test_an_open_transaction_is_no_loss(broker: Broker, topic: str) -> None:
     rows = direct(committed(broker), [Range(topic, 0, 0, 5)], poll_timeout_ms=30_000)
     end.join()
     assert offsets(rows[TopicPartition(topic, 0)]) == list(range(5))
+
+
+def test_a_broker_that_falls_silent_hides_no_open_transaction(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it waits for the transaction, one client asks; the last question is late, and the reason is still told."""
+    broker.admin.create_topic(topic)
+    client = producer(broker.bootstrap, transactional_id=f"open-{topic}")
+    client.init_transactions(30)
+    client.begin_transaction()
+    client.produce(topic, value_of(0, 0), None, 0)
+    client.flush(10)
+    new_admin = clients.new_admin
+    made: list[Mapping[str, str]] = []
+
+    def counted(settings: Mapping[str, str]) -> AdminClient:
+        made.append(settings)
+        return new_admin(settings)
+
+    monkeypatch.setattr(clients, "new_admin", counted)
+    silence = threading.Timer(4, broker.pause)
+    silence.start()
+    try:
+        with pytest.raises(FetchError, match=r"transaction is open at offset 0.*isolation.level is read_committed"):
+            direct(committed(broker), [Range(topic, 0, 0, 1)], poll_timeout_ms=8_000)
+    finally:
+        silence.join()
+        broker.resume()
+    assert len(made) == 1
+    client.commit_transaction(30)
 
 
 @pytest.fixture

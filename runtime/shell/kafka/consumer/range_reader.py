@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses
 from sparkcohort.runtime.errors import CohortError
@@ -34,6 +34,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     PartitionError,
     Records,
 )
+from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 
@@ -78,7 +79,7 @@ class _RangeProgress:
     doubts: SuspectedLosses[TopicPartition] = field(default_factory=SuspectedLosses)
     check_at: float = 0.0  # when to ask next; 0: no need
     failures: int = 0  # errors in a row without progress
-    error: str = ""
+    error: str = ""  # why no progress is made, as far as it is known
     corrupt: str = ""  # what is wrong with the data at the position, if that was among the errors
 
 
@@ -116,6 +117,7 @@ class RangeReader:
         self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
         self._on_data_loss = on_data_loss
         self._topics = TopicIds(conf)
+        self._admin: RenewedClient[AdminClient] = RenewedClient(conf)
         self._ids: Mapping[str, str] = {}
         self._anew: set[str] = set()  # topics that had another id when this read began
         self._untold: set[str] = set()  # topics of which the client doesn't tell whose records it gives
@@ -153,6 +155,7 @@ class RangeReader:
         """Close the connections; the reader can't be used again."""
         self._source.close()
         self._topics.release()
+        self._admin.release()
 
     def _next_range(self, progress: _ReadProgress, tp: TopicPartition) -> None:
         """Start the next range of a partition, if there is one."""
@@ -275,7 +278,8 @@ class RangeReader:
         position = min(max(next_offset, reading.position), reading.wanted.end)
         progress.missing -= position - reading.position
         reading.position = position
-        reading.idle_mark, reading.failures, reading.corrupt, self._short = self._idle_s, 0, "", 0
+        reading.idle_mark, reading.failures, self._short = self._idle_s, 0, 0
+        reading.corrupt = reading.error = ""
         self._calm(reading)
         if reading.position == reading.wanted.end:
             self._source.unassign([tp])
@@ -403,7 +407,7 @@ class RangeReader:
         try:
             return question(reading.wanted.tp, min(ASK_S, self._poll_timeout_ms / 1000))
         except (KafkaException, TimeoutError) as failed:
-            reading.error = clients.text_of(failed)
+            reading.error = reading.error or clients.text_of(failed)  # a late answer hides no reason
             self._idle_s += time.monotonic() - before
             return None
 
@@ -442,7 +446,8 @@ class RangeReader:
         """Whether the records up to ``end`` exist but wait for a transaction.  Raises KafkaException, TimeoutError."""
         if self._conf.get("isolation.level") != "read_committed":
             return False
-        admin, asked = clients.new_admin(self._conf), {KafkaPartition(*tp): OffsetSpec.latest()}
+        admin = self._admin.get(lambda: clients.new_admin(self._conf))  # the question comes once a second
+        asked = {KafkaPartition(*tp): OffsetSpec.latest()}
         level = IsolationLevel.READ_UNCOMMITTED
         answers = admin.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
         return all(answer.result(timeout_s).offset >= end for answer in answers.values())
