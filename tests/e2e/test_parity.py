@@ -202,6 +202,40 @@ def test_deletion_under_a_pattern(spark: SparkSession, broker: Broker, topic: st
         assert "have been deleted" in message
 
 
+def test_a_topic_that_may_not_be_read_for_a_while(spark: SparkSession, topic: str, tmp_path: Path) -> None:
+    """Under a pattern with failOnDataLoss=false: ours ends and names it, then goes on there; Spark's own reads it again."""
+    jaas = (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret-of-alice";'
+    )
+    with Broker(users={"alice": "secret-of-alice"}) as broker, ExitStack() as queries:
+        hidden, seen = f"{topic}-b", filled(broker, f"{topic}-a", 1, 10)
+        filled(broker, hidden, 1, 10)
+        for name in (seen, hidden):
+            broker.admin.allow("alice", "topic", name, "read", "describe")
+        broker.admin.allow("alice", "group", topic, "read", "describe")
+        source = options(broker, topic, subscribe=None, subscribePattern=f"^{topic}-.", failOnDataLoss="false", **QUICK)
+        source |= {
+            "kafka.bootstrap.servers": broker.sasl_bootstrap,
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": jaas,
+        }
+        runs = {form: Stream(spark, source, tmp_path / form, form=form, trigger=ASAP) for form in FORMS}
+        for run in (runs["cohort"].start(), queries.enter_context(runs["kafka"])):
+            run.wait_for_rows(20)
+        broker.admin.forbid("alice", "topic", hidden)
+        produce(broker.bootstrap, seen, 10, first=10)
+        assert f"no permission on topic {hidden}: allow this user READ and DESCRIBE" in runs["cohort"].failure()
+        runs["kafka"].wait_for_rows(30)
+        broker.admin.allow("alice", "topic", hidden, "read", "describe")
+        produce(broker.bootstrap, hidden, 5, first=10)
+        again = Stream(spark, source, tmp_path / "cohort", trigger=ASAP, batches=runs["cohort"].batches)
+        for run, rows in ((queries.enter_context(again), 35), (runs["kafka"], 35 + 10)):
+            found = places(run.wait_for_rows(rows))
+            assert set(found) == {(seen, 0, at) for at in range(20)} | {(hidden, 0, at) for at in range(15)}
+            assert len(found) == rows
+
+
 @pytest.mark.parametrize("where", ["read", "unread"])
 def test_a_topic_made_anew_with_a_shorter_log(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, where: str

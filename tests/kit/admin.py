@@ -19,6 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -302,3 +303,17 @@ class Admin:
         ]
         for future in self._client.create_acls(bindings).values():
             future.result(TIMEOUT_S)
+
+    def forbid(self, user: str, resource: str, name: str) -> None:
+        """Take from ``user`` all that was allowed on a resource."""
+        said = AclBindingFilter(
+            ResourceType[resource.upper()],
+            name,
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation.ANY,
+            AclPermissionType.ALLOW,
+        )
+        for future in self._client.delete_acls([said]).values():
+            assert future.result(TIMEOUT_S)

@@ -247,7 +247,7 @@ class Discovery:
     ) -> None:
         name, error = str(topic.topic), topic.error
         if error is not None and error.code() == errors.TOPIC_DENIED:
-            raise errors.topic_denied(name)
+            raise errors.topic_denied([name])
         if error is not None and error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             missing.add(name)
             return

@@ -8,10 +8,9 @@ client included; its actions are carried out between polls, never inside a callb
 from __future__ import annotations
 
 import secrets
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -21,10 +20,11 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import membership as machine
 from sparkcohort.runtime.kafka import membership_state as s
 from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
-from sparkcohort.runtime.kafka.run_epoch import MOST_HOST, RunEpoch
+from sparkcohort.runtime.kafka.run_epoch import RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.client_thread import Again, ClientThread, CommitDelayed
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
+from sparkcohort.runtime.shell.driver.membership_settings import member_settings, membership_config
 from sparkcohort.runtime.shell.kafka import clients, errors
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
@@ -36,7 +36,6 @@ POLL_S = 0.03
 READ_TIMEOUT_S = 5.0
 WAIT_S = 1.0
 CLOSE_S = 3.0
-STUCK_S = 20.0  # and two sessions: joining takes no longer unless nobody answers, and then a new client does no harm
 
 _FENCED = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED, KafkaError._FATAL})
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
@@ -70,7 +69,7 @@ class GroupMembership:
         self._told: tuple[Mapping[str, int], s.TopicsChanged] = ({}, s.TopicsChanged((), frozenset()))
         self._changed = threading.Condition()
         self._jobs = ClientThread(self._check, self._changed)
-        self._membership = machine.new_membership(_config(options), secrets.token_hex(4), _now_ms())
+        self._membership = machine.new_membership(membership_config(options), secrets.token_hex(4), _now_ms())
         self._actions: tuple[s.MembershipAction, ...] = ()  # not carried out yet
         self._result: s.MembershipEvent | None = None  # of a call, until the machine has taken it
         self._requests = 0
@@ -375,7 +374,7 @@ class GroupMembership:
         answers = self._client().committed([Position(*tp) for tp in partitions], timeout=self._read_timeout_s)
         wrong = next((answer.error for answer in answers if answer.error is not None), None)
         if wrong is not None:
-            return self._unsuccessful(call, KafkaException(wrong))
+            return self._unsuccessful(call, KafkaException(wrong), _topics_with(wrong, answers))
         return s.OffsetsFetched(
             call, {TopicPartition(answer.topic, answer.partition): _committed(answer) for answer in answers}
         )
@@ -394,19 +393,23 @@ class GroupMembership:
         ]
         gone = tuple(tp for tp, error in refused if error.code() in _GONE)
         wrong = next((error for _, error in refused if error.code() not in _GONE), None)
-        result = self._unsuccessful(call, KafkaException(wrong)) if wrong is not None else None
+        result = None
+        if wrong is not None:
+            result = self._unsuccessful(call, KafkaException(wrong), _topics_with(wrong, answers))
         if isinstance(result, s.CallRefused):
             return result
         return s.CommitAnswered(call, taken, gone, result.error if result is not None else "")
 
-    def _unsuccessful(self, call: int, error: KafkaException) -> s.CallFailed | s.CallRefused:
-        """Sorts an error of a request: what ends the membership is told at once, the rest is for another try."""
+    def _unsuccessful(
+        self, call: int, error: KafkaException, topics: Collection[str] = ()
+    ) -> s.CallFailed | s.CallRefused:
+        """Sorts an error of a request about ``topics``: what ends the membership is told at once, the rest is for another try."""
         inner = clients.error_of(error)
         if inner is not None:
             if inner.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:
                 text = "commit metadata is larger than the broker's offset.metadata.max.bytes"
                 return s.CallRefused(call, CohortError(text, "OFFSET_METADATA_TOO_LARGE"))
-            self._on_error(inner)
+            self._on_error(inner, topics)
         return s.CallFailed(call, clients.text_of(error))
 
     # --- the client ------------------------------------------------------------------------------------
@@ -425,7 +428,9 @@ class GroupMembership:
 
     def _new_client(self) -> Consumer:
         standalone = self.state is MembershipState.STANDALONE
-        consumer = clients.new_consumer(self._conf, self._on_error, **({} if standalone else _settings(self._options)))
+        consumer = clients.new_consumer(
+            self._conf, self._on_error, **({} if standalone else member_settings(self._options))
+        )
         clients.connect(consumer, self._a_topic())
         return consumer
 
@@ -454,14 +459,14 @@ class GroupMembership:
     def _on_message(self, message: Message) -> None:
         error = message.error()
         if error is not None:
-            self._on_error(error)
+            self._on_error(error, [topic] if (topic := message.topic()) else ())
 
-    def _on_error(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError, topics: Collection[str] = ()) -> None:
         code, self._troubled = error.code(), True
         if code in _FENCED or error.fatal():
             self._feed(s.Fenced(error.name()))
             return
-        failure = errors.permanent(error, self._options, self._foreign_members.everybody)
+        failure = errors.permanent(error, self._options, self._foreign_members.everybody, topics)
         if failure is not None:
             self._feed(s.LoginFailed(failure) if code in errors.AUTHENTICATION else s.StepFailed(failure))
         elif code not in _GONE:
@@ -472,27 +477,9 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def _config(options: SourceOptions) -> s.MembershipConfig:
-    return s.MembershipConfig(
-        options.group_id,
-        options.group_instance_id,
-        str(options.subscription),
-        int(STUCK_S * 1000) + 2 * options.session_timeout_ms,
-        socket.gethostname()[:MOST_HOST],
-    )
-
-
-def _settings(options: SourceOptions) -> dict[str, object]:
-    """What makes a client the static member of the group."""
-    return {
-        "group.id": options.group_id,
-        "group.instance.id": options.group_instance_id,
-        "session.timeout.ms": options.session_timeout_ms,
-        "heartbeat.interval.ms": options.heartbeat_interval_ms,
-        "max.poll.interval.ms": max(300_000, options.session_timeout_ms),
-        "partition.assignment.strategy": "range",
-        "topic.metadata.refresh.interval.ms": options.metadata_max_age_ms,
-    }
+def _topics_with(error: KafkaError, answers: Iterable[Position]) -> set[str]:
+    """The topics of the partitions with the same error."""
+    return {each.topic for each in answers if each.error is not None and each.error.code() == error.code()}
 
 
 def _committed(answer: Position) -> Committed:

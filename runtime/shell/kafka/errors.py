@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from confluent_kafka import KafkaError
 
@@ -11,8 +11,10 @@ from sparkcohort.runtime.shell.kafka.clients import text_of
 from sparkcohort.runtime.shell.kafka.tokens import failure_of
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.options.security_settings import redact_text
+from sparkcohort.runtime.text import printable
 
 AUTHENTICATION = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
+MOST_NAMED = 10
 GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
 TOPIC_DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
@@ -26,11 +28,14 @@ def group_denied(group: str) -> CohortError:
     )
 
 
-def topic_denied(topics: str) -> CohortError:
-    """No permission on a topic."""
+def topic_denied(topics: Iterable[str]) -> CohortError:
+    """No permission on topics."""
+    names = sorted({printable(topic) for topic in topics})
+    said, named = ", ".join(names[:MOST_NAMED]), " ".join(f"--topic {name}" for name in names[:MOST_NAMED])
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return CohortError(
-        f"no permission on topic {topics}: allow this user READ and DESCRIBE on Topic:{topics} "
-        f"(kafka-acls --add --operation Read --operation Describe --topic {topics})",
+        f"no permission on topic {said}{more}: allow this user READ and DESCRIBE on Topic:{said}{more} "
+        f"(kafka-acls --add --operation Read --operation Describe {named})",
         "TOPIC_AUTHORIZATION_FAILED",
     )
 
@@ -66,15 +71,20 @@ def not_joined(options: SourceOptions, waited_s: float, others: list[str]) -> Co
     )
 
 
-def permanent(error: KafkaError, options: SourceOptions, members: Callable[[], list[str]]) -> CohortError | None:
-    """The errors of a membership that waiting does not cure; ``members`` names who else is in the group."""
+def permanent(
+    error: KafkaError, options: SourceOptions, members: Callable[[], list[str]], topics: Collection[str] = ()
+) -> CohortError | None:
+    """The errors of a membership that waiting does not cure.
+
+    ``members`` names who else is in the group; ``topics`` are those that the error is about, as far as it is known.
+    """
     code, group = error.code(), options.group_id
     if code in AUTHENTICATION:
         return unauthenticated(options.kafka, text_of(error))
     if code == GROUP_DENIED:
         return group_denied(group)
     if code == TOPIC_DENIED:
-        return topic_denied(options.subscription.name())
+        return topic_denied(topics or [options.subscription.name()])
     text = _refusals(options, members).get(code, lambda: "")()
     return CohortError(text, error.name()) if text else None
 

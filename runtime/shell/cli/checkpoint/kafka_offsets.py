@@ -93,7 +93,7 @@ def _in_words(
         if kafka_errors.GROUP_DENIED in codes:
             raise kafka_errors.group_denied(group or "") from None
         if kafka_errors.TOPIC_DENIED in codes:
-            raise kafka_errors.topic_denied(", ".join(sorted(topics))) from None
+            raise kafka_errors.topic_denied(topics) from None
         text = redact_text(clients.text_of(every[-1]) if every else "no answer in time", conf)
         raise CohortError(
             f"--bootstrap-server {conf['bootstrap.servers']}: {text}; check the address, the network and --command-config (security.protocol)"

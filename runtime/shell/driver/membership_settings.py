@@ -1,0 +1,35 @@
+"""What the options say of a membership in the real group: to its machine, and to the client of a member."""
+
+from __future__ import annotations
+
+import socket
+
+from sparkcohort.runtime.kafka.membership_state import MembershipConfig
+from sparkcohort.runtime.kafka.run_epoch import MOST_HOST
+from sparkcohort.runtime.shell.options.parse import SourceOptions
+
+STUCK_S = 20.0  # and two sessions: joining takes no longer unless nobody answers, and then a new client does no harm
+
+
+def membership_config(options: SourceOptions) -> MembershipConfig:
+    """What the machine is told."""
+    return MembershipConfig(
+        options.group_id,
+        options.group_instance_id,
+        str(options.subscription),
+        int(STUCK_S * 1000) + 2 * options.session_timeout_ms,
+        socket.gethostname()[:MOST_HOST],
+    )
+
+
+def member_settings(options: SourceOptions) -> dict[str, object]:
+    """What makes a client the static member of the group."""
+    return {
+        "group.id": options.group_id,
+        "group.instance.id": options.group_instance_id,
+        "session.timeout.ms": options.session_timeout_ms,
+        "heartbeat.interval.ms": options.heartbeat_interval_ms,
+        "max.poll.interval.ms": max(300_000, options.session_timeout_ms),
+        "partition.assignment.strategy": "range",
+        "topic.metadata.refresh.interval.ms": options.metadata_max_age_ms,
+    }
