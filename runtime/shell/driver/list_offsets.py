@@ -28,7 +28,7 @@ from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.kafka import clients
-from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
+from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
 from sparkcohort.runtime.shell.process.threads import Supervised
 
 FIRST_S = 3.0  # the first call connects to every leader
@@ -160,28 +160,29 @@ class KeptClient:
 
     def __init__(self, conf: Mapping[str, str]) -> None:
         self._conf = conf
-        self._consumer: Consumer | None = None
+        self._kept: RenewedClient[Consumer] = RenewedClient(conf)
         self._made, self._answered = 0.0, False
-        self._files = ChangedFiles(conf)
 
     def get(self) -> Consumer:
         """The consumer; raises CohortError where none can be made."""
-        self._files.let_go(self.release)
-        if self._consumer is None:
-            self._consumer = clients.new_consumer(self._conf)
-            self._made, self._answered = time.monotonic(), False
-        self._consumer.poll(0)  # serves log lines
-        return self._consumer
+        consumer = self._kept.get(self._new)
+        consumer.poll(0)  # serves log lines
+        return consumer
 
     def release(self) -> None:
         """Let go of the consumer; for the thread that asks."""
-        self._consumer = None
+        self._kept.release()
 
     def answered(self, *, yes: bool) -> None:
         """Whether anybody has answered it just now."""
         self._answered = self._answered or yes
         if not self._answered and time.monotonic() > self._made + ANEW_S:
-            self._consumer = None
+            self._kept.release()
+
+    def _new(self) -> Consumer:
+        made = clients.new_consumer(self._conf)
+        self._made, self._answered = time.monotonic(), False
+        return made
 
 
 class Asker:

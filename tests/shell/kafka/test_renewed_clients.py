@@ -16,6 +16,7 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver import discovery, foreign_members, racks
 from sparkcohort.runtime.shell.driver.discovery import Discovery
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
+from sparkcohort.runtime.shell.driver.list_offsets import KeptClient
 from sparkcohort.runtime.shell.driver.racks import NodeRacks
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
@@ -76,7 +77,12 @@ def layouts(conf: dict[str, str]) -> Look:
     return looking.again
 
 
-@pytest.mark.parametrize("looking", [topic_ids, node_racks, members, layouts])
+def ends(conf: dict[str, str]) -> Look:
+    """Asks where logs end."""
+    return KeptClient(conf).get
+
+
+@pytest.mark.parametrize("looking", [topic_ids, node_racks, members, layouts, ends])
 def test_a_change_is_seen_again(
     looking: Callable[[dict[str, str]], Look], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
