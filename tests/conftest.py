@@ -10,7 +10,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,11 +34,13 @@ from tests.kit.processes import MARK  # noqa: E402  after the path is right
 BEYOND_S = 60
 ERRORS = pytest.StashKey[int]()
 
-# Two workers take file by file in this order: what is long first, what is short last, and so they end together.
-LONG: tuple[str, ...] = ("scenarios", "parity", "checkpoint_repair", "brokers", "switching", "batch_reads", "shadow")
-LONG += ("leftovers", "network", "restarts", "executors", "connect", "async_progress", "interpreters", "agents")
-LONG += ("odd_data", "tokens")
-LONG_WINGS, SHORT_WINGS = ("tools", "values", "kafka"), ("coordinator", "rpc", "cli", "registry", "streaming")
+# The files that take more than half a minute, the longest first (``--durations=0``): what is short comes last, and so all
+# workers end together.
+LONG = """clusters interpreters scenarios either_way parity brokers switching dynamic_allocation tokens stateful restarts submit
+    async_progress network oldest batch_reads executors fail_over exclusivity client checkpoint_repair semantics thread_faults agents
+    columns connect range_reader_broker trickle broker assignors coordinator_down odd_data leftovers metrics_endpoint
+    kafka_membership_faults certificates errors isolation delegation_tokens batch_refusals sources cut_off handover reset_offsets
+    wheels_that_ship checkpoints driver sanitized logins typed_values metrics prefetch""".split()  # noqa: SIM905  a word a line else
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,24 +51,20 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[MARK] = f"{worker}-{os.getpid()}"
 
 
-def place(path: Path) -> tuple[str, int]:
-    """Where a file stands in the order: Spark's tests before the shell's, since they keep JVMs until the last one ends."""
-    if not path.is_relative_to(ROOT / "tests"):
-        return "", 0  # the benches'
-    part, *folders = path.relative_to(ROOT / "tests").parts
-    if part == "e2e":
-        name = path.stem.removeprefix("test_")
-        return part, LONG.index(name) if name in LONG else len(LONG)
-    if part == "shell" and folders[0] in LONG_WINGS:
-        return part, LONG_WINGS.index(folders[0]) - len(LONG_WINGS)
-    if part == "shell" and folders[0] in SHORT_WINGS:
-        return part, 1 + SHORT_WINGS.index(folders[0])
-    return part, 0
+def turns(files: Iterable[Path]) -> dict[Path, float]:
+    """Where each file stands from 0 to 1: those of Spark, which want the CPU, and those of the shell, which wait, take turns."""
+    places: dict[Path, float] = {}
+    for part in ("e2e", "shell"):
+        mine = [path for path in files if path.is_relative_to(ROOT / "tests" / part)]
+        mine.sort(key=lambda path: LONG.index(name) if (name := path.stem.removeprefix("test_")) in LONG else len(LONG))
+        places |= {path: number / len(mine) for number, path in enumerate(mine)}
+    return places
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The order of the files; within a file, and among files that stand at the same place, it stays."""
-    items.sort(key=lambda item: place(item.path))
+    """The order of the files; within a file it stays."""
+    places = turns(list(dict.fromkeys(item.path for item in items)))
+    items.sort(key=lambda item: places.get(item.path, 0.0))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# All tests: those with Spark or a broker by two workers, file by file; the pure ones beside them, in the background.
-# What they need is the CPU, which is busy nearly all the time: two workers are as many as two cores carry before
-# tests make each other late.  Last it says how busy the CPU was; where that is much less than all, look for sleep.
+# All tests: those with Spark or a broker by three workers, file by file; the pure ones beside them, in the background.
+# With Spark they need the CPU, without they wait for most of their time: tests/conftest.py mixes them, so that three
+# workers keep two cores busy.  Last it says how busy the CPU was; where that is much less than all, look for sleep.
 #
 #   tools/run_tests.sh [pytest options]      exit status 0: all passed
 set -euo pipefail
@@ -19,9 +19,8 @@ read -r idle all < <(jiffies)
 nice timeout --foreground -k 10 4800 "${pytest[@]}" -o timeout=1200 tests/unit "$@" >"$pure" 2>&1 </dev/null &
 beside=$!
 
-# The order of the files, the long ones first, is tests/conftest.py's.
 status=0
-"${pytest[@]}" -n 2 --dist loadfile --no-loadscope-reorder tests/e2e tests/shell "$@" || status=$?
+"${pytest[@]}" -n 3 --dist loadfile --no-loadscope-reorder tests/e2e tests/shell "$@" || status=$?
 statuses=("$status") status=0
 wait "$beside" || status=$?
 statuses+=("$status")
