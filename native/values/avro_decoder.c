@@ -134,7 +134,7 @@ static bool read_rows(AvroDecoder *self, const records *from, bad_rows *bad) {
     avro_error error = {AVRO_FRAME, 0, -1};
     int64_t id = UNFRAMED;
     if (record && from->framed && (id = frame_id(record, size)) >= 0 && (!list || list->id != id)) list = find(self, id);
-    if (record && list && list->id == id) error = avro_read(list, &self->into, record, frame, size);
+    if (record && list && list->id == id && size >= frame) error = avro_read(list, &self->into, record, frame, size);
     if (error.reason == AVRO_NO_MEMORY) return false;
     if (record && !error.reason) continue;
     tree_cut(&self->into, row);

@@ -3,6 +3,8 @@
 
 enum { MOST_DIGITS = 38 };
 
+static const int64_t MOST_BYTES = INT32_MAX; /* of a record; a step may ask for as many, which are not there then */
+
 #define KIND(kind) (1u << (kind))
 
 /* Which columns an operation may append to; 0: none. */
@@ -32,10 +34,10 @@ static bool valid_numbers(const avro_list *list, int64_t at) {
   switch ((avro_op)step->op) {
     case AVRO_FIXED:
     case AVRO_SKIP_FIXED:
-    case AVRO_SKIP_VARINTS: return within(step->a, INT32_MAX);
-    case AVRO_SKIP_ITEMS: return step->a > 0 && step->a < INT32_MAX;
+    case AVRO_SKIP_VARINTS: return within(step->a, MOST_BYTES + 1);
+    case AVRO_SKIP_ITEMS: return step->a > 0 && step->a <= MOST_BYTES;
     case AVRO_DECIMAL: return within(step->a, MOST_DIGITS + 1);
-    case AVRO_DECIMAL_FIXED: return within(step->a, MOST_DIGITS + 1) && within(step->b, INT32_MAX);
+    case AVRO_DECIMAL_FIXED: return within(step->a, MOST_DIGITS + 1) && within(step->b, MOST_BYTES + 1);
     case AVRO_ENUM: return valid_table(list, step, -1, list->constant_count);
     case AVRO_UNION: return valid_table(list, step, at + 1, list->count);
     case AVRO_LIST:

@@ -6,7 +6,7 @@ a ``null`` alone has no column; and Spark's own property ``spark.sql.catalyst.ty
 
 from __future__ import annotations
 
-from sparkcohort.runtime.values.avro.schema import AvroSchema, AvroSchemaError, below
+from sparkcohort.runtime.values.avro.schema import MOST_DEPTH, AvroSchema, AvroSchemaError, below
 from sparkcohort.runtime.values.types import (
     BIGINT,
     BINARY,
@@ -67,13 +67,21 @@ class _Mapping:
 
     def __init__(self, recursive_depth: int) -> None:
         self.recursive_depth = recursive_depth
-        self.columns = 0
+        self.columns = self.depth = 0
 
     def convert(self, schema: AvroSchema, outer: dict[str, int], path: str) -> ColumnType | None:
         """The type, or None for what recursion leaves out; ``outer`` counts the records around it, by name."""
         self.columns += 1
         if self.columns > MOST_COLUMNS:
             raise AvroSchemaError(path, f"more than {MOST_COLUMNS:,} columns")
+        if self.depth > MOST_DEPTH:  # by name; as text it has been counted when it was parsed
+            raise AvroSchemaError(path, f"more than {MOST_DEPTH} types inside of each other")
+        self.depth += 1
+        found = self._inside(schema, outer, path)
+        self.depth -= 1
+        return found
+
+    def _inside(self, schema: AvroSchema, outer: dict[str, int], path: str) -> ColumnType | None:
         if schema.kind == "record":
             return self._record(schema, outer, path)
         if schema.kind == "union":

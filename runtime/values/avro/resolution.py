@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from sparkcohort.runtime.values.avro.columns import column_type, number_union, value_branches
 from sparkcohort.runtime.values.avro.defaults import encode_default
 from sparkcohort.runtime.values.avro.schema import MISSING, AvroField, AvroSchema, AvroSchemaError, below
-from sparkcohort.runtime.values.avro.skipping import Skipper, least_size
+from sparkcohort.runtime.values.avro.skipping import Skipper
 from sparkcohort.runtime.values.avro.steps import MOST_STEPS, AvroStep, Op, StepList, paths
 from sparkcohort.runtime.values.types import ColumnType, width
 
@@ -148,7 +148,7 @@ class _Compiler:
 
     def _list(self, writer: AvroSchema, reader: AvroSchema, target: ColumnType, column: int, path: str) -> None:
         start = self.add(Op.LIST, column)
-        size, place = least_size(writer.item), column + 1
+        size, place = writer.item.least, column + 1
         if writer.kind == "map":
             self.add(Op.STRING, place)
             size, place = size + 1, place + 1

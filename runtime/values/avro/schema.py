@@ -31,6 +31,8 @@ LOGICAL = {
     "fixed": ("decimal", "duration", "uuid"),
 }
 FIXED_SIZES = {"duration": 12, "uuid": 16}
+SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}  # of every value, in bytes
+MOST_BYTES = (1 << 31) - 1  # of a record: no column has more
 MISSING = object()
 """The default of a field that has none; None is Avro's null."""
 
@@ -75,6 +77,26 @@ class AvroSchema:
     items: AvroSchema | None = None  # of array, and the values of map
     fields: tuple[AvroField, ...] = ()  # of record
     branches: tuple[AvroSchema, ...] = field(default=())  # of union
+    exact: int | None = None  # the bytes of every value, where all have as many
+    least: int = 0  # the fewest bytes that a value takes, or fewer: a record inside of itself counts as nothing
+
+    def __post_init__(self) -> None:
+        """A record is measured once its fields are known, a fixed with its size."""
+        if self.kind not in ("record", "fixed"):
+            self.measure()
+
+    def measure(self) -> None:
+        """Work out the sizes from those of what is inside, which comes first: however deep that is, it is one look."""
+        if self.kind == "record":
+            exact = [each.schema.exact for each in self.fields]
+            whole = [size for size in exact if size is not None]
+            self.exact = min(sum(whole), MOST_BYTES) if len(whole) == len(exact) else None
+            self.least = min(sum(each.schema.least for each in self.fields), MOST_BYTES)
+        elif self.kind == "union":
+            self.least = 1 + min((branch.least for branch in self.branches), default=0)
+        else:
+            self.exact = self.size if self.kind == "fixed" else SIZES.get(self.kind)
+            self.least = 1 if self.exact is None else self.exact
 
     @property
     def short_name(self) -> str:
@@ -185,6 +207,7 @@ class _Parser:
             schema = self.parse(each["type"], inner, where, depth + 1)
             fields[name] = AvroField(name, schema, _texts(each, "aliases", where), each.get("default", MISSING))
         record.fields = tuple(fields.values())
+        record.measure()
         return record
 
     def _enum(self, given: Mapping[str, Any], namespace: str, path: str) -> AvroSchema:
@@ -203,6 +226,7 @@ class _Parser:
         if type(size) is not int or not 0 <= size < 1 << 31:
             raise AvroSchemaError(path, f"fixed {fixed.name!r} has no 'size' in bytes")
         fixed.size, fixed.logical = size, _logical("fixed", given)
+        fixed.measure()
         return fixed
 
     def _define(self, kind: str, given: Mapping[str, Any], namespace: str, path: str) -> AvroSchema:

@@ -1,47 +1,14 @@
-"""Steps that pass over a value which nobody asked for, and how few bytes a value takes."""
+"""Steps that pass over a value which nobody asked for.
+
+A record that takes no byte is none of them: where each record has the one before it twice, calling them had no end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from sparkcohort.runtime.values.avro.schema import AvroSchema
+from sparkcohort.runtime.values.avro.schema import MOST_BYTES, AvroSchema
 from sparkcohort.runtime.values.avro.steps import AvroStep, Op
 
-FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
-MOST_LOOKED_AT = 10_000
 VARINTS = ("int", "long", "enum")
-
-
-def least_size(schema: AvroSchema) -> int:
-    """The fewest bytes that a value takes, or fewer.
-
-    A record inside of itself counts as nothing, and so does what comes after thousands of types: where each has the
-    one before it twice, there is no end to wait for.
-    """
-    return _least(schema, frozenset(), iter(range(MOST_LOOKED_AT)))
-
-
-def _least(schema: AvroSchema, inside: frozenset[int], budget: Iterator[int]) -> int:
-    if schema.kind in FIXED_SIZES:
-        return FIXED_SIZES[schema.kind]
-    if schema.kind == "fixed":
-        return schema.size
-    if id(schema) in inside or next(budget, None) is None:
-        return 0
-    if schema.kind == "record":
-        return sum(_least(each.schema, inside | {id(schema)}, budget) for each in schema.fields)
-    if schema.kind == "union":
-        return 1 + min((_least(branch, inside, budget) for branch in schema.branches), default=0)
-    return 1
-
-
-def exact_size(schema: AvroSchema) -> int | None:
-    """The bytes of every value, where all have as many."""
-    if schema.kind == "fixed":
-        return schema.size
-    if schema.kind == "record" and all(each.schema.kind in (*FIXED_SIZES, "fixed") for each in schema.fields):
-        return least_size(schema)
-    return FIXED_SIZES.get(schema.kind)
 
 
 class Skipper:
@@ -54,8 +21,8 @@ class Skipper:
 
     def skip(self, schema: AvroSchema) -> None:
         """Pass over one value."""
-        if (size := exact_size(schema)) is not None:
-            self._again(Op.SKIP_FIXED, size)
+        if schema.exact is not None:
+            self._again(Op.SKIP_FIXED, schema.exact)
         elif schema.kind in VARINTS:
             self._again(Op.SKIP_VARINTS, 1, int(schema.kind != "long"))
         elif schema.kind in ("bytes", "string"):
@@ -72,7 +39,7 @@ class Skipper:
         """Two in a row are one, unless some step goes on at the second."""
         last = self.steps[-1] if len(self.steps) > self.entry else None
         if last and (last.op, last.b) == (op, b):
-            self.steps[-1] = last._replace(a=last.a + number)
+            self.steps[-1] = last._replace(a=min(last.a + number, MOST_BYTES))
         elif number:
             self.steps.append(AvroStep(op, a=number, b=b))
 
@@ -99,9 +66,8 @@ class Skipper:
 
     def _list(self, schema: AvroSchema) -> None:
         key = int(schema.kind == "map")
-        size = exact_size(schema.item)
-        if size and not key:
-            self.steps.append(AvroStep(Op.SKIP_ITEMS, a=size))
+        if schema.item.exact and not key:
+            self.steps.append(AvroStep(Op.SKIP_ITEMS, a=schema.item.exact))
             return
         start = len(self.steps)
         self.steps.append(AvroStep(Op.SKIP_LIST))
@@ -109,7 +75,7 @@ class Skipper:
             self.steps.append(AvroStep(Op.SKIP_BYTES))
         self.skip(schema.item)
         self.steps.append(AvroStep(Op.NEXT, a=start))
-        self.steps[start] = AvroStep(Op.SKIP_LIST, -1, len(self.steps), key + least_size(schema.item))
+        self.steps[start] = AvroStep(Op.SKIP_LIST, -1, len(self.steps), key + schema.item.least)
 
     def routines(self) -> None:
         """Append the records' own steps, each once, and let the calls know where."""
