@@ -170,6 +170,19 @@ static occurrences all_of(const protobuf_slot *slot) {
   return slot->count ? (occurrences){.at = slot->first, .end = slot->last} : (occurrences){0};
 }
 
+/* Each part of a message is whole by itself, or the next one would make up for what it lacks. */
+static protobuf_reason check_part(value part, int depth) {
+  const uint8_t *at = part.at, *end = at + part.number;
+  protobuf_reason why = PB_GOOD;
+  while (!why && at < end) {
+    uint32_t tag;
+    value passed;
+    why = read_tag(&at, end, &tag);
+    if (!why) why = read_value(&at, end, tag, depth, &passed);
+  }
+  return why;
+}
+
 /* A message that came in parts: it is what they are one behind the other. */
 static protobuf_reason merge(reader *from, const protobuf_step *step, const protobuf_slot *slot, int depth, value *whole) {
   merged *made = malloc(sizeof *made + (size_t)(slot->last - slot->first));
@@ -179,7 +192,7 @@ static protobuf_reason merge(reader *from, const protobuf_step *step, const prot
   *whole = (value){made->bytes, 0};
   occurrences of = all_of(slot);
   protobuf_reason why = PB_GOOD;
-  for (value part; next_value(step, &of, depth, &part, &why); whole->number += part.number)
+  for (value part; next_value(step, &of, depth, &part, &why) && !(why = check_part(part, depth + 1)); whole->number += part.number)
     if (part.number) memcpy(made->bytes + whole->number, part.at, part.number);
   return why;
 }

@@ -250,9 +250,18 @@ class ProtobufReader:
             column.null()
         elif slot.count > 1 and step.op in (ProtobufOp.SUBMESSAGE, ProtobufOp.TIME):
             parts = [data[value : value + size] for value, size in self.occurrences(step, slot, data, depth)]
+            for part in parts:
+                self.check_part(part, depth + 1)
             self.append(step, step.column, 0, sum(map(len, parts)), b"".join(parts), depth)
         else:
             self.append(step, step.column, slot.value, slot.size, data, depth)
+
+    def check_part(self, part: bytes, depth: int) -> None:
+        """Each part of a message is whole by itself, or the next one would make up for what it lacks."""
+        at = 0
+        while at < len(part):
+            tag, at = self.tag(part, at, len(part))
+            _, _, at = self.value(part, at, len(part), tag, depth)
 
     def default(self, step: ProtobufStep, depth: int) -> None:
         """A field that is not there, and has a value all the same."""

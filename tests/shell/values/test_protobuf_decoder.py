@@ -122,6 +122,11 @@ BROKEN: list[tuple[ProtobufReason, bytes, str]] = [
     (ProtobufReason.TRUNCATED, ID + tagged(2, 2, b"abc")[:-1], "value.text (at byte 2)"),
     (ProtobufReason.TRUNCATED, ID + tagged(7, 2, b"12345"), "value.list (at byte 2)"),
     (ProtobufReason.TRUNCATED, ID + varint(99 << 3 | 3) + ID, "(at byte 2)"),
+    # Each part of a message is whole by itself, as Google's libraries have it: the next one makes up for nothing.
+    (ProtobufReason.TRUNCATED, ID + tagged(3, 2, b"\x10") + tagged(3, 2, b"\x01"), "value.nested (at byte 2)"),
+    (ProtobufReason.TRUNCATED, ID + tagged(3, 2, b"\x0a\x02") + tagged(3, 2, b"ab"), "value.nested (at byte 2)"),
+    (ProtobufReason.TRUNCATED, ID + tagged(3, 2, b"\x9b\x06") + tagged(3, 2, b"\x9c\x06"), "value.nested (at byte 2)"),
+    (ProtobufReason.TRUNCATED, ID + tagged(4, 2, b"\x08") + tagged(4, 2, b"\x01"), "value.at (at byte 2)"),
     (ProtobufReason.VARINT, ID + b"\x08" + b"\xff" * 10 + b"\x01", "value.e (at byte 2)"),
     (ProtobufReason.LENGTH, ID + b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "value.text (at byte 2)"),
     (ProtobufReason.NUMBER, ID + b"\x00", "(at byte 2)"),
