@@ -164,6 +164,7 @@ static batches_state begin_batch(batches *all, batches_fault *fault) {
   size_t size = whole_batch(at, all->end);
   /* First of all: a message of an older format can be shorter than a batch's header. */
   if (all->end - at > MAGIC && at[MAGIC] != 2) return BATCHES_FORMAT;
+  if (all->end - at >= HEADER && int32_at(at + BATCH_LENGTH) < 0) return damaged(fault, "a batch has a negative length");
   if (!size) return BATCHES_DONE;
   const char *why = wrong_frame(all, at, size);
   if (why) return damaged(fault, why);

@@ -161,6 +161,11 @@ def test_every_flipped_bit_behind_the_checksum_is_an_error(which: int) -> None:
         (framed(replace(THREE[1], codec=SNAPPY), b"\xff\xff\xff\xff\x0f"), KafkaError._BAD_COMPRESSION),
         (framed(replace(THREE[1], codec=SNAPPY), b"\0"), KafkaError._BAD_MSG),
         (encode(replace(THREE[1], codec=0, attributes=6)), KafkaError._BAD_MSG),
+        (
+            encode(THREE[1])[:8] + b"\xff" * 4 + encode(THREE[1])[12:],
+            KafkaError._BAD_MSG,
+        ),  # its length, which no checksum covers
+        (encode(THREE[1])[:8] + b"\0" * 4 + encode(THREE[1])[12:], KafkaError._BAD_MSG),
         (encode(replace(THREE[1], count=-1)), KafkaError._BAD_MSG),
         (encode(replace(THREE[1], count=6)), KafkaError._BAD_MSG),
         (encode(replace(THREE[1], last=3)), KafkaError._BAD_MSG),
