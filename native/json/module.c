@@ -48,6 +48,7 @@ static PyObject *decode(Decoder *self, const records *from, PyObject *take) {
   bool done, full = false;
   self->busy = 1;
   Py_BEGIN_ALLOW_THREADS
+  tree_allow(&self->reader.into, records_size(from));
   done = read_rows(&self->reader, from, &bad) && tree_export(&self->reader.into, &array);
   if (!done) {
     full = tree_full(&self->reader.into);

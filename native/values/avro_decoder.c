@@ -164,6 +164,7 @@ static PyObject *decode(AvroDecoder *self, const records *from, PyObject *take) 
   Py_BEGIN_ALLOW_THREADS
   if (from->framed) missing_count = find_missing(self, from, missing);
   if (!missing_count) {
+    tree_allow(&self->into, records_size(from));
     done = read_rows(self, from, &bad) && tree_export(&self->into, &array);
     if (!done) {
       full = tree_full(&self->into);

@@ -54,6 +54,7 @@ static PyObject *decode(ProtobufDecoder *self, const records *from, PyObject *ta
   bool done, full = false;
   self->busy = 1;
   Py_BEGIN_ALLOW_THREADS
+  tree_allow(&self->into, records_size(from));
   done = read_rows(self, from, &bad) && tree_export(&self->into, &array);
   if (!done) {
     full = tree_full(&self->into);

@@ -71,7 +71,7 @@ PyObject *records_taken(struct ArrowArray *array, PyObject *take) {
 
 void records_failed(bool full) {
   if (full)
-    PyErr_SetString(PyExc_OverflowError, "a column of these rows has more bytes or items than its offsets can tell");
+    PyErr_SetString(PyExc_OverflowError, "these rows become more than is allowed, or a column has more bytes or items than its offsets can tell");
   else
     PyErr_NoMemory();
 }

@@ -43,6 +43,13 @@ static inline const uint8_t *row_bytes(const records *from, int64_t row, size_t 
   return *size ? (const uint8_t *)from->data.buf + start : &nothing;
 }
 
+/* The bytes of all rows. */
+static inline size_t records_size(const records *from) {
+  const int32_t *offsets = from->offsets.buf;
+  int64_t size = from->rows ? (int64_t)offsets[from->first + from->rows] - offsets[from->first] : 0;
+  return size < 0 || size > from->data.len ? 0 : (size_t)size;
+}
+
 /* False when memory has run out. */
 bool bad_note(bad_rows *, const int64_t figures[MOST_FIGURES]);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 enum { FIRST_ROWS = 256, FIRST_BYTES = 4096 };
+enum { LEAST_ALLOWED = 256 << 20, TIMES_ALLOWED = 32 }; /* a column doubles, and a byte may become a decimal of 16 */
 
 static const uint32_t widths[] = {[T_BOOLEAN] = 1, [T_INT] = 4, [T_LONG] = 8, [T_FLOAT] = 4, [T_DOUBLE] = 8, [T_DECIMAL] = 16,
                                  [T_BYTE] = 1, [T_SHORT] = 2};
@@ -34,7 +35,9 @@ static bool is_tree(const tree *all) {
 bool tree_new(tree *all, const int32_t (*described)[2], int32_t count, int32_t most) {
   all->count = count;
   all->columns = calloc((size_t)count + 1, sizeof *all->columns);
-  if (!all->columns) return false;
+  all->allowed = malloc(sizeof *all->allowed);
+  if (!all->columns || !all->allowed) return false;
+  *all->allowed = SIZE_MAX;
   for (int32_t i = 0; i < count; i++) {
     if (described[i][0] < T_STRUCT || described[i][0] >= T_KINDS || described[i][1] < 0 || described[i][1] >= count - i)
       return false;
@@ -42,6 +45,7 @@ bool tree_new(tree *all, const int32_t (*described)[2], int32_t count, int32_t m
     all->columns[i].behind = i + 1 + described[i][1];
     all->columns[i].width = described[i][0] >= T_BOOLEAN ? widths[described[i][0]] : 0;
     all->columns[i].most = most;
+    all->columns[i].allowed = all->allowed;
   }
   return is_tree(all);
 }
@@ -56,6 +60,7 @@ static void column_free(tree_column *column) {
 void tree_free(tree *all) {
   for (int32_t i = 0; all->columns && i < all->count; i++) column_free(&all->columns[i]);
   free(all->columns);
+  free(all->allowed);
   *all = (tree){0};
 }
 
@@ -67,7 +72,14 @@ static bool resize(void *block, size_t size) {
   return moved != NULL;
 }
 
+static bool may_grow(tree_column *column, size_t bytes) {
+  if (bytes > *column->allowed) return column->full = true, false;
+  *column->allowed -= bytes;
+  return true;
+}
+
 static bool grow_bits(tree_column *column, int64_t from, int64_t to) {
+  if (!may_grow(column, (size_t)(to - from) / 8)) return false;
   if (!resize(&column->bits, (size_t)to / 8)) return false;
   memset(column->bits + from / 8, 0xFF, (size_t)(to - from) / 8);
   return true;
@@ -76,6 +88,8 @@ static bool grow_bits(tree_column *column, int64_t from, int64_t to) {
 bool tree_grow_rows(tree_column *column) {
   int64_t capacity = column->capacity ? 2 * column->capacity : FIRST_ROWS;
   if (capacity > INT32_MAX) return column->full = true, false;
+  size_t width = column->width + (has_offsets(column->kind) ? sizeof *column->offsets : 0);
+  if (!may_grow(column, (size_t)(capacity - column->capacity) * width)) return false;
   if (column->width && !resize(&column->values, (size_t)capacity * column->width)) return false;
   if (has_offsets(column->kind)) {
     if (!resize(&column->offsets, (size_t)(capacity + 1) * sizeof *column->offsets)) return false;
@@ -91,9 +105,15 @@ bool tree_grow_data(tree_column *column, size_t more) {
   if (more > most - column->used) return column->full = true, false;
   while (room < column->used + more) room *= 2;
   if (room > most) room = most; /* what fits in the room is not counted again */
+  if (!may_grow(column, room - column->room)) return false;
   if (!resize(&column->data, room)) return false;
   column->room = room;
   return true;
+}
+
+void tree_allow(tree *all, size_t bytes) {
+  *all->allowed = bytes > SIZE_MAX / TIMES_ALLOWED ? SIZE_MAX : TIMES_ALLOWED * bytes;
+  if (*all->allowed < LEAST_ALLOWED) *all->allowed = LEAST_ALLOWED;
 }
 
 bool tree_full(const tree *all) {

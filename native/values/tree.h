@@ -26,12 +26,14 @@ typedef struct {
   uint8_t *data;
   size_t used, room;
   int32_t most; /* bytes of `data`, or items of a list: what its offsets can tell */
-  bool full;    /* it had to be larger than that */
+  bool full;    /* it had to be larger than that, or than is allowed */
+  size_t *allowed; /* the tree's */
 } tree_column;
 
 typedef struct {
   int32_t count;
   tree_column *columns;
+  size_t *allowed; /* bytes that all columns together may still grow by, see tree_allow() */
 } tree;
 
 /* `described`: for each column its kind, and the number of columns inside of it, all levels counted.  `most`: bytes or items
@@ -39,8 +41,12 @@ typedef struct {
 bool tree_new(tree *, const int32_t (*described)[2], int32_t count, int32_t most);
 void tree_free(tree *);
 
-/* What appends returns false when memory has run out, or when a column would be larger than its offsets can tell, which
- * tree_full() then says. */
+/* What appends returns false when memory has run out, or when a column would be larger than its offsets can tell, or all of
+ * them than is allowed, which tree_full() then says. */
+
+/* What rows of so many bytes may grow the columns by: a null of a struct of many fields is one byte where it comes from, so
+ * a small message could become more than there is memory.  As much as you like where nobody says this. */
+void tree_allow(tree *, size_t bytes);
 
 bool tree_full(const tree *);
 

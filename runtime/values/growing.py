@@ -19,6 +19,10 @@ class GrowingColumn:
         """This column and all inside of it, parents first, as the steps number them."""
         return [self, *(column for child in self.children for column in child.walk())]
 
+    def count(self) -> int:
+        """How many values there are, in this column and all inside of it."""
+        return len(self.values) + sum(child.count() for child in self.children)
+
     def null(self) -> None:
         """Append null."""
         self.values.append(None)

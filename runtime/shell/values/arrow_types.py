@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sparkcohort.runtime.values.growing import GrowingColumn
 from sparkcohort.runtime.values.types import ColumnType
 
 ARROW = {
@@ -28,6 +29,11 @@ MOST = (1 << 31) - 1
 """Bytes of a column, or items of its lists: Arrow's offsets have 32 bits."""
 
 
+TOO_MUCH = "these rows become more than is allowed, or a column has more bytes or items than its offsets can tell"
+MOST_VALUES = 32 << 20
+"""In all columns of a batch together: what the C decoders allow in bytes."""
+
+
 def array_of(rows: list[Any], kind: Any, most: int) -> Any:
     """One array; an error where one can't hold them."""
     try:
@@ -35,8 +41,14 @@ def array_of(rows: list[Any], kind: Any, most: int) -> Any:
     except pa.ArrowCapacityError:
         found = None
     if not isinstance(found, pa.Array) or _largest(found) > most:
-        raise OverflowError("a column of these rows has more bytes or items than its offsets can tell")
+        raise OverflowError(TOO_MUCH)
     return found
+
+
+def check_values(root: GrowingColumn) -> None:
+    """Raise OverflowError where rows have become more than is allowed."""
+    if root.count() > MOST_VALUES:
+        raise OverflowError(TOO_MUCH)
 
 
 def _largest(column: Any) -> int:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
-from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers
+from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers, check_values
 from sparkcohort.runtime.values.avro.columns import check_target, column_type
 from sparkcohort.runtime.values.avro.interpreter import AvroReader, words
 from sparkcohort.runtime.values.avro.resolution import resolve
@@ -149,6 +149,7 @@ class AvroValues:
                     bad.append(BadRecord(row, AvroReason.FRAME, UNFRAMED, message))
             elif error := reader.read(record, steps, FRAME if self._writers else 0):
                 bad.append(BadRecord(row, error.reason, schema_id, str(error)))
+            check_values(reader.root)
         return array_of(reader.root.rows(), self.type, self._most), bad, []
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sparkcohort.native import warn_of_missing_parts
-from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers
+from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers, check_values
 from sparkcohort.runtime.values.protobuf.columns import column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps
 from sparkcohort.runtime.values.protobuf.descriptor import MessageDescriptor
@@ -74,4 +74,5 @@ class ProtobufValues:
         for row, record in enumerate(values.to_pylist()):
             if error := reader.read(record, self._steps, framed=self._framed):
                 bad.append(BadMessage(row, error.reason, str(error)))
+            check_values(reader.root)
         return array_of(reader.root.rows(), self.type, self._most), bad

@@ -14,6 +14,7 @@ import fastavro
 import pytest
 
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.kafka.consumer import decoding_source
 from sparkcohort.runtime.shell.kafka.consumer.decoding_source import DecodingSource
 from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError, Records
@@ -251,6 +252,35 @@ def test_what_becomes_more_than_a_column_holds(
         for n, record in enumerate(records)
     ]
     assert found == dict.fromkeys(tps, expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_one_poll_makes_is_bounded(
+    mock_broker: MockCluster, topic: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is fetched again: every row comes once, in order, and no poll brings much more than is allowed."""
+    monkeypatch.setattr(decoding_source, "MOST_MADE", 20_000)
+    monkeypatch.setattr(json_decoder.JsonValues.__init__, "__kwdefaults__", {"native": True, "most": 3_000})
+    records: list[bytes | None] = [b'{"text": "%s"}' % (b"%03d" % n * 60) for n in range(300)]
+    tps = fill(mock_broker, topic, records)
+    largest = 0
+    with closing(
+        opened(mock_broker, decoding("value", {"format": "json", "schema": "text STRING"}), threads)
+    ) as source:
+        poll = source.poll
+
+        def watched(timeout_s: float, limit: int = 10_000) -> list[Event]:
+            nonlocal largest
+            events = poll(timeout_s, limit)
+            largest = max(largest, sum(each.nbytes for each in events if isinstance(each, Records)))
+            return events
+
+        monkeypatch.setattr(source, "poll", watched)
+        source.assign(dict.fromkeys(tps, (0, NO_END)))
+        found = rows(polled(source, dict.fromkeys(tps, len(records)), 10_000))
+    expected = [f"{n:03d}" for n in range(300)]
+    assert {tp: [row["value"]["text"][:3] for row in found[tp]] for tp in tps} == dict.fromkeys(tps, expected)
+    assert 20_000 < largest < 20_000 + threads * 10_000
 
 
 def test_one_line_tells_of_a_reason_and_none_of_a_value(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from sparkcohort.native import _drain, _json
+from sparkcohort.runtime.shell.values import arrow_types
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.values.avro.schema import parse_schema
@@ -102,6 +103,43 @@ def test_the_limit_is_that_of_arrows_offsets() -> None:
         with pytest.raises((OverflowError, ValueError)):
             _drain.AvroDecoder(bytes(8), most)
     assert _json.JsonDecoder(fields, b"\0", 2**31 - 1).decode(None, b"", b"", 0, 0, lambda _: "rows") == ("rows", [])
+
+
+WIDE = [{"name": f"f{number}", "type": ["null", "long"], "default": None} for number in range(50)]
+
+
+def wide_of(items: Any, read_as: Any, native: bool) -> AvroValues:
+    """A decoder of arrays, whose items are read as another type than they are written as."""
+    written, wanted = ({"type": "array", "items": each} for each in (items, read_as))
+    reader = parse_schema(json.dumps(wanted))
+    return AvroValues(reader, writer=parse_schema(json.dumps(written)), native=native)
+
+
+def test_a_few_bytes_that_become_gigabytes() -> None:
+    """Nulls of a struct of many fields, and structs of which the writer has no field: an error long before memory is out."""
+    item = {"type": "record", "name": "I", "fields": WIDE}
+    empty = wide_of({**item, "fields": []}, item, native=True)
+    record = b"\x80\x40\0"  # 4096 items of no byte: 1.6 MB
+    rows, bad = empty.decode(pa.array([record] * 60))
+    assert (len(rows), len(rows[59]), bad) == (60, 4096, [])
+    with pytest.raises(OverflowError, match="more than is allowed"):
+        empty.decode(pa.array([record] * 200))
+    nulls = [b"\x80\x89\x7a" + bytes(1_000_000) + b"\0", b'{"f":[' + b"null," * 999_999 + b"null]}"]
+    wide = struct({f"f{number}": INT for number in range(100)})
+    decoders: list[Decoder] = [wide_of(["null", item], ["null", item], native=True), json_of(array(wide), native=True)]
+    for decoder, record in zip(decoders, nulls, strict=True):
+        with pytest.raises(OverflowError, match="more than is allowed"):
+            decoder.decode(pa.array([record]))
+
+
+def test_the_same_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the number of values."""
+    monkeypatch.setattr(arrow_types, "MOST_VALUES", 50_000)
+    item = {"type": "record", "name": "I", "fields": WIDE}
+    decoder = wide_of(["null", item], ["null", item], native=False)
+    assert len(decoder.decode(pa.array([b"\x14" + bytes(10) + b"\0"] * 90))[0]) == 90
+    with pytest.raises(OverflowError, match="more than is allowed"):
+        decoder.decode(pa.array([b"\x14" + bytes(10) + b"\0"] * 110))
 
 
 @pytest.mark.parametrize("kind", [pa.large_binary(), pa.string(), pa.binary_view(), pa.int64()], ids=str)

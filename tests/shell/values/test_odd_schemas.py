@@ -34,6 +34,7 @@ def fixed(name: str, size: int) -> dict[str, Any]:
 
 
 READER = record("T", {"x": "int"})
+OPTIONAL: dict[str, Any] = {"l": ["null", fixed("F", LARGEST)]}
 
 
 def decoded(native: bool, writer: dict[str, Any], *bodies: bytes) -> tuple[list[Any], list[AvroReason]]:
@@ -73,7 +74,7 @@ def test_records_of_more_bytes_than_there_are(native: bool) -> None:
     [
         ({"f": fixed("F", LARGEST)}, b"\2", AvroReason.TRUNCATED),
         ({"f": fixed("F", 1 << 30), "g": fixed("G", 1 << 30)}, b"\2", AvroReason.TRUNCATED),
-        ({"l": ["null", fixed("F", LARGEST)]}, b"\2\0", None),
+        (OPTIONAL, b"\2\0", None),
         ({"l": {"type": "array", "items": fixed("F", LARGEST)}}, b"\2\0", None),
         ({"l": {"type": "array", "items": fixed("F", LARGEST)}}, b"\2\4", AvroReason.TRUNCATED),
         (
@@ -85,7 +86,7 @@ def test_records_of_more_bytes_than_there_are(native: bool) -> None:
 )
 def test_the_largest_fixed(native: bool, fields: dict[str, Any], body: bytes, found: AvroReason | None) -> None:
     """It is one that no record has: those that say so are bad, the others are read."""
-    expected = ([{"x": 1}], []) if found is None else ([None], [found])
+    expected: tuple[list[Any], list[AvroReason]] = ([{"x": 1}], []) if found is None else ([None], [found])
     assert decoded(native, record("T", {"x": "int", **fields}), body) == expected
 
 

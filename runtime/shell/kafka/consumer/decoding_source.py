@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from itertools import chain
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -34,6 +35,9 @@ from sparkcohort.runtime.values.columns import CORRUPT, Columns, Field
 from sparkcohort.runtime.values.formats import TOO_LARGE, Mode
 
 HOLD_S, MOST_HOLD_S = 0.1, 2.0  # between attempts at records whose schema is not there
+MOST_MADE = 256 << 20
+"""Bytes that one poll makes of what it is given, about; the rest is fetched again.  A null of a struct of many fields is one
+byte in a message: what is small where it comes from could be more than there is memory."""
 TELL_S = 60.0  # one line for each topic and reason in so long
 _log = logging.getLogger("sparkcohort.values")
 
@@ -43,9 +47,15 @@ class _Bad(NamedTuple):
     what: Malformed
 
 
+class _Later(Enum):
+    """What is told in place of rows that are not made now."""
+
+    FETCHED_AGAIN = "this poll has made enough"
+
+
 class _Attempt(NamedTuple):
     before: Event
-    after: Event | RegistryError
+    after: Event | RegistryError | _Later
     bad: list[_Bad]
 
 
@@ -63,9 +73,12 @@ class DecodingSource(RecordSource):
             self._free.put({of: new_decoder(each.decoding, each.type) for of, each in self._decoded.items()})
         self._pool = ThreadPoolExecutor(threads, "cohort-decode") if threads > 1 else None
         self._spans: dict[TopicPartition, tuple[int, int]] = {}  # what has not been delivered of what is assigned
-        self._waiting: dict[TopicPartition, float] = {}  # until when, for a schema; nothing of these is fetched
+        self._waiting: dict[
+            TopicPartition, float
+        ] = {}  # until when, for a schema or the next poll; nothing of these is fetched
         self._pauses: dict[TopicPartition, float] = {}  # the last one, of those that have waited for their next record
         self._failed: set[TopicPartition] = set()
+        self._made = 0  # bytes, by this poll
         self.malformed: Counter[tuple[str, str]] = Counter()
         self._told: dict[tuple[str, str], float] = {}
         self._untold: Counter[tuple[str, str]] = Counter()  # since the last line
@@ -73,6 +86,7 @@ class DecodingSource(RecordSource):
     def poll(self, timeout_s: float, records: int = BATCH_RECORDS) -> list[Event]:
         """As ``RecordSource``; nothing of a partition, as long as the schema of its next record can't be had."""
         self._resume()
+        self._made = 0
         events = self._source.poll(timeout_s, records)
         beside = self._pool.map if self._pool is not None and len(events) > 1 else map
         found: list[Event] = []
@@ -81,6 +95,9 @@ class DecodingSource(RecordSource):
                 continue  # its positions move in order
             if isinstance(after, RegistryError):
                 self._hold(before.tp, after)
+            elif isinstance(after, _Later):
+                self._source.unassign([before.tp])
+                self._waiting[before.tp] = 0.0
             else:
                 found.append(after)
                 self._note(before, after, bad)
@@ -117,7 +134,9 @@ class DecodingSource(RecordSource):
     def _decode(
         self, event: Records, batch: pa.RecordBatch, runs: OffsetRuns, decoders: Mapping[Field, Decoder]
     ) -> list[_Attempt]:
-        """A batch that has become more than a column can hold is read in halves; a record that does so alone is bad."""
+        """A batch that becomes more than a column, or memory, can hold is read in halves; a record that does so alone is bad."""
+        if self._made > MOST_MADE:
+            return [_Attempt(event, _Later.FETCHED_AGAIN, [])]
         fields: dict[Field, tuple[pa.Array, list[Malformed]]] = {}
         for of, decoder in decoders.items():
             raw = batch.column(self._decoded[of].name)
@@ -130,7 +149,7 @@ class DecodingSource(RecordSource):
                     )
                 fields[of] = (
                     pa.nulls(1, self._schema.field(self._decoded[of].name).type),
-                    [Malformed(0, TOO_LARGE, "what it becomes is more than a column can hold")],
+                    [Malformed(0, TOO_LARGE, "what it becomes is more than a column can hold, or 256 MiB")],
                 )
         return [self._row_by_row(event, batch, runs, fields)]
 
@@ -153,6 +172,7 @@ class DecodingSource(RecordSource):
             if mode is Mode.DROPMALFORMED:
                 dropped.update(each.row for each in bad)
             nbytes += arrays[of].nbytes - raw.nbytes + (arrays[CORRUPT[of]].nbytes if CORRUPT[of] in self._asked else 0)
+        self._made += nbytes  # by several threads: what is lost of it now and then does not matter
         made = pa.RecordBatch.from_arrays([arrays[each.field] for each in self._columns], schema=self._schema)
         if not dropped:
             return _Attempt(event, Records(event.tp, event.next_offset, made, nbytes, runs), malformed)
