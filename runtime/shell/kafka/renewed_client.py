@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.options.certificate_files import Stamp, stamp
+from sparkcohort.runtime.shell.options.late_values import are_read
 
 T = TypeVar("T")
 
@@ -18,14 +19,15 @@ class RenewedClient(Generic[T]):
     """Keeps one client; for one thread at a time.
 
     librdkafka reads certificates when a client is made, never again.  Which state of the files a client was made of is written
-    down together with the client, so a change is never taken for dealt with where no client could be made of it.
+    down together with the client, so a change is never taken for dealt with where no client could be made of it: nor where
+    one was made, but of the values that were looked up before.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """Nothing is made yet."""
         self._conf = conf
         self._client: T | None = None
-        self._made_of: Stamp = ()
+        self._made_of: Stamp | None = None
         self._told: Stamp | None = None
 
     @property
@@ -40,8 +42,9 @@ class RenewedClient(Generic[T]):
         """
         now = stamp(self._conf)  # before they are read: what changes meanwhile is another state
         if self._client is None:
-            self._client, self._made_of = make(), now
-        elif now != self._made_of:
+            self._made_of = now if are_read(self._conf) else None
+            self._client = make()
+        elif now != self._made_of and are_read(self._conf):
             try:
                 self._client, self._made_of = make(), now
             except (CohortError, KafkaException) as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from sparkcohort.runtime.shell.options import config_providers
+from sparkcohort.runtime.shell.options.late_values import are_read
 from sparkcohort.runtime.shell.options.security_settings import WRITTEN
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE, TRUSTSTORE_PASSWORD
 
@@ -65,15 +66,19 @@ class ChangedFiles:
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """As they are now."""
-        self._conf, self._seen = conf, stamp(conf)
+        self._conf = conf
+        now = stamp(conf)
+        self._seen = now if are_read(conf) else None
 
     def let_go(self, release: Callable[[], object]) -> None:
         """Have ``release`` let go of what was made of them, where they are others by now, once for each change.
 
-        librdkafka reads them when a client is made, never again.
+        librdkafka reads them when a client is made, never again.  While values can't be looked up in them, another client
+        would be made of those of before: nothing is let go of, and the change is still one the next time.
         """
-        before, self._seen = self._seen, stamp(self._conf)
-        if before != self._seen:
+        now = stamp(self._conf)
+        if now != self._seen and are_read(self._conf):
+            self._seen = now
             release()
 
 

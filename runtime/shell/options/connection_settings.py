@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from sparkcohort.runtime.shell.options.certificate_files import Stamp, stamp, with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import OTHER_LOGINS_BEGIN, ROWS, UNKNOWN, OurClient, value_of
-from sparkcohort.runtime.shell.options.late_values import with_values
+from sparkcohort.runtime.shell.options.late_values import are_read, with_values
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE
 from sparkcohort.runtime.text import printable
@@ -217,13 +217,15 @@ class _RenewedContext:
         """Read the files.  Raises TransportError for those that can't be used."""
         self._conf, self._lock = dict(conf), threading.Lock()
         self._told: Stamp | None = None
-        self._stamp, self._context = stamp(self._conf), _tls(_texts(with_values(self._conf)))
+        now = stamp(self._conf)
+        self._stamp = now if are_read(self._conf) else None
+        self._context = _tls(_texts(with_values(self._conf)))
 
     def current(self) -> ssl.SSLContext:
         """As of the files now; as before while they can't be used, since they may be half written."""
         with self._lock:
             now = stamp(self._conf)
-            if now != self._stamp:
+            if now != self._stamp and are_read(self._conf):
                 self._take_up(now)
             return self._context
 

@@ -11,6 +11,8 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
+from itertools import count
+from operator import itemgetter
 from typing import Any, Final
 
 from sparkcohort.runtime.errors import OptionError
@@ -24,7 +26,10 @@ _WITH_SECRETS: Final = ("sasl.username", "sasl.oauthbearer.client.id", "ssl.ca.p
 _KINDS_OF_LOGIN: Final = ("sasl.oauthbearer.method", "sasl.oauthbearer.provider")
 """Read before secrets are: a login's options say which, and no value of them gets there."""
 _MADE_OF_SECRETS: Final = frozenset(name for row in SETTINGS if is_sensitive(row.name) for name in row.becomes)
-_last: dict[str, dict[str, str]] = {}
+_last: dict[str, tuple[int, dict[str, str]]] = {}
+"""By what is written: what was found, by the latest look of those that could read it all, with that look's number."""
+_told: dict[str, str] = {}
+_looks = count()
 _lock = threading.Lock()
 
 
@@ -50,24 +55,56 @@ def with_values(conf: Mapping[str, Any]) -> dict[str, Any]:
     return out if written is None else out | _late(written)
 
 
+def are_read(conf: Mapping[str, Any]) -> bool:
+    """Whether all values can be read now; from then on ``with_values`` has these, or later ones.
+
+    Whoever writes down of which state of the files something is made asks this after it has seen that state: a file that
+    can be read only a moment later gives the values of before, and is the same file then.
+    """
+    written = conf.get(WRITTEN)
+    if written is None:
+        return True
+    try:
+        _read(written)
+    except OptionError as error:
+        _before(written, error)
+        return False
+    return True
+
+
 def _late(written: str) -> dict[str, str]:
+    try:
+        return _read(written)
+    except OptionError as error:
+        before = _before(written, error)
+        if before is None:
+            raise
+        return before
+
+
+def _before(written: str, error: OptionError) -> dict[str, str] | None:
+    """What was found last, now that this is in the way, which is told once; None where nothing ever was."""
+    with _lock:
+        (_, before), told = _last.get(written, (0, None)), _told.get(written)
+        _told[written] = str(error)
+    if before is not None and told != str(error):
+        _log.warning("changed files are not taken up: %s", error)
+    return before
+
+
+def _read(written: str) -> dict[str, str]:
+    """The values as they are now.  Raises OptionError."""
     from sparkcohort.runtime.shell.options.kafka_settings.translate import in_librdkafkas_words  # noqa: PLC0415  few need it
 
     found: config_providers.Found = {}
-    try:
-        here = config_providers.looked_up(json.loads(written), found)
-        with config_providers.unquoted(found):
-            words, _ = in_librdkafkas_words(here)
-    except OptionError as error:
-        with _lock:
-            before = _last.get(written)
-        if before is None:
-            raise
-        _log.warning("changed files are not taken up: %s", error)
-        return before
+    look = next(_looks)
+    here = config_providers.looked_up(json.loads(written), found)
+    with config_providers.unquoted(found):
+        words, _ = in_librdkafkas_words(here)
     late = {name: value for name, value in words.items() if _is_late(name)}
     with _lock:
-        _last[written] = late
+        _told.pop(written, None)
+        _last[written] = max(_last.get(written, (-1, late)), (look, late), key=itemgetter(0))
         REMEMBERED.keep(written, _secrets(late, found))
     return late
 
