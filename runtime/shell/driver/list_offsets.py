@@ -158,8 +158,9 @@ class KeptClient:
     It is made anew where it never had an answer: one that was made in a moment without threads knows no broker, for good.
     """
 
-    def __init__(self, conf: Mapping[str, str]) -> None:
-        self._conf = conf
+    def __init__(self, conf: Mapping[str, str], renewed: Callable[[], None] = lambda: None) -> None:
+        """``renewed`` is called when another one has been made, which is connected to nobody."""
+        self._conf, self._renewed = conf, renewed
         self._kept: RenewedClient[Consumer] = RenewedClient(conf)
         self._made, self._answered = 0.0, False
 
@@ -182,6 +183,7 @@ class KeptClient:
     def _new(self) -> Consumer:
         made = clients.new_consumer(self._conf)
         self._made, self._answered = time.monotonic(), False
+        self._renewed()
         return made
 
 
@@ -191,8 +193,8 @@ class Asker:
     def __init__(
         self, conf: Mapping[str, str], woken: Callable[[], None], give_up: Callable[[CohortError], None]
     ) -> None:
-        self._client = KeptClient(conf)
-        self._usual_s = self._trip_s = FIRST_S / PATIENCE
+        self._client = KeptClient(conf, self._forget)
+        self._forget()
         self._suspects = Suspects(conf, woken, give_up)
         self.took_s = 0.0
         self.troubled = False
@@ -206,9 +208,11 @@ class Asker:
         if self.troubled and began - self._refreshed > REFRESH_S:
             self._refresh(layout)
         try:
+            consumer = self._client.get()  # first: another one has the patience of a first call
             calls, timeout_s = calls_for(len(specs), self._trip_s), max(PATIENCE * self._usual_s, LEAST_S)
-            found, reasons, self._trip_s = ask_in(calls, self._client.get(), specs, timeout_s)
-            self._learn(time.monotonic() - began)
+            found, reasons, trip_s = ask_in(calls, consumer, specs, timeout_s)
+            if specs:  # else nobody was asked
+                self._learn(time.monotonic() - began, trip_s)
         except NoAnswer:
             found, reasons = self._ask_each(layout, silent)
         except KafkaException:
@@ -240,7 +244,12 @@ class Asker:
         except KafkaException as error:
             clients.log.debug("no metadata: %s", clients.text_of(error))
 
-    def _learn(self, took_s: float) -> None:
+    def _forget(self) -> None:
+        """Nothing is known of how long a call takes: the first one connects."""
+        self._usual_s = self._trip_s = FIRST_S / PATIENCE
+
+    def _learn(self, took_s: float, trip_s: float) -> None:
+        self._trip_s = trip_s
         self._usual_s = min(0.8 * self._usual_s + 0.2 * took_s, 2 * took_s, MOST_S / PATIENCE)
 
     def _ask_each(self, layout: Layout, silent: frozenset[int]) -> tuple[Answers, Reasons]:

@@ -6,6 +6,7 @@ import doctest
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -15,11 +16,13 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver import list_offsets
-from sparkcohort.runtime.shell.driver.list_offsets import End, NoAnswer, ask_in
+from sparkcohort.runtime.shell.driver.discovery import Layout
+from sparkcohort.runtime.shell.driver.list_offsets import FIRST_S, Asker, End, NoAnswer, OffsetsAnswer, ask_in
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.kafka.clients import new_consumer
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker, Cluster
+from tests.kit.certificates import Authority
 from tests.kit.mock import MockCluster
 from tests.kit.produce import FLUSH_TIMEOUT_S, produce, producer
 from tests.kit.waiting import hold_for, wait_until
@@ -99,6 +102,28 @@ def test_many_partitions_are_asked_for_in_several_calls(mock_broker: MockCluster
     assert ask_in(1, consumer, {}, 5)[:2] == ({}, {})
     with pytest.raises(NoAnswer):
         ask_in(7, consumer, specs, 0.2)
+
+
+def test_a_new_client_has_the_patience_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It connects to every leader, while the one before it was connected; a round in which nobody is asked teaches nothing."""
+    certificates, tp, patience_s = Authority(tmp_path), TopicPartition("t", 0), list[float]()
+
+    def answered(_calls: int, _consumer: object, specs: object, timeout_s: float) -> OffsetsAnswer:
+        patience_s.append(timeout_s)
+        return OffsetsAnswer({tp: End(0, 0)} if specs else {}, {}, 0.001)
+
+    monkeypatch.setattr(list_offsets, "ask_in", answered)
+    conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0", "ssl.ca.location": str(certificates.path)}
+    asker = Asker(conf, lambda: None, lambda _: None)
+    nobody, somebody = Layout({tp: -1}), Layout({tp: 1})
+    for layout in (nobody, nobody, somebody, somebody):
+        asker.ends(layout)
+    assert patience_s[:3] == [FIRST_S] * 3 and patience_s[3] < 1
+    certificates.path.write_text(certificates.pem + "\n")
+    for layout in (nobody, somebody, somebody):
+        asker.ends(layout)
+    assert patience_s[4:6] == [FIRST_S] * 2 and patience_s[6] < 1
+    asker.release()
 
 
 def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:
