@@ -120,17 +120,14 @@ class Agent:
             if len(self._members) >= MOST_MEMBERS:
                 log.warning("no more than %d queries have members in an agent: %s", MOST_MEMBERS, config.group_id)
                 return
-            former = [each for each in self._members.values() if each and each.is_before(config)]
             self._members[config.address] = None
-        for member in former:  # nobody takes it over any more, and what it holds are as many bytes again
-            member.give_way()
         # Its own context, so that all its threads' lines say of which group they are.
         copy_context().run(self._make, config)
 
     def _make(self, config: AgentConfig) -> None:
         GROUP.set(config.group_id)
         try:
-            member = QueryMember(config, self)
+            member = QueryMember(config, self, partial(self._have_former_give_way, config))
             with self._lock:
                 self._members[config.address] = member
                 leaving = self._leaving
@@ -144,6 +141,14 @@ class Agent:
                 self._forget(config.address)
             else:
                 member_made.leave("it could not be started")
+
+    def _have_former_give_way(self, config: AgentConfig) -> None:
+        """The run of this member is there.  Not sooner: a task that is late may ask for a member of a run that has ended."""
+        with self._lock:
+            others = [each for address, each in self._members.items() if each and address != config.address]
+        for each in others:
+            if each.is_before(config):  # nobody takes it over any more, and what it holds are as many bytes again
+                each.give_way()
 
     def _forget(self, address: str) -> None:
         with self._lock:

@@ -82,9 +82,9 @@ class Host(Protocol):
 class QueryMember:
     """One member of one group; ``host`` hears of its end."""
 
-    def __init__(self, config: AgentConfig, host: Host) -> None:
-        """Nobody is asked before ``start``."""
-        self._host = host
+    def __init__(self, config: AgentConfig, host: Host, heard: Callable[[], None] = lambda: None) -> None:
+        """Nobody is asked before ``start``; ``heard`` is called when the coordinator speaks to it for the first time."""
+        self._host, self._heard = host, heard
         self._config = config
         self._link = Link(config.host, config.port, config.credentials)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -352,6 +352,7 @@ class QueryMember:
             self._between_runs = True
         elif not self._started:
             self._started = True
+            self._heard()
             self._member = machine.new_member(self._member_config(pushed.topics))
             self._drive(machine.Start())
         elif pushed.topics != self._member.config.topics:
@@ -398,7 +399,7 @@ class QueryMember:
         return self._config.address
 
     def is_before(self, other: AgentConfig) -> bool:
-        """Whether the other is for a newer run of its query: its own has ended, or doesn't answer, and it waits for the next."""
+        """Whether the other, whose run is there, is for a newer run of its query: its own has ended, or doesn't answer."""
         own = self._config
         same = (own.group_id, own.group_instance_id) == (other.group_id, other.group_instance_id)
         return same and (self._between_runs or self._unreachable_since is not None)

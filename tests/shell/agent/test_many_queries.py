@@ -268,6 +268,23 @@ def test_who_waits_in_vain_gives_way(runs: Runs) -> None:
     assert not gone(process)
 
 
+def test_nobody_gives_way_to_an_older_run(runs: Runs) -> None:
+    """A task that is late asks for a member of the run before, which finds nobody; the newer run's misses its driver just then."""
+    runs.more(1)
+    old, new = runs.worlds
+    new.session_timeout_ms = 600_000
+    before = replace(old.config(runs.executor), group_id=new.config(runs.executor).group_id, session_timeout_ms=1_000)
+    old.coordinator.stop()
+    old.server.stop(2)
+    runs.start(new)
+    new.server.stop(2)
+    hold_for(lambda: bool(sockets(runs.executor, new.run_id)), 1, "it has no answer")
+    start_agent(runs.executor.agent(), to_json(before))
+    wait_until(lambda: sockets(runs.executor), 20, "the older run's to be there")
+    wait_until(lambda: not sockets(runs.executor), 20, "its end")
+    hold_for(lambda: bool(sockets(runs.executor, new.run_id)), 1, "the newer run's")
+
+
 def test_what_is_no_request_is_a_line_and_no_more(runs: Runs) -> None:
     """Whatever comes from outside: no member is made of it, and those that are there go on."""
     runs.more(1)
