@@ -9,10 +9,13 @@ They may have different code and checkpoints, and run on different hosts: all th
   from a thread of its own, then ``parked``, or ``declined``.
 * **To whom.**  A record names the run that it is for (``run_epoch``), so that what is left of an earlier hand-over stops nobody.
   Where a later run has come meanwhile, that one is asked.
+* **When a request counts.**  ``heard`` goes to Kafka first: a request stops nobody before.  One that can't be heard, because
+  Kafka refuses it or takes nothing for as long as anybody waits for it, is void: whoever asked has gone on without by then.
 * **When it may park.**  Spark asks for the end of a batch when the batch before is in its commit log: then, and while nothing
   was planned since, the query stands at a clean point.  Commits go to Kafka first, ``parked`` after; from the moment
   that ``parked`` may be on its way nothing is planned, whatever becomes of the other one.  Before, the running one may go
-  on: a commit that Kafka does not take in time costs the hand-over a batch, not the query.
+  on: a commit that Kafka does not take in time costs the hand-over a batch, not the query.  It goes on, too, where ``parked``
+  is refused and no try of it may have arrived.
 * **Who starts.**  Whoever reads ``parked`` of the newest run starts from the group's committed offsets.  One whose question was
   replaced by another's ends (OVERTAKEN), so that two that ask at once do not both start.  One that finds ``parked`` for
   somebody else claims it, and starts when that one has reserved no run within ten seconds: it has died.  What ``cohort
@@ -207,12 +210,13 @@ class RunningSide(Struct, frozen=True):
     """One run as its hand-over sees it."""
 
     state: RunningState = RunningState.BATCH
-    request: HandoverRecord | None = None  # the newest that was heard; set in COMMITTING and after
+    request: HandoverRecord | None = None  # the newest, once one was heard; set in COMMITTING and after
+    void: str | None = None  # the newest request that could not be heard
     declines: str = ""  # why no point is known to be clean, if none is
 
 
 class HandoverRequested(Struct, frozen=True):
-    """A record for this run, ``asked`` or ``heard``, has been read."""
+    """A record for this run, ``asked`` or ``heard``, is in Kafka: it was read, or written."""
 
     record: HandoverRecord
 
@@ -243,8 +247,21 @@ class AnswerWritten(Struct, frozen=True):
     """``parked`` is in Kafka."""
 
 
+class AnswerGivenUp(Struct, frozen=True):
+    """A record can't be written, and is tried no more; ``parked``: none may be in Kafka, and no action is left that would write it."""
+
+    record: HandoverRecord
+
+
 RunningEvent: TypeAlias = (
-    HandoverRequested | Planned | ReachedCleanPoint | Unsure | CommitsTaken | CommitsDelayed | AnswerWritten
+    HandoverRequested
+    | Planned
+    | ReachedCleanPoint
+    | Unsure
+    | CommitsTaken
+    | CommitsDelayed
+    | AnswerWritten
+    | AnswerGivenUp
 )
 
 
@@ -253,7 +270,10 @@ class AwaitCommits(Struct, frozen=True):
 
 
 class WriteAnswer(Struct, frozen=True):
-    """Write a record; of ``parked``, until it is written, then say ``AnswerWritten``."""
+    """Write a record: ``parked`` until it is written, then say ``AnswerWritten``; any other once.
+
+    ``heard`` that is written is a ``HandoverRequested``; what is not, ``AnswerGivenUp``, or it is read again and asked for anew.
+    """
 
     record: HandoverRecord
 
@@ -275,10 +295,15 @@ def _answer(record: HandoverRecord, answer: HandoverAnswer, text: str = "") -> W
 
 
 def _request_read(running: RunningSide, event: HandoverRequested) -> Stepped:
+    asked = event.record.answer is HandoverAnswer.ASKED
+    if asked and event.record.request == running.void:
+        return running, ()
     if running.declines:
         return running, (_answer(event.record, HandoverAnswer.DECLINED, running.declines),)
-    running = replace(running, request=event.record)
-    heard = (_answer(event.record, HandoverAnswer.HEARD),) if event.record.answer is HandoverAnswer.ASKED else ()
+    heard = (_answer(event.record, HandoverAnswer.HEARD),) if asked else ()
+    if asked and running.request is None:
+        return running, heard
+    running = replace(running, request=event.record)  # it replaces one that was heard, and is waited for
     if running.state is RunningState.CLEAN:
         return replace(running, state=RunningState.COMMITTING), (*heard, AwaitCommits())
     return running, heard
@@ -313,6 +338,13 @@ def _delayed(running: RunningSide, _event: CommitsDelayed) -> Stepped:
     return replace(running, state=RunningState.CLEAN), ()
 
 
+def _given_up(running: RunningSide, event: AnswerGivenUp) -> Stepped:
+    if event.record.answer is not HandoverAnswer.PARKED:
+        return replace(running, void=event.record.request), ()
+    state = RunningState.BATCH if running.state is RunningState.BATCH else RunningState.CLEAN
+    return replace(running, state=state, request=None), ()
+
+
 def _written(running: RunningSide, _event: AnswerWritten) -> Stepped:
     return replace(running, state=RunningState.PARKED), ()
 
@@ -322,13 +354,17 @@ _RUNNING: Mapping[tuple[RunningState, type], Callable[..., Stepped]] = {
     (RunningState.BATCH, Planned): _planned,
     (RunningState.BATCH, ReachedCleanPoint): _clean,
     (RunningState.BATCH, Unsure): _unsure,
+    (RunningState.BATCH, AnswerGivenUp): _given_up,
     (RunningState.CLEAN, HandoverRequested): _request_read,
     (RunningState.CLEAN, Planned): _planned,
     (RunningState.CLEAN, ReachedCleanPoint): _clean,
     (RunningState.CLEAN, Unsure): _unsure,
+    (RunningState.CLEAN, AnswerGivenUp): _given_up,
     (RunningState.COMMITTING, HandoverRequested): _request_read,
     (RunningState.COMMITTING, CommitsTaken): _committed,
     (RunningState.COMMITTING, CommitsDelayed): _delayed,
+    (RunningState.COMMITTING, AnswerGivenUp): _given_up,
     (RunningState.ANSWERING, HandoverRequested): _request_read_again,
     (RunningState.ANSWERING, AnswerWritten): _written,
+    (RunningState.ANSWERING, AnswerGivenUp): _given_up,
 }

@@ -1,8 +1,8 @@
 """Drawn hand-overs: a running driver, two that ask, one record and one group in Kafka, deaths and lost answers anywhere.
 
 What is real: ``step_asking`` and ``step_running``.  Simulated: time, Kafka's two groups, Spark's commit log, a plain sink
-that keeps each record that is written to it, and the watching thread, whose actions come late or with an error though
-they were done.  The laws: whoever is told that the driver before has parked begins exactly where the sink ends, while that one
+that keeps each record that is written to it, and the watching thread, whose actions come late, with an error though
+they were done, or are refused.  The laws: whoever is told that the driver before has parked begins exactly where the sink ends, while that one
 lives, is dead or is told nothing more; and after that it plans nothing.
 """
 
@@ -19,21 +19,23 @@ _BUSY = h.RunningState.BATCH
 
 
 class DrawnHandover:
-    """One run; ``hasty`` breaks the rule that commits come before the answer."""
+    """One run; ``hasty`` breaks the rule that commits come before the answer, ``careless`` that it may be in Kafka."""
 
-    def __init__(self, seed: int, *, hasty: bool) -> None:
-        self.random, self.hasty, self.now = Random(seed), hasty, 0
+    def __init__(self, seed: int, *, hasty: bool, careless: bool) -> None:
+        self.random, self.hasty, self.careless, self.now = Random(seed), hasty, careless, 0
         self.newest = CommitMetadata(7, 7000, "seven")
         self.record: h.HandoverRecord | None = None
         self.group = self.log = self.sink = 0  # offsets: in Kafka's group, in Spark's commit log, written
         self.running = h.RunningSide(h.RunningState.CLEAN)
         self.alive = True
         self.actions: list[h.RunningAction] = []
+        self.sent = False  # the answer, which may have arrived
         self.asking = [self._asker(name) for name in ("a", "b")]
         self.starts_at = 0
         self.dead: set[int] = set()
         self.deadly = self.random.random() < 0.5
         self.slow = self.random.random()
+        self.refused = self.random.choice((0.0, 0.2))
 
     def _asker(self, name: str) -> h.AskingSide:
         return h.AskingSide(name, name, self.random.randrange(20) * STEP_MS, 60_000)
@@ -42,7 +44,8 @@ class DrawnHandover:
         parked = self.running.state in (h.RunningState.ANSWERING, h.RunningState.PARKED)
         self.running, actions = h.step_running(self.running, event)
         self.actions += actions
-        assert not parked or self.running.state in (h.RunningState.ANSWERING, h.RunningState.PARKED)
+        refused = isinstance(event, h.AnswerGivenUp)
+        assert not parked or refused or self.running.state in (h.RunningState.ANSWERING, h.RunningState.PARKED)
 
     def run_driver(self) -> None:
         """One moment of the driver that runs: its query, or its watching thread."""
@@ -70,13 +73,23 @@ class DrawnHandover:
             self._feed(h.CommitsTaken() if taken else h.CommitsDelayed())
             return
         parks = action.record.answer is h.HandoverAnswer.PARKED
-        if self.random.random() < 0.8 or not parks:
-            self.record = action.record
-        if parks:
-            if self.random.random() < 0.5 or self.record != action.record:
-                self.actions.insert(0, action)  # not told that it arrived, or it has not
+        if self.random.random() < self.refused:
+            if parks and self.sent and not self.careless:
+                self.actions.insert(0, action)
             else:
-                self._feed(h.AnswerWritten())
+                self.actions = [] if parks else self.actions  # it may be there twice
+                self._feed(h.AnswerGivenUp(action.record))
+            return
+        self.sent = self.sent or parks
+        if self.random.random() < 0.8:
+            self.record = action.record
+        told = self.random.random() < 0.5 and self.record == action.record
+        if parks and not told:
+            self.actions.insert(0, action)  # not told that it arrived, or it has not
+        elif parks:
+            self._feed(h.AnswerWritten())
+        elif told and action.record.answer is h.HandoverAnswer.HEARD:
+            self._feed(h.HandoverRequested(action.record))
 
     def ask(self, number: int) -> bool:
         """One look of one that asks; whether it may start.  The law is checked here."""
@@ -115,9 +128,9 @@ class DrawnHandover:
                 self.dead.add(victim)
 
 
-def play(seed: int, *, hasty: bool = False) -> bool:
+def play(seed: int, *, hasty: bool = False, careless: bool = False) -> bool:
     """One drawn run; whether it was handed over.  Raises AssertionError for a broken law."""
-    drawn, granted = DrawnHandover(seed, hasty=hasty), 0
+    drawn, granted = DrawnHandover(seed, hasty=hasty, careless=careless), 0
     for _ in range(MOST_STEPS):
         drawn.now += STEP_MS
         drawn.maybe_die()

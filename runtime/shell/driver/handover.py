@@ -7,9 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import handover as machine
-from sparkcohort.runtime.kafka.handover import AskingState, RunName, RunningSide, RunningState, name_of
+from sparkcohort.runtime.kafka.handover import (
+    AskingState,
+    HandoverRecord,
+    RunName,
+    RunningSide,
+    RunningState,
+    name_of,
+)
 from sparkcohort.runtime.kafka.run_epoch import NOTHING
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
@@ -97,7 +106,9 @@ class HandoverWatch:
         self._actions: tuple[machine.RunningAction, ...] = ()
         self._planned: Offsets | None = None
         self._closed = self._told = False
-        self._next_look = 0.0
+        self._sent = False  # ``parked``, once at least: it may be in Kafka
+        self._trying: tuple[str, float] = "", 0.0  # whose request can't be answered, and since when
+        self._next_look = self._next_try = 0.0
         self._thread = Supervised("cohort-handover", self._wait, self._work, self._fail, ended=client.close)
 
     def start(self) -> None:
@@ -126,7 +137,8 @@ class HandoverWatch:
     def check(self) -> None:
         """Raises CohortError (HANDED_OVER) where nothing is planned any more."""
         if self.handed_over:
-            self._await(lambda: self._running.state is RunningState.PARKED or self._closed, ANSWER_S)
+            self._await(lambda: self._running.state is not RunningState.ANSWERING or self._closed, ANSWER_S)
+        if self.handed_over:
             raise self._handed_over()
 
     def plan(self, end: Offsets) -> None:
@@ -182,30 +194,30 @@ class HandoverWatch:
 
     def _feed(self, event: machine.RunningEvent) -> None:
         with self._changed:
+            if self._closed and isinstance(event, machine.HandoverRequested):
+                return  # nobody is there to answer it
             before = self._running.state
             self._running, actions = machine.step_running(self._running, event)
             self._actions += actions
             self._changed.notify_all()
-        if self._running.state is not before and self._running.state in machine.STOPPING:
+        if self._running.state is not before and {before, self._running.state} & machine.STOPPING:
             log.info("group %s: hand-over: %s", self._client.group_id, self._running.state)
 
     def _wait(self) -> bool:
         with self._changed:
-            while not (self._closed or self._actions) and (left := self._next_look - time.monotonic()) > 0:
+            while not self._closed and (left := self._due() - time.monotonic()) > 0:
                 self._changed.wait(left)
             return not self._closed
+
+    def _due(self) -> float:
+        return self._next_try if self._actions else self._next_look
 
     def _work(self) -> None:
         try:
             while self._actions:
                 self._do(self._actions[0])
-                with self._changed:
-                    self._actions = self._actions[1:]
-            if self._running.state is not RunningState.PARKED and time.monotonic() >= self._next_look:
-                for record in self._client.records():
-                    if record.to == self._run and record.answer in _OPEN:
-                        self._feed(machine.HandoverRequested(record))
-            self._next_look = time.monotonic() + WATCH_S
+            if time.monotonic() >= self._next_look:
+                self._look()
         except HandoverDenied as error:
             self._next_look = time.monotonic() + DENIED_S
             if not self._told:
@@ -214,31 +226,79 @@ class HandoverWatch:
         except HandoverDelayed as error:
             self._next_look = time.monotonic() + WATCH_S
             log.debug("%s", error)
-            with self._changed:
-                self._changed.wait(WATCH_S if self._actions else 0)
+
+    def _look(self) -> None:
+        if self._running.state is not RunningState.PARKED:
+            for record in self._client.records():
+                if record.to == self._run and record.answer in _OPEN:
+                    self._feed(machine.HandoverRequested(record))
+        self._next_look = time.monotonic() + WATCH_S
 
     def _do(self, action: machine.RunningAction) -> None:
         if isinstance(action, machine.AwaitCommits):
+            self._see_commits()
+        elif action.record.answer is machine.HandoverAnswer.PARKED:
+            self._park(action.record)
+        else:
+            self._say(action.record)
+
+    def _done(self, event: machine.RunningEvent | None) -> None:
+        """The first action is over, and nothing, or this, came of it."""
+        with self._changed:
+            self._actions = self._actions[1:]
+            if event is not None:
+                self._feed(event)
+
+    def _see_commits(self) -> None:
+        waits, taken = self._running, False
+        if waits.state is RunningState.COMMITTING:
             try:
                 taken = self._flush(COMMITS_S)
             except CohortError as error:  # fenced, say: the query is told of it by its next commit
                 log.debug("%s", error)
-                taken = False
-            self._feed(machine.CommitsTaken() if taken else machine.CommitsDelayed())
-            return
-        if self._running.state is RunningState.ANSWERING:
+        with self._changed:
+            # A query that has gone on meanwhile may wait for the commits of a later batch, which this has not seen.
+            event = machine.CommitsTaken() if taken else machine.CommitsDelayed()
+            self._done(event if self._running is waits else None)
+
+    def _say(self, record: HandoverRecord) -> None:
+        """Try once: the next look tells whether it is still of use, and where whoever asks waits for it now."""
+        if self._trying[0] != record.request:
+            self._trying = record.request, time.monotonic()
+        try:
+            self._client.write(record)
+        except (HandoverDenied, HandoverDelayed) as error:
+            over = isinstance(error, HandoverDenied) or time.monotonic() - self._trying[1] >= machine.HEARD_MS / 1000
+            self._done(machine.AnswerGivenUp(record) if over else None)
+            raise
+        self._trying = "", 0.0
+        self._done(machine.HandoverRequested(record) if record.answer is machine.HandoverAnswer.HEARD else None)
+
+    def _park(self, record: HandoverRecord) -> None:
+        sent = self._sent
+        try:
             self._client.records()  # where to write: whoever asked may have been replaced by another
-        self._client.write(action.record)
-        if action.record.answer is machine.HandoverAnswer.PARKED:
-            self._feed(machine.AnswerWritten())
-            log.warning("%s", self._handed_over())
-            self._on_parked()
+            self._sent = True
+            self._client.write(record)
+        except (HandoverDenied, HandoverDelayed) as error:
+            self._next_try = time.monotonic() + WATCH_S
+            if isinstance(error, HandoverDenied) and not sent:  # after a try that may have arrived, no going back
+                with self._changed:
+                    self._sent, self._actions = False, ()
+                    self._feed(machine.AnswerGivenUp(record))
+            raise
+        self._done(machine.AnswerWritten())
+        log.warning("%s", self._handed_over())
+        self._on_parked()
 
     def _fail(self, error: CohortError) -> None:
         """The query goes on, and can't be asked any more."""
         log.warning("nobody can ask this query to hand over: %s", error)
         with self._changed:
-            self._closed = True
+            self._closed, self._actions = True, ()
+            request = self._running.request
+            if request is not None and not self.handed_over:
+                self._feed(machine.AnswerGivenUp(replace(request, answer=machine.HandoverAnswer.PARKED)))
             self._changed.notify_all()
 
 

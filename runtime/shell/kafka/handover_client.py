@@ -64,6 +64,7 @@ class HandoverClient:
         self._groups: dict[str, GroupOffsets] = {}
         self._files = ChangedFiles(conf)
         self._place: TopicPartition | None = None
+        self._found: dict[TopicPartition, HandoverRecord] = {}
 
     def close(self) -> None:
         """Let go of the clients."""
@@ -82,6 +83,7 @@ class HandoverClient:
             for tp, (_, text) in self._offsets(self.group_id + SUFFIX).items()
             if (record := machine.decode_handover(text)) is not None
         }
+        self._found = found
         if found:
             self._place = max(found, key=lambda tp: (found[tp].to.run, tp))
         return tuple(found.values())
@@ -96,9 +98,11 @@ class HandoverClient:
         return Looked(newest, self._has_members(), records)
 
     def write(self, record: HandoverRecord) -> None:
-        """Write where was looked last.  Raises HandoverDenied, HandoverDelayed, NoToken."""
-        assert self._place is not None  # noqa: S101  whoever writes has read whom it answers
-        position = Position(*self._place, 0, machine.encode_handover(record))
+        """Write where the last look has found this request, else beside the newest.  Raises HandoverDenied, HandoverDelayed, NoToken."""
+        whose = record.request, record.to
+        place = next((tp for tp, each in self._found.items() if (each.request, each.to) == whose), self._place)
+        assert place is not None  # noqa: S101  whoever writes has read whom it answers
+        position = Position(*place, 0, machine.encode_handover(record))
         group = self.group_id + SUFFIX
         self._result(lambda admin: group_requests.commit_offsets(admin, group, [position]))
 

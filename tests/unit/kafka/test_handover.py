@@ -15,6 +15,7 @@ from tests.simulator.handover import play
 RUN = CommitMetadata(7, 7000, "seven")
 TO = h.RunName(7, "seven")
 ASK = h.HandoverRecord(HandoverAnswer.ASKED, "me", TO, "host")
+HEARD = replace(ASK, answer=HandoverAnswer.HEARD)
 PARKED = replace(ASK, answer=HandoverAnswer.PARKED)
 ASK_8 = replace(ASK, to=h.RunName(8, "eight"))
 OTHER = replace(ASK, request="another")
@@ -114,14 +115,16 @@ EVENTS = (
     h.CommitsTaken(),
     h.CommitsDelayed(),
     h.AnswerWritten(),
+    h.AnswerGivenUp(HEARD),
+    h.AnswerGivenUp(PARKED),
 )
 B, C, K, A, P = RunningState
 AFTER = {  # by state, in the order of EVENTS; of one that has heard already, so B reaches K
-    B: (B, B, K, B, B, B, B),
-    C: (K, B, K, B, C, C, C),
-    K: (K, K, K, K, A, C, K),
-    A: (A, A, A, A, A, A, P),
-    P: (P, P, P, P, P, P, P),
+    B: (B, B, K, B, B, B, B, B, B),
+    C: (K, B, K, B, C, C, C, C, C),
+    K: (K, K, K, K, A, C, K, K, C),
+    A: (A, A, A, A, A, A, P, A, C),
+    P: (P, P, P, P, P, P, P, P, P),
 }
 
 
@@ -137,14 +140,43 @@ def test_what_the_one_that_runs_does() -> None:
     running, actions = h.step_running(RunningSide(), h.ReachedCleanPoint())
     assert (running.state, actions) == (C, ())
     running, actions = h.step_running(running, h.HandoverRequested(ASK))
-    assert actions == (h.WriteAnswer(replace(ASK, answer=HandoverAnswer.HEARD)), h.AwaitCommits())
+    assert (running.state, actions) == (C, (h.WriteAnswer(HEARD),))
+    running, actions = h.step_running(running, h.HandoverRequested(HEARD))
+    assert (running.state, actions) == (K, (h.AwaitCommits(),))
     running, actions = h.step_running(running, h.CommitsTaken())
-    assert actions == (h.WriteAnswer(replace(ASK, answer=HandoverAnswer.PARKED)),)
+    assert actions == (h.WriteAnswer(PARKED),)
     _, actions = h.step_running(running, h.HandoverRequested(OTHER))
-    assert actions == (h.WriteAnswer(replace(ASK, answer=HandoverAnswer.PARKED)),)
+    assert actions == (h.WriteAnswer(PARKED),)
     declined, _ = h.step_running(RunningSide(), h.Unsure("why"))
     _, actions = h.step_running(declined, h.HandoverRequested(ASK))
     assert actions == (h.WriteAnswer(replace(ASK, answer=HandoverAnswer.DECLINED, text="why")),)
+
+
+def test_what_was_not_heard_stops_nobody() -> None:
+    """It is void; a later request is heard, and stops it.  One that comes after one that was heard takes its place at once."""
+    running, _ = h.step_running(RunningSide(), h.HandoverRequested(ASK))
+    running, actions = h.step_running(running, h.ReachedCleanPoint())
+    assert (running.state, running.request, actions) == (C, None, ())
+    running, _ = h.step_running(running, h.AnswerGivenUp(HEARD))
+    assert h.step_running(running, h.HandoverRequested(ASK)) == (running, ())
+    running, actions = h.step_running(running, h.HandoverRequested(OTHER))
+    assert (running.state, actions) == (C, (h.WriteAnswer(replace(OTHER, answer=HandoverAnswer.HEARD)),))
+    running, _ = h.step_running(running, h.HandoverRequested(replace(OTHER, answer=HandoverAnswer.HEARD)))
+    later = replace(ASK, request="a later one")
+    running, actions = h.step_running(running, h.HandoverRequested(later))
+    assert (running.request, actions) == (later, (h.WriteAnswer(replace(later, answer=HandoverAnswer.HEARD)),))
+    declined, _ = h.step_running(RunningSide(), h.Unsure("why"))
+    declined, _ = h.step_running(declined, h.AnswerGivenUp(replace(ASK, answer=HandoverAnswer.DECLINED)))
+    assert h.step_running(declined, h.HandoverRequested(ASK)) == (declined, ())
+
+
+def test_a_refused_answer_lets_the_query_go_on() -> None:
+    """Nobody was told that it stops; what still says ``heard`` stops it at its next clean point."""
+    running, _ = h.step_running(RunningSide(A, request=ASK), h.AnswerGivenUp(PARKED))
+    assert (running.state, running.request) == (C, None)
+    running, _ = h.step_running(running, h.Planned())
+    running, _ = h.step_running(running, h.HandoverRequested(HEARD))
+    assert h.step_running(running, h.ReachedCleanPoint())[0].state is K
 
 
 def test_the_laws_in_drawn_runs() -> None:
@@ -154,7 +186,10 @@ def test_the_laws_in_drawn_runs() -> None:
 
 
 def test_the_simulator_sees_a_broken_law() -> None:
-    """A driver that answers before its commits are in Kafka doubles."""
+    """A driver that answers before its commits are in Kafka doubles; so does one that goes on when its answer may be there."""
     with pytest.raises(AssertionError):
         for seed in range(2000):
             play(seed, hasty=True)
+    with pytest.raises(AssertionError, match="never two that plan"):
+        for seed in range(2000):
+            play(seed, careless=True)

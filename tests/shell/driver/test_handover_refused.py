@@ -1,0 +1,306 @@
+"""A running query whose answers Kafka does not take: refused, late, or for a place that is gone.  It runs on, without waiting."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import cast
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
+
+from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka import handover as machine
+from sparkcohort.runtime.kafka.handover import HandoverAnswer, HandoverRecord, RunName, encode_handover
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.driver import handover
+from sparkcohort.runtime.shell.driver.handover import HandoverWatch
+from sparkcohort.runtime.shell.kafka import group_requests
+from sparkcohort.runtime.shell.kafka.handover_client import SUFFIX, HandoverClient, HandoverDelayed, HandoverDenied
+from tests.kit.broker import Broker
+from tests.kit.waiting import hold_for, wait_until
+
+RUN = RunName(7, "seven")
+ASKED = HandoverRecord(HandoverAnswer.ASKED, "me", RUN, "host")
+HEARD = replace(ASKED, answer=HandoverAnswer.HEARD)
+PARKED = replace(ASKED, answer=HandoverAnswer.PARKED)
+DENIED = HandoverDenied("hand-over of group billing: GROUP_AUTHORIZATION_FAILED")
+DELAYED = HandoverDelayed("hand-over of group billing: UNKNOWN_TOPIC_OR_PART")
+QUICK_S, HOLD_S = 1.0, 0.5
+PLACE = TopicPartition("t", 0)
+
+
+class Kafka:
+    """The one record of a group, and what Kafka says to each try to write it; None takes it.  The last answer stays."""
+
+    group_id = "billing"
+
+    def __init__(self, record: HandoverRecord, *answers: CohortError | None) -> None:
+        """Nobody has tried yet."""
+        self.record = record
+        self.answers: Sequence[CohortError | None] = answers
+        self.looks: list[float] = []
+        self.tries: list[tuple[float, HandoverAnswer]] = []
+
+    def records(self) -> tuple[HandoverRecord, ...]:
+        """What stands there."""
+        self.looks.append(time.monotonic())
+        return (self.record,)
+
+    def write(self, record: HandoverRecord) -> None:
+        """Or not."""
+        answer = self.answers[min(len(self.tries), len(self.answers) - 1)]
+        self.tries.append((time.monotonic(), record.answer))
+        if answer is not None:
+            raise answer
+        self.record = record
+
+    def close(self) -> None:
+        """No client to let go of."""
+
+    def tried(self, answer: HandoverAnswer) -> list[float]:
+        """When this was tried."""
+        return [at for at, each in self.tries if each is answer]
+
+
+@contextmanager
+def watching(kafka: Kafka | HandoverClient, flush: Callable[[float], bool] = lambda _: True) -> Iterator[HandoverWatch]:
+    """The run's hand-over, which looks."""
+    watch = HandoverWatch(cast("HandoverClient", kafka), RUN, flush, lambda: None)
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.close()
+
+
+def batch(watch: HandoverWatch, number: int) -> None:
+    """As a query with a listener: plan, log, and stop at the next trigger if somebody waits for that."""
+    end = {PLACE: number}
+    watch.plan(end)
+    watch.logged(end)
+    if watch.requested:
+        watch.reach()
+    watch.check()
+
+
+def batches(watch: HandoverWatch, count: int = 20) -> None:
+    """So many, without waiting for anybody."""
+    began = time.monotonic()
+    for number in range(count):
+        batch(watch, number)
+    assert time.monotonic() - began < QUICK_S
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look in 50 ms, an answer is of use for a second."""
+    monkeypatch.setattr(handover, "WATCH_S", 0.05)
+    monkeypatch.setattr(handover, "DENIED_S", 0.1)
+    monkeypatch.setattr(handover, "COMMITS_S", 1.0)
+    monkeypatch.setattr(handover, "ANSWER_S", 1.0)
+    monkeypatch.setattr(machine, "HEARD_MS", 1000)
+
+
+def test_a_request_that_may_not_be_answered_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """It is refused once and void; that is told once; who asks after Read is granted is heard."""
+    caplog.set_level(logging.INFO, "sparkcohort.handover")
+    kafka = Kafka(ASKED, DENIED)
+    with watching(kafka) as watch:
+        wait_until(lambda: kafka.tries, 5, "an answer")
+        batches(watch)
+        hold_for(lambda: len(kafka.tries) == 1 and not watch.requested, HOLD_S, "the only try")
+        assert len(kafka.looks) >= 2
+        assert all(b - a >= 0.05 for a, b in pairwise(kafka.looks))
+        batches(watch)
+        kafka.answers, kafka.record = (None,), replace(ASKED, request="another")
+        wait_until(lambda: watch.requested, 5, "the next one to be heard")
+        with pytest.raises(CohortError, match=r"^HANDED_OVER"):
+            batch(watch, 100)
+        assert kafka.record == replace(PARKED, request="another")
+    assert caplog.text.count("nobody can ask this query to hand over") == 1
+
+
+def test_an_answer_that_does_not_arrive_is_tried_as_long_as_somebody_waits() -> None:
+    """Each time after another look, which finds where it is wanted now; no batch waits, and then it is void."""
+    kafka = Kafka(ASKED, DELAYED)
+    with watching(kafka) as watch:
+        wait_until(lambda: len(kafka.tries) >= 2, 5, "a second try")
+        batches(watch)
+        wait_until(lambda: kafka.tries[-1][0] - kafka.tries[0][0] >= 1, 5, "the last try")
+        tries = kafka.tried(HandoverAnswer.HEARD)
+        hold_for(lambda: len(kafka.tries) == len(tries) and not watch.requested, HOLD_S, "no further try")
+        assert all(any(a < look < b for look in kafka.looks) for a, b in pairwise(tries))
+        assert all(b - a >= 0.05 for a, b in pairwise(tries))
+        kafka.tries.clear()
+        kafka.answers, kafka.record = (DELAYED, None), replace(ASKED, request="another")
+        wait_until(lambda: watch.requested, 5, "one that is heard at the second try")
+    # What arrives all the same is a promise: somebody waits.
+    with watching(Kafka(HEARD, DELAYED)) as watch:
+        wait_until(lambda: watch.requested, 5, "what was heard")
+
+
+def test_permission_that_goes_between_hearing_and_answering() -> None:
+    """Nobody was told that the query has stopped: it goes on, and stops when it may answer."""
+    kafka = Kafka(ASKED, None, DENIED)
+    with watching(kafka) as watch:
+        wait_until(lambda: watch.requested, 5, "a request")
+        batches(watch)
+        assert len(kafka.tried(HandoverAnswer.PARKED)) == 1
+        wait_until(lambda: len(kafka.tried(HandoverAnswer.PARKED)) == 3, 5, "what still stands there to be read")
+        batches(watch)
+        assert all(b - a >= 0.1 for a, b in pairwise(kafka.tried(HandoverAnswer.PARKED)))
+        kafka.answers = (None,)
+        wait_until(lambda: watch.handed_over, 5, "the next look")
+        with pytest.raises(CohortError, match=r"^HANDED_OVER"):
+            batch(watch, 100)
+
+
+def test_an_answer_that_may_have_arrived_is_not_taken_back() -> None:
+    """A refusal after a try whose end nobody knows: nothing is planned, and it is tried with pauses."""
+    kafka = Kafka(HEARD, DELAYED, DENIED)
+    with watching(kafka) as watch:
+        wait_until(lambda: watch.requested, 5, "a request")
+        with pytest.raises(CohortError, match=r"^HANDED_OVER"):
+            batch(watch, 1)
+        assert watch.handed_over
+        tries = kafka.tried(HandoverAnswer.PARKED)
+        assert len(tries) >= 3
+        assert all(b - a >= 0.05 for a, b in pairwise(tries))
+        with pytest.raises(CohortError, match=r"^HANDED_OVER"):
+            watch.plan({PLACE: 2})
+
+
+def test_commits_of_a_later_batch_are_waited_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was waited for in vain, and ends while the query waits for its next batch's commits, says nothing of these."""
+    monkeypatch.setattr(handover, "COMMITS_S", 0.1)
+    later, flushes = threading.Event(), 0
+
+    def flush(_timeout_s: float) -> bool:
+        nonlocal flushes
+        flushes += 1
+        if flushes == 1:
+            assert later.wait(10)
+            return True
+        return False  # as Kafka has not taken the later batch
+
+    kafka = Kafka(HEARD, None)
+    with watching(kafka, flush) as watch:
+        wait_until(lambda: watch.requested, 5, "a request")
+        batch(watch, 1)
+        monkeypatch.setattr(handover, "COMMITS_S", 2.0)
+        end = {PLACE: 2}
+        watch.plan(end)
+        watch.logged(end)
+        later.set()
+        watch.reach()
+        watch.check()
+        assert flushes >= 2
+        assert kafka.tries == []
+
+
+def test_batches_keep_nobody_from_looking() -> None:
+    """Where each of them finds its commits late, whoever asks next is heard all the same."""
+    kafka, over = Kafka(HEARD, None), time.monotonic() + 2
+    with watching(kafka, lambda _: False) as watch:
+        wait_until(lambda: watch.requested, 5, "a request")
+        number = 0
+        while not kafka.tries and time.monotonic() < over:
+            batch(watch, number := number + 1)
+            if number == 20:
+                kafka.record = replace(ASKED, request="another")
+    assert kafka.tried(HandoverAnswer.HEARD)
+
+
+def test_where_nobody_watches_any_more_nobody_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    """The request that was heard is void: no batch stops for it, says so, or leaves something to do."""
+    kafka = Kafka(HEARD, None)
+    with watching(kafka) as watch:
+        wait_until(lambda: watch.requested, 5, "a request")
+        watch._fail(CohortError("the background thread cohort-handover is given up: no memory"))
+        caplog.clear()
+        caplog.set_level(logging.INFO, "sparkcohort.handover")
+        assert not watch.requested
+        batches(watch)
+        assert (watch._actions, caplog.messages) == ((), [])
+
+
+def asks(conf: dict[str, str], group: str, place: TopicPartition, record: HandoverRecord) -> None:
+    """As whoever may.  Raises KafkaException for who may not."""
+    written = [Position(*place, 0, encode_handover(record))]
+    admin = AdminClient({**conf})  # whose end would end the request
+    answer = group_requests.commit_offsets(admin, group + SUFFIX, written).result(30)
+    for each in answer.topic_partitions or ():
+        if each.error is not None:
+            raise KafkaException(each.error)
+
+
+def test_an_answer_stands_where_its_request_stands(broker: Broker, topic: str) -> None:
+    """What a request that was never answered has left beside another partition takes no answer meant for a later one."""
+    broker.admin.create_topic(topic, 2)
+    places = [TopicPartition(topic, number) for number in (0, 1)]
+    gone = replace(ASKED, request="gone")
+    conf = {"bootstrap.servers": broker.bootstrap}
+    asks(conf, topic, places[0], ASKED)
+    asks(conf, topic, places[1], gone)
+    client = HandoverClient(conf, topic, lambda: places)
+    try:
+        assert set(client.records()) == {ASKED, gone}
+        client.write(HEARD)
+        assert set(client.records()) == {HEARD, gone}
+    finally:
+        client.close()
+
+
+def test_a_driver_that_may_read_its_requests_and_not_answer_them(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real broker that refuses: the query runs on; with the permission it is asked anew, and without it again goes on again."""
+    tries: list[HandoverAnswer] = []
+    write = HandoverClient.write
+
+    def counted(client: HandoverClient, record: HandoverRecord) -> None:
+        tries.append(record.answer)
+        write(client, record)
+
+    monkeypatch.setattr(HandoverClient, "write", counted)
+    with Broker(users={"alice": "secret"}) as broker:
+        broker.admin.create_topic(topic, 2)
+        broker.admin.allow("alice", "topic", topic, "read", "describe")
+        broker.admin.allow("alice", "group", topic + SUFFIX, "describe")
+        place, beside = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        anybody, alice = {"bootstrap.servers": broker.bootstrap}, broker.sasl_conf("alice")
+        asks(anybody, topic, place, ASKED)
+        with watching(HandoverClient(alice, topic, lambda: [place])) as watch:
+            wait_until(lambda: tries, 30, "an answer")
+            batches(watch)
+            hold_for(lambda: len(tries) == 1 and not watch.requested, 1, "the only try")
+            watch.plan({place: 100})
+            broker.admin.allow("alice", "group", topic + SUFFIX, "read")
+            wait_until(lambda: not _refused(alice, topic, beside), 30, "the permission")
+            asks(anybody, topic, place, replace(ASKED, request="another"))
+            wait_until(lambda: watch.requested, 30, "the next one to be heard")
+            broker.admin.forbid("alice", "group", topic + SUFFIX)
+            broker.admin.allow("alice", "group", topic + SUFFIX, "describe")
+            wait_until(lambda: _refused(alice, topic, beside), 30, "no permission")
+            batches(watch)
+            wait_until(lambda: HandoverAnswer.PARKED in tries, 30, "an answer that is refused")
+            batches(watch)
+            broker.admin.allow("alice", "group", topic + SUFFIX, "read")
+            wait_until(lambda: watch.handed_over, 30, "an answer that is taken")
+            with pytest.raises(CohortError, match=r"^HANDED_OVER"):
+                watch.check()
+        assert HandoverAnswer.PARKED.value in broker.admin.committed_metadata(topic + SUFFIX)[topic, 0]
+
+
+def _refused(conf: dict[str, str], group: str, place: TopicPartition) -> bool:
+    try:
+        asks(conf, group, place, ASKED)
+    except KafkaException:
+        return True
+    return False
