@@ -47,15 +47,15 @@ class _Bad(NamedTuple):
     what: Malformed
 
 
-class _Later(Enum):
+class _Refetch(Enum):
     """What is told in place of rows that are not made now."""
 
-    FETCHED_AGAIN = "this poll has made enough"
+    POLL_IS_FULL = "this poll has made enough"
 
 
 class _Attempt(NamedTuple):
     before: Event
-    after: Event | RegistryError | _Later
+    after: Event | RegistryError | _Refetch
     bad: list[_Bad]
 
 
@@ -95,7 +95,7 @@ class DecodingSource(RecordSource):
                 continue  # its positions move in order
             if isinstance(after, RegistryError):
                 self._hold(before.tp, after)
-            elif isinstance(after, _Later):
+            elif isinstance(after, _Refetch):
                 self._source.unassign([before.tp])
                 self._waiting[before.tp] = 0.0
             else:
@@ -136,7 +136,7 @@ class DecodingSource(RecordSource):
     ) -> list[_Attempt]:
         """A batch that becomes more than a column, or memory, can hold is read in halves; a record that does so alone is bad."""
         if self._made > MOST_MADE:
-            return [_Attempt(event, _Later.FETCHED_AGAIN, [])]
+            return [_Attempt(event, _Refetch.POLL_IS_FULL, [])]
         fields: dict[Field, tuple[pa.Array, list[Malformed]]] = {}
         for of, decoder in decoders.items():
             raw = batch.column(self._decoded[of].name)
