@@ -289,7 +289,7 @@ class CohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounded: bool,
     ) -> Offsets:
         self._reported = to_json_value(snapshot.ends)
-        ends = snapshot.ends if bounded else session.isolated(snapshot.ends)
+        ends = snapshot.ends if bounded else session.isolated(start, snapshot.ends)
         ends = hold.up_to(ends, self._stops)
         beginnings = _where_reachable(session, hold.may_enter(ends, start, snapshot.unreachable, losses.doubted))
         settled = not losses.reset and not losses.gone  # what is lost leaves the offset at once, with its topic's id

@@ -8,6 +8,10 @@ takes of it what its owner has fetched ahead, which nobody waits for, until it c
 In time is a partition whose owner has fetched, within ``IN_TIME_MS``, what the log held when the driver last looked,
 ``GOOD_GOALS`` times in a row; so a backlog is caught up in pieces that are there already, and doesn't hold up the others
 either.  Nothing is late where all are: a slow network, a busy machine, the beginning.
+
+Only what is planned moves an owner on from where it can't get ahead: records that have aged out, one that is too large for it
+or damaged, a buffer that nobody asks for.  So an owner tells nothing of a partition whose error the tasks are to get past, and one that
+stands before what was planned already limits nothing.
 """
 
 from __future__ import annotations
@@ -88,9 +92,12 @@ def late(tracks: Tracks, now_ms: int) -> dict[TopicPartition, Track]:
     }
 
 
-def limited(ends: Mapping[TopicPartition, int], tracks: Tracks, now_ms: int) -> dict[TopicPartition, int]:
-    """How far to plan: the log ends, for late partitions what has been fetched of them."""
-    return {**ends, **{tp: min(ends[tp], track.position) for tp, track in late(tracks, now_ms).items() if tp in ends}}
+def limited(
+    ends: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int], tracks: Tracks, now_ms: int
+) -> dict[TopicPartition, int]:
+    """How far to plan what comes after ``start``: the log ends, for late partitions what has been fetched of them."""
+    fetched = {tp: track.position for tp, track in late(tracks, now_ms).items()}
+    return {**ends, **{tp: min(ends[tp], at) for tp, at in fetched.items() if tp in ends and at >= start.get(tp, 0)}}
 
 
 def reasons(ends: Mapping[TopicPartition, int], tracks: Tracks, now_ms: int) -> dict[TopicPartition, str]:

@@ -167,7 +167,7 @@ class Prefetcher:
     def waits(self, followed: Collection[TopicPartition] = ()) -> dict[TopicPartition, FetchProgress]:
         """For how long tasks have waited for partitions since the last call, and where fetching stands.
 
-        Those not waited for, or hardly, are left out unless they are ``followed``.
+        Those not waited for, or hardly, are left out unless they are ``followed``; so are those whose error only tasks get past.
         """
         with self._lock:
             for wait in self._waiting:
@@ -177,7 +177,7 @@ class Prefetcher:
             return {
                 tp: FetchProgress(self._buffers[tp].position, round(1000 * waits.get(tp, 0.0), 1))
                 for tp in told
-                if tp in self._buffers
+                if tp in self._buffers and not self._buffers[tp].error
             }
 
     def silent(self) -> dict[TopicPartition, tuple[int, str]]:

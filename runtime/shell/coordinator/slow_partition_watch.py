@@ -48,8 +48,10 @@ class SlowPartitionWatch:
             self._tracks = slow_partitions.after_report(self._tracks, own, now, self._ends, fresh=fresh)
             return [tp for tp in self._changes() if owners.get(tp) == member_id]
 
-    def limited(self, ends: Offsets, cut_off: Collection[TopicPartition] = ()) -> dict[TopicPartition, int]:
-        """How far to plan, by the log ends of all partitions.
+    def limited(
+        self, ends: Offsets, start: Offsets, cut_off: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, int]:
+        """How far to plan what comes after ``start``, by the log ends of all partitions.
 
         ``cut_off`` are those whose owners can't fetch them: others read them, so nothing that their owners told counts.
         """
@@ -57,7 +59,7 @@ class SlowPartitionWatch:
             self._ends, self._ends_ms = ends, _now_ms()
             self._tracks = {tp: track for tp, track in self._tracks.items() if tp not in cut_off}
             self._changes()
-            return slow_partitions.limited(ends, self._tracks, _now_ms())
+            return slow_partitions.limited(ends, start, self._tracks, _now_ms())
 
     def reasons(self) -> dict[TopicPartition, str]:
         """Why partitions are late, in words."""

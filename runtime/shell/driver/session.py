@@ -352,11 +352,11 @@ class Session:
         self._snapshot = self._log_ends.refresh(timeout_s)
         return self._snapshot
 
-    def isolated(self, ends: Offsets) -> Offsets:
-        """The log ends as far as a batch may go without waiting for a slow leader."""
+    def isolated(self, start: Offsets, ends: Offsets) -> Offsets:
+        """The log ends as far as a batch after ``start`` may go without waiting for a slow leader."""
         barred = self._barred()
         owners = self._coordinator.owners() if self._coordinator and barred else {}
-        return self._isolation.limited(ends, owners.keys() - reachability.without(barred, owners).keys())
+        return self._isolation.limited(ends, start, owners.keys() - reachability.without(barred, owners).keys())
 
     def losses(self, start: Offsets, ids: Mapping[str, str], snapshot: Snapshot) -> Losses:
         """What has been lost of what comes after ``start``, in the topics of these ids.  Raises DriverDataLoss, or warns."""

@@ -320,8 +320,10 @@ def test_one_partitions_error_is_its_own(mock_broker: MockCluster) -> None:
         with pytest.raises(Missed) as caught:
             list(one_by(prefetcher.serve, Range(*tp, start, start + 1), start, 1))
         assert caught.value.next_offset == start
+    assert prefetcher.waits(ALL[:3]).keys() & set(ALL) == {ALL[1]}
     assert len(batches_to_rows(one_by(prefetcher.serve, whole(ALL[1], 100), 0, 1))) == 100
     assert offsets(batches_to_rows(one_by(prefetcher.serve, Range("t", 0, 90, 95), 90, 2))) == list(range(90, 95))
+    assert prefetcher.waits(ALL[:3]).keys() & set(ALL) == {ALL[0], ALL[1]}
     prefetcher.close()
 
 

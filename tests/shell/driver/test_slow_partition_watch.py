@@ -32,14 +32,14 @@ def said(member: str, *rows: Any) -> calls.Fetched:
 def test_an_owner_tells_of_what_it_owns(caplog: pytest.LogCaptureFixture) -> None:
     """Its late partition is planned as far as it is fetched, and named once in the log; nobody else's word counts."""
     isolation = SlowPartitionWatch()
-    assert isolation.limited(ENDS) == ENDS
+    assert isolation.limited(ENDS, {}) == ENDS
     with caplog.at_level(logging.INFO, "sparkcohort.slow_partitions"):
         assert isolation.tell(said("m-2", ["t", 0, 120, 3_000]), OWNERS) == []
-        assert isolation.limited(ENDS) == ENDS
+        assert isolation.limited(ENDS, {}) == ENDS
         for _ in range(2):
             assert isolation.tell(said("m-1", ["t", 0, 120, 3_000], ["t", 1, 0, 9_000]), OWNERS) == [A]
         assert isolation.tell(said("m-2", ["t", 1, 600, 60]), OWNERS) == []
-    assert isolation.limited(ENDS) == {A: 120, B: 600}
+    assert isolation.limited(ENDS, {}) == {A: 120, B: 600}
     assert isolation.reasons()[A].startswith("its leader is slow, or throttles")
     (line,) = [record.getMessage() for record in caplog.records]
     assert "t-0" in line
@@ -52,7 +52,7 @@ def test_an_owner_tells_of_what_it_owns(caplog: pytest.LogCaptureFixture) -> Non
 def test_nonsense_is_refused(row: list[Any]) -> None:
     """Before anything of it counts."""
     isolation = SlowPartitionWatch()
-    isolation.limited(ENDS)
+    isolation.limited(ENDS, {})
     with pytest.raises((ValueError, TypeError)):
         isolation.tell(said("m-1", ["t", 0, 1, 9_000], row), OWNERS)
     assert isolation.reasons() == {}

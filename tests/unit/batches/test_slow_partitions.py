@@ -39,10 +39,17 @@ def test_one_that_was_waited_for_is_late() -> None:
     """It is planned up to where it is fetched, the others to their ends; the reason names both."""
     tracks = slow_a()
     assert set(late(tracks, 0)) == {A}
-    assert limited(ENDS, tracks, 0) == {**ENDS, A: 100}
+    assert limited(ENDS, {}, tracks, 0) == {**ENDS, A: 100}
     assert reasons(ENDS, tracks, 2_000) == {
         A: "its leader is slow, or throttles: late for 2 s, fetched up to 100, 900 records behind the log's end"
     }
+
+
+def test_an_owner_that_stands_before_what_was_planned_limits_nothing() -> None:
+    """Nothing but a plan gets it on: what it has is asked for by nobody any more."""
+    tracks = slow_a()
+    for at, end in ((99, 100), (100, 100), (101, 1_000), (1_000, 1_000)):
+        assert limited(ENDS, {A: at, B: 7}, tracks, 0) == {**ENDS, A: end}
 
 
 def test_waits_add_up_while_they_are_young() -> None:
@@ -68,7 +75,7 @@ def test_an_owner_that_is_gone_limits_nothing() -> None:
     """Without news for some seconds the partition is planned like any other."""
     tracks = slow_a()
     assert late(tracks, SILENT_MS) != {}
-    assert limited(ENDS, tracks, SILENT_MS + 1) == ENDS
+    assert limited(ENDS, {}, tracks, SILENT_MS + 1) == ENDS
     assert A not in after_report(tracks, told({B: 0}), SILENT_MS + 1, ENDS)
 
 
@@ -141,7 +148,7 @@ def test_laws(news: list[tuple[dict[TopicPartition, float], int, int]]) -> None:
         now += pause
         before = late(tracks, now)
         tracks = after_report(tracks, told(waits, position), now, ENDS)
-        ends, behind = limited(ENDS, tracks, now), late(tracks, now)
+        ends, behind = limited(ENDS, {}, tracks, now), late(tracks, now)
         assert ends.keys() == ENDS.keys()
         assert all(ends[tp] <= ENDS[tp] for tp in ENDS)
         assert {tp for tp in ENDS if ends[tp] < ENDS[tp]} <= behind.keys()
