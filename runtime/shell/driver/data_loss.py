@@ -86,7 +86,13 @@ class DataLoss:
         }
         asked = questions(known, now)
         found = compared(known, asked, self._log_ends.epoch_ends.of(asked))
-        settled = {tp: now[tp] for tp in start if tp in now and tp not in void and tp not in asked.keys() - found.sound}
+        # An older epoch is that of a leader which has been deposed, and doesn't know it yet: it settles nothing.
+        settled = {
+            tp: now[tp]
+            for tp in start
+            if tp in now and now[tp] >= self.epochs.get(tp, now[tp])
+            if tp not in void and tp not in asked.keys() - found.sound
+        }
         self.epochs = {**self.epochs, **settled}
         self._before = {tp: seen for tp, seen in before.items() if tp not in settled}
         self._compared = (now, len(start)) if not void and len(found.sound) == len(asked) else (None, 0)
@@ -122,7 +128,9 @@ class DataLoss:
         void = found.gone | {tp for tp in start if tp.topic in found.anew} if found.anew else found.gone
         epochs = self.compare(start, snapshot, void)
         self._anew = self._anew.after(found.anew, snapshot.look, now)
-        self._shorter = self._shorter.after(found.shorter - epochs.cut.keys(), snapshot.answer, now)
+        shorter = found.shorter - epochs.cut.keys()
+        shorter -= self._log_ends.wait_for_transactions({tp: start[tp] for tp in shorter})
+        self._shorter = self._shorter.after(shorter, snapshot.answer, now)
         if found.anew or found.shorter:
             self._log_ends.doubt()
         reset = {**self._reset(start, known, snapshot, now), **epochs.cut}

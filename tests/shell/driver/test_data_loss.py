@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import cast
 
 import pytest
 
+from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.batches.suspected_loss import LAG_S
+from sparkcohort.runtime.kafka.leader_epochs import Question
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.data_loss import DataLoss, DriverDataLoss, Losses
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
+from sparkcohort.runtime.shell.driver.starting_offsets import lapsed
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
-from tests.kit.produce import produce
+from tests.kit.produce import FLUSH_TIMEOUT_S, produce, producer, value_of
 from tests.kit.waiting import wait_until
 
 Look = Callable[[dict[TopicPartition, int], float], Losses]
@@ -46,10 +50,12 @@ class Watched:
 
 
 @contextmanager
-def watched(broker: Broker, topic: str, *, fail: bool = True) -> Iterator[Watched]:
-    """The topic, watched."""
+def watched(
+    broker: Broker, topic: str, *, fail: bool = True, options: Mapping[str, str] | None = None
+) -> Iterator[Watched]:
+    """The topic, watched; ``options`` besides."""
     said = {"kafka.bootstrap.servers": broker.bootstrap, "group.id": topic, "subscribe": topic}
-    log_ends = LogEnds(parse({**said, "metadata.max.age.ms": "100"}))
+    log_ends = LogEnds(parse({**said, **(options or {}), "metadata.max.age.ms": "100"}))
     try:
         log_ends.start()
         yield Watched(log_ends, fail=fail)
@@ -149,3 +155,68 @@ def test_deleted_partitions(broker: Broker, topic: str) -> None:
     with watched(broker, topic, fail=False) as of:
         assert of.look(start, 0.0).gone == {TopicPartition(topic, 7)}
         assert of.look({TopicPartition(topic, 0): 0}, 0.0) == Losses(ids=of.ids)
+
+
+def test_a_position_behind_an_open_transaction_is_no_loss(broker: Broker, topic: str) -> None:
+    """An uncommitted reader has come to it: with read_committed it is held until the transaction ends, and no pin lapses."""
+    broker.admin.create_topic(topic)
+    produce(broker.bootstrap, topic, 5)
+    client = producer(broker.bootstrap, transactional_id=f"open-{topic}")
+    client.init_transactions(30)
+    client.begin_transaction()
+    for sequence in range(5, 10):
+        client.produce(topic, value_of(0, sequence), None, 0)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+    tp = TopicPartition(topic, 0)
+    with watched(broker, topic, options={"kafka.isolation.level": "read_committed"}) as of:
+        for number in range(8):
+            losses = of.look({tp: 8}, number * LAG_S)
+            assert (set(losses.doubted), dict(losses.reset)) == ({tp}, {})
+        assert lapsed(of.log_ends, {tp: 8}) == {}
+        assert set(lapsed(of.log_ends, {tp: 11})) == {tp}
+        with pytest.raises(DriverDataLoss, match=f"{topic}-0 offset was changed from 11 to 5"):
+            for number in range(8, 16):
+                of.look({tp: 11}, number * LAG_S)
+        client.commit_transaction(30)
+        wait_until(lambda: of.log_ends.refresh(2).ends[tp] == 11, 20, "the end of the transaction")
+        assert of.look({tp: 8}, 16 * LAG_S) == Losses(ids=of.ids)
+
+
+class DeposedLeaders:
+    """Log ends as they are told by leaders of any epoch; the log of epoch 3 ended at 500 where epoch 4 began."""
+
+    def __init__(self) -> None:
+        """``asked`` keeps what was asked about ends of epochs."""
+        self.asked: list[int] = []
+
+    @property
+    def epoch_ends(self) -> DeposedLeaders:
+        """Itself."""
+        return self
+
+    def of(self, asked: Mapping[TopicPartition, Question]) -> dict[TopicPartition, int]:
+        """Where the epochs that are asked about ended."""
+        self.asked += [each.epoch for each in asked.values()]
+        return dict.fromkeys(asked, 500)
+
+    def wait_for_transactions(self, _positions: object) -> frozenset[TopicPartition]:
+        """None is open."""
+        return frozenset()
+
+    def doubt(self) -> None:
+        """Nobody is told."""
+
+
+def test_a_deposed_leader_makes_no_loss_of_what_its_successor_has() -> None:
+    """It answers once more, after a thaw: its end is doubted, and the epoch that was known stays."""
+    tp, leaders = TopicPartition("t", 0), DeposedLeaders()
+    loss = DataLoss(cast("LogEnds", leaders), fail=True)
+    for answer, (epoch, end) in enumerate([(4, 1000), (3, 500), (4, 1001), (3, 499), (4, 1002)]):
+        told = Snapshot({tp: end}, {}, frozenset({tp}), 0.0, {"t": "id"}, answer, answer, {tp: epoch})
+        losses = loss.look({tp: 1000}, {}, told, float(answer))
+        assert set(losses.doubted) == ({tp} if epoch == 3 else set())
+        assert loss.epochs == {tp: 4}
+    assert leaders.asked == []
+    told = Snapshot({tp: 1100}, {}, frozenset({tp}), 0.0, {"t": "id"}, 6, 6, {tp: 5})
+    with pytest.raises(DriverDataLoss, match="Under leader epoch 4 it went to 1000 at least; the leader of epoch 5"):
+        loss.look({tp: 1000}, {}, told, 6.0)
