@@ -301,7 +301,8 @@ class GroupCommits:
 
     def _changes(self, wanted: Offsets) -> Offsets:
         """What differs from the last commit; everything where a pin is to be replaced."""
-        with self._changed:  # with a topic that is gone Kafka forgets its offsets, and one of its name begins without any
+        with self._changed:
+            # With a topic that is gone Kafka forgets its offsets, and one of its name begins without any.
             self._committed = {tp: offset for tp, offset in self._committed.items() if tp in wanted}
         if self._first.pinned:
             return wanted
