@@ -6,6 +6,7 @@ Usage::
         FetchSource({"bootstrap.servers": broker.bootstrap}, ...)    # topic "t", partition 0, led by broker 1
     broker.counts                                                   # requests by api key, and "connections"
     broker.speaks[FETCH] = 12                                       # from the next connection on
+    broker.shown_port = relay.port                                  # where it says that the leader is, see ``relay``
 
     ScriptedBroker(script, host=b"elsewhere", port=70_000)         # where it says that the leader is
     ScriptedBroker(script, logins=Logins({"bob": "secret"}))        # wants a login, see ``scripted_login``
@@ -57,7 +58,7 @@ class ScriptedBroker:
     ) -> None:
         """Listen; ``said`` is what it says for the length of any answer to Fetch."""
         self.speaks = dict(NEEDED) | (dict.fromkeys((SASL_HANDSHAKE, SASL_AUTHENTICATE), 1) if logins else {})
-        self._host, self._shown_port, self._logins = host, port, logins
+        self._host, self.shown_port, self._logins = host, port, logins
         self.counts: Counter[int | str] = Counter()
         self._script, self.leader, self._nodes, self._said = script, leader, nodes, said
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -105,7 +106,7 @@ class ScriptedBroker:
 
     def _metadata(self, number: int) -> bytes:
         host = varint(len(self._host) + 1) + self._host
-        port = self._port if self._shown_port is None else self._shown_port
+        port = self._port if self.shown_port is None else self.shown_port
         nodes = b"".join(
             struct.pack(">i", node + 1) + host + struct.pack(">i", port) + b"\0\0" for node in range(self._nodes)
         )

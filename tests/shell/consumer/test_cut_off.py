@@ -27,7 +27,7 @@ from sparkcohort.runtime.shell.kafka.consumer import relay as relaying
 from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.relay import Relay, Through
-from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import SLOW_S
+from sparkcohort.runtime.shell.kafka.fetch import assigned_partition
 from tests.kit.broker import Broker, Port
 from tests.kit.buffered import buffered
 from tests.kit.produce import produce
@@ -108,19 +108,20 @@ def test_a_leader_that_falls_silent_is_noticed_and_waited_for_no_more(ways: TwoW
     prefetcher.close()
 
 
-def test_a_slow_leader_is_not_a_silent_one(ways: TwoWays, topic: str) -> None:
+def test_a_slow_leader_is_not_a_silent_one(ways: TwoWays, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while its bytes come slowly nor while they pause in the middle of an answer; who looks sees it as slow, too."""
-    tp = TopicPartition(topic, 0)
+    tp, slow_s = TopicPartition(topic, 0), 4.0
+    monkeypatch.setattr(assigned_partition, "SLOW_S", slow_s)
     produce(ways.broker.bootstrap, topic, 4_000, partitions=2, first=1_000, value_bytes=1_000)
     ways.way.rate(20_000)
     prefetcher = Prefetcher(ways.cut_off)
     try:
         prefetcher.assign({tp: 1_000})
-        hold_for(lambda: not prefetcher.silent(), SILENT_S + 2, "a slow leader is heard")
+        hold_for(lambda: not prefetcher.silent(), SILENT_S + slow_s + 2, "a slow leader is heard")
         assert reached(ways.cut_off, {tp: 1_000}, LOOK_S) == frozenset()
         ways.way.hold()
         hold_for(lambda: not prefetcher.silent(), SILENT_S + 2, "a pause in an answer is no silence yet")
-        wait_until(lambda: tp in prefetcher.silent(), SLOW_S + 30, "a long one to be one")
+        wait_until(lambda: tp in prefetcher.silent(), SILENT_S + slow_s + 30, "a long one to be one")
     finally:
         ways.way.rate(None)
         ways.way.release()

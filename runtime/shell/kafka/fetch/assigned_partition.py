@@ -124,9 +124,9 @@ def owed(
     now, silent = time.monotonic(), dict[int, float]()
     for node, link in links.items():
         if link.transport is not None and not link.lost:
-            waits = link.asked is not None and not link.readable()
-            allowed_s = SLOW_S if link.frames.filled else wait_s
-            silent[node] = max(now - link.heard_at - allowed_s, 0.0) if waits else 0.0
+            late_s = now - link.heard_at - (SLOW_S if link.frames.filled else wait_s)
+            waits = link.asked is not None and late_s > 0 and not link.readable()
+            silent[node] = late_s if waits else 0.0
     found = {}
     for of in assigned:
         if not of.failed and of.position < of.end:

@@ -20,6 +20,7 @@ _LENGTH = struct.Struct(">i")
 FIRST_BUFFER = 64 << 10
 RENEWAL_S = 0.5  # so long before its login ends a connection is made anew ...
 LEAST_LOGIN_S = 1.0  # ... and no sooner than so long after it was made, however short a login holds
+HIDDEN_S = 1.0  # so long what has come of an answer may lie unread, to be read with more: then it is heard
 LEAST_WAIT_S, MOST_WAIT_S = 0.02, 0.1  # between two requests of which the first has brought nothing
 MOST_THROTTLE_S = 60.0  # Kafka's quotas come to seconds; a wrong number is not to silence a broker for weeks
 
@@ -149,17 +150,18 @@ class BrokerLink(Generic[P]):
         """Whether there is something to take, if only the connection's end."""
         waiting = select.poll()
         if self.transport is not None:
+            self.transport.expect(0)  # else little would be nothing
             waiting.register(self.transport, select.POLLIN)
         return bool(waiting.poll(0))
 
     def receive(self, now: float) -> memoryview | None:
-        """Take what has come; a whole answer, or None.  Raises TransportError."""
+        """Take what has come, once a selector has told of it; a whole answer, or None.  Raises TransportError."""
         if self.transport is None:
             return None
         self.sent = self.transport.flush()
         before = self.frames.filled
         answer = self.frames.read(self.transport)
-        if self.frames.filled != before:
+        if answer is None or before:  # a part of a record of TLS fills nothing yet
             self.heard_at = now
         if answer is not None and self.asked is None:
             raise TransportError("an answer that nobody asked for")

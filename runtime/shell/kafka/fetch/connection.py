@@ -121,7 +121,8 @@ class Transport:
     def expect(self, nbytes: int) -> None:
         """Let a selector tell of the next bytes only when most of so many have come: one wake-up for many segments.
 
-        Nothing is lost by it: the end of the stream is told at once, and the bytes meant are certain to come.
+        Nothing is lost by it: the end of the stream is told at once, and the bytes meant are certain to come.  But what comes
+        slowly is not told for long: who judges by the clock has to expect 0 before.
         """
         least = max(1, min(nbytes - _TLS_RECORD, MOST_EXPECTED))
         if least != self._expected:

@@ -52,7 +52,7 @@ from sparkcohort.runtime.shell.kafka.fetch.assigned_partition import (
 )
 from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.backoff import BACKOFF_S
-from sparkcohort.runtime.shell.kafka.fetch.broker import MOST_THROTTLE_S, BrokerLink, FrameReader
+from sparkcohort.runtime.shell.kafka.fetch.broker import HIDDEN_S, MOST_THROTTLE_S, BrokerLink, FrameReader
 from sparkcohort.runtime.shell.kafka.fetch.cluster import Cluster
 from sparkcohort.runtime.shell.kafka.fetch.connection import (
     Beyond,
@@ -404,12 +404,13 @@ class FetchClient:
         """Wait until a broker has sent something, and take it in."""
         waiting = select.poll()
         waiting.register(self._jobs, select.POLLIN)
-        most_s = max(WAKE_S, self.pace_s)
-        links, now, wake_s = {}, time.monotonic(), most_s
+        links, now, wake_s = {}, time.monotonic(), max(WAKE_S, self.pace_s)
         for link in self._links.values():
             if link.asked is None:
                 wake_s = min(wake_s, link.rest_s(now, self.pace_s) or WAKE_S)
             elif link.transport is not None:
+                if now - link.heard_at > HIDDEN_S:
+                    link.transport.expect(0)
                 links[link.transport.fileno()] = link
                 waiting.register(link.transport, select.POLLIN if link.sent else select.POLLIN | select.POLLOUT)
         for descriptor, _ in waiting.poll(1000 * min(timeout_s, wake_s)):
