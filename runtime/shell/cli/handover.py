@@ -5,7 +5,9 @@ With ``--to-checkpoint`` a Spark checkpoint is written, or written on, so that t
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 import time
 import uuid
@@ -21,6 +23,7 @@ from sparkcohort.runtime.kafka.handover import FREE, AskingState, HandoverAnswer
 from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.cli.client_config import client_config
+from sparkcohort.runtime.shell.cli.local_folder import LocalFolder
 from sparkcohort.runtime.shell.kafka.handover_client import LOOK_S, HandoverClient, HandoverDelayed, ask, in_words
 
 Offsets = Mapping[TopicPartition, int]
@@ -45,7 +48,7 @@ written, as the error says: then run this again; 2 a mistake on the command line
 @click.option("--group", "group_id", metavar="GROUP", required=True, help="The group.id of the running query.")
 @click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="The brokers, as for Kafka's own tools.")
 @click.option("--command-config", metavar="FILE", help="Kafka's client settings, as a properties file.")
-@click.option("--to-checkpoint", type=click.Path(path_type=Path), metavar="DIR", help="A local checkpointLocation.")
+@click.option("--to-checkpoint", type=LocalFolder(), metavar="DIR", help="A local checkpointLocation.")
 @click.option(
     "--timeout-ms", type=click.IntRange(min=1000), default=120_000, show_default=True, help="The longest wait."
 )
@@ -104,8 +107,12 @@ def _known(ask_kafka: Callable[[], T]) -> T:
 
 def writable(folder: Path) -> int | None:
     """The last batch of this checkpoint; None where there is none yet.  Raises CohortError where it can't be written on."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return None
+    try:
+        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+            _free(folder)
+            return None
+    except OSError as error:
+        raise CohortError(f"--to-checkpoint {folder} can't be read: {error.strerror}") from None
     offsets, commits = _batches(folder / "offsets"), _batches(folder / "commits")
     if not offsets:
         raise CohortError(f"--to-checkpoint {folder} is no checkpoint of Spark's, and not empty: name another folder")
@@ -121,7 +128,22 @@ def writable(folder: Path) -> int | None:
     if last not in commits and last - 1 not in commits:
         raise CohortError(f"--to-checkpoint {folder}: batch {last} is planned and not committed, nor is the one before")
     _lines(folder / "commits" / str(last if last in commits else last - 1))  # can be read, before anything is written
+    for log in ("offsets", "commits"):
+        _open_to_us(folder, folder / log)
     return last
+
+
+def _free(folder: Path) -> None:
+    """Raise CohortError where a new folder can't take the place of this one, which is empty or not there."""
+    if folder.is_mount():
+        raise CohortError(f"--to-checkpoint {folder} is a mount, which can't be replaced: name a new folder in it")
+    _open_to_us(folder, next(each for each in folder.absolute().parents if each.exists()))
+
+
+def _open_to_us(folder: Path, place: Path) -> None:
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        reason = os.strerror(errno.EACCES if place.is_dir() else errno.ENOTDIR)
+        raise CohortError(f"--to-checkpoint {folder} cannot be written: {reason}: {place}")
 
 
 def write_checkpoint(folder: Path, ended: Offsets) -> int:

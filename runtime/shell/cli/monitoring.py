@@ -14,6 +14,7 @@ import click
 
 from sparkcohort import dashboards
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.cli.local_folder import LocalFolder
 
 _GROUP: Final = re.compile(r"[\w.:@/+ -]+")
 _META: Final = re.compile(r"([.+])")
@@ -35,7 +36,7 @@ Examples:
       --runbooks https://wiki.example.com/cohort/runbooks
 """
 
-_directory = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+_directory = click.argument("directory", metavar="DIR", type=LocalFolder())
 _force = click.option("--force", is_flag=True, help="Overwrite files of other content.")
 
 
