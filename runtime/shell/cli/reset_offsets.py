@@ -16,6 +16,7 @@ from sparkcohort.runtime.shell.cli import printing, reset_plan, views
 from sparkcohort.runtime.shell.cli.client_config import client_config
 from sparkcohort.runtime.shell.cli.kafka_group import KafkaGroup
 from sparkcohort.runtime.shell.cli.live_case import CaseRequest
+from sparkcohort.runtime.shell.cli.local_folder import LocalFolder
 
 Committed = Mapping[TopicPartition, tuple[int, str]]
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET")
@@ -66,7 +67,10 @@ class Target:
 @click.option("--shift-by", type=int, metavar="N", help="So many records on; back where N is negative.")
 @click.option("--from-file", metavar="FILE", help="To the offsets in a file of topic,partition,offset.")
 @click.option(
-    "--checkpoint", metavar="DIR", help="Look whether this checkpointLocation has offsets (a local directory)."
+    "--checkpoint",
+    type=LocalFolder(),
+    metavar="DIR",
+    help="Look whether this checkpointLocation has offsets (a local directory).",
 )
 @click.option("--execute", is_flag=True, help="Do it; without this it is only shown.")
 @click.option("--dry-run", is_flag=True, help="Only show it, which is the default.")
@@ -91,6 +95,7 @@ def reset_command(
         )
     try:
         _check(target)
+        about = _about_checkpoint(given["checkpoint"])  # before anything is moved: a failure means that nothing was
         asked = CaseRequest(group_id, client_config(servers, config))
         plan = _read_plan(target, group_id)
         group = KafkaGroup(asked)
@@ -106,7 +111,7 @@ def reset_command(
         click.echo(reset_plan.exported(wanted), nl=False)
         return
     planned = "a checkpoint has a first batch that is planned and not committed: after a reset it can't go on"
-    notes = [*([] if given["execute"] else [DRY_RUN]), _about_checkpoint(given["checkpoint"])]
+    notes = [*([] if given["execute"] else [DRY_RUN]), about]
     notes += [planned] if group.has_plan(committed) else []
     rows = tuple((group_id, *tp, committed.get(tp, (None, ""))[0], at) for tp, at in sorted(wanted.items()))
     printing.print_view(views.View(COLUMNS, rows, notes=tuple(notes)), given["output"])
@@ -214,17 +219,17 @@ def _refuse_members(group: KafkaGroup, group_id: str) -> None:
         )
 
 
-def _about_checkpoint(path: str | None) -> str:
+def _about_checkpoint(folder: Path | None) -> str:
     """Whether this checkpoint lets a query start at the group's offsets; without one, the rule."""
-    if path is None:
+    if folder is None:
         return WINS
-    folder = Path(path.removeprefix("file://").removeprefix("file:")) / "offsets"
     try:
-        batches = [int(each.name) for each in folder.iterdir() if each.name.isdigit()]
+        names = [each.name for each in (folder / "offsets").iterdir()]
     except FileNotFoundError:
-        batches = []
+        names = []
     except OSError as error:
-        raise CohortError(f"--checkpoint {path} can't be read: {error.strerror}") from None
+        raise CohortError(f"--checkpoint {folder} can't be read: {error.strerror}") from None
+    batches = [int(name) for name in names if name.isascii() and name.isdigit()]
     if not batches:
-        return f"{path} has no offsets: a query with it and startingOffsets=committed starts at the group's"
-    return f"{path} has offsets up to batch {max(batches)} and wins: a query with it does not start at the group's"
+        return f"{folder} has no offsets: a query with it and startingOffsets=committed starts at the group's"
+    return f"{folder} has offsets up to batch {max(batches)} and wins: a query with it does not start at the group's"

@@ -8,22 +8,15 @@ import pytest
 
 from tests.shell.cli.test_rebalances import cohort
 
+RESET = "reset-offsets --group g --bootstrap-server 127.0.0.1:1 --topic t --to-latest --execute --checkpoint"
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("rules", "write"),
-        ("dashboards", "write"),
-    ],
-    ids=" ".join,
-)
+
+@pytest.mark.parametrize("command", ["rules write", "dashboards write", RESET])
 @pytest.mark.parametrize("place", ["s3://AKIA:hunter2@bucket/p", ""])
-def test_a_uri_is_refused(
-    command: tuple[str, ...], place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_uri_is_refused(command: str, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nor is the working directory taken for a folder without a name."""
     monkeypatch.chdir(tmp_path)
-    said = cohort(*command, place)
+    said = cohort(*command.split(), place)
     assert (said.returncode, said.stdout, said.stderr.count("\n")) == (2, "", 1)
     assert "give the path of a" in said.stderr
     assert "hunter2" not in said.stderr

@@ -109,6 +109,16 @@ def test_a_checkpoint_is_looked_at(broker: Broker, topic: str, group: str, tmp_p
     assert "nothing is changed; --execute does it" in said.stderr
 
 
+def test_a_checkpoint_that_cannot_be_read_moves_nothing(broker: Broker, topic: str, group: str, tmp_path: Path) -> None:
+    """It is looked at first: exit status 1 says that nothing has happened."""
+    (tmp_path / "offsets").touch()
+    at = ("--group", group, "--topic", topic, "--to-latest", "--bootstrap-server", broker.bootstrap)
+    said = cohort("reset-offsets", *at, "--execute", "--export", "--checkpoint", str(tmp_path))
+    assert (said.returncode, said.stdout) == (1, "")
+    assert f"--checkpoint {tmp_path} can't be read: Not a directory" in said.stderr
+    assert broker.admin.committed(group) == {(topic, 0): 10, (topic, 1): 10}
+
+
 def test_mistakes_are_one_line(broker: Broker, topic: str, group: str) -> None:
     """Exit status 2, whatever is wrong with the options."""
     at = ("reset-offsets", "--group", group, "--bootstrap-server", broker.bootstrap)
