@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -58,13 +58,15 @@ def topic_partitions(named: Iterable[str], sizes: Mapping[str, int]) -> list[Top
     """What ``--topic T`` and ``--topic T:0,1`` name.  Raises OptionError for what isn't there."""
     found: set[TopicPartition] = set()
     for text in named:
-        topic, _, numbers = text.partition(":")
+        topic, colon, numbers = text.partition(":")
         if topic not in sizes:
             raise OptionError(f"--topic {topic}: there is no such topic, or this login may not see it")
         try:
-            wanted = [int(number) for number in numbers.split(",")] if numbers else list(range(sizes[topic]))
+            wanted = [int(number) for number in numbers.split(",")] if colon else list(range(sizes[topic]))
         except ValueError:
-            raise OptionError(f"--topic {text}: partitions are numbers, such as {topic}:0,1") from None
+            raise OptionError(
+                f"--topic {text}: partitions are numbers, such as {topic}:0,1; {topic} alone is all of it"
+            ) from None
         missing = [number for number in wanted if not 0 <= number < sizes[topic]]
         if missing:
             raise OptionError(f"--topic {text}: {topic} has {sizes[topic]} partitions, there is no {missing[0]}")
@@ -79,7 +81,7 @@ def parse_plan(text: str, group: str) -> dict[TopicPartition, int]:
     {TopicPartition(topic='orders', partition=0): 17}
     """
     found: dict[TopicPartition, int] = {}
-    for number, line in enumerate(csv.reader(io.StringIO(text)), 1):
+    for number, line in enumerate(_csv_lines(text), 1):
         cells = line[1:] if len(line) == 4 and line[0] == group else line
         if not line or (len(line) == 4 and line[0] != group):
             continue
@@ -93,6 +95,14 @@ def parse_plan(text: str, group: str) -> dict[TopicPartition, int]:
     if not found:
         raise OptionError(f"--from-file has no line for group {group}; write topic,partition,offset")
     return found
+
+
+def _csv_lines(text: str) -> Iterator[list[str]]:
+    lines = csv.reader(io.StringIO(text))
+    try:
+        yield from lines
+    except csv.Error as error:
+        raise OptionError(f"--from-file: line {lines.line_num} is not topic,partition,offset: {error}") from None
 
 
 def exported(offsets: Offsets) -> str:

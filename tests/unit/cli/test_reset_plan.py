@@ -22,11 +22,24 @@ def test_a_plan_is_read_as_it_is_written() -> None:
     assert reset_plan.parse_plan('g,"a,b",0,7\nh,"a,b",1,9\n', "g") == {A: 7}
 
 
-@pytest.mark.parametrize("text", ["", "t,0", "t,x,1", "t,0,-1", "t,0,99999999999999999999", "h,t,0,1", "t,0,1,2,3"])
+LONG = 't,0,"' + "1" * (1 << 17) + '1"'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "t,0", "t,x,1", "t,0,-1", "t,0,99999999999999999999", "h,t,0,1", "t,0,1,2,3", LONG]
+)
 def test_a_plan_that_is_none(text: str) -> None:
     """One error that says what a line is."""
     with pytest.raises(OptionError, match="topic,partition,offset"):
         reset_plan.parse_plan(text, "g")
+
+
+@pytest.mark.parametrize("text", ["t:", "t:,", "t:0,", "t:x"])
+def test_no_partition_is_not_all_of_them(text: str) -> None:
+    """A variable of the shell that is empty would move the whole topic."""
+    assert len(reset_plan.topic_partitions(["t"], {"t": 3})) == 3
+    with pytest.raises(OptionError, match=r"partitions are numbers, such as t:0,1; t alone is all of it"):
+        reset_plan.topic_partitions([text], {"t": 3})
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "5m", "-PT5M", "P1Y"])
