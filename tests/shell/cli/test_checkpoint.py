@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.shell.cli.checkpoint import folder
 from sparkcohort.runtime.shell.cli.checkpoint.folder import Folder
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
@@ -61,7 +62,14 @@ def test_what_a_checkpoint_has(tmp_path: Path) -> None:
     [
         ("/nowhere/at/all", "is no checkpoint"),
         ("nosuch://host/x", "fsspec"),
-        ("s3://user:hunter2@bucket/x?endpoint_override=127.0.0.1:1&scheme=http", "s3://"),
+        ("", "DIR is empty"),
+        ("s3://user:hunter2@bucket/x?endpoint_override=127.0.0.1:1&scheme=http", "s3://***@bucket/x: "),
+        ("S3A://user:hunter2@bucket/x?endpoint_override=127.0.0.1:1&scheme=http", "S3A://***@bucket/x: "),
+        ("s3://user:ab/hunter2@bucket/x", "s3://***@bucket/x can't be opened: write / as %2F"),
+        ("s3://user:12/hunter2@bucket/x", "s3://***@bucket/x can't be opened: write / as %2F"),
+        ("s3://user:a?b/hunter2@bucket/x", "s3://***@bucket/x can't be opened: write / as %2F"),
+        ("abfs-x://u:hunter2@h/p", "abfs-x://***@h/p"),
+        ("wasb.s://u:hunter2@h/p", "wasb.s://***@h/p"),
     ],
 )
 def test_what_is_no_checkpoint_is_one_line(place: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +79,22 @@ def test_what_is_no_checkpoint_is_one_line(place: str, words: str, monkeypatch: 
         Folder(place)
     assert words in str(raised.value)
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("s3://bucket/a@b/c:d@e", "s3://bucket/a@b/c:d@e"),
+        ("hdfs://nn:8020/a", "hdfs://nn:8020/a"),
+        ("file:///srv/me@work/x", "file:///srv/me@work/x"),
+        ("/data/a:b://c@d", "/data/a:b://c@d"),
+        ("abfss://where@h/p?sas", "abfss://***@h/p"),
+        ("s3://u:p@b@c/x", "s3://***@c/x"),
+    ],
+)
+def test_a_place_is_shown_without_its_login(place: str, shown: str) -> None:
+    """And whole where it has none."""
+    assert folder._without_login(place) == shown
 
 
 def test_what_a_restart_would_read(broker: Broker, topic: str, tmp_path: Path) -> None:

@@ -26,6 +26,10 @@ KEPT: Final = 4
 MOST_FILES: Final = 1_000_000
 _NUMBER: Final = re.compile(r"\d{1,18}")
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
+_LOGIN: Final = re.compile(r"^([^/]*://)(?=[^/]*[:@]).*@", re.DOTALL)
+"""To the last @: a secret in it may have any sign, / and ? too; in a path alone an @ is none of a login."""
+_UNQUOTED: Final = re.compile(r"(?![^/]*hdfs:)[^/]*://[^/@]*:[^@]*/[^@]*@", re.DOTALL)
+"""A / in a login, with what follows it taken for a path; what precedes that in hdfs is a port."""
 _WRONG: Final = (OSError, pa.ArrowException, ValueError, ImportError)
 
 
@@ -149,6 +153,13 @@ def _opened(place: str, shown: str) -> tuple[Any, str]:
     """The file system and the path in it."""
     scheme, colon, rest = place.partition(":")
     local = not colon or "/" in scheme or len(scheme) < 2
+    scheme = scheme.lower()
+    if not place:
+        raise CohortError("DIR is empty; give the folder or URI of a checkpoint")
+    if not local and _UNQUOTED.match(place):  # what is behind the / would be a path, and stand in errors
+        raise CohortError(
+            f"{shown} can't be opened: write / as %2F and @ as %40 in the keys of a URI, or leave them out"
+        )
     try:
         if local:
             return fs.LocalFileSystem(), os.path.abspath(place).rstrip("/")  # noqa: PTH100  as a string, for pyarrow
@@ -159,7 +170,7 @@ def _opened(place: str, shown: str) -> tuple[Any, str]:
             found, path = fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, ValueError):
             core = import_module("fsspec.core")
-            other, path = core.url_to_fs(place)
+            other, path = core.url_to_fs(f"{scheme}:{rest}")
             found = fs.PyFileSystem(fs.FSSpecHandler(other))
         return found, str(path).rstrip("/")
     except ImportError:
@@ -167,7 +178,7 @@ def _opened(place: str, shown: str) -> tuple[Any, str]:
             f"{shown}: pyarrow has no file system {scheme}://, and fsspec, which may have one, is not installed (pip install fsspec, and its package for {scheme})"
         ) from None
     except _WRONG as error:
-        raise CohortError(f"{shown} can't be opened: {_reason(error)}") from None
+        raise CohortError(f"{shown} can't be opened: {_reason(error).replace(rest, '***')}") from None
 
 
 def _crc_of(name: str) -> str:
@@ -177,7 +188,9 @@ def _crc_of(name: str) -> str:
 
 def _without_login(place: str) -> str:
     """The place as it may be shown: keys that stand in a URI stay out of messages."""
-    return re.sub(r"^([a-z0-9+]+://)[^/]*@", r"\1***@", re.sub(r"\?.*", "", place) if "://" in place else place)
+    if "://" not in place:
+        return place
+    return _LOGIN.sub(r"\1***@", place).partition("?")[0]
 
 
 def _reason(error: BaseException) -> str:
