@@ -79,14 +79,14 @@ def _hand_over(client: HandoverClient, to_checkpoint: Path | None, timeout_ms: i
 
 
 def _write_down(client: HandoverClient, to_checkpoint: Path | None, stopped: RunName) -> None:
-    """Where the query has ended, for people and the next query; then Kafka is told that the group is for whoever comes."""
+    """Where the query has ended, for the next one; then Kafka is told that the group is for whoever comes, and people where it was."""
     ended = {tp: at for tp, (at, text) in _known(client.committed).items() if decode(text).run}
+    batch = None if to_checkpoint is None else write_checkpoint(to_checkpoint, ended)
+    _known(lambda: client.write(HandoverRecord(HandoverAnswer.PARKED, FREE, stopped)))
     for tp, at in sorted(ended.items()):
         click.echo(f"{tp.topic}-{tp.partition} {at}")
     if to_checkpoint is not None:
-        batch = write_checkpoint(to_checkpoint, ended)
         click.echo(f"{to_checkpoint}: batch {batch} ends there; the next query begins after it", err=True)
-    _known(lambda: client.write(HandoverRecord(HandoverAnswer.PARKED, FREE, stopped)))
 
 
 def _pause(seconds: float) -> None:

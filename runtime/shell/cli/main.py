@@ -7,11 +7,13 @@ standard error, never a traceback.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -81,8 +83,40 @@ LAZY: Final = {
 """Commands that bring the Kafka client or more along: imported when they are asked for."""
 
 
+def _hush() -> None:
+    """Write no more: Python would complain of a closed pipe at its last flush, and change the status."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+
+
+@contextmanager
+def _until_the_reader_goes() -> Iterator[None]:
+    """It has what it wanted: status 0, unless something else has failed; click's own ``main`` would take this for a failure.
+
+    So a command that changes something does all of it before it tells.
+    """
+    try:
+        yield
+    except BrokenPipeError as error:
+        _hush()
+        raise error.__context__ or click.exceptions.Exit(0) from None
+
+
 class _Commands(click.Group):
     """The commands, those of ``LAZY`` too."""
+
+    @_until_the_reader_goes()
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the command line; --help prints."""
+        return super().make_context(info_name, args, parent, **extra)
+
+    @_until_the_reader_goes()
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, sorted."""
@@ -183,7 +217,10 @@ def _show(group_id: str | None, generation: int, output: str) -> None:
 
 
 def _end(message: str, status: int) -> NoReturn:
-    click.echo(f"cohort: {' '.join(message.split())}", err=True)
+    try:
+        click.echo(f"cohort: {' '.join(message.split())}", err=True)
+    except BrokenPipeError:
+        _hush()
     sys.exit(status)
 
 
@@ -198,9 +235,6 @@ def run(command: Callable[[], object]) -> NoReturn:
         _end(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _end("interrupted", 130)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has what it wanted; Python would complain at its last flush
-        sys.exit(0)
     except CohortError as error:
         _end(str(error), 1)
     except Exception as error:  # noqa: BLE001  a mistake of ours is still one line

@@ -103,6 +103,7 @@ def write(texts: Mapping[Path, str], *, force: bool) -> None:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-            click.echo(f"wrote {path}")
     except OSError as error:
         raise CohortError(f"can't write {error.filename}: {error.strerror}") from error
+    for path in texts:
+        click.echo(f"wrote {path}")

@@ -125,30 +125,41 @@ def repair_command(
     if not mends and (servers or config):
         rows, brokers = _compared(files, client_config(servers, config), group)
         mends = repairs.of_positions(files, rows, brokers)
-    printing.print_view(listing.mends(mends), output)
+    try:
+        if mends:
+            _refuse(mends, accept_loss=accept_loss)
+        if mends and not not_running:
+            running.refuse(folder, files)
+        done = _carry_out(folder, mends) if mends and execute else "nothing was written: add --execute"
+    finally:  # after all is done: a reader may go before it has read this
+        printing.print_view(listing.mends(mends), output)
     if not mends:
         about = "" if servers or config else "; its offsets were not compared with Kafka (--bootstrap-server)"
-        click.echo(f"nothing to repair in {folder.place}{about}", err=True)
-        return 0
+        done = f"nothing to repair in {folder.place}{about}"
+    click.echo(done, err=True)
+    return 0
+
+
+def _refuse(mends: Sequence[Mend], *, accept_loss: bool) -> None:
+    """Raise CohortError where these are not carried out."""
     if refused := next((mend for mend in mends if mend.refused), None):
         raise CohortError(f"{refused.path} is not repaired: {refused.refused}")
     if (costly := next((mend for mend in mends if mend.loss), None)) and not accept_loss:
         raise CohortError(f"{costly.path} is not repaired without --accept-loss: {costly.loss}")
-    if not not_running:
-        running.refuse(folder, files)
-    if not execute:
-        click.echo("nothing was written: add --execute", err=True)
-        return 0
-    _carry_out(folder, mends)
-    return 0
 
 
-def _carry_out(folder: Folder, mends: Sequence[Mend]) -> None:
-    click.echo(f"backup: {folder.back_up()} (offsets, commits and metadata; copy them back to undo this)", err=True)
-    # Commits go before the offsets they are of: where this ends half way, what is left is a batch in flight.
-    for mend in sorted(mends, key=lambda each: (not each.path.startswith("commits/"), each.path)):
-        folder.write(mend.path, mend.text)
-    click.echo(f"repaired: {', '.join(mend.path for mend in mends)}", err=True)
+def _carry_out(folder: Folder, mends: Sequence[Mend]) -> str:
+    backup = folder.back_up()
+    try:
+        # Commits go before the offsets they are of: where this ends half way, what is left is a batch in flight.
+        for mend in sorted(mends, key=lambda each: (not each.path.startswith("commits/"), each.path)):
+            folder.write(mend.path, mend.text)
+    except CohortError as error:
+        raise CohortError(f"{error}; run this again, or copy {backup} back to undo it") from None
+    return (
+        f"backup: {backup} (offsets, commits and metadata; copy them back to undo this)\n"
+        f"repaired: {', '.join(mend.path for mend in mends)}"
+    )
 
 
 def _readable(files: Files) -> None:
