@@ -40,12 +40,12 @@ _directory = click.argument("directory", metavar="DIR", type=LocalFolder())
 _force = click.option("--force", is_flag=True, help="Overwrite files of other content.")
 
 
-@click.group("dashboards", epilog=_DASHBOARDS_EPILOG)
+@click.group("dashboards", epilog=_DASHBOARDS_EPILOG, no_args_is_help=False)
 def dashboards_command() -> None:
     """Dashboards for Grafana."""
 
 
-@click.group("rules", epilog=_RULES_EPILOG)
+@click.group("rules", epilog=_RULES_EPILOG, no_args_is_help=False)
 def rules_command() -> None:
     """Alert and recording rules for Prometheus."""
 

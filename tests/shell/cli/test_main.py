@@ -14,15 +14,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from sparkcohort.runtime.shell.cli import views
+from sparkcohort.runtime.shell.cli.main import cli
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 from tests.kit.proxy import SilentProxy
 from tests.kit.status import a_status
+
+CONTEXT = click.Context(cli)
 
 
 @pytest.fixture
@@ -177,6 +181,16 @@ def test_help_is_there(arguments: list[str]) -> None:
     said = cohort(*arguments)
     assert (said.returncode, said.stderr) == (0, "")
     assert "Usage: cohort" in said.stdout
+
+
+@pytest.mark.parametrize(
+    "group", [name for name in cli.list_commands(CONTEXT) if isinstance(cli.get_command(CONTEXT, name), click.Group)]
+)
+def test_a_group_of_commands_wants_one(group: str) -> None:
+    """One line, not its help folded into one."""
+    said = cohort(group)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr == f"cohort: Missing command. (see 'cohort {group} --help')\n"
 
 
 def test_a_silent_coordinator_is_one_line(home: Path) -> None:

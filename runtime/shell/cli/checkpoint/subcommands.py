@@ -43,7 +43,7 @@ _config = click.option(
 _group = click.option("--group", metavar="GROUP", help="The query's group.id: its commits are compared too.")
 
 
-@click.group("checkpoint", epilog=_EPILOG)
+@click.group("checkpoint", epilog=_EPILOG, no_args_is_help=False)
 def checkpoint_command() -> None:
     """Look at a checkpoint, compare it with Kafka, repair it; without Spark.
 
