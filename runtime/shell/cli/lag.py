@@ -21,6 +21,7 @@ from sparkcohort.runtime.shell.kafka.consumer.first_records import Found, read_f
 PARTS: Final = {"group": 1, "topic": 2, "partition": 3}
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION")
 LOOK_S: Final = 2.0
+MOST_WATCH_S: Final = 86_400
 READ_S: Final = 10.0
 MOST_READ: Final = 2_000
 """Partitions whose first record is read for its age."""
@@ -75,6 +76,8 @@ def lag_command(
         raise click.UsageError(f"--fail-above: {error}", context) from None
     if (servers or config) and group_id is None:
         raise click.UsageError("--bootstrap-server needs --group.", context)
+    if watch is not None and not watch <= MOST_WATCH_S:  # NaN is above nothing
+        raise click.UsageError(f"--watch takes seconds, from 0.5 to {MOST_WATCH_S}.", context)
     look = _of_kafka(group_id or "", servers, config) if servers or config else lambda: _of_runs(group_id)
     before, at = look(), time.monotonic()
     while True:

@@ -119,8 +119,9 @@ class MetricsEndpoint:
         try:
             family, *_, (host, *_rest) = socket.getaddrinfo(self._address, self.port, type=socket.SOCK_STREAM)[0]
             self._server = MetricsServer((str(host), self.port), family)
-        except OSError as error:
-            raise _refused(self._address, self.port, error) from None
+        except (OSError, UnicodeError) as error:
+            known = error if isinstance(error, OSError) else OSError("not a host name")
+            raise _refused(self._address, self.port, known) from None
         self._server.set_app(_with_health(make_wsgi_app(self._registry), self._status))
         self.port = self._server.server_port
         self._thread.start()

@@ -108,7 +108,7 @@ def test_a_port_in_use_is_one_error() -> None:
         MetricsEndpoint("127.0.0.1", first.port, a_status).start()
 
 
-@pytest.mark.parametrize("address", ["203.0.113.77", "no such host"])
+@pytest.mark.parametrize("address", ["203.0.113.77", "no such host", "a..b"])
 def test_an_address_that_is_not_ours_is_one_error(address: str) -> None:
     """The error names metrics.address."""
     with pytest.raises(CohortError, match=r"metrics\.address=.*127\.0\.0\.1"):

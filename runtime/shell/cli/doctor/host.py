@@ -201,11 +201,12 @@ def _port(name: str, text: str | None, address: str) -> Check:
         with closing(socket.socket(family)) as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(place)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # of a name with an empty label nobody can be asked
+        known = error if isinstance(error, OSError) else OSError("not a host name")
         remedy = f"give {name} a free port of this host, or leave it out"
-        if name == "metrics.port" and error.errno not in (errno.EADDRINUSE, errno.EACCES):
+        if name == "metrics.port" and known.errno not in (errno.EADDRINUSE, errno.EACCES):
             remedy = "give metrics.address 127.0.0.1, 0.0.0.0, or an address of the driver's host"
-        return failed(name, f"{where}: {error.strerror or error}", remedy)
+        return failed(name, f"{where}: {known.strerror or known}", remedy)
     return ok(name, f"{where} is free on this host, now")
 
 
@@ -219,7 +220,7 @@ def memory_overhead(conf: Mapping[str, str], options: Mapping[str, str]) -> Chec
         factor = float(conf.get("spark.executor.memoryOverheadFactor") or 0.1)
         given = conf.get("spark.executor.memoryOverhead")
         overhead = _mib(given) if given else max(LEAST_OVERHEAD_MIB, int(memory_mib * factor))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         return failed(name, str(error), "correct the value")
     need = AGENT_MIB + buffer + WORKER_MIB * cores
     said = f"{overhead} MiB{'' if given else ' (by default)'} for an agent of {AGENT_MIB + buffer} MiB and {cores} Python workers of {WORKER_MIB} MiB each"
@@ -244,7 +245,10 @@ def spark_conf(given: Mapping[str, str]) -> tuple[dict[str, str], str]:
     path = Path(folder) / "spark-defaults.conf"
     if not folder or not path.is_file():
         return dict(given), "--conf"
-    lines = path.read_text(errors="replace")[: 1 << 20].splitlines()
+    try:
+        lines = path.read_text(errors="replace")[: 1 << 20].splitlines()
+    except OSError as error:
+        return dict(given), f"--conf; {path} can't be read: {error.strerror}"
     pairs = (re.split(r"[\s=]+", line.strip(), maxsplit=1) for line in lines if line.strip().startswith("spark."))
     return {**{pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}, **given}, str(path)
 
