@@ -22,6 +22,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.handover import FREE, AskingState, HandoverAnswer, HandoverRecord, RunName
 from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.cli import printing
 from sparkcohort.runtime.shell.cli.client_config import client_config
 from sparkcohort.runtime.shell.cli.local_folder import LocalFolder
 from sparkcohort.runtime.shell.kafka.handover_client import LOOK_S, HandoverClient, HandoverDelayed, ask, in_words
@@ -75,7 +76,7 @@ def _hand_over(client: HandoverClient, to_checkpoint: Path | None, timeout_ms: i
     except CohortError as error:
         # What the driver before has answered stays in Kafka: another call finds it, and goes on from there.
         raise CohortError(f"the query of group {client.group_id} has stopped, but {error}; run this again") from None
-    click.echo(in_words(asking, client.group_id), err=True)
+    printing.tell(in_words(asking, client.group_id))
 
 
 def _write_down(client: HandoverClient, to_checkpoint: Path | None, stopped: RunName) -> None:

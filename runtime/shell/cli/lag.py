@@ -93,7 +93,7 @@ def lag_command(
 def _verdict(lags: Lags, limit: LagLimit | None) -> int:
     too_much = [] if limit is None else above(joined(lags, 1), limit)
     for each in too_much:
-        click.echo(f"cohort: {views.printable(each)} behind, more than --fail-above", err=True)
+        printing.tell(f"cohort: {each} behind, more than --fail-above")
     return printing.FAIL_ABOVE if too_much else 0
 
 

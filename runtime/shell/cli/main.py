@@ -218,7 +218,7 @@ def _show(group_id: str | None, generation: int, output: str) -> None:
 
 def _end(message: str, status: int) -> NoReturn:
     try:
-        click.echo(f"cohort: {' '.join(message.split())}", err=True)
+        printing.tell(f"cohort: {' '.join(message.split())}")
     except BrokenPipeError:
         _hush()
     sys.exit(status)

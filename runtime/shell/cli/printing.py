@@ -29,10 +29,15 @@ FAIL_ABOVE: Final = 3
 """Exit status when ``--fail-above`` is exceeded."""
 
 
+def tell(line: str) -> None:
+    """A line on standard error; what a checkpoint or a broker says in it can't steer the terminal."""
+    click.echo(views.printable(line), err=True)
+
+
 def print_view(view: views.View, kind: str) -> None:
     """Print it as a table, JSON or CSV; its notes go to standard error."""
     for note in view.notes:
-        click.echo(views.printable(note), err=True)
+        tell(note)
     if kind == "json":
         click.echo(views.as_json(view))
     elif kind == "csv":

@@ -57,6 +57,30 @@ def test_what_a_checkpoint_has(tmp_path: Path) -> None:
     assert text.splitlines()[1:] == ["7,0,kafka,t,0,70,", "7,0,kafka,t,1,7,", "8,0,kafka,t,0,80,", "8,0,kafka,t,1,8,"]
 
 
+def test_a_checkpoint_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    """Anybody may have written it: its id, its settings, its topics, and what its errors quote."""
+    at = made(tmp_path / "checkpoint", "t\x1b[2J")
+    (at / "metadata").write_text('{"id":"\\u001b]0;x\\u0007"}')
+    (at / "offsets" / "8").write_text(METADATA.join(["v1\n", '\n{"\\u001b[2J":{"0":1},"\\u001b[2J":{}}']))
+    for options in ((), ("--offsets",), ("--output", "csv"), ("--output", "json")):
+        said = cohort("checkpoint", "show", str(at), *options)
+        assert (said.returncode, "\x1b" in said.stdout + said.stderr, "is there twice" in said.stderr) == (
+            1,
+            False,
+            True,
+        )
+
+
+@pytest.mark.parametrize("conf", ["null", "[]", '"x"', '{"spark.sql.streaming.stateStore.providerClass":null}'])
+def test_settings_of_another_shape_are_not_known(tmp_path: Path, conf: str) -> None:
+    """And no reason to tell nothing."""
+    at = made(tmp_path / "checkpoint")
+    (at / "offsets" / "8").write_text(f'v1\n{{"conf":{conf}}}\n{{"t":{{"0":80}}}}')
+    said = cohort("checkpoint", "show", str(at))
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "spark.sql.shuffle.partitions=unknown" in said.stdout
+
+
 @pytest.mark.parametrize(
     ("place", "words"),
     [

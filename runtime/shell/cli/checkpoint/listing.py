@@ -100,7 +100,8 @@ def title(folder: Folder, shown: Sequence[PlannedBatch]) -> list[str]:
         lines.append(f"batch {last} is in flight: planned and not committed; a restart runs it with these very ends")
     for batch in shown[-1:]:
         if batch.entry:
-            conf = batch.entry.metadata.get("conf", {})
+            conf = batch.entry.metadata.get("conf")
+            conf = conf if isinstance(conf, dict) else {}  # whoever wrote it may have written anything
             store = str(conf.get("spark.sql.streaming.stateStore.providerClass", "unknown")).rpartition(".")[2]
             lines.append(
                 f"logs of version {batch.entry.version} (offsets), {batch.commit_version or '-'} (commits); watermark {batch.entry.metadata.get('batchWatermarkMs', 0)} ms; "

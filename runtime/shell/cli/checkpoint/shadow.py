@@ -155,7 +155,7 @@ class _FailedLooks:
         if not (self._follow and self._begun) or self._count >= MOST_FAILURES:
             raise error
         if not self._count:
-            click.echo(f"{error}; it is tried again", err=True)
+            printing.tell(f"{error}; it is tried again")
         time.sleep(min(LOOK_S * 2**self._count, MOST_PAUSE_S))
         self._count += 1
 
@@ -236,7 +236,7 @@ def _compared(number: int, before: Sources, after: Sources, readers: TwoReaders)
                 click.echo(f"batch {number}: source {source} begins in it, and is left out", err=True)
             continue
         for what in shadow.left_out(old, new):
-            click.echo(f"batch {number}: {what}; left out", err=True)
+            printing.tell(f"batch {number}: {what}; left out")
         yield from _read(number, source, list(shadow.ranges(old, new)), readers)
 
 
@@ -268,7 +268,7 @@ def _tell(line: BatchLine, rows: Sequence[RangeComparison]) -> None:
     for row in rows:
         if row.verdict != EQUAL:
             where = f"{row.range.topic}-{row.range.partition} [{row.range.start}, {row.range.end})"
-            click.echo(f"  {where} {row.verdict}: {row.why}", err=True)
+            printing.tell(f"  {where} {row.verdict}: {row.why}")
 
 
 def _view(summary: ShadowSummary, *, partitions: bool) -> View:

@@ -21,6 +21,7 @@ from sparkcohort.runtime.shell.cli import printing
 from sparkcohort.runtime.shell.cli.checkpoint import kafka_offsets, listing, running
 from sparkcohort.runtime.shell.cli.checkpoint.folder import Folder
 from sparkcohort.runtime.shell.cli.client_config import BadSetting, client_config
+from sparkcohort.runtime.shell.cli.views import printable
 
 SHOWN: Final = 10
 
@@ -64,7 +65,7 @@ def show_command(directory: str, last: int, partitions: bool, output: str) -> in
     batches = listing.batches(folder, last)
     if output == "table":
         for line in listing.title(folder, batches):
-            click.echo(line)
+            click.echo(printable(line))
     printing.print_view(listing.offsets(batches) if partitions else listing.as_view(batches), output)
     broken = [batch for batch in batches if batch.trouble]
     if broken:
@@ -89,7 +90,7 @@ def diff_command(directory: str, servers: str | None, config: str | None, group:
     printing.print_view(listing.differences(rows), output)
     failing = [row for row in rows if row.fails]
     if failing:
-        click.echo(f"cohort: a restart would fail: {repairs.words(failing)}; {repairs.costs(failing)}", err=True)
+        printing.tell(f"cohort: a restart would fail: {repairs.words(failing)}; {repairs.costs(failing)}")
         return _failed()
     if output == "table":
         click.echo(listing.restart(rows))
