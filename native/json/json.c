@@ -8,8 +8,9 @@
 #include "names.h"
 #include "text.h"
 
-/* BAD: the column may have a part of the value, which its struct takes back.  AGAIN: a number's own text is needed. */
-typedef enum { DONE, PARTIAL, BAD, AGAIN, NO_MEMORY } outcome;
+/* LOST: a field of the struct had a value, and then one that doesn't fit.  BAD: the column may have a part of the value, which
+ * its struct takes back.  AGAIN: a number's own text is needed. */
+typedef enum { DONE, LOST, BAD, AGAIN, NO_MEMORY } outcome;
 
 static outcome put(json_reader *, int32_t at, yyjson_val *);
 
@@ -188,72 +189,73 @@ static int32_t find(const json_plan *plan, const json_field *shape, yyjson_val *
   return -1;
 }
 
-/* Of a field that comes twice the last value counts, among those that fit. */
-static outcome put_field(json_reader *in, int32_t at, int64_t row, yyjson_val *value) {
-  json_field *field = &in->plan.fields[at];
-  yyjson_val *before = in->into.columns[at].rows > row ? field->from : NULL;
+/* What doesn't fit loses its name, or it would be tried again with each object around it.  No column's name has a zero. */
+static outcome put_field(json_reader *in, int32_t at, int64_t row, yyjson_val *key) {
+  bool before = in->into.columns[at].rows > row;
   if (before) tree_cut_column(&in->into, at, row);
-  outcome got = put(in, at, value);
-  if (got != BAD) {
-    field->from = value;
-    return got;
-  }
+  outcome got = put(in, at, key + 1);
+  if (got != BAD) return got;
   tree_cut_column(&in->into, at, row);
-  got = before ? put(in, at, before) : DONE;
-  return got == DONE ? PARTIAL : got;
+  yyjson_set_strn(key, "\0", 1);
+  return before ? LOST : DONE;
 }
 
+static outcome put_fields(json_reader *in, const json_field *shape, int64_t row, yyjson_val *value) {
+  int32_t next = 0;
+  outcome all = DONE;
+  yyjson_val *key = unsafe_yyjson_get_first(value);
+  for (size_t left = yyjson_obj_size(value); left; left--, key = unsafe_yyjson_get_next(key + 1)) {
+    int32_t child = find(&in->plan, shape, key, &next);
+    if (child < 0) continue;
+    outcome got = put_field(in, child, row, key);
+    if (got > LOST) return got;
+    if (got) all = LOST;
+  }
+  return all;
+}
+
+/* Of a field that comes twice the last value counts, among those that fit: what is lost is there once the others are gone. */
 static outcome put_struct(json_reader *in, int32_t at, yyjson_val *value) {
   if (!yyjson_is_obj(value)) return bad(in, at, JSON_WRONG_TYPE);
   const json_field *shape = &in->plan.fields[at];
   tree_column *column = &in->into.columns[at];
   if (!tree_ready(column)) return NO_MEMORY;
   int64_t row = column->rows;
-  int32_t next = 0;
-  bool partial = false;
-  yyjson_val *key = unsafe_yyjson_get_first(value);
-  for (size_t left = yyjson_obj_size(value); left; left--, key = unsafe_yyjson_get_next(key + 1)) {
-    int32_t child = find(&in->plan, shape, key, &next);
-    if (child < 0) continue;
-    outcome got = put_field(in, child, row, key + 1);
-    if (got > PARTIAL) return got;
-    partial = partial || got == PARTIAL;
+  outcome got = put_fields(in, shape, row, value);
+  if (got == LOST) {
+    tree_cut_column(&in->into, at, row);
+    got = put_fields(in, shape, row, value);
   }
+  if (got) return got;
   for (int32_t i = 0; i < shape->count; i++) {
     int32_t child = in->plan.lists[shape->first + i];
     if (in->into.columns[child].rows == row && !tree_null(&in->into, child)) return NO_MEMORY;
   }
   column->rows++;
-  return partial ? PARTIAL : DONE;
+  return DONE;
 }
 
 /* An element that doesn't fit costs the whole list, a struct's field that doesn't fit only itself. */
 static outcome put_list(json_reader *in, int32_t at, yyjson_val *value) {
   if (!yyjson_is_arr(value)) return bad(in, at, JSON_WRONG_TYPE);
-  bool partial = false;
   yyjson_val *item = unsafe_yyjson_get_first(value);
   for (size_t left = yyjson_arr_size(value); left; left--, item = unsafe_yyjson_get_next(item)) {
     outcome got = put(in, at + 1, item);
-    if (got > PARTIAL) return got;
-    partial = partial || got == PARTIAL;
+    if (got) return got;
   }
-  if (!tree_list(&in->into.columns[at])) return NO_MEMORY;
-  return partial ? PARTIAL : DONE;
+  return tree_list(&in->into.columns[at]) ? DONE : NO_MEMORY;
 }
 
 /* A key that comes twice is there twice. */
 static outcome put_map(json_reader *in, int32_t at, yyjson_val *value) {
   if (!yyjson_is_obj(value)) return bad(in, at, JSON_WRONG_TYPE);
-  bool partial = false;
   yyjson_val *key = unsafe_yyjson_get_first(value);
   for (size_t left = yyjson_obj_size(value); left; left--, key = unsafe_yyjson_get_next(key + 1)) {
     outcome got = put_string(in, at + 1, key);
     if (!got) got = put(in, at + 2, key + 1);
-    if (got > PARTIAL) return got;
-    partial = partial || got == PARTIAL;
+    if (got) return got;
   }
-  if (!tree_list(&in->into.columns[at])) return NO_MEMORY;
-  return partial ? PARTIAL : DONE;
+  return tree_list(&in->into.columns[at]) ? DONE : NO_MEMORY;
 }
 
 static outcome put(json_reader *in, int32_t at, yyjson_val *value) {
@@ -328,7 +330,7 @@ json_error json_read(json_reader *in, const char *record, size_t size) {
     in->error = (json_error){JSON_GOOD, 0};
     got = read_values(in, record, size);
   }
-  if (got <= PARTIAL) return in->error;
+  if (got == DONE) return in->error;
   tree_cut(&in->into, row);
   if (got == BAD && tree_null(&in->into, 0)) return in->error;
   tree_cut(&in->into, row); /* also a part of a null */

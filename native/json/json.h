@@ -25,7 +25,6 @@ typedef struct {
   int32_t first, count;     /* of a struct: where its fields stand in the plan's list */
   int32_t slots, mask;      /* of a struct: where its table of names starts, and its size less one */
   uint64_t lengths;         /* of a struct: a bit for the length of each name, modulo 64 */
-  yyjson_val *from;         /* what the row at hand was made of, while its struct is read */
 } json_field;
 
 typedef struct {

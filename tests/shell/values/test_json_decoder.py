@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -150,6 +151,53 @@ def test_the_native_reader_is_its_twin(data: st.DataObject) -> None:
     assert [told(each) for each in bad] == [told(each) for each in expected_bad]
     for each in bad:
         event(each.reason.name)
+
+
+AGAIN = struct(
+    {
+        "n": INT,
+        "s": struct({"n": INT, "s": INNER, "l": array(INNER), "m": mapping(struct({"n": INT, "l": array(INT)}))}),
+    }
+)
+
+
+def again(kind: ColumnType) -> st.SearchStrategy[str]:
+    """JSON for a type or for another one, whose fields come again and again."""
+    fits = st.integers(0, 99).map(str)
+    if kind.kind == "struct":
+        known = zip(kind.names, kind.children, strict=True)
+        field = st.one_of([st.tuples(st.just(name), again(child)) for name, child in known])
+        objects = st.lists(field, max_size=8)
+        fits = objects.map(lambda fields: "{" + ",".join(f'"{name}":{value}' for name, value in fields) + "}")
+    elif kind.kind == "array":
+        fits = st.lists(again(kind.children[0]), max_size=3).map(lambda items: "[" + ",".join(items) + "]")
+    elif kind.kind == "map":
+        pairs = st.lists(again(kind.children[1]), max_size=3)
+        fits = pairs.map(lambda values: "{" + ",".join(f'"k":{value}' for value in values) + "}")
+    return st.one_of(fits, fits, st.sampled_from(["null", "7", '"x"', "[]", "{}", "[1]", '{"n":1}', '{"n":"x"}']))
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(again(AGAIN), max_size=4))
+def test_fields_that_come_again(drawn_records: list[str]) -> None:
+    """At every depth, and some fit: the same rows and the same faults as of the twin."""
+    records = binary(*map(str.encode, drawn_records))
+    rows, bad = read(AGAIN, records)
+    expected, expected_bad = read(AGAIN, records, native=False)
+    assert (rows, [told(each) for each in bad]) == (expected, [told(each) for each in expected_bad])
+
+
+def test_fields_that_come_again_are_not_read_again() -> None:
+    """A value before one that doesn't fit, and objects in objects of such ones: a few kilobytes would take seconds."""
+    flat = b'{"f":[' + b"1," * 100_000 + b"1]" + b',"f":5' * 30_000 + b"}"
+    target, deep, value = BIGINT, b"1", "1"
+    for _ in range(5):
+        target, deep, value = struct({"f": target}), b'{"f":' + deep + b',"f":[]' * 60 + b"}", f"{{'f': {value}}}"
+    start = time.process_time()
+    rows, _ = JsonValues(struct({"f": array(BIGINT)})).decode(binary(flat))
+    assert len(rows[0]["f"]) == 100_001
+    assert read(target, binary(deep))[0] == [value]
+    assert time.process_time() - start < 3
 
 
 def test_many_rows() -> None:
