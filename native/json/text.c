@@ -72,7 +72,7 @@ static bool read_days(const char *text, size_t length, int32_t *days) {
   cursor from = {text, text + length};
   int64_t number;
   bool fits;
-  take(&from, '+');
+  if (take(&from, '+') && from.at < from.end && *from.at == '-') return false;
   if (!text_to_long(from.at, (size_t)(from.end - from.at), &number, &fits)) return false;
   *days = (int32_t)number;
   return number >= -141427 && number <= INT32_MAX;
@@ -198,12 +198,18 @@ typedef struct {
   const char *first;
 } number_shape;
 
+static bool take_sign(cursor *from, bool commas) {
+  while (commas && take(from, ',')) continue;
+  bool negative = take(from, '-');
+  if (!negative) take(from, '+');
+  return negative;
+}
+
 /* What a BigDecimal would read: where its digits are and what they are worth. */
 static bool read_shape(cursor from, bool commas, number_shape *found) {
   enum { MOST = 1 << 20 };
   bool any = false, point = false;
-  *found = (number_shape){.negative = take(&from, '-')};
-  if (!found->negative) take(&from, '+');
+  *found = (number_shape){.negative = take_sign(&from, commas)};
   for (; from.at < from.end; from.at++) {
     if (*from.at == '.' && !point)
       point = true;
@@ -217,14 +223,16 @@ static bool read_shape(cursor from, bool commas, number_shape *found) {
   }
   if (!any) return false;
   if (!take(&from, 'e') && !take(&from, 'E')) return from.at == from.end;
-  bool down = take(&from, '-');
-  if (!down) take(&from, '+');
+  bool down = take_sign(&from, commas);
   int64_t power = 0;
-  const char *start = from.at;
-  for (; from.at < from.end && (is_digit(*from.at) || (commas && *from.at == ',')); from.at++)
-    if (is_digit(*from.at) && power < MOST) power = power * 10 + (*from.at - '0');
+  any = false;
+  for (; from.at < from.end && (is_digit(*from.at) || (commas && *from.at == ',')); from.at++) {
+    if (!is_digit(*from.at)) continue;
+    any = true;
+    if (power < MOST) power = power * 10 + (*from.at - '0');
+  }
   found->exponent += down ? -power : power;
-  return from.at == from.end && from.at > start;
+  return from.at == from.end && any;
 }
 
 decimal_fault text_to_decimal(const char *text, size_t length, bool commas, int precision, int scale, __int128 *unscaled) {

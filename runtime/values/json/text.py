@@ -6,13 +6,13 @@ import base64
 import binascii
 import datetime as dt
 import re
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import MAX_PREC, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 ERA_YEARS, ERA_DAYS = 400, 146_097
 EPOCH = dt.date(1970, 1, 1).toordinal()
 BLANKS = "".join(map(chr, range(33))) + "\x7f"
 DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
-DAYS = re.compile(r"\+?-?[0-9]+")
+DAYS = re.compile(r"([+-]?)0*([0-9]{1,10})")
 TIMESTAMP = re.compile(
     r"([+-]?)([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
     r"(?:[ T]([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?(?![0-9])(.*))?)?)?)?)?",
@@ -27,7 +27,7 @@ FIRST_GREGORIAN = -141_427  # 1582-10-15
 DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 GROUPS = re.compile(r"[\x00-\x20]*((?:[^\x00-\x20]{4}[\x00-\x20]*)*)", re.DOTALL)
-EXACT = Context(prec=2000, Emax=10**9, Emin=-(10**9), traps=[InvalidOperation])
+EXACT = Context(prec=MAX_PREC, Emax=10**9, Emin=-(10**9), traps=[InvalidOperation])
 
 
 def _days(sign: str, year: str, month: str | None, day: str | None) -> int | None:
@@ -49,7 +49,8 @@ def read_date(text: str) -> int | None:
     days = _days(*found.groups()) if found else None
     if days is not None and -(2**31) <= days < 2**31:
         return days
-    days = int(text.removeprefix("+")) if DAYS.fullmatch(text) else None
+    found = DAYS.fullmatch(text)
+    days = int("".join(found.groups())) if found else None
     return days if days is not None and FIRST_GREGORIAN <= days < 2**31 else None
 
 

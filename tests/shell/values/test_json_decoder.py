@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -137,6 +138,28 @@ TWICE = [
 def test_values(record: bytes, kind: ColumnType, value: str) -> None:
     """Fields that come twice, names by their case, numbers as texts: no fault."""
     assert read(struct({"f": kind}), binary(record)) == ([f"{{'f': {value}}}"], [])
+
+
+DATE = ColumnType("date")
+LONG = [
+    (DATE, "9" * 5000, None),
+    (DATE, "-" + "0" * 5000 + "7", -7),
+    (DATE, "+-5", None),
+    (decimal(5, 2), "0.004" + "9" * 3000, Decimal("0.00")),
+    (decimal(5, 2), "0" * 5000 + ".125", Decimal("0.13")),
+    (decimal(5, 2), "9" * 5000, None),
+    (decimal(5, 2), ",-1,e,-,1,", Decimal("-0.10")),
+    (decimal(5, 2), "1e,", None),
+]
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(("kind", "text", "value"), LONG, ids=[f"{kind} {text[:12]}" for kind, text, _ in LONG])
+def test_texts_that_are_long_or_odd(native: bool, kind: ColumnType, text: str, value: Any) -> None:
+    """They are read to their last digit, or they are bad; none is an error of the batch."""
+    rows, bad = read(struct({"f": kind}), binary(f'{{"f":"{text}"}}'.encode()), native)
+    assert rows == [f"{{'f': {value!r}}}"]
+    assert bool(bad) == (value is None)
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
