@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkcohort.runtime.values.growing import GrowingColumn
 from sparkcohort.runtime.values.types import ColumnType
 
 ARROW = {
@@ -45,9 +44,9 @@ def array_of(rows: list[Any], kind: Any, most: int) -> Any:
     return found
 
 
-def check_values(root: GrowingColumn) -> None:
-    """Raise OverflowError where rows have become more than is allowed."""
-    if root.count() > MOST_VALUES:
+def check_values(count: int) -> None:
+    """Raise OverflowError where rows have become more values than is allowed."""
+    if count > MOST_VALUES:
         raise OverflowError(TOO_MUCH)
 
 

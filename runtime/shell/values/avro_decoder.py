@@ -149,7 +149,7 @@ class AvroValues:
                     bad.append(BadRecord(row, AvroReason.FRAME, UNFRAMED, message))
             elif error := reader.read(record, steps, FRAME if self._writers else 0):
                 bad.append(BadRecord(row, error.reason, schema_id, str(error)))
-            check_values(reader.root)
+            check_values(reader.root.count())
         return array_of(reader.root.rows(), self.type, self._most), bad, []
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sparkcohort.native import warn_of_missing_parts
-from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers
+from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers, check_values
 from sparkcohort.runtime.values.json.plan import JsonReason, packed, plan, words
 from sparkcohort.runtime.values.json.reader import JsonReader
 from sparkcohort.runtime.values.types import ColumnType
@@ -56,10 +56,10 @@ class JsonValues:
         return pa.Array._import_from_c(address, self.type)
 
     def _plain_decode(self, values: pa.Array) -> tuple[Any, list[tuple[int, int, int]]]:
-        reader, rows = JsonReader(self._fields), []
+        reader, rows = JsonReader(self._fields, check_values), []
         bad: list[tuple[int, int, int]] = []
         for row, record in enumerate(values.to_pylist()):
-            value, fault = (None, None) if record is None else reader.read(record)
+            value, fault = reader.read(record)
             rows.append(value)
             if fault:
                 bad.append((row, *fault))

@@ -74,5 +74,5 @@ class ProtobufValues:
         for row, record in enumerate(values.to_pylist()):
             if error := reader.read(record, self._steps, framed=self._framed):
                 bad.append(BadMessage(row, error.reason, str(error)))
-            check_values(reader.root)
+            check_values(reader.root.count())
         return array_of(reader.root.rows(), self.type, self._most), bad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,11 +48,15 @@ def _write(value: Any) -> str:
 
 
 class JsonReader:
-    """Reads records, one after the other."""
+    """Reads records, one after the other; ``check`` is told how many values they become at most."""
 
-    def __init__(self, fields: tuple[JsonField, ...]) -> None:
-        self._fields = fields
+    def __init__(self, fields: tuple[JsonField, ...], check: Callable[[int], None]) -> None:
+        self._fields, self._check, self._count = fields, check, 0
         self._children = {at: self._inside(at) for at in range(len(fields))}
+        self._nulls = [1] * len(fields)
+        for at in reversed(range(len(fields))):
+            if fields[at].type.kind == "struct":
+                self._nulls[at] += sum(self._nulls[child] for child in self._children[at].values())
         self._fault: Fault | None = None
 
     def _inside(self, at: int) -> dict[str, int]:
@@ -61,37 +66,50 @@ class JsonReader:
             child += 1 + self._fields[child].inside
         return children
 
-    def read(self, record: bytes) -> tuple[dict[str, Any] | None, Fault | None]:
+    def read(self, record: bytes | None) -> tuple[dict[str, Any] | None, Fault | None]:
         """The values by name, and what was wrong first; None is a record that is null as a whole."""
         self._fault = None
-        if not record.strip(SPACES):
-            return None, None
+        return self._value(0, self._object(record)), self._fault
+
+    def _object(self, record: bytes | None) -> _Object | None:
+        if record is None or not record.strip(SPACES):
+            return None
+        reason = JsonReason.SYNTAX
         try:
             # What stands behind the object is nobody's matter, not even whether it is text.
             value, _ = DECODER.raw_decode(record.lstrip(SPACES).decode(errors="surrogateescape"))
             _write(value).encode()
+            if isinstance(value, _Object):
+                return value
+            reason = JsonReason.NOT_OBJECT
         except UnicodeEncodeError as error:
-            escaped = "\udc80" <= error.object[error.start] <= "\udcff" and not _is_escaped(record)
-            return None, (JsonReason.UTF8 if escaped else JsonReason.SYNTAX, 0)
+            if "\udc80" <= error.object[error.start] <= "\udcff" and not _is_escaped(record):
+                reason = JsonReason.UTF8
         except (ValueError, RecursionError):
-            return None, (JsonReason.SYNTAX, 0)
-        if not isinstance(value, _Object):
-            return None, (JsonReason.NOT_OBJECT, 0)
-        return self._value(0, value), self._fault
+            pass
+        self._fault = reason, 0
+        return None
 
     def _unfit(self, at: int, reason: JsonReason) -> _Unfit:
         self._fault = self._fault or (reason, at)
         return _Unfit()
 
+    def _add(self, values: int) -> None:
+        self._count += values
+        self._check(self._count)
+
     def _value(self, at: int, value: Any) -> Any:
         kind = self._fields[at].type.kind
         if value is None:
+            self._add(self._nulls[at])
             return None
         if kind == "struct":
             return self._struct(at, value)
+        self._add(1)
         if kind == "array" and isinstance(value, list):
             return [self._value(at + 1, each) for each in value]
         if kind == "map" and isinstance(value, _Object):
+            self._add(len(value.pairs))
             return [(name, self._value(at + 2, each)) for name, each in value.pairs]
         if kind == "string":
             return value if isinstance(value, str) else _write(value)
@@ -115,6 +133,7 @@ class JsonReader:
                     found[name] = self._value(children[name], each)
                 except _Unfit:
                     continue
+        self._add(1 + sum(self._nulls[child] for name, child in children.items() if name not in found))
         return {name: found.get(name) for name in children}
 
     def _whole(self, at: int, text: str, bits: int) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkcohort.runtime.shell.values.arrow_types import check_values
 from sparkcohort.runtime.values.json.plan import JsonReason, plan
 from sparkcohort.runtime.values.json.reader import JsonReader
 from tests.kit import json_fuzz
@@ -22,7 +23,7 @@ def test_the_corpus_has_good_records_and_bad_ones_of_every_kind() -> None:
     found: dict[int, set[JsonReason | None]] = {}
     for data in json_fuzz.FUZZED.inputs():
         number = data[0] % len(json_fuzz.TARGETS)
-        _, fault = JsonReader(plan(json_fuzz.TARGETS[number])).read(data[1:])
+        _, fault = JsonReader(plan(json_fuzz.TARGETS[number]), check_values).read(data[1:])
         found.setdefault(number, set()).add(fault[0] if fault else None)
     assert set(found) == set(range(len(json_fuzz.TARGETS)))
     assert all(None in reasons for reasons in found.values())

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,44 @@ def test_the_same_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(decoder.decode(pa.array([b"\x14" + bytes(10) + b"\0"] * 90))[0]) == 90
     with pytest.raises(OverflowError, match="more than is allowed"):
         decoder.decode(pa.array([b"\x14" + bytes(10) + b"\0"] * 110))
+
+
+COLUMNS = struct({f"f{number}": INT for number in range(50)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "each"),
+    [
+        (COLUMNS, None, 52),
+        (COLUMNS, b"", 52),
+        (COLUMNS, b"[]", 52),
+        (COLUMNS, b'{"f":{"f1":2}}', 52),
+        (COLUMNS, b'{"f":7}', 52),
+        (array(COLUMNS), None, 2),
+        (array(COLUMNS), b'{"f":[null,{}]}', 2 + 2 * 51),
+        (mapping(COLUMNS), b'{"f":{"a":null,"b":{}}}', 2 + 2 * 52),
+    ],
+    ids=lambda each: each.kind if isinstance(each, ColumnType) else None,
+)
+def test_json_in_python(monkeypatch: pytest.MonkeyPatch, kind: ColumnType, record: bytes | None, each: int) -> None:
+    """Likewise, also of what is null as a whole."""
+    monkeypatch.setattr(arrow_types, "MOST_VALUES", 10 * each)
+    assert len(json_of(kind, native=False).decode(pa.array([record] * 10, pa.binary()))[0]) == 10
+    with pytest.raises(OverflowError, match="more than is allowed"):
+        json_of(kind, native=False).decode(pa.array([record] * 11, pa.binary()))
+
+
+def test_a_record_of_json_that_is_given_up_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects of three bytes, each of a thousand fields, would be 700 MB before the record ends."""
+    monkeypatch.setattr(arrow_types, "MOST_VALUES", 100_000)
+    decoder = json_of(array(struct({f"f{number}": INT for number in range(1000)})), native=False)
+    tracemalloc.start()
+    try:
+        with pytest.raises(OverflowError, match="more than is allowed"):
+            decoder.decode(pa.array([b'{"f":[' + b"{}," * 20_000 + b"{}]}"]))
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", [pa.large_binary(), pa.string(), pa.binary_view(), pa.int64()], ids=str)
