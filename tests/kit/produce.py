@@ -118,6 +118,19 @@ def produce(
     return dict(seen.counts)
 
 
+def open_transaction(
+    bootstrap: str, topic: str, first: int, end: int, *, partition: int = 0, transactional_id: str = ""
+) -> Producer:
+    """The producer of an open transaction, whose records [first, end) of one partition are in the log."""
+    client = producer(bootstrap, transactional_id=transactional_id or f"open-{topic}")
+    client.init_transactions(30)
+    client.begin_transaction()
+    for sequence in range(first, end):
+        client.produce(topic, value_of(partition, sequence), b"%d" % sequence, partition)
+    assert client.flush(FLUSH_TIMEOUT_S) == 0
+    return client
+
+
 def transact(
     bootstrap: str,
     topic: str,
@@ -133,12 +146,9 @@ def transact(
     The records reach the log before an abort, so that readers have to pass over them and over the control record, which
     is there on return.
     """
-    client = producer(bootstrap, transactional_id=transactional_id)
-    client.init_transactions(30)
-    client.begin_transaction()
-    for sequence in range(first, first + records):
-        client.produce(topic, value_of(partition, sequence), b"%d" % sequence, partition)
-    client.flush(FLUSH_TIMEOUT_S)
+    client = open_transaction(
+        bootstrap, topic, first, first + records, partition=partition, transactional_id=transactional_id
+    )
     if commit:
         client.commit_transaction(30)
     else:

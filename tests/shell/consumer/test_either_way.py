@@ -22,7 +22,7 @@ from sparkcohort.runtime.values.columns import KAFKA_ROW_WITH_HEADERS
 from tests.kit.admin import COMPACTED
 from tests.kit.broker import Broker, Cluster
 from tests.kit.buffered import buffered
-from tests.kit.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact, value_of
+from tests.kit.produce import FLUSH_TIMEOUT_S, abort, open_transaction, produce, producer, transact, value_of
 from tests.kit.ranges import Rows, offsets, pull, tasks_read
 from tests.kit.record_sources import SOURCES, read_by
 from tests.kit.waiting import wait_until
@@ -112,12 +112,7 @@ def test_an_open_transaction_is_waited_for(broker: Broker, topic: str, way: str)
     """Behind the last stable offset nothing is read and nothing is lost; the end of the transaction brings the rows."""
     broker.admin.create_topic(topic)
     produce(broker.bootstrap, topic, 5)
-    client = producer(broker.bootstrap, transactional_id=f"open-{topic}")
-    client.init_transactions(30)
-    client.begin_transaction()
-    for sequence in range(5, 10):
-        client.produce(topic, value_of(0, sequence), None, 0)
-    client.flush(FLUSH_TIMEOUT_S)
+    client = open_transaction(broker.bootstrap, topic, 5, 10)
     committed, wanted = conf(broker, isolation_level="read_committed"), Range(topic, 0, 0, 10)
     found: Rows = {}
     with pytest.raises(FetchError, match=r"transaction is open at offset 5"):

@@ -15,7 +15,7 @@ from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from tests.kit.admin import COMPACTED, LOG_APPEND_TIME
 from tests.kit.broker import Broker
-from tests.kit.produce import abort, produce, producer, transact, value_of
+from tests.kit.produce import abort, open_transaction, produce, producer, transact, value_of
 from tests.kit.proxy import SilentProxy
 from tests.kit.ranges import direct, offsets
 from tests.kit.waiting import wait_until
@@ -125,12 +125,7 @@ def test_an_aborted_tail_ends_quickly(broker: Broker, topic: str) -> None:
 def test_an_open_transaction_is_no_loss(broker: Broker, topic: str) -> None:
     """A range behind the last stable offset waits for the transaction, and the error says what it waited for."""
     broker.admin.create_topic(topic)
-    client = producer(broker.bootstrap, transactional_id=f"open-{topic}")
-    client.init_transactions(30)
-    client.begin_transaction()
-    for sequence in range(10):
-        client.produce(topic, value_of(0, sequence), None, 0)
-    client.flush(10)
+    client = open_transaction(broker.bootstrap, topic, 0, 10)
     with pytest.raises(FetchError, match=r"transaction is open at offset 0.*isolation.level is read_committed"):
         direct(committed(broker), [Range(topic, 0, 0, 5)], poll_timeout_ms=2_000)
     end = threading.Timer(1, client.commit_transaction, [30])
@@ -145,11 +140,7 @@ def test_a_broker_that_falls_silent_hides_no_open_transaction(
 ) -> None:
     """While it waits for the transaction, one client asks; the last question is late, and the reason is still told."""
     broker.admin.create_topic(topic)
-    client = producer(broker.bootstrap, transactional_id=f"open-{topic}")
-    client.init_transactions(30)
-    client.begin_transaction()
-    client.produce(topic, value_of(0, 0), None, 0)
-    client.flush(10)
+    client = open_transaction(broker.bootstrap, topic, 0, 1)
     new_admin = clients.new_admin
     made: list[Mapping[str, str]] = []
 

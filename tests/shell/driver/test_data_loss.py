@@ -17,7 +17,7 @@ from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.starting_offsets import lapsed
 from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
-from tests.kit.produce import FLUSH_TIMEOUT_S, produce, producer, value_of
+from tests.kit.produce import open_transaction, produce
 from tests.kit.waiting import wait_until
 
 Look = Callable[[dict[TopicPartition, int], float], Losses]
@@ -161,12 +161,7 @@ def test_a_position_behind_an_open_transaction_is_no_loss(broker: Broker, topic:
     """An uncommitted reader has come to it: with read_committed it is held until the transaction ends, and no pin lapses."""
     broker.admin.create_topic(topic)
     produce(broker.bootstrap, topic, 5)
-    client = producer(broker.bootstrap, transactional_id=f"open-{topic}")
-    client.init_transactions(30)
-    client.begin_transaction()
-    for sequence in range(5, 10):
-        client.produce(topic, value_of(0, sequence), None, 0)
-    assert client.flush(FLUSH_TIMEOUT_S) == 0
+    client = open_transaction(broker.bootstrap, topic, 5, 10)
     tp = TopicPartition(topic, 0)
     with watched(broker, topic, options={"kafka.isolation.level": "read_committed"}) as of:
         for number in range(8):
