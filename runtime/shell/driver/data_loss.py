@@ -129,7 +129,7 @@ class DataLoss:
         epochs = self.compare(start, snapshot, void)
         self._anew = self._anew.after(found.anew, snapshot.look, now)
         shorter = found.shorter - epochs.cut.keys()
-        shorter -= self._log_ends.wait_for_transactions({tp: start[tp] for tp in shorter})
+        shorter -= self._log_ends.behind_transactions({tp: start[tp] for tp in shorter})
         self._shorter = self._shorter.after(shorter, snapshot.answer, now)
         if found.anew or found.shorter:
             self._log_ends.doubt()

@@ -11,11 +11,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 
-from confluent_kafka import IsolationLevel, KafkaException
-from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaException
 
 from sparkcohort.runtime.batches import hold
 from sparkcohort.runtime.batches.snapshot import Snapshot
@@ -27,7 +24,7 @@ from sparkcohort.runtime.shell.driver.discovery import Discovery, Layout
 from sparkcohort.runtime.shell.driver.list_offsets import FIRST_S, Answers, Asker, ask_apart
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.epoch_ends import EpochEndLookup
-from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
+from sparkcohort.runtime.shell.kafka.uncommitted_ends import UncommittedEnds
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.threads import Supervised, look
 
@@ -70,8 +67,7 @@ class LogEnds:
         self._epochs: dict[TopicPartition, int] = {}  # never changed, another one takes its place
         self.epoch_ends = EpochEndLookup(options.kafka, self._fail)
         self._committed_only = options.kafka.get("isolation.level") == "read_committed"
-        self._new_admin = partial(clients.new_admin, options.kafka)
-        self._admin: RenewedClient[AdminClient] = RenewedClient(options.kafka)  # for the thread that plans
+        self._uncommitted = UncommittedEnds(options.kafka)  # for the thread that plans
         self._waits: frozenset[TopicPartition] = frozenset()  # for transactions, of which has been told
         self._failure: CohortError | None = None
         self._closed = False
@@ -102,7 +98,7 @@ class LogEnds:
             self._asking.close()
             self._asker.close()
             self.epoch_ends.close()
-            self._admin.release()
+            self._uncommitted.release()
             self._changed.notify_all()
             self._looking.notify_all()
 
@@ -174,7 +170,7 @@ class LogEnds:
         found = self._look_up(times)
         return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
-    def wait_for_transactions(self, positions: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
+    def behind_transactions(self, positions: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
         """Those of the positions, all behind their log's end, that the log has: a transaction is open before them.
 
         So it is where an uncommitted reader has come to them.  The end is the last stable offset with ``read_committed``, and
@@ -182,14 +178,8 @@ class LogEnds:
         """
         if not self._committed_only or not positions:
             return frozenset()
-        spec, level = OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED
-        asked = {Position(*tp): spec for tp in positions}
         try:
-            admin = self._admin.get(self._new_admin)
-            answers = admin.list_offsets(asked, isolation_level=level, request_timeout=LOOK_UP_S)
-            ends = {
-                TopicPartition(at.topic, at.partition): each.result(LOOK_UP_S).offset for at, each in answers.items()
-            }
+            ends = self._uncommitted.ask(positions, LOOK_UP_S)
         except (KafkaException, TimeoutError) as error:
             log.info("%s: not known whether a transaction is open: %s", names_of(positions), clients.text_of(error))
             return frozenset(positions)

@@ -62,7 +62,7 @@ def lapsed(log_ends: LogEnds, pins: Offsets) -> dict[TopicPartition, str]:
         return {}
     young = {tp: f"its log begins at {at} by now" for tp, at in beginnings.items() if at > pins[tp]}
     short = {tp: snapshot.ends[tp] for tp in asked if tp in snapshot.ends and snapshot.ends[tp] < pins[tp]}
-    waits = log_ends.wait_for_transactions({tp: pins[tp] for tp in short})
+    waits = log_ends.behind_transactions({tp: pins[tp] for tp in short})
     return young | {tp: f"its log ends at {at} by now" for tp, at in short.items() if tp not in waits}
 
 

@@ -194,7 +194,7 @@ class DeposedLeaders:
         self.asked += [each.epoch for each in asked.values()]
         return dict.fromkeys(asked, 500)
 
-    def wait_for_transactions(self, _positions: object) -> frozenset[TopicPartition]:
+    def behind_transactions(self, _positions: object) -> frozenset[TopicPartition]:
         """None is open."""
         return frozenset()
 

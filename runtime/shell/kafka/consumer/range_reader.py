@@ -17,9 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.batches.suspected_loss import SuspectedLosses
 from sparkcohort.runtime.errors import CohortError
@@ -34,8 +32,8 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
     PartitionError,
     Records,
 )
-from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
+from sparkcohort.runtime.shell.kafka.uncommitted_ends import UncommittedEnds
 from sparkcohort.runtime.values.columns import KAFKA_ROW, Columns
 
 T = TypeVar("T")
@@ -117,7 +115,7 @@ class RangeReader:
         self._poll_timeout_ms = self._patience_ms = poll_timeout_ms
         self._on_data_loss = on_data_loss
         self._topics = TopicIds(conf)
-        self._admin: RenewedClient[AdminClient] = RenewedClient(conf)
+        self._uncommitted = UncommittedEnds(conf)
         self._ids: Mapping[str, str] = {}
         self._anew: set[str] = set()  # topics that had another id when this read began
         self._untold: set[str] = set()  # topics of which the client doesn't tell whose records it gives
@@ -155,7 +153,7 @@ class RangeReader:
         """Close the connections; the reader can't be used again."""
         self._source.close()
         self._topics.release()
-        self._admin.release()
+        self._uncommitted.release()
 
     def _next_range(self, progress: _ReadProgress, tp: TopicPartition) -> None:
         """Start the next range of a partition, if there is one."""
@@ -446,11 +444,7 @@ class RangeReader:
         """Whether the records up to ``end`` exist but wait for a transaction.  Raises KafkaException, TimeoutError."""
         if self._conf.get("isolation.level") != "read_committed":
             return False
-        admin = self._admin.get(lambda: clients.new_admin(self._conf))  # the question comes once a second
-        asked = {KafkaPartition(*tp): OffsetSpec.latest()}
-        level = IsolationLevel.READ_UNCOMMITTED
-        answers = admin.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
-        return all(answer.result(timeout_s).offset >= end for answer in answers.values())
+        return self._uncommitted.ask([tp], timeout_s)[tp] >= end
 
     def _check_time(self, reading: _RangeProgress) -> None:
         """Raise FetchError when the partition has made no progress within the poll timeout."""
