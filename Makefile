@@ -11,7 +11,7 @@ ARGS ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: help venv jars jdk hosts prometheus classes lint test test-unit test-e2e parity test-newest oldest test-oldest simulate handover chaos optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel wheels wheel-tools clean
+.PHONY: help venv jars jdk hosts prometheus classes lint test test-all reached test-unit test-e2e parity test-newest oldest test-oldest simulate handover chaos optimum model fuzz demo bench bench-group bench-assignors bench-decoders wheel wheels wheel-tools clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -40,8 +40,19 @@ lint: venv ## ruff and mypy, both strict
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-test: venv oldest wheel-tools jdk jars hosts prometheus classes lint ## everything, on a real Kafka broker and a real Spark
-	@tools/run_tests.sh $(ARGS)
+test: venv ## what every change needs: pure tests, each feature on a real Kafka broker and a real Spark, lint
+	@$(BIN)/python -P tools/run_tests.py $(ARGS)
+
+test-all: venv ## everything: before a release, or when the data path or the group has changed
+	@$(BIN)/python -P tools/run_tests.py --tier all $(ARGS)
+
+TIER ?= test
+
+reached: venv ## which lines of the product a tier reaches, in every process: TIER=all
+	@$(BIN)/python -P tools/reached.py prepare
+	@$(BIN)/python -P tools/run_tests.py --tier $(TIER) $(ARGS) || true
+	@$(BIN)/python -P tools/reached.py report
+	@$(BIN)/python -P tools/reached.py restore
 
 test-unit: venv prometheus ## the pure tests only
 	@$(PYTEST) tests/unit $(ARGS)

@@ -8,17 +8,25 @@
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 # How long one example takes is the machine's business: a law does not fail because another process is busy.
-settings.register_profile("cohort", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("cohort")
+for name, examples in (("quick", 25), ("thorough", 100)):
+    settings.register_profile(
+        name,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        max_examples=examples,
+        derandomize=name == "quick",
+    )
 
 ROOT = Path(__file__).resolve().parents[1]
 # pytest puts the tree first on the path, for `tests.kit`.  There it would shadow the installed wheel's
@@ -28,43 +36,80 @@ sys.path[:] = [entry for entry in sys.path if entry and Path(entry).resolve() !=
 from tests.kit.broker import Broker  # noqa: E402  after the path is right
 from tests.kit.mock import MockCluster  # noqa: E402  after the path is right
 from tests.kit.processes import MARK  # noqa: E402  after the path is right
+from tests.kit.tier import TIER, is_thorough  # noqa: E402  after the path is right
 
 # pytest-timeout's thread needs the interpreter's lock, which some of librdkafka's bindings keep while they wait
 # (``Consumer.assignment``): without this, such a test would hang for good, and nothing would tell which.
 BEYOND_S = 60
 ERRORS = pytest.StashKey[int]()
 
-# The files that take more than half a minute, the longest first (``--durations=0``): what is short comes last, and so all
-# workers end together.
-LONG = """clusters interpreters scenarios either_way parity brokers switching dynamic_allocation tokens stateful restarts submit
-    async_progress network oldest batch_reads executors fail_over exclusivity client checkpoint_repair semantics thread_faults agents
-    columns connect range_reader_broker trickle broker assignors coordinator_down odd_data leftovers metrics_endpoint
-    kafka_membership_faults certificates errors isolation delegation_tokens batch_refusals sources cut_off handover reset_offsets
-    wheels_that_ship checkpoints driver sanitized logins typed_values metrics prefetch""".split()  # noqa: SIM905  a word a line else
+DURATIONS = ROOT / ".cache" / "tests" / "durations.json"
+# Each is one session or one application for the whole run, of one worker.
+SHARED_BY_ONE_WORKER = ("spark", "application")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of ``tools/run_tests.py``."""
+    parser.addoption("--tier", choices=("test", "all"), default=None, help="all: the tests marked thorough too")
+    parser.addoption("--failures", type=Path, help="append each failure to this file, a JSON object a line")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep where errors go before tests' output is captured, and mark what a worker of pytest-xdist will start."""
+    """Keep where errors go before tests' output is captured, choose the tier, and mark what a worker of pytest-xdist will start."""
     config.stash[ERRORS] = os.dup(2)
+    if config.option.tier is not None:
+        os.environ[TIER] = config.option.tier
+    settings.load_profile("thorough" if is_thorough() else "quick")
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         os.environ[MARK] = f"{worker}-{os.getpid()}"
+    elif config.getoption("dist", "no") != "no":
+        config.pluginmanager.register(Results(config))
 
 
-def turns(files: Iterable[Path]) -> dict[Path, float]:
-    """Where each file stands from 0 to 1: those of Spark, which want the CPU, and those of the shell, which wait, take turns."""
-    places: dict[Path, float] = {}
-    for part in ("e2e", "shell"):
-        mine = [path for path in files if path.is_relative_to(ROOT / "tests" / part)]
-        mine.sort(key=lambda path: LONG.index(name) if (name := path.stem.removeprefix("test_")) in LONG else len(LONG))
-        places |= {path: number / len(mine) for number, path in enumerate(mine)}
-    return places
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is for the other tier; the rest in units that one worker runs, the longest of the last run first."""
+    if config.option.tier == "test":
+        chosen = [item for item in items if item.get_closest_marker("thorough") is None]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
+    units = {item: unit(item) for item in items}
+    last = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    items.sort(key=lambda item: (-last.get(units[item], 0.0), units[item] not in SHARED_BY_ONE_WORKER))
+    for item, name in units.items():
+        item.add_marker(pytest.mark.xdist_group(name))
+        item.user_properties.append(("unit", name))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The order of the files; within a file it stays."""
-    places = turns(list(dict.fromkeys(item.path for item in items)))
-    items.sort(key=lambda item: places.get(item.path, 0.0))
+def unit(item: pytest.Item) -> str:
+    """What a worker takes at once: all tests of the shared session, all of the shared application, or a file."""
+    fixtures = getattr(item, "fixturenames", ())
+    return next((name for name in SHARED_BY_ONE_WORKER if name in fixtures), str(item.path.relative_to(ROOT)))
+
+
+class Results:
+    """What the process that leads the workers writes down: how long each unit took, and what failed."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Nothing has run."""
+        self._failures: Path | None = config.option.failures
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a phase of a test, and note its failure."""
+        test = report.nodeid.partition("@")[0]
+        self._seconds[str(dict(report.user_properties).get("unit", test))] += report.duration
+        if report.failed and self._failures is not None:
+            parts = [report.longreprtext, *(f"--- {title}\n{text}" for title, text in report.sections)]
+            with self._failures.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"test": test, "text": "\n".join(parts)}) + "\n")
+
+    def pytest_sessionfinish(self) -> None:
+        """Keep the durations for the next run; units that did not run keep theirs."""
+        DURATIONS.parent.mkdir(parents=True, exist_ok=True)
+        last = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+        DURATIONS.write_text(json.dumps(last | {name: round(s, 1) for name, s in self._seconds.items()}, indent=1))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".cache" / "jars"
-QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # for short-lived JVMs
+# For short-lived JVMs.  Without counters for jps: all that are process 1 of a container would write the same file, and say so.
+QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
 
 
 def jars(part: str) -> list[Path]:
