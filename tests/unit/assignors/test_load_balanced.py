@@ -8,7 +8,7 @@ from itertools import product
 from math import inf, nan
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.assignors import Load, MemberSubscription, Partition, find
@@ -91,7 +91,6 @@ def test_nine_tenths_of_the_traffic_on_three_of_sixty_partitions() -> None:
         assert LoadBalancedAssignor().relief(topics, after) is None
 
 
-@settings(max_examples=50)
 @given(groups.topics(), groups.members())
 def test_as_long_as_nothing_is_reported_it_is_cooperative_sticky(
     topics: dict[str, int], members: groups.Members
@@ -100,7 +99,6 @@ def test_as_long_as_nothing_is_reported_it_is_cooperative_sticky(
     assert find("load-balanced").assign(topics, members) == find("cooperative-sticky").assign(topics, members)
 
 
-@settings(max_examples=50)
 @given(groups.topics(), groups.members(loads=True))
 def test_nobody_starts_what_another_has_not_given_up(topics: dict[str, int], members: groups.Members) -> None:
     """A partition that anyone else claims goes to nobody but its valid owner in this round, whatever is reported."""
@@ -111,7 +109,6 @@ def test_nobody_starts_what_another_has_not_given_up(topics: dict[str, int], mem
             assert not others or owner.get(partition) == member
 
 
-@settings(max_examples=50)
 @given(groups.topics(), groups.members(loads=True))
 def test_what_is_free_is_given_out_at_once(topics: dict[str, int], members: groups.Members) -> None:
     """Every wanted partition that nobody claims has an owner after one round, whatever is reported of it."""
@@ -226,7 +223,6 @@ def test_what_is_free_is_nearly_as_even_as_it_can_be(loads: list[Load], count: i
     assert max(load.values()) <= best * (4 / 3 - 1 / (3 * count)) + 1
 
 
-@settings(max_examples=50)
 @given(groups.carrying(equal=True), st.integers(1, 2))
 def test_who_comes_with_nothing_gets_its_share_at_once(
     group: tuple[dict[str, int], groups.Members], newcomers: int

@@ -9,6 +9,7 @@ from sparkcohort.runtime.group import GroupConfig
 from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.reasons import requested
 from tests.kit.group_desk import Desk, beat, commit, join, leave, stable, sync
+from tests.kit.tier import of_tier
 
 IDS = st.sampled_from(["", "a-1", "i-2", "b-3", "c-4", "i-4", "c-5", "i-5", "x-9"])
 INSTANCES = st.sampled_from([None, None, None, "i", "j"])
@@ -60,7 +61,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=of_tier(quick=50, thorough=150))
 @given(st.lists(ASKS, max_size=40), st.sampled_from([0, 50]), st.sampled_from([3, 100]), st.booleans())
 def test_anything_goes(asks: list[tuple[str, object]], delay_ms: int, size: int, begun: bool) -> None:
     """Nothing raises; every request is answered once or parked; I1, I4, I5 hold, refusals change nothing, replay agrees."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.group import GroupConfig
@@ -102,7 +102,6 @@ def calm(world: World) -> None:
     world.advance(2 * SESSION_MS + 2 * REBALANCE_MS)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SCRIPTS, st.sampled_from([0, 900]), st.booleans(), st.sampled_from([0, 4_000, 60_000]))
 def test_laws_hold_after_every_step(
     script: list[tuple[str, int]], delay_ms: int, settled: bool, departed_ms: int

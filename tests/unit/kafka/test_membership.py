@@ -23,6 +23,7 @@ from sparkcohort.runtime.kafka.membership_state import (
 from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.membership_world import CONFIG, DENIED, REFUSED, MembershipWorld, joined, parts
+from tests.kit.tier import of_tier
 
 STANDALONE, JOINING, MEMBER, WATCHING, ENDED = MembershipState
 COMMITTING = (STANDALONE, MEMBER)
@@ -250,7 +251,7 @@ def test_whatever_ends_a_membership_answers_who_waits(name: str) -> None:
 KINDS = st.tuples(st.sampled_from(EVENTS), st.integers(0, 3), st.sampled_from((0, 50, 300, 5_000)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=of_tier(quick=100, thorough=300))
 @given(st.lists(KINDS, max_size=60))
 def test_each_request_is_answered_once(happening: list[tuple[type, int, int]]) -> None:
     """Results come for calls that were made, in any order, twice, or never; in the end it is closed."""
@@ -333,7 +334,7 @@ STORIES = {  # what a driver does in one go, with the other one's acts between
 ACTS = st.tuples(st.integers(0, 1), st.sampled_from(sorted(STORIES)))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=of_tier(quick=100, thorough=500))
 @given(st.lists(ACTS, min_size=3, max_size=40))
 def test_an_older_run_never_commits_after_a_newer_one(acts: list[tuple[int, str]]) -> None:
     """However two drivers start, freeze, thaw, join, fence each other, reserve and commit."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from sparkcohort import assignors
 from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor, validate
@@ -222,7 +222,6 @@ def test_the_example_of_answers() -> None:
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-@settings(max_examples=30)
 @given(topics=groups.topics(), members=groups.members())
 def test_an_own_assignor_may_leave_it_to_a_built_in_one(
     name: str, topics: dict[str, int], members: groups.Members

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.assignors import Load, MemberSubscription
@@ -213,7 +213,6 @@ def test_a_case_that_is_too_big_is_not_tried(monkeypatch: pytest.MonkeyPatch) ->
         parse(json.dumps(WHOLE))
 
 
-@settings(max_examples=50)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=3),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.assignors import ASSIGNORS, Assignor, Load, MemberSubscription, Partition, find
@@ -246,7 +246,6 @@ def test_the_options_of_load_balancing_count() -> None:
     assert (much.relieved, much.moved, much.rounds) == ((), 0, 1)
 
 
-@settings(max_examples=60)
 @given(group=groups.carrying())
 def test_load_balancing_goes_the_coordinators_way(group: tuple[dict[str, int], groups.Members]) -> None:
     """Round by round what the leader's own memory and watch make of the same group, with the same options."""
@@ -315,7 +314,6 @@ def cases(draw: st.DrawFn, most: int = 5, people: int = 5) -> Case:
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=ASSIGNORS)
-@settings(max_examples=40)
 @given(case=cases())
 def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Case) -> None:
     """Moves, spread, rack mismatches, what is withheld, the rounds and the pauses, of any group, under every assignor."""
@@ -342,7 +340,6 @@ def test_every_figure_is_what_plain_counting_finds(assignor: Assignor, case: Cas
     assert {tp: n for n, found in seen.paused_cooperative.items() for tp in found} == rounds["paused"]
 
 
-@settings(max_examples=100)
 @given(case=cases(most=3, people=3).filter(lambda case: len(plain.partitions(case)) <= 6))
 def test_the_fewest_moves_are_the_fewest(case: Case) -> None:
     """No complete and balanced assignment of all that there are moves fewer."""

@@ -14,6 +14,7 @@ from sparkcohort.runtime.values.avro.schema import parse_schema
 from sparkcohort.runtime.values.avro.steps import StepList
 from sparkcohort.runtime.values.types import STRING, struct
 from tests.kit import avro_schemas as drawn
+from tests.kit.tier import of_tier
 
 
 def steps_for(writer: Any, reader: Any) -> StepList:
@@ -21,7 +22,7 @@ def steps_for(writer: Any, reader: Any) -> StepList:
     return resolve(parse_schema(json.dumps(writer)), parse_schema(json.dumps(reader)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=of_tier(quick=50, thorough=400))
 @given(st.data())
 def test_records_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
     """Whatever is drawn: the same schema on both sides."""
@@ -35,7 +36,7 @@ def test_records_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
     assert drawn.alike(row, drawn.decode(encoded, schema, schema), schema)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=of_tier(quick=100, thorough=1000))
 @given(st.data())
 def test_evolved_schemas_read_old_records_as_fastavro_does(data: st.DataObject) -> None:
     """Promoted, dropped, renamed, added and reordered fields, other symbols, unions on either side."""
@@ -232,7 +233,7 @@ def test_only_what_is_asked_for_is_read() -> None:
     assert reader.root.rows() == [{"id": "me"}]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=of_tier(quick=25, thorough=200))
 @given(st.data())
 def test_any_part_of_a_record_can_be_asked_for(data: st.DataObject) -> None:
     """What is left of the columns has the values that it has among all."""
@@ -251,7 +252,7 @@ def test_any_part_of_a_record_can_be_asked_for(data: st.DataObject) -> None:
     assert rows[1] == {name: rows[0][name] for name in asked}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=of_tier(quick=50, thorough=300))
 @given(st.data())
 def test_broken_bytes_cost_their_record_only(data: st.DataObject) -> None:
     """Whatever the bytes are: a row for each, the good ones unharmed, and no other exception."""

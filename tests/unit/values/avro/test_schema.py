@@ -9,7 +9,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.values.avro import columns, defaults, interpreter, schema, steps
@@ -22,7 +22,6 @@ def parsed(schema: Any) -> Any:
     return parse_schema(json.dumps(schema))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_what_fastavro_takes_is_taken(data: st.DataObject) -> None:
     """Drawn schemas, whose fields keep their order."""

@@ -13,6 +13,7 @@ from sparkcohort.runtime.values.protobuf.descriptor import parse_message
 from sparkcohort.runtime.values.protobuf.interpreter import ProtobufReader
 from sparkcohort.runtime.values.protobuf.steps import MessageSteps, ProtobufReason
 from tests.kit import protobuf_schemas as drawn
+from tests.kit.tier import of_tier
 
 Proto = drawn.Proto
 
@@ -35,7 +36,7 @@ def has_columns(data: bytes) -> bool:
     return any(map(drawn.has_column, drawn.descriptor(data).fields))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=of_tier(quick=50, thorough=300))
 @given(st.data())
 def test_rows_are_those_of_googles_library(data: st.DataObject) -> None:
     """Drawn messages; fields in any order, several times, packed or not, unknown ones between them."""
