@@ -19,7 +19,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparkcohort import ProgressListener
-from tests.kit import streams
 from tests.kit.application import Application
 from tests.kit.faults import Faults
 
@@ -30,6 +29,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     It ends with the last file of this folder that the worker has: other tests need its CPU and memory.
     """
+    from tests.kit import streams  # not before pytest knows the tier
+
     with streams.session(tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -40,6 +41,8 @@ def sparks_checkpoint_files(request: pytest.FixtureRequest) -> Iterator[None]:
     if "spark" not in request.fixturenames:
         yield
         return
+    from tests.kit import streams
+
     with streams.sparks_checkpoint_files(request.getfixturevalue("spark")):
         yield
 

@@ -64,6 +64,7 @@ def _refused(status: Status) -> int:
     return sum(row["count"] for row in status["refused"] if row["request"] == "OffsetCommit" and row["error"] in gone)
 
 
+@pytest.mark.thorough("a session that ends while an agent is frozen")
 @pytest.mark.timeout(900)
 def test_an_agent_frozen_before_its_commit(application: Application, broker: Broker, topic: str) -> None:
     """Its partitions move, tasks go on within agent.timeout.ms, its late commit is refused, it rejoins empty-handed."""

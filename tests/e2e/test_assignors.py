@@ -52,6 +52,7 @@ def _kept(status: Status, before: Status, victim: str) -> bool:
     )
 
 
+@pytest.mark.thorough("an executor is killed while the assignor fails")
 @pytest.mark.timeout(900)
 def test_a_users_own_assignor(application: Application, broker: Broker, topic: str) -> None:
     """Found by entry point.  While it fails an executor is replaced: batches go on, nothing moves; then it rules again."""

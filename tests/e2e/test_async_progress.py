@@ -68,6 +68,7 @@ PLACES = ("planned 2", "offsets 2", "commits 2", "commit 1")
 RECORDS, LIMIT = 300, 20  # more batches than all lives but the last one see
 
 
+@pytest.mark.thorough("five lives of a driver")
 @pytest.mark.timeout(600)
 def test_killed_at_every_place_of_asynchronous_progress(broker: Broker, topic: str, tmp_path: Path) -> None:
     """Wherever the driver dies, Kafka has no more than the logs, and the next life goes on from there: nothing is lost."""

@@ -61,6 +61,7 @@ def _unreachable(status: Status) -> set[int]:
     return {row["partition"] for row in status["partitions"] if row["unreachable"]}
 
 
+@pytest.mark.thorough("more ways to lose a broker")
 @pytest.mark.timeout(600)
 def test_available_now_waits_for_a_broker(application: Application, cluster: Cluster, topic_of_both: str) -> None:
     """A bounded query that starts while a broker is away for some seconds waits, and delivers everything."""
@@ -72,6 +73,7 @@ def test_available_now_waits_for_a_broker(application: Application, cluster: Clu
     check(from_parquet(query.out), held(cluster.bootstrap, [topic_of_both])).assert_exact()
 
 
+@pytest.mark.thorough("more ways to lose a broker")
 @pytest.mark.timeout(600)
 def test_available_now_loses_a_broker_on_its_way(
     application: Application, cluster: Cluster, topic_of_both: str
@@ -88,6 +90,7 @@ def test_available_now_loses_a_broker_on_its_way(
     check(from_parquet(query.out), held(cluster.bootstrap, [topic_of_both])).assert_exact()
 
 
+@pytest.mark.thorough("more ways to lose a broker")
 @pytest.mark.timeout(600)
 def test_available_now_gives_up_after_its_deadline(
     application: Application, cluster: Cluster, topic_of_both: str
@@ -130,6 +133,7 @@ def test_the_others_flow_while_one_broker_is_away(
         check(from_parquet(query.out), everything).assert_exact()
 
 
+@pytest.mark.thorough("more ways to lose a broker")
 @pytest.mark.timeout(600)
 def test_the_only_broker_is_away(application: Application, topic: str) -> None:
     """Some seconds without any broker: the query survives, and the executors' group does not even rebalance."""

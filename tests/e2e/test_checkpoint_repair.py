@@ -109,6 +109,7 @@ DAMAGES: Mapping[str, tuple[Callable[[Path], None], str, int]] = {
 """The damage, what Spark says to it, and the first offset of each partition that is read after the repair."""
 
 
+@pytest.mark.thorough("nine damages, each with two queries")
 @pytest.mark.parametrize("form", FORMS)
 def test_damaged_logs_are_repaired(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, form: str) -> None:
     """Spark fails; the dry run changes nothing; after the repair it delivers what the repair said, up to the end."""
@@ -139,6 +140,7 @@ def test_damaged_logs_are_repaired(spark: SparkSession, broker: Broker, topic: s
     assert not failed
 
 
+@pytest.mark.thorough("both formats, damaged and repaired")
 @pytest.mark.parametrize("form", FORMS)
 def test_offsets_that_the_log_has_no_more(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, form: str
@@ -168,6 +170,7 @@ def test_offsets_that_the_log_has_no_more(
     assert sorted((row.partition, row.offset) for row in rows) == wanted
 
 
+@pytest.mark.thorough("both formats, damaged and repaired")
 @pytest.mark.parametrize("form", FORMS)
 def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, form: str) -> None:
     """Deleted and created, with one partition less: the checkpoint goes to the new topic's start, without the partition that is gone."""
@@ -205,6 +208,7 @@ def test_a_live_query_keeps_its_checkpoint(spark: SparkSession, broker: Broker, 
         assert (said.returncode, f"group {topic}" in said.stderr, "--not-running" in said.stderr) == (1, True, True)
 
 
+@pytest.mark.thorough("a Spark of its own")
 def test_executors_are_asked_by_a_small_job() -> None:
     """In a process of its own: each executor's Python, with a tick or what is wrong."""
     local = [

@@ -20,6 +20,8 @@ from tests.kit.spark import run as run_script
 from tests.kit.standalone import WORKER_CLASS, environment, standalone
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.thorough("clusters and drivers of their own, and ten queries")
+
 QUERIES, PARTITIONS = 10, 6
 SESSION_MS, AGENTS_S = 20_000, 90
 

@@ -21,6 +21,8 @@ from tests.kit.produce import produce
 from tests.kit.standalone import BIN, environment
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.thorough("needs a Spark Connect server")
+
 SCRIPTS = Path(__file__).parent / "scripts"
 RECORDS, PARTITIONS = 1_000, 2
 LIMIT_S = 300.0

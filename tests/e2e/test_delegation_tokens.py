@@ -6,8 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
+
+pytestmark = pytest.mark.thorough("a driver of its own, for its conf")
 
 SETTING = "spark.kafka.clusters.main.auth.bootstrap.servers"
 PROGRAM = f"""

@@ -17,6 +17,8 @@ from tests.kit.spark import EXECUTOR
 from tests.kit.standalone import environment, standalone
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.thorough("needs a standalone cluster")
+
 PARTITIONS, EXECUTORS = 6, 2
 
 

@@ -59,6 +59,7 @@ def assert_fenced(message: str | None, topic: str) -> None:
     assert "give each its own group.id" in message
 
 
+@pytest.mark.thorough("two applications")
 def test_the_newer_application_wins(
     spark: SparkSession, other: Application, broker: Broker, topic: str, checkpoint: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_the_newer_application_wins(
     delivery.check(newer.delivered(), delivery.held(broker.bootstrap, [topic])).assert_exact()
 
 
+@pytest.mark.thorough("two applications")
 def test_a_driver_that_thaws_ends(
     spark: SparkSession, other: Application, broker: Broker, topic: str, checkpoint: Path
 ) -> None:
@@ -180,6 +182,7 @@ def delivered(*queries: Query) -> Counter[tuple[int, int]]:
     return Counter((row["partition"], row["offset"]) for row in rows)
 
 
+@pytest.mark.thorough("two applications")
 @pytest.mark.timeout(420)
 def test_a_deployment_and_the_way_back(
     application: Application, other: Application, broker: Broker, topic: str

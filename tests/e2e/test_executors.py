@@ -97,6 +97,7 @@ def _check_rounds(after: Status, before: Status, victim: dict[str, Any]) -> None
     assert after["scheduled_rebalance"] is None
 
 
+@pytest.mark.thorough("scaled and killed, beside Spark's own source")
 @pytest.mark.timeout(900)
 def test_executors_come_and_go_under_both_formats(application: Application, broker: Broker, topic: str) -> None:
     """A batch loses its executor; then the checkpoint goes on with one executor, and with three: each record once, in both."""

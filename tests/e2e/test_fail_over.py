@@ -72,6 +72,7 @@ def test_started_again_it_goes_on_with_its_agents(app: Application, broker: Brok
     delivery.check(delivery.from_parquet(query.out), delivery.held(broker.bootstrap, [topic])).assert_exact()
 
 
+@pytest.mark.thorough("a restart with other options")
 def test_with_other_options_it_begins_anew(app: Application, broker: Broker, topic: str) -> None:
     """Members that would deliver other columns are not gone on with: new ones come, and each record comes once."""
     query = flowing(app, broker, topic)
@@ -87,6 +88,7 @@ def test_with_other_options_it_begins_anew(app: Application, broker: Broker, top
     again.stop()
 
 
+@pytest.mark.thorough("two applications")
 def test_another_application_never_meets_them(app: Application, broker: Broker, topic: str, tmp_path: Path) -> None:
     """The same group and home, agents that still wait: the other application's query has its own."""
     query = flowing(app, broker, topic)

@@ -19,6 +19,8 @@ from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import produce
 from tests.kit.spark_home import spark_home
 
+pytestmark = pytest.mark.thorough("other interpreters, each with a Spark of its own")
+
 SCRIPT = Path(__file__).parent / "scripts" / "registers.py"
 SUBMIT = Path(str(pyspark.__file__)).parent / "bin" / "spark-submit"
 LIMIT_S = 150.0

@@ -30,6 +30,7 @@ class Run:
     processes: list[psutil.Process]
 
 
+@pytest.mark.thorough("two groups, twice")
 @pytest.mark.timeout(900)
 def test_two_groups_started_and_stopped_twice(application: Application, broker: Broker, topic: str) -> None:
     """No runner, port or file outlives its query, no agent, socket or shared memory by more than a session; the next start finds all clean."""

@@ -11,6 +11,8 @@ from tests.kit.broker import Broker
 from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import Steady
 
+pytestmark = pytest.mark.thorough("waits until loads are measured")
+
 PARTITIONS = 12
 AFTER_MS = 5_000
 HOT = 3

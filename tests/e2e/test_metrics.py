@@ -124,6 +124,7 @@ def test_a_metrics_port_in_use_ends_the_query(
     assert "a port of its own" in failure
 
 
+@pytest.mark.thorough("a backlog read for long")
 @pytest.mark.timeout(400)
 def test_lag_in_seconds_is_the_age_of_what_waits(
     spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, port: int

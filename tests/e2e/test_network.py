@@ -15,6 +15,8 @@ from tests.kit.produce import Steady, produce
 from tests.kit.proxy import SilentProxy
 from tests.kit.sealed import SealedNetwork
 
+pytestmark = pytest.mark.thorough("networks of their own")
+
 OUTSIDE = "10.212.0.1"
 
 

@@ -14,7 +14,7 @@ from tests.kit.admin import COMPACTED, LOG_APPEND_TIME
 from tests.kit.batch_reads import load, ordered
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, abort, produce, producer, transact
-from tests.kit.streams import Stream, options
+from tests.kit.streams import FORMS, Stream, options
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
@@ -99,73 +99,48 @@ def read(spark: SparkSession, form: str, source: dict[str, str], checkpoint: Pat
     return schema, sorted(run.finish().rows, key=lambda row: (row.topic, row.partition, row.offset))
 
 
-CASES: dict[str, tuple[Write, dict[str, str], int]] = {
-    "nulls and headers": (nulls_and_headers, {"includeHeaders": "true"}, 6),
-    "nulls without headers": (nulls_and_headers, {}, 6),
-    "LogAppendTime": (log_append_time, {}, 20),
-    "transactions, committed": (transactions, {"kafka.isolation.level": "read_committed"}, 30),
-    "transactions, all": (transactions, {}, 63),
-    "transactions, read_uncommitted": (transactions, {"kafka.isolation.level": "read_uncommitted"}, 63),
-    "large": (large, {}, 12),
+OLDER = [nulls_and_headers, log_append_time, transactions, large]
+CASES: dict[str, tuple[list[Write], dict[str, str], int]] = {
+    "nulls and headers": (OLDER, {"includeHeaders": "true"}, 6 + 20 + 63 + 12),
+    "transactions, committed": ([transactions], {"kafka.isolation.level": "read_committed"}, 30),
+    "transactions, all": ([transactions, nulls_and_headers], {}, 63 + 6),
+    "transactions, read_uncommitted": ([transactions], {"kafka.isolation.level": "read_uncommitted"}, 63),
 }
+"""Topics that are read at a time, and how many records they have."""
 
 
-@pytest.mark.parametrize(("write", "more", "count"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("kinds", "more", "count"), CASES.values(), ids=CASES)
 def test_rows_are_those_of_sparks_own_source(
     spark: SparkSession,
     broker: Broker,
     topic: str,
     tmp_path: Path,
     written: Callable[[Write], str],
-    write: Write,
+    kinds: list[Write],
     more: dict[str, str],
     count: int,
 ) -> None:
-    """Same schema, and the same rows in all columns, as ``format("kafka")`` gives of the same topic."""
-    source = {**options(broker, written(write), group__id=topic), **more}
-    ours = read(spark, "cohort", source, tmp_path / "ours")
-    theirs = read(spark, "kafka", source, tmp_path / "theirs")
-    assert ours == theirs
-    assert len(ours[1]) == count
-
-
-@pytest.mark.parametrize(("write", "more", "count"), CASES.values(), ids=CASES)
-def test_batch_reads_have_the_rows_of_sparks_own_source(
-    spark: SparkSession,
-    broker: Broker,
-    written: Callable[[Write], str],
-    write: Write,
-    more: dict[str, str],
-    count: int,
-) -> None:
-    """The same of ``spark.read``: same schema, and the same rows in all columns."""
-    topic = written(write)
+    """Same schema, and the same rows in all columns: of a batch read of ``format("kafka")``, of ours, and of a stream."""
+    topics = ",".join(map(written, kinds))
     given = {name.replace(".", "__"): value for name, value in more.items()}
-    ours, theirs = (load(spark, broker, topic, form, **given) for form in ("cohort", "kafka"))
-    assert ours.schema == theirs.schema
-    found = ordered(ours)
-    assert found == ordered(theirs)
-    assert len(found) == count
-
-
-def test_batch_reads_of_compacted_logs(spark: SparkSession, broker: Broker, written: Callable[[Write], str]) -> None:
-    """Gaps are no loss, whole or cut into tasks that may hold nothing but a gap."""
-    topic = written(compacted)
-    theirs = ordered(load(spark, broker, topic, "kafka"))
-    assert 0 < len(theirs) < 60
-    assert ordered(load(spark, broker, topic)) == theirs
-    assert ordered(load(spark, broker, topic, maxRecordsPerPartition=7)) == theirs
+    theirs, ours = (load(spark, broker, topics, form, **given) for form in ("kafka", "cohort"))
+    expected = (theirs.schema.json(), ordered(theirs))
+    assert len(expected[1]) == count
+    assert (ours.schema.json(), ordered(ours)) == expected
+    source = {**options(broker, topics, group__id=topic), **more}
+    for form in FORMS:
+        assert read(spark, form, source, tmp_path / form) == expected
 
 
 def test_compacted_gaps(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, written: Callable[[Write], str]
 ) -> None:
-    """Gaps that compaction left are no loss and no end: the rows are those of ``format("kafka")``, the lag is 0."""
+    """Gaps that compaction left are no loss and no end, also where a task holds nothing else: the rows of ``format("kafka")``, lag 0."""
     source = options(broker, written(compacted), group__id=topic, maxOffsetsPerTrigger=50)
-    ours = read(spark, "cohort", source, tmp_path / "ours")
-    theirs = read(spark, "kafka", source, tmp_path / "theirs")
-    assert ours == theirs
-    offsets = [row.offset for row in ours[1]]
-    assert 0 < len(offsets) < 60
-    assert offsets[-1] == 201
+    theirs = ordered(load(spark, broker, written(compacted), "kafka"))
+    assert 0 < len(theirs) < 60 and theirs[-1].offset == 201
+    assert ordered(load(spark, broker, written(compacted))) == theirs
+    assert ordered(load(spark, broker, written(compacted), maxRecordsPerPartition=7)) == theirs
+    for form in FORMS:
+        assert read(spark, form, source, tmp_path / form)[1] == theirs
     assert broker.admin.committed(topic) == {(written(compacted), 0): 202}

@@ -16,6 +16,8 @@ from tests.kit.jars import ROOT
 from tests.kit.produce import produce
 from tests.kit.streams import ASAP, Stream, options
 
+pytestmark = pytest.mark.thorough("each command of the page on call")
+
 PARTITIONS, RECORDS, WITHIN_S = 4, 2_000, 60
 QUESTION = re.compile(r"^## (\d+)\. .+?\n\n```\n(.*?)```", re.MULTILINE | re.DOTALL)
 ANSWERS = {

@@ -22,7 +22,10 @@ from tests.kit.produce import place_of, produce
 from tests.kit.streams import ASAP, FORMS, Stream, error, options
 from tests.kit.waiting import hold_for, wait_until
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
+pytestmark = [
+    pytest.mark.thorough("failures and discovery beside Spark's own source"),
+    pytest.mark.timeout(300),
+]  # a busy machine makes a query slow
 
 # How a loss begins: Spark's own tells of it in its condition's words, without its name.
 LOST: Final = {"cohort": "[KAFKA_DATA_LOSS", "kafka": "Some data may have been lost"}
@@ -268,19 +271,6 @@ def test_a_topic_made_anew_with_a_shorter_log(
     assert theirs in said["kafka"]
 
 
-def test_a_topic_made_anew_with_a_longer_log(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """Spark's own source takes it for the same and leaves out what lies before its place; here it is an error."""
-    runs = {}
-    for form in FORMS:
-        name = filled(broker, f"{topic}-{form}", 1, 20)
-        Stream(spark, options(broker, name), tmp_path / form, form=form).finish()
-        broker.admin.delete_topic(name)
-        filled(broker, name, 1, 30)
-        runs[form] = Stream(spark, options(broker, name), tmp_path / form, form=form)
-    assert "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED" in runs["cohort"].failure()
-    assert [offset for _, _, offset in places(runs["kafka"].finish())] == [*range(20, 30)]
-
-
 @pytest.mark.parametrize("loss", ["true", "false"])
 def test_partitions_that_available_now_loses(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, loss: str
@@ -306,28 +296,6 @@ def test_partitions_that_available_now_loses(
             assert name in said[form]
     assert "Some of partitions in Kafka topic(s) have been lost" in said["kafka"]
     assert loss == "false" or LOST["cohort"] in said["cohort"]
-
-
-def test_records_that_are_gone(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """Deleted before they were read: an error in both, then, with failOnDataLoss=false, what is left, once."""
-    found: dict[str, Any] = {}
-    for form in FORMS:
-        name = filled(broker, f"{topic}-{form}", 2, 20)
-        source = options(broker, name, maxOffsetsPerTrigger=40)
-        run = Stream(spark, source, tmp_path / form, form=form).finish()
-        produce(broker.bootstrap, name, 80, partitions=2, first=20)
-        broker.admin.delete_records(name, {0: 30})
-        message = Stream(spark, source, tmp_path / form, form=form, batches=run.batches).failure()
-        assert LOST[form] in message
-        assert name in message
-        tolerant = source | {"failOnDataLoss": "false"}
-        run = Stream(spark, tolerant, tmp_path / form, form=form, batches=run.batches).finish()
-        found[form] = [place[1:] for place in places(run)]
-    assert found["cohort"] == found["kafka"]
-    gone = {(0, offset) for offset in range(20, 30)}
-    assert found["cohort"] == [
-        (part, offset) for part in range(2) for offset in range(60) if (part, offset) not in gone
-    ]
 
 
 def test_losses_at_random(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from tests.kit.produce import produce
 from tests.kit.prometheus import Prometheus
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.thorough("needs a Prometheus server")
+
 PARTITIONS, RECORDS, SCRAPE_S = 4, 2_000, 2
 EMPTY = {
     "Malformed records per second": "no record is malformed",

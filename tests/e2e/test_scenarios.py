@@ -1,4 +1,4 @@
-"""Scenarios of Spark's own Kafka suites that no other test runs: both formats, in one run, to the same rows.
+"""Scenarios of Spark's own Kafka suites that no other test runs, with what both formats make of each.
 
 ``tests/kit/scenarios.py`` has all of them by name, and which test runs each.
 """
@@ -18,6 +18,7 @@ from tests.kit.batch_reads import load, ordered, told
 from tests.kit.broker import Broker
 from tests.kit.produce import produce, producer
 from tests.kit.streams import ASAP, FORMS, Batches, Places, Stream, assert_outcome, error, options
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
@@ -25,13 +26,13 @@ pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
 OLD, YOUNG, LATER = 10, 4, 6  # records of each partition: an hour old, of now, and those that come between two runs
 HOUR_MS: Final = 3_600_000
 NOW_MS: Final = int(time.time() * 1000)
-# How many of them a first run reads, by where it starts.
+# Where in each partition a first run begins.
 FIRST_RUN: Final = {
-    "latest": 0,
-    "earliest": 2 * (OLD + YOUNG),
-    "offsets": OLD + YOUNG - 3,
-    "timestamps": 2 * YOUNG,
-    "a timestamp": 2 * YOUNG,
+    "latest": (OLD + YOUNG, OLD + YOUNG),
+    "earliest": (0, 0),
+    "offsets": (3, OLD + YOUNG),
+    "timestamps": (OLD, OLD),
+    "a timestamp": (OLD, OLD),
 }
 
 
@@ -85,8 +86,10 @@ def ends(checkpoint: Path) -> list[dict[str, dict[str, int]]]:
     return [{name: each for name, each in end.items() if "@" not in name} for end in logged]
 
 
-@pytest.mark.parametrize("start", ["latest", "earliest", "offsets", "timestamps", "a timestamp"])
-@pytest.mark.parametrize("kind", ["assign", "subscribe", "pattern"])
+PAIRS: Final = [(kind, start) for kind in ("assign", "subscribe", "pattern") for start in FIRST_RUN]
+
+
+@pytest.mark.parametrize(("kind", "start"), of_tier(quick=PAIRS[::3], thorough=PAIRS))  # each kind, each start
 def test_where_streams_start(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, kind: str, start: str
 ) -> None:
@@ -97,19 +100,23 @@ def test_where_streams_start(
     filled(broker, topic)
     changes = subscriptions(topic)[kind] | starts(topic)[start]
     losses = ("true", "false") if start in ("earliest", "offsets") else ("false", "true")
-    found: dict[str, list[Places]] = {"cohort": [], "kafka": []}
+    found: dict[str, list[Places | str]] = {form: [] for form in FORMS}
     for run, loss in enumerate(losses):
         for form, runs in found.items():
-            rows = outcome(spark, broker, topic, tmp_path, form, changes | {"failOnDataLoss": loss})
-            assert not isinstance(rows, str), rows
-            runs.append(rows)
+            runs.append(outcome(spark, broker, topic, tmp_path, form, changes | {"failOnDataLoss": loss}))
         if run == 0:
             produce(broker.bootstrap, topic, 2 * LATER, partitions=2, first=OLD + YOUNG)
             if kind != "assign":
                 broker.admin.add_partitions(topic, 3)
                 produce(broker.bootstrap, topic, 3 * LATER, partitions=3, first=OLD + YOUNG + LATER)
-    assert found["cohort"] == found["kafka"]
-    assert [len(rows) for rows in found["cohort"]] == [FIRST_RUN[start], (2 if kind == "assign" else 5) * LATER]
+    later = [(topic, number, at) for number in range(2) for at in range(OLD + YOUNG, OLD + YOUNG + LATER)]
+    if kind != "assign":
+        later += [
+            (topic, number, at) for number in range(2) for at in range(OLD + YOUNG + LATER, OLD + YOUNG + 2 * LATER)
+        ]
+        later += [(topic, 2, at) for at in range(LATER)]
+    first = [(topic, number, at) for number, begin in enumerate(FIRST_RUN[start]) for at in range(begin, OLD + YOUNG)]
+    assert found == {form: [first, sorted(later)] for form in FORMS}
 
 
 NEVER: Final = {
@@ -118,6 +125,7 @@ NEVER: Final = {
 }
 
 
+@pytest.mark.thorough("all of kinds, strategies and names; tests/shell has each")
 @pytest.mark.parametrize("kind", ["subscribe", "pattern"])
 @pytest.mark.parametrize("strategy", ["error", "latest"])
 @pytest.mark.parametrize("name", ["startingOffsetsByTimestamp", "startingTimestamp"])
@@ -134,15 +142,15 @@ def test_times_that_nothing_is_as_young_as(
         assert_outcome(found, NEVER[form] if strategy == "error" else 0)
 
 
+@pytest.mark.thorough("topics that come and go between four runs")
 def test_what_is_empty(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """A topic without a record, one empty partition among filled ones, no topic any more, another one: the same rows and offset logs.
 
     But for the end of a run that finds no partition: Spark's own keeps the offsets it has (SPARK-41375), here what is gone
     leaves them, so that a topic of that name is read from its beginning.
     """
-    found: dict[str, list[Any]] = {form: [] for form in FORMS}
-    for form, seen in found.items():
-        name = f"{topic}-{form}"
+    for form in FORMS:
+        name, seen = f"{topic}-{form}", list[Any]()
         changes = {"subscribe": None, "subscribePattern": f"^{name}", "group__id": name, "failOnDataLoss": "false"}
         broker.admin.create_topic(name, 3)
         for step in ("no record", "an empty partition", "no topic", "another topic"):
@@ -155,22 +163,20 @@ def test_what_is_empty(spark: SparkSession, broker: Broker, topic: str, tmp_path
                 produce(broker.bootstrap, f"{name}-b", 5)
             rows = outcome(spark, broker, name, tmp_path, form, changes)
             assert not isinstance(rows, str), rows
-            logged = [{key.removeprefix(name): end[key] for key in end} for end in ends(tmp_path / form)]
-            seen.append((step, [(row[0].removeprefix(name), *row[1:]) for row in rows], logged))
-    for form, seen in found.items():
-        assert [len(rows) for _, rows, _ in seen] == [0, 10, 0, 5]
+            seen.append([row[2] for row in rows])
+        assert seen == [[], [*range(5), *range(5)], [], [*range(5)]]
+        logged = [{key.removeprefix(name): end[key] for key in end} for end in ends(tmp_path / form)]
         gone: list[Any] = [{}] if form == "cohort" else []
         empty, filled_in = ({"": {"0": end, "1": end, "2": 0}} for end in (0, 5))
-        assert seen[-1][2] == [empty, filled_in, *gone, {"-b": {"0": 5}}]
-    assert [rows for _, rows, _ in found["cohort"]] == [rows for _, rows, _ in found["kafka"]]
+        assert logged == [empty, filled_in, *gone, {"-b": {"0": 5}}]
 
 
+@pytest.mark.thorough("a union that is stopped and goes on")
 def test_a_source_that_has_nothing_new(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """A union of ten records and a hundred, five a batch of each: batch for batch the same, also when one has run dry, and after a stop (SPARK-22956)."""
     for name, count in {"small": 10, "large": 100}.items():
         broker.admin.create_topic(f"{topic}-{name}")
         produce(broker.bootstrap, f"{topic}-{name}", count)
-    found = {}
     for form in FORMS:
         small, large = (
             options(broker, f"{topic}-{name}", maxOffsetsPerTrigger=5, group__id=f"{topic}-{name}-{form}")
@@ -182,49 +188,37 @@ def test_a_source_that_has_nothing_new(spark: SparkSession, broker: Broker, topi
             run = Stream(spark, large, tmp_path / form, form=form, trigger=ASAP, transform=more.union, batches=batches)
             with run:
                 run.wait_for_rows(rows)
-        found[form] = [sorted((row.topic, row.offset) for row in batches[number]) for number in range(5)]
-    assert found["cohort"] == found["kafka"]
-    assert [len(rows) for rows in found["cohort"]] == [10, 10, 5, 5, 5]
+        found = [sorted(row.offset for row in batches[number]) for number in range(5)]
+        both = [sorted([*range(at, at + 5)] * 2) for at in (0, 5)]
+        assert found == [*both, *([*range(at, at + 5)] for at in (10, 15, 20))]
 
 
-def test_a_limit_without_end(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """The largest number there is takes all, and overflows nothing (SPARK-26718)."""
+def test_limits_of_a_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The largest number there is takes all (SPARK-26718); minOffsetsPerTrigger where less is there: AvailableNow reads it all."""
     filled(broker, topic)
-    changes = {"maxOffsetsPerTrigger": 2**63 - 1}
-    ours, theirs = (outcome(spark, broker, topic, tmp_path, form, changes) for form in FORMS)
-    assert ours == theirs
-    assert_outcome(ours, 2 * (OLD + YOUNG))
+    both = {"minOffsetsPerTrigger": 8, "maxOffsetsPerTrigger": 10, "maxTriggerDelay": "1s"}
+    for number, changes in enumerate([{"maxOffsetsPerTrigger": 2**63 - 1}, both]):
+        for form in FORMS:
+            ran = Stream(spark, options(broker, topic, **changes), tmp_path / f"{form}-{number}", form=form).finish()
+            assert [len(rows) for rows in ran.batches.values()] == ([10, 10, 8] if number else [2 * (OLD + YOUNG)])
 
 
-def test_minimum_and_maximum_of_a_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """minOffsetsPerTrigger with maxOffsetsPerTrigger, also where less is there than the minimum: AvailableNow reads it all."""
-    filled(broker, topic)
-    changes = {"minOffsetsPerTrigger": 8, "maxOffsetsPerTrigger": 10, "maxTriggerDelay": "1s"}
-    found = {}
-    for form in ("cohort", "kafka"):
-        ran = Stream(spark, options(broker, topic, **changes), tmp_path / form, form=form).finish()
-        found[form] = [len(rows) for rows in ran.batches.values()]
-    assert found["cohort"] == found["kafka"]
-    assert sum(found["cohort"]) == 2 * (OLD + YOUNG)
-
-
-@pytest.mark.parametrize("asked", [1, 2, 5, 14])
+@pytest.mark.parametrize("asked", of_tier(quick=(5,), thorough=(1, 2, 5, 14)))
 def test_tasks_of_a_stream(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, asked: int) -> None:
     """At least minPartitions tasks in both, with the same rows (SPARK-30656)."""
     filled(broker, topic)
-    tasks: dict[str, list[int]] = {"cohort": [], "kafka": []}
-    rows: dict[str, list[Any]] = {"cohort": [], "kafka": []}
-    for form in ("cohort", "kafka"):
+    for form in FORMS:
         frame = Stream(spark, options(broker, topic, minPartitions=asked), tmp_path, form=form).load()
+        tasks, rows = list[int](), list[tuple[int, int]]()
 
-        def keep(batch: DataFrame, _: int, form: str = form) -> None:
-            tasks[form].append(batch.rdd.getNumPartitions())
-            rows[form] += sorted((row.partition, row.offset) for row in batch.collect())
+        def keep(batch: DataFrame, _: int, tasks: list[int] = tasks, rows: list[tuple[int, int]] = rows) -> None:
+            tasks.append(batch.rdd.getNumPartitions())
+            rows += [(row.partition, row.offset) for row in batch.collect()]
 
         writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / form))
         assert writer.trigger(availableNow=True).start().awaitTermination(120)
-    assert rows["cohort"] == rows["kafka"]
-    assert min(tasks["cohort"][0], tasks["kafka"][0]) >= asked
+        assert sorted(rows) == [(number, at) for number in range(2) for at in range(OLD + YOUNG)]
+        assert tasks[0] >= asked
 
 
 # What is refused, and what Spark's own says of it; ours names the option, or the topic.
@@ -247,6 +241,7 @@ REFUSED: Final = {
 }
 
 
+@pytest.mark.thorough("each refusal in both formats; tests/unit/options has ours")
 @pytest.mark.parametrize(("changes", "theirs"), REFUSED.values(), ids=REFUSED)
 def test_refused_by_name(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, changes: dict[str, str], theirs: str
@@ -299,17 +294,15 @@ def test_the_same_whatever_is_asked(spark: SparkSession, broker: Broker, topic: 
         },
         "prefix": plain | {"groupIdPrefix": "of-mine"},
     }
-    sizes = {}
     for name, source in asked.items():
         for form in FORMS:
             run = Stream(spark, source, tmp_path / f"{name}-{form}", form=form).finish()
             assert sorted((row.partition, row.offset) for row in run.rows) == everything, (name, form)
-            sizes[name, form] = [len(rows) for rows in run.batches.values()]
-    assert sizes["capitals", "cohort"] == sizes["capitals", "kafka"] == [6, 6, 6, 2]
+            assert [len(rows) for rows in run.batches.values()] == [6, 6, 6, 2]
     loud = {"STARTINGOFFSETS": f'{{"{topic}":{{"0":4,"1":2}}}}', "ENDINGOFFSETS": f'{{"{topic}":{{"0":6,"1":-1}}}}'}
-    ours, theirs = (ordered(load(spark, broker, topic, form, **loud)) for form in FORMS)
-    assert ours == theirs
-    assert len(ours) == 10
+    for form in FORMS:
+        rows = ordered(load(spark, broker, topic, form, **loud))
+        assert [(row.partition, row.offset) for row in rows] == [(0, 4), (0, 5), *((1, at) for at in range(2, 10))]
 
 
 # Spark's own tells of it in its condition's words, without its name.
@@ -334,30 +327,26 @@ def test_a_timestamp_that_overflows(spark: SparkSession, broker: Broker, topic: 
             assert f"topic {topic} partition 0 offset 0" in said, form
 
 
+@pytest.mark.thorough("a trigger that Spark refuses")
 def test_continuous_is_refused(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Spark's own source runs by Trigger.Continuous; for a Python source Spark refuses it."""
     broker.admin.create_topic(topic)
-    writers = {
-        form: Stream(spark, options(broker, topic), tmp_path, form=form)
-        .load()
-        .writeStream.format("noop")
-        .option("checkpointLocation", str(tmp_path / form))
-        .trigger(continuous="1 second")
-        for form in FORMS
-    }
-    assert "continuous" in error(lambda: writers["cohort"].start().awaitTermination(60)).lower()
-    query = writers["kafka"].start()
-    try:
-        wait_until((tmp_path / "kafka" / "commits" / "0").exists, 90, "an epoch")
-    finally:
-        query.stop()
+    for form in FORMS:
+        stream = Stream(spark, options(broker, topic), tmp_path, form=form).load().writeStream.format("noop")
+        writer = stream.option("checkpointLocation", str(tmp_path / form)).trigger(continuous="1 second")
+        if form == "cohort":
+            assert "continuous" in error(lambda writer=writer: writer.start().awaitTermination(60)).lower()  # type: ignore[misc]
+        else:
+            query = writer.start()
+            wait_until((tmp_path / form / "commits" / "0").exists, 90, "an epoch")
+            query.stop()
 
 
+@pytest.mark.thorough("a plain run after an asynchronous one")
 def test_asynchronous_progress(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """Logs that are written behind the query's back: all rows in both, and logs that a plain run goes on from."""
     broker.admin.create_topic(topic, 2)
     produce(broker.bootstrap, topic, 20, partitions=2)
-    found = {}
     for form in FORMS:
         writer = Stream(spark, options(broker, topic), tmp_path, form=form).load().writeStream.format("memory")
         writer = writer.queryName(f"asynchronous_{form}").option("checkpointLocation", str(tmp_path / form))
@@ -368,9 +357,8 @@ def test_asynchronous_progress(spark: SparkSession, broker: Broker, topic: str, 
             wait_until((tmp_path / form / "commits" / "0").exists, 60, "the commit log")
         finally:
             query.stop()
-        rows = spark.table(f"asynchronous_{form}").collect()
-        found[form] = sorted((row.partition, row.offset) for row in rows)
-    assert found["cohort"] == found["kafka"]
+        rows = [(row.partition, row.offset) for row in spark.table(f"asynchronous_{form}").collect()]
+        assert sorted(rows) == [(number, at) for number in range(2) for at in range(10)]
     produce(broker.bootstrap, topic, 4, partitions=2, first=10)
     for form in FORMS:
         again = Stream(spark, options(broker, topic), tmp_path / form, form=form).finish()

@@ -31,6 +31,7 @@ SHAPES: dict[str, Transform] = {
 }
 
 
+@pytest.mark.thorough("beside Spark's own source")
 def test_shapes_of_queries(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """coalesce, union and limit of a stream give, per batch, the rows that ``format("kafka")`` gives."""
     broker.admin.create_topic(topic, PARTITIONS)
@@ -91,6 +92,7 @@ def test_many_actions_of_one_batch(spark: SparkSession, broker: Broker, topic: s
     assert [batch["count"] for batch in seen["cohort"].values()] == [450, 450]
 
 
+@pytest.mark.thorough("a standalone cluster of two hosts")
 @pytest.mark.timeout(360)
 def test_speculation_and_a_lost_cache(broker: Broker, topic: str, tmp_path: Path) -> None:
     """A speculative copy reads the rows of its original; a cached batch whose executors are killed is read again."""

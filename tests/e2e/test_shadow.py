@@ -21,6 +21,8 @@ from tests.kit.waiting import wait_until
 from tests.shell.cli.test_rebalances import cohort
 from tests.shell.cli.test_shadow import fill
 
+pytestmark = pytest.mark.thorough("a query that is followed, on both formats")
+
 SOON_S = 90
 MORE = 3
 """Batches that come while the command follows; each has so many records."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,9 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 
 from sparkcohort.runtime.shell.rpc import connection_file
 from tests.kit import consumer_groups, delivery
+from tests.kit.batch_reads import at
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
-from tests.kit.streams import ASAP, PLAIN_COLUMNS, Stream, options
+from tests.kit.streams import ASAP, FORMS, PLAIN_COLUMNS, Stream, options, together
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
@@ -52,55 +52,35 @@ def started(broker: Broker) -> str:
     return topic
 
 
-def at(topic: str, *offsets: int) -> str:
-    """Offsets (or times) of partitions 0, 1, 2 in Spark's JSON."""
-    return json.dumps({topic: {str(number): offset for number, offset in enumerate(offsets)}})
-
-
-LATER = BASE_MS + HOUR_MS // 2
-# What is asked for, and where each partition has to start: offsets of partitions 0, 1, 2.
+# What is asked for beside ``test_scenarios``, and where each partition has to start.
 STARTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "committed, earliest else": ({"startingOffsets": None}, (40, 0, 0)),
     "committed, latest else": ({"startingOffsets": "committed", "startingOffsets__fallback": "latest"}, (40, 160, 100)),
-    "latest": ({"startingOffsets": "latest"}, (160, 160, 100)),
-    "JSON": ({"startingOffsets": at("starts", 7, -1, -2)}, (7, 160, 0)),
     "JSON in part": (
         {"startingOffsets": '{"starts":{"1":70}}', "startingOffsets__fallback": at("starts", 20, 30, 40)},
         (20, 70, 40),
     ),
-    "timestamp": (
-        {"startingTimestamp": LATER, "startingOffsetsByTimestampStrategy": "latest"},
-        (OLD, OLD, 100),
-    ),
-    "timestamps": ({"startingOffsetsByTimestamp": at("starts", LATER, BASE_MS, BASE_MS)}, (OLD, 0, 0)),
 }
 
 
-@pytest.mark.parametrize(("changes", "starts"), STARTS.values(), ids=STARTS)
-def test_starts(
-    spark: SparkSession,
-    broker: Broker,
-    started: str,
-    topic: str,
-    checkpoint: Path,
-    changes: dict[str, Any],
-    starts: tuple[int, int, int],
-) -> None:
-    """A new query starts where the options say, commits up to the end, and is not led by options ever after."""
-    broker.admin.commit(topic, started, {0: 40})  # by whom, does not matter
+def test_starts(spark: SparkSession, broker: Broker, started: str, topic: str, checkpoint: Path) -> None:
+    """A new query starts where the options say, and commits up to the end: each case a source of one query."""
+    sources = {}
+    for name, (changes, _) in STARTS.items():
+        sources[name] = options(broker, started, group__id=f"{topic}-{name}", **changes)
+        broker.admin.commit(f"{topic}-{name}", started, {0: 40})  # by whom, does not matter
     ends = (OLD + YOUNG, OLD + YOUNG, OLD)
-    run = Stream(spark, options(broker, started, group__id=topic, **changes), checkpoint).finish()
-    expected = [(number, offset) for number in range(3) for offset in range(starts[number], ends[number])]
-    assert sorted((row.partition, row.offset) for row in run.rows) == expected
-    committed = broker.admin.committed(topic)
-    assert [committed[started, number] for number in range(3)] == list(ends)
+    for name, found in together(spark, sources, checkpoint).items():
+        starts = enumerate(STARTS[name][1])
+        assert found == [("starts", number, at) for number, start in starts for at in range(start, ends[number])], name
+        assert broker.admin.committed(f"{topic}-{name}") == {("starts", number): end for number, end in enumerate(ends)}
 
 
 def test_a_timestamp_that_nothing_is_as_young_as(
     spark: SparkSession, broker: Broker, started: str, topic: str, checkpoint: Path
 ) -> None:
     """Under the strategy ``error`` a time after a partition's last record ends the query and names the partition."""
-    source = options(broker, started, group__id=topic, startingTimestamp=LATER)
+    source = options(broker, started, group__id=topic, startingTimestamp=BASE_MS + HOUR_MS // 2)
     message = Stream(spark, source, checkpoint).failure()
     assert "no record at or after the starting timestamp in starts-2" in message
     assert "startingOffsetsByTimestampStrategy" in message
@@ -183,36 +163,44 @@ def _owned(group: str, topics: dict[str, int]) -> int:
     return wait_until(seen, 60, f"{topics} to be owned")
 
 
-def test_data_loss(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
-    """Records deleted before they were read fail the query by Spark's condition name, or are passed over with false."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 200, partitions=2)
-    source = options(broker, topic)
-    run = Stream(spark, source, checkpoint).finish()
-    produce(broker.bootstrap, topic, 200, partitions=2, first=100)
-    broker.admin.delete_records(topic, {0: 150})
-    message = Stream(spark, source, checkpoint, batches=run.batches).failure()
-    assert "KAFKA_DATA_LOSS" in message
-    assert f"topic {topic} partition 0" in message
-    assert "failOnDataLoss" in message
-    tolerant = Stream(spark, {**source, "failOnDataLoss": "false"}, checkpoint, batches=run.batches).finish()
-    offsets = {number: [row.offset for row in tolerant.rows if row.partition == number] for number in range(2)}
-    assert offsets == {0: [*range(100), *range(150, 200)], 1: [*range(200)]}
-    assert set(broker.admin.committed(topic).values()) == {200}
+def test_data_loss(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Records deleted before they were read fail the query by Spark's condition, or are passed over with false."""
+    for form in FORMS:
+        name, checkpoint = f"{topic}-{form}", tmp_path / form
+        broker.admin.create_topic(name, 2)
+        produce(broker.bootstrap, name, 200, partitions=2)
+        source = options(broker, name)
+        run = Stream(spark, source, checkpoint, form=form).finish()
+        produce(broker.bootstrap, name, 200, partitions=2, first=100)
+        broker.admin.delete_records(name, {0: 150})
+        message = Stream(spark, source, checkpoint, form=form, batches=run.batches).failure()
+        ours = ("KAFKA_DATA_LOSS", f"topic {name} partition 0", "failOnDataLoss")
+        assert [
+            word for word in (ours if form == "cohort" else ("may have been lost", name)) if word not in message
+        ] == []
+        tolerant = source | {"failOnDataLoss": "false"}
+        run = Stream(spark, tolerant, checkpoint, form=form, batches=run.batches).finish()
+        offsets = {number: [row.offset for row in run.rows if row.partition == number] for number in range(2)}
+        assert offsets == {0: [*range(100), *range(150, 200)], 1: [*range(200)]}
+        assert set(broker.admin.committed(name).values()) == ({200} if form == "cohort" else set())
 
 
-def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
-    """A topic deleted and created again, with a longer log, is a loss by Spark's condition name; with false it is read whole."""
-    broker.admin.create_topic(topic)
-    produce(broker.bootstrap, topic, 100)
-    source = options(broker, topic)
-    run = Stream(spark, source, checkpoint).finish()
-    broker.admin.delete_topic(topic)
-    broker.admin.create_topic(topic)
-    produce(broker.bootstrap, topic, 160)
-    message = Stream(spark, source, checkpoint, batches=run.batches).failure()
-    assert "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED" in message
-    assert f"Topic {topic} was deleted and created anew" in message
-    tolerant = Stream(spark, {**source, "failOnDataLoss": "false"}, checkpoint, batches=run.batches).finish()
-    assert [row.offset for row in tolerant.rows] == [*range(100), *range(160)]
-    assert broker.admin.committed(topic) == {(topic, 0): 160}
+def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """A topic deleted and created again, with a longer log, is a loss, with false read whole; Spark's own source goes on from its place."""
+    for form in FORMS:
+        name, checkpoint = f"{topic}-{form}", tmp_path / form
+        source = options(broker, name)
+        broker.admin.create_topic(name)
+        produce(broker.bootstrap, name, 100)
+        run = Stream(spark, source, checkpoint, form=form).finish()
+        broker.admin.delete_topic(name)
+        broker.admin.create_topic(name)
+        produce(broker.bootstrap, name, 160)
+        if form == "cohort":
+            message = Stream(spark, source, checkpoint, batches=run.batches).failure()
+            assert "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED" in message
+            assert f"Topic {name} was deleted and created anew" in message
+        tolerant = source | {"failOnDataLoss": "false"}
+        run = Stream(spark, tolerant, checkpoint, form=form, batches=run.batches).finish()
+        assert [row.offset for row in run.rows] == [*range(100), *range(0 if form == "cohort" else 100, 160)]
+        assert broker.admin.committed(name) == ({(name, 0): 160} if form == "cohort" else {})

@@ -19,7 +19,10 @@ from tests.kit.produce import abort, produce, transact
 from tests.kit.streams import Stream, options
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine makes a query slow
+pytestmark = [
+    pytest.mark.thorough("queries with state, beside Spark's own source"),
+    pytest.mark.timeout(300),
+]  # a busy machine makes a query slow
 
 STEP_MS, STEPS, EACH = 600_000, 4, 50
 BASE_MS = (

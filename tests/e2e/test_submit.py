@@ -24,6 +24,8 @@ from tests.kit.produce import place_of, produce
 from tests.kit.standalone import environment, standalone
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.thorough("spark-submit to a standalone cluster")
+
 RECORDS, PARTITIONS, GROUP = 200_000, 12, "submitted"
 SUBMIT_TIMEOUT_S = 180.0
 

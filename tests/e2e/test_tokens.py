@@ -132,6 +132,7 @@ def sunk(path: Path) -> pa.Table:
     return delivery.table(found, delivery.DELIVERED)
 
 
+@pytest.mark.thorough("spark-submit to a standalone cluster")
 @pytest.mark.timeout(300)
 def test_a_provider_that_spark_submit_ships(guarded: Broker, topic: str, desk: Desk, tmp_path: Path) -> None:
     """With --py-files to a standalone cluster: the driver's processes and both executors find it, and all is read once."""

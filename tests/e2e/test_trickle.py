@@ -14,6 +14,8 @@ from tests.kit.broker import Broker
 from tests.kit.produce import Steady
 from tests.kit.spark import Driver
 
+pytestmark = pytest.mark.thorough("a trickle over 300 partitions")
+
 CORES = 2
 FEW, MANY = 8, 300
 RATE = 900  # records a second into each topic, however many partitions it has: the rows of a batch are the same

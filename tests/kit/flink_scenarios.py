@@ -45,7 +45,7 @@ RACK: Final = (
 
 _ROWS: Final[tuple[tuple[str, Result, str, str, str, str], ...]] = (
     # suite, what becomes of it, why or what to do, the test, why it is on ours alone ("": it runs both formats), the names there
-    (SOURCE, SAME, "", f"{SWITCH}::test_what_is_alike", "", "testBasicRead"),
+    (SOURCE, SAME, "", f"{SWITCH}::test_what_is_read", "", "testBasicRead"),
     (SOURCE, SAME, "", EMPTY, "", "testConsumingEmptyTopic testConsumingTopicWithEmptyPartitions"),
     (SOURCE, SAME, "timestamps of all kinds", ODD, "", "testTimestamp"),
     (SOURCE, BETTER, "by a schema that names value alone; Spark's own refuses a schema", f"{SWITCH}::test_a_schema", "", "testValueOnlyDeserializer"),
@@ -78,8 +78,8 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, str], ...]] = (
     (INITIALIZER, SAME, "", f"{SCENE}::test_times_that_nothing_is_as_young_as", "", "testTimestampOffsetsInitializerForEmptyPartitions"),
     (INITIALIZER, BETTER, "startingOffsets=committed, with startingOffsets.fallback", f"{SOURCES}::test_starts", NO_COMMITTED, "testCommittedGroupOffsetsInitializer"),
     (INITIALIZER, DIFFERENT, "partitions that the JSON leaves out start at startingOffsets.fallback; Spark's own refuses them", f"{E2E}test_batch_refusals.py::test_partitions_that_json_leaves_out", "", "testSpecifiedOffsetsInitializerWithoutOffsetResetStrategy"),
-    ("KafkaSubscriberTest", SAME, "", f"{SWITCH}::test_what_is_alike[two topics]", "", "testTopicListSubscriber"),
-    ("KafkaSubscriberTest", SAME, "", f"{SWITCH}::test_what_is_alike[a pattern of two topics]", "", "testTopicPatternSubscriber"),
+    ("KafkaSubscriberTest", SAME, "", f"{SWITCH}::test_what_is_read[two topics]", "", "testTopicListSubscriber"),
+    ("KafkaSubscriberTest", SAME, "", f"{SWITCH}::test_what_is_read[a pattern of two topics]", "", "testTopicPatternSubscriber"),
     ("KafkaSubscriberTest", SAME, "", f"{READS}[assign]", "", "testPartitionSetSubscriber"),
     ("KafkaSubscriberTest", SAME, "an error in both, that names the topic", f"{SCENE}::test_refused_by_name[testNonExistingTopic]", "", "testNonExistingTopic"),
     ("KafkaSubscriberTest", REFUSED, "the error names them: leave them out of assign; Spark's own says nothing of them", f"{E2E}test_batch_refusals.py::test_partitions_that_do_not_exist", "", "testNonExistingPartition"),
@@ -107,8 +107,8 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, str], ...]] = (
     (VALUES, SAME, "value.format and key.format; what Spark's functions make of the bytes", TYPED, "", "testKafkaDeserializationSchemaWrapper testKafkaValueDeserializationSchemaWrapper"),
     (VALUES, SAME, "a Java deserializer is an error in both; value.format and key.format do it here", DESERIALIZER, "", "testKafkaValueDeserializerWrapper testKafkaValueDeserializerWrapperWithoutConfigurable testKafkaValueDeserializerWrapperWithConfigurable"),
     (TABLE, SAME, "what was written is read (the sink is left out)", ODD, "", "testKafkaSourceSink"),
-    (TABLE, SAME, "", f"{SWITCH}::test_what_is_alike[two topics]", "", "testKafkaSourceSinkWithTopicList testKafkaTableWithMultipleTopics"),
-    (TABLE, SAME, "", f"{SWITCH}::test_what_is_alike[a pattern of two topics]", "", "testKafkaSourceSinkWithTopicPattern"),
+    (TABLE, SAME, "", f"{SWITCH}::test_what_is_read[two topics]", "", "testKafkaSourceSinkWithTopicList testKafkaTableWithMultipleTopics"),
+    (TABLE, SAME, "", f"{SWITCH}::test_what_is_read[a pattern of two topics]", "", "testKafkaSourceSinkWithTopicPattern"),
     (TABLE, SAME, "an error, or no rows with failOnDataLoss=false", f"{BATCH}::test_lost_records", "", "testKafkaSourceEmptyResultOnDeletedOffsets"),
     (TABLE, SAME, "by a batch read", f"{READS}[explicit offsets]", "", "testKafkaSourceSinkWithBoundedSpecificOffsets"),
     (TABLE, SAME, "by a batch read", f"{READS}[timestamp provided for ending, starting not provided]", "", "testKafkaSourceSinkWithBoundedTimestamp"),

@@ -9,6 +9,7 @@ from tests.kit.scenario import BETTER, DIFFERENT, NOT_APPLICABLE, REFUSED, SAME,
 E2E: Final = "tests/e2e/"
 BATCH, SWITCH, SCENE = f"{E2E}test_batch_reads.py", f"{E2E}test_switching.py", f"{E2E}test_scenarios.py"
 PARITY, STATEFUL, CHECKPOINTS = f"{E2E}test_parity.py", f"{E2E}test_stateful.py", f"{E2E}test_checkpoints.py"
+SOURCES: Final = f"{E2E}test_sources.py"
 REDACTION: Final = "tests/unit/options/test_redaction.py"
 READS: Final = f"{BATCH}::test_reads_are_those_of_sparks_own_source"
 REFUSES: Final = f"{E2E}test_batch_refusals.py::test_what_sparks_own_source_refuses_is_refused"
@@ -19,7 +20,6 @@ DELETED: Final = f"{PARITY}::test_deletion_under_a_pattern"
 LEFT_OUT: Final = f"{E2E}test_batch_refusals.py::test_partitions_that_json_leaves_out"
 TWICE: Final = f"{SWITCH}::test_two_actions_of_one_batch_read"
 ODD: Final = f"{E2E}test_odd_data.py::test_rows_are_those_of_sparks_own_source"
-ODD_BATCH: Final = f"{E2E}test_odd_data.py::test_batch_reads_have_the_rows_of_sparks_own_source"
 TASKS, BATCH_TASKS = f"{SCENE}::test_tasks_of_a_stream", f"{BATCH}::test_as_many_tasks_as_sparks_own_source"
 RETRIED: Final = f"{E2E}test_executors.py::test_executors_come_and_go_under_both_formats"
 DELEGATED, RENEWED = f"{E2E}test_delegation_tokens.py", f"{E2E}test_tokens.py::test_tokens_that_end_while_a_query_runs"
@@ -55,15 +55,15 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
         "ensure that initial offset are written with an extra byte in the beginning (SPARK-19517)",
         "deserialization of initial offset written by Spark 2.1.0 (SPARK-19517)",
         "deserialization of initial offset written by future version")),
-    (MICRO, SAME, "", f"{SCENE}::test_a_limit_without_end", "", (
+    (MICRO, SAME, "", f"{SCENE}::test_limits_of_a_batch", "", (
         "SPARK-26718 Rate limit set to Long.Max should not overflow integer during end offset calculation",)),
     (MICRO, BETTER, "the limit holds with many small partitions, too, where Spark's own reads more", f"{SWITCH}::test_a_limit_with_small_partitions", "", ("maxOffsetsPerTrigger",)),
-    (MICRO, SAME, "", f"{SCENE}::test_minimum_and_maximum_of_a_batch", "", ("minOffsetsPerTrigger", "compositeReadLimit")),
+    (MICRO, SAME, "", f"{SCENE}::test_limits_of_a_batch", "", ("minOffsetsPerTrigger", "compositeReadLimit")),
     (MICRO, SAME, "", f"{STATEFUL}::test_progress_and_plan", "", ("input row metrics",)),
     (MICRO, SAME, "an error by the condition that Spark has for it, or the others go on with failOnDataLoss=false", DELETED, "", (
         "subscribing topic by pattern with topic deletions", "delete a topic when a Spark job is running")),
     (MICRO, DIFFERENT, "a topic that is gone leaves the offsets, also the only one, so that one of its name is read from its beginning", EMPTY, "", ("SPARK-41375: empty partitions should not record to latest offset",)),
-    (MICRO, BETTER, "the same error; also where the new log is longer, since a topic made anew is known by its id: Spark's own leaves out records there", f"{PARITY}::test_a_topic_made_anew_with_a_longer_log", "", (
+    (MICRO, BETTER, "the same error; also where the new log is longer, since a topic made anew is known by its id: Spark's own leaves out records there", f"{SOURCES}::test_a_topic_made_anew", "", (
         "subscribe topic by pattern with topic recreation between batches",)),
     (MICRO, SAME, "batch for batch", f"{SCENE}::test_a_source_that_has_nothing_new", "", ("SPARK-22956: currentPartitionOffsets should be set when no new data comes in",)),
     (MICRO, DIFFERENT, "the same rows and a warning: group.id names the whole", ASKED, "", ("allow group.id prefix",)),
@@ -94,9 +94,9 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
         for start in ("specific timestamps", "global timestamp per topic"))),
     (MICRO, SAME, "read again as it was planned", f"{PARITY}::test_an_uncommitted_batch_of_available_now", "", (
         "SPARK-53560: no crash looping during uncommitted batch retry in AvailableNow trigger",)),
-    (MICRO, SAME, BY_NAME, f"{SWITCH}::test_what_both_refuse", "", ("bad source options",)),
+    (MICRO, SAME, BY_NAME, f"{SWITCH}::test_what_is_refused", "", ("bad source options",)),
     (MICRO, SAME, BY_NAME, f"{SCENE}::test_refused_by_name", "", ("unsupported kafka configs",)),
-    (MICRO, SAME, "", f"{SWITCH}::test_what_is_alike[a word in capitals]", "", ("get offsets from case insensitive parameters",)),
+    (MICRO, SAME, "", f"{SWITCH}::test_what_is_read[a word in capitals]", "", ("get offsets from case insensitive parameters",)),
     (MICRO, SAME, "topics that come and go, partitions and records, stops and starts", f"{PARITY}::test_topics_and_partitions_that_come", "", (
         "stress test with multiple topics and partitions",)),
     *(
@@ -116,8 +116,8 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
             "no matched offset for timestamp - endingOffsets",
         )
     ),
-    (RELATION, SAME, "", f"{ODD_BATCH}[transactions, committed]", "", ("read Kafka transactional messages: read_committed",)),
-    (RELATION, SAME, "", f"{ODD_BATCH}[transactions, all]", "", ("read Kafka transactional messages: read_uncommitted",)),
+    (RELATION, SAME, "", f"{ODD}[transactions, committed]", "", ("read Kafka transactional messages: read_committed",)),
+    (RELATION, SAME, "", f"{ODD}[transactions, all]", "", ("read Kafka transactional messages: read_uncommitted",)),
     *(
         (RELATION, SAME, BY_NAME, f"{REFUSES}[{name}]", "", (name,))
         for name in (
@@ -135,7 +135,7 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
     (RELATION, NOT_APPLICABLE, NO_V1, "", "", ("V1 Source is used when set through SQLConf", "V2 Source is used when set through SQLConf")),
     (LOSS, SAME, "", f"{BATCH}::test_lost_records", "", tuple(
         f"failOnDataLoss=false should not return duplicated records: batch {version}" for version in ("v1", "v2"))),
-    (LOSS, SAME, "", f"{PARITY}::test_records_that_are_gone", "", tuple(
+    (LOSS, SAME, "", f"{SOURCES}::test_data_loss", "", tuple(
         f"failOnDataLoss=false should not return duplicated records: microbatch {version}" for version in ("v1", "v2"))),
     (LOSS, REFUSED, NO_CONTINUOUS, CONTINUOUS, "", ("failOnDataLoss=false should not return duplicated records: continuous processing",)),
     (LOSS, SAME, "what is left, once", f"{PARITY}::test_losses_at_random", "", ("stress test for failOnDataLoss=false",)),
@@ -160,8 +160,8 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
     (STRATEGY, SAME, "", f"{READS}[assign]", "", ("AssignStrategy.assignedTopicPartitions must give back all assigned",)),
     (STRATEGY, REFUSED, "the error names them: leave them out of assign", f"{E2E}test_batch_refusals.py::test_partitions_that_do_not_exist", "", (
         "AssignStrategy.assignedTopicPartitions must skip invalid partitions",)),
-    (STRATEGY, SAME, "", f"{SWITCH}::test_what_is_alike[two topics]", "", ("SubscribeStrategy.assignedTopicPartitions must give back all assigned",)),
-    (STRATEGY, SAME, "", f"{SWITCH}::test_what_is_alike[a pattern of two topics]", "", ("SubscribePatternStrategy.assignedTopicPartitions must give back all assigned",)),
+    (STRATEGY, SAME, "", f"{SWITCH}::test_what_is_read[two topics]", "", ("SubscribeStrategy.assignedTopicPartitions must give back all assigned",)),
+    (STRATEGY, SAME, "", f"{SWITCH}::test_what_is_read[a pattern of two topics]", "", ("SubscribePatternStrategy.assignedTopicPartitions must give back all assigned",)),
     (CONSUMER, NOT_APPLICABLE, INSIDE, "", "", ("SPARK-19886: Report error cause correctly in throwOnDataLoss",)),
     (CONSUMER, SAME, "what a task that runs again gives is what was planned, once", RETRIED, "", ("new KafkaDataConsumer instance in case of Task retry",)),
     (CONSUMER, REFUSED, NO_TOKENS, DELEGATED, NO_LOGIN, ("same KafkaDataConsumer instance in case of same token",)),

@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,6 +28,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
@@ -35,10 +37,11 @@ from tests.kit.broker import Cluster
 from tests.kit.jars import jars
 from tests.kit.spark import QUIET
 from tests.kit.spark_home import spark_home
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
-FORMS = ("cohort", "kafka")
-"""Ours and Spark's own."""
+FORMS = of_tier(quick=("cohort",), thorough=("cohort", "kafka"))
+"""Ours; in ``make test-all`` Spark's own beside it, of which each test says what it does (Spark 4.2.0)."""
 AVAILABLE_NOW = {"availableNow": True}
 ASAP = {"processingTime": "0 seconds"}
 LIMIT_S = 90.0
@@ -243,6 +246,27 @@ class Stream:
                     first, last = spans.setdefault(number, {}).get(row.partition, (row.offset, row.offset))
                     spans[number][row.partition] = (min(first, row.offset), max(last, row.offset))
         return spans
+
+
+def together(
+    spark: SparkSession, sources: Mapping[str, Mapping[str, str]], checkpoint: Path, form: str = "cohort"
+) -> dict[str, Places]:
+    """Where the rows of each source are, by its name, in one AvailableNow query over all of them."""
+    plain = ("name", "topic", "partition", "offset")
+
+    def load(name: str) -> DataFrame:
+        frame = Stream(spark, sources[name], checkpoint, form=form).load()
+        return frame.select(F.lit(name).alias("name"), *plain[1:])
+
+    first, *rest = sources
+
+    def united(_: DataFrame) -> DataFrame:
+        return reduce(DataFrame.union, map(load, rest), load(first))
+
+    found: dict[str, Places] = {name: [] for name in sources}
+    for row in Stream(spark, sources[first], checkpoint, form=form, columns=plain, transform=united).finish().rows:
+        found[row["name"]].append((row.topic, row.partition, row.offset))
+    return {name: sorted(places) for name, places in found.items()}
 
 
 def assert_outcome(found: Places | str, expected: int | str) -> None:
