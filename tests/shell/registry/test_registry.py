@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import threading
 import time
 from collections.abc import Iterator
@@ -13,8 +12,6 @@ from typing import Any
 import pytest
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.registry import schema_registry
-from sparkcohort.runtime.shell.registry import settings as settings_module
 from sparkcohort.runtime.shell.registry.schema_registry import (
     RegisteredText,
     RegistryError,
@@ -337,8 +334,3 @@ def test_wrong_options_are_told(options: dict[str, str], message: str) -> None:
     """Before anything is asked."""
     with pytest.raises(OptionError, match=message):
         read_settings({f"schema.registry.{name}": value for name, value in options.items()})
-
-
-def test_examples_hold() -> None:
-    """What the docstrings show."""
-    assert [doctest.testmod(each).failed for each in (schema_registry, settings_module)] == [0, 0]

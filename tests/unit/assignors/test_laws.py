@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
-import pkgutil
 from dataclasses import replace
 from random import Random
 
@@ -12,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort import assignors
 from sparkcohort.assignors import ASSIGNORS, Assignor, MemberSubscription, UnknownAssignor, find
 from tests.kit import groups
 
@@ -107,16 +103,3 @@ def test_assignors_are_found_by_kafkas_names() -> None:
     assert find("cooperative-sticky").cooperative
     with pytest.raises(UnknownAssignor, match=r"'cooperativesticky': did you mean cooperative-sticky\?"):
         find("cooperativesticky")
-
-
-MODULES = [
-    found.name for found in pkgutil.walk_packages(assignors.__path__, f"{assignors.__name__}.") if not found.ispkg
-]
-
-
-@pytest.mark.parametrize("name", [assignors.__name__, *MODULES])
-def test_every_module_has_an_example_and_it_is_true(name: str) -> None:
-    """Doctests."""
-    found = doctest.testmod(importlib.import_module(name))
-    assert found.attempted > 0
-    assert found.failed == 0

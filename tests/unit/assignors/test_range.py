@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import replace
 from itertools import combinations
 
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.assignors import MemberSubscription, Partition, find
-from sparkcohort.assignors import range as range_assignor
 from tests.kit import groups
 
 RANGE = find("range")
@@ -113,9 +111,3 @@ def test_topics_that_do_not_exist_are_passed_over() -> None:
     """A subscription to a missing topic gives nothing and hurts nobody."""
     both = MemberSubscription(("t", "missing"))
     assert RANGE.assign({"t": 2}, {"a": both, "b": both}) == {"a": (("t", 0),), "b": (("t", 1),)}
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests, Kafka's own example among them."""
-    found = doctest.testmod(range_assignor)
-    assert (found.failed, found.attempted > 0) == (0, True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
-
 from hypothesis import given
 
-from sparkcohort.assignors import MemberSubscription, Partition, find, round_robin
+from sparkcohort.assignors import MemberSubscription, Partition, find
 from tests.kit import groups
 
 ROUNDROBIN = find("roundrobin")
@@ -48,9 +46,3 @@ def test_racks_change_nothing(topics: dict[str, int], members: groups.Members) -
     """As in Kafka."""
     where = {topic: [("a",)] * count for topic, count in topics.items()}
     assert ROUNDROBIN.assign(topics, members, where) == ROUNDROBIN.assign(topics, members)
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests, Kafka's own examples among them."""
-    found = doctest.testmod(round_robin)
-    assert (found.failed, found.attempted > 0) == (0, True)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.batches import claims
 from sparkcohort.runtime.batches.claims import Slot, UnknownSlot, claim, new_plan
 from sparkcohort.runtime.protocol.partitions import Range
 
@@ -81,11 +78,6 @@ def test_the_dearest_comes_first_where_costs_are_known() -> None:
     """Few large records before many small ones, whatever their number."""
     large, small = Slot("a", (Range("t", 0, 0, 10),), 9_000), Slot("a", (Range("t", 1, 0, 500),), 4_000)
     assert claim(new_plan("p", (small, large)), 0, "a")[1] is large
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert doctest.testmod(claims).failed == 0
 
 
 def test_who_cannot_read_a_slot_takes_it_last_and_the_smallest_first() -> None:

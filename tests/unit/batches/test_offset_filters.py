@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.batches import offset_filters
 from sparkcohort.runtime.batches.offset_filters import MICROS, Comparison, Condition, between, narrowed, selection
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.values.columns import Field
@@ -142,8 +140,3 @@ def test_microseconds_between_two_milliseconds() -> None:
     assert times(Comparison.EQUAL, 1500) == (2, 2)
     assert times(Comparison.GREATER, 2000) == (3, None)
     assert times(Comparison.LESS_OR_EQUAL, 2000) == (None, 3)
-
-
-def test_the_examples() -> None:
-    """Those of the module."""
-    assert doctest.testmod(offset_filters).failed == 0

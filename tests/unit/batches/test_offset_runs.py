@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 from bisect import bisect_left
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.batches import offset_runs as module
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 
 OFFSETS = st.lists(st.one_of(st.just(1), st.integers(1, 2**40)), min_size=1, max_size=40)
@@ -21,8 +19,3 @@ def test_rows_below_a_limit_are_those_of_the_offsets(gaps: list[int], base: int,
     runs, limit = OffsetRuns.of(offsets), offsets[at % len(offsets)] + near
     assert runs.rows_below(limit, len(offsets)) == bisect_left(offsets, limit)
     assert runs.nbytes == 16 * sum(gap > 1 for gap in gaps[1:])
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert doctest.testmod(module).failed == 0

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
-from sparkcohort.runtime.batches import record_sizes as module
 from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, ObservedSize, Sizes, after
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
@@ -37,8 +34,3 @@ def test_what_is_unknown_is_taken_for_its_topics_and_then_for_any_record() -> No
 def test_gaps_make_an_offset_worth_less() -> None:
     """Where compaction has left nothing an offset costs no bytes."""
     assert Sizes({A: after(None, 1_000, 0)}).mean(A) == 0
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert doctest.testmod(module).failed == 0

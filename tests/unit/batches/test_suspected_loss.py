@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
 from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.batches import suspected_loss
 from sparkcohort.runtime.batches.suspected_loss import CONFIRMATIONS, LAG_S, Mismatches, SuspectedLosses, mismatches
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
@@ -74,8 +72,3 @@ def test_a_leader_may_lag_for_seconds() -> None:
     """What a new leader may lack it fetches within a second; Spark's driver, too, asks three times."""
     assert LAG_S >= 2.0
     assert CONFIRMATIONS >= 3
-
-
-def test_examples() -> None:
-    """The docstring's."""
-    assert doctest.testmod(suspected_loss).failed == 0

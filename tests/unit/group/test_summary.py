@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-
 from sparkcohort.runtime.group import summary
 from sparkcohort.runtime.protocol.messages import Rebalanced
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.protocol.reasons import NO_REASON, Cause, Reason
-
-
-def test_the_example_in_the_docstring_is_true() -> None:
-    """The module's doctest passes."""
-    assert doctest.testmod(summary).failed == 0
 
 
 def test_a_rebalance_that_moves_nothing_says_so() -> None:

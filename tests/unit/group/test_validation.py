@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 from dataclasses import replace
 from typing import Any
@@ -34,12 +33,6 @@ def heard(said: Subscription) -> tuple[Subscription, validation.Complaints]:
     checked, complaints = validation.checked(join(said), BOOKS)
     assert checked.protocols[0].metadata == checked.protocols[1].metadata
     return decode_subscription(checked.protocols[0].metadata), complaints
-
-
-def test_the_example() -> None:
-    """That of the module."""
-    assert doctest.testmod(validation).attempted
-    assert doctest.testmod(validation).failed == 0
 
 
 def test_what_is_true_goes_through_as_it_is() -> None:

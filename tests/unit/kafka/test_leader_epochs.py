@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
 import time
 
 import pytest
 
-from sparkcohort.runtime.kafka import leader_epochs
 from sparkcohort.runtime.kafka.leader_epochs import Compared, ObservedEpochs, Question, compared, questions
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
@@ -59,8 +57,3 @@ def test_many_partitions_are_compared_at_no_cost() -> None:
         assert len(compared(known, asked, dict.fromkeys(every, 100)).sound) == 3_000
         took_s.append(time.perf_counter() - began)
     assert min(took_s) < 0.05
-
-
-def test_examples() -> None:
-    """The docstring's."""
-    assert doctest.testmod(leader_epochs).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from sparkcohort import assignors
-from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor, validate
+from sparkcohort.assignors import ASSIGNORS, MemberSubscription, Partition, UnknownAssignor
 from sparkcohort.assignors.api import NO_RACKS, Racks
 from sparkcohort.assignors.solver.ownership import resolve
 from sparkcohort.assignors.solver.packed import Packed
@@ -214,11 +213,6 @@ def test_an_own_assignor_is_found_among_those_given() -> None:
     assert decoded(assignment.plan("fixed", said, {"t": 1}, assignors=own).assignments) == {"a": (("t", 0),)}
     with pytest.raises(UnknownAssignor, match="no assignor is called 'fix': did you mean fixed"):
         assignment.plan("fix", said, {"t": 1}, assignors=own)
-
-
-def test_the_example_of_answers() -> None:
-    """The module's doctest passes."""
-    assert doctest.testmod(validate).failed == 0
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)

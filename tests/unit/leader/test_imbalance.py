@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.assignors import ASSIGNORS, Load, MemberSubscription, Partition, load_balanced
-from sparkcohort.assignors.load import weights
+from sparkcohort.assignors import ASSIGNORS, Load, MemberSubscription, Partition
 from sparkcohort.assignors.load_balanced import LoadBalancedAssignor, Relief
-from sparkcohort.runtime.leader import delayed_rebalance, imbalance
+from sparkcohort.runtime.leader import delayed_rebalance
 from sparkcohort.runtime.leader.imbalance import Balance, Watch, asked_for, done, due, lasted, look, reason
 from tests.kit import groups
 from tests.unit.leader.test_assignment import decoded, joined
@@ -95,8 +92,3 @@ def test_all_that_is_known_is_said_once(topics: dict[str, int], members: groups.
         assert who == (
             {m for m in said if partition in said[m].owned} if partition in claimed else set(sorted(said)[:1])
         )
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert [doctest.testmod(module).failed for module in (imbalance, weights, load_balanced)] == [0, 0, 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 
 import pytest
@@ -112,8 +111,3 @@ def test_any_bytes_are_a_report_or_refused(data: bytes) -> None:
     """Never another error."""
     with pytest.raises(MalformedReport):
         decode(data)
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert doctest.testmod(load_report).failed == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import doctest
 import struct
 from random import Random
 
@@ -137,11 +136,6 @@ def test_values_that_do_not_fit_are_refused() -> None:
     ):
         with pytest.raises(cp.MalformedConsumerProtocol):
             cp.encode_subscription(value, version)
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert doctest.testmod(cp).failed == 0
 
 
 @given(st.data())

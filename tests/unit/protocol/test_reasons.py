@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 
-from sparkcohort.runtime.protocol import reasons
 from sparkcohort.runtime.protocol.reasons import Cause
 from tests.kit.group_desk import join, stable
-
-
-def test_what_the_docstring_says() -> None:
-    """Doctests."""
-    found = doctest.testmod(reasons)
-    assert found.attempted > 0
-    assert found.failed == 0
 
 
 @pytest.mark.parametrize("said", ["gave up 2 partitions", "topics changed", "x left"])

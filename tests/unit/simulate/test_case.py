@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import re
 from typing import Any
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from sparkcohort.assignors import Load, MemberSubscription
 from sparkcohort.runtime.simulate import case as simulation_case
-from sparkcohort.runtime.simulate import changes, owned_partitions
 from sparkcohort.runtime.simulate.case import MOST_PARTITIONS, Case, CaseError, as_value, parse
 from sparkcohort.runtime.simulate.changes import change_members, change_partitions
 from sparkcohort.runtime.simulate.owned_partitions import OwnedPartitions, oddities
@@ -312,9 +310,3 @@ def test_what_assignors_pass_over_is_told() -> None:
         "nobody subscribes to u",
         "subscribed to but not there: absent",
     ]
-
-
-@pytest.mark.parametrize("module", [simulation_case, changes, owned_partitions])
-def test_the_examples_in_the_docs_are_true(module: Any) -> None:
-    """Doctests."""
-    assert doctest.testmod(module).failed == 0

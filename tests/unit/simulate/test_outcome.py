@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 from dataclasses import dataclass, replace
 from typing import Any
@@ -353,8 +352,3 @@ def test_a_group_of_the_size_that_people_have_is_no_matter() -> None:
     base = parse(json.dumps({"topics": {"t": 10_000}, "members": members}))
     seen = simulate(base, change_members(base, ["+25"]), find("cooperative-sticky"))
     assert (seen.moved, seen.fewest_moves, seen.spread, seen.rounds) == (2_000, 2_000, 0, 2)
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert doctest.testmod(outcome).failed == 0

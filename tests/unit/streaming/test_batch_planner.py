@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.streaming import batch_planner
 from sparkcohort.streaming.batch_planner import task_ranges
 
 SIZES = st.integers(0, 30) | st.integers(0, 5_000_000)
@@ -64,8 +61,3 @@ def test_tasks_of_each_range_as_spark_has_them(
     """Large ranges are cut in proportion; small ones stay whole and don't count for that."""
     tasks = task_ranges([Range("t", number, 0, size) for number, size in enumerate(sizes)], min_partitions=least)
     assert tuple(sum(task.partition == number for task in tasks) for number in range(len(sizes))) == expected
-
-
-def test_the_examples() -> None:
-    """Those of the module."""
-    assert doctest.testmod(batch_planner).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from random import Random
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from sparkcohort.runtime.batches.claims import Slot, claim, new_plan
 from sparkcohort.runtime.batches.record_sizes import RECORD_BYTES, TYPICAL_BYTES, Sizes, after
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
-from sparkcohort.streaming import cutting, planner
+from sparkcohort.streaming import planner
 from sparkcohort.streaming.cutting import cut
 from sparkcohort.streaming.limits import Limits
 from sparkcohort.streaming.planner import StartBehindEnd, hold_back, make_slots, next_end, ranges_between
@@ -411,8 +410,3 @@ def test_thousands_of_partitions_are_a_handful_of_slots() -> None:
     _, _, slots = slots_of(sizes, dict.fromkeys("abcd", 2))
     assert len(slots) == 8
     assert {slot.records for slot in slots} == {625_000}
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert doctest.testmod(planner).failed == doctest.testmod(cutting).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 from random import Random
 
@@ -14,7 +13,6 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol import offsets_json
 from sparkcohort.runtime.protocol.offsets_json import EARLIEST, LATEST, MalformedOffsets
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.streaming import source_offsets as module
 from sparkcohort.streaming.source_offsets import KnownOffsets, from_json_value, ids_in, to_json_value
 
 TPS = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 2**31 - 1))
@@ -92,11 +90,6 @@ def test_earliest_and_latest_are_for_options_only() -> None:
     assert parsed(text) == {("t", 0): EARLIEST, ("t", 1): LATEST}
     with pytest.raises(MalformedOffsets, match=r"^source offset: t-0 has offset -2, which can't be$"):
         from_json_value(json.loads(text))
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert [doctest.testmod(each) for each in (module, offsets_json)] == [(0, 7), (0, 2)]
 
 
 @given(OFFSETS, st.dictionaries(st.sampled_from("abc"), st.just("lj7XrdGBSHu-2_Ybcic80w")))

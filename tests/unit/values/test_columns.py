@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 from itertools import permutations
 
 import pytest
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.values import columns as module
 from sparkcohort.runtime.values.columns import (
     KAFKA_ROW_WITH_HEADERS,
     Column,
@@ -72,8 +70,3 @@ def test_what_cannot_be_is_one_clear_error(wanted: list[UserColumn], words: str)
     with pytest.raises(OptionError, match=words) as raised:
         chosen_columns(wanted, KAFKA_ROW_WITH_HEADERS)
     assert "\n" not in str(raised.value)
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert doctest.testmod(module).failed == 0

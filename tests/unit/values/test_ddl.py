@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.values import ddl as module
-from sparkcohort.runtime.values import types
 from sparkcohort.runtime.values.ddl import MalformedDdl, parse_ddl
 from sparkcohort.runtime.values.types import ColumnType, array, ddl, decimal, mapping
 
@@ -121,9 +117,3 @@ def test_any_text_is_a_schema_or_malformed(text: str) -> None:
         assert "\n" not in str(error) or "\n" in text
     else:
         assert parse_ddl(ddl(found)) == found
-
-
-@pytest.mark.parametrize("shown", [module, types])
-def test_the_examples_in_the_docs_are_true(shown: object) -> None:
-    """Doctests."""
-    assert doctest.testmod(shown).failed == 0  # type: ignore[arg-type]

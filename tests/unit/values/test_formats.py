@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from base64 import b64encode
 from pathlib import Path
 
@@ -126,11 +125,6 @@ def test_words_that_are_none() -> None:
     for name, text in (("value.format", "xml"), ("key.mode", "strict")):
         with pytest.raises(OptionError, match=f"option {name}='{text}' must be one of "):
             parse({**OPTIONS, name: text})
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    assert doctest.testmod(module).failed == 0
 
 
 def test_a_registry_that_nobody_asks() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 import json
-from types import ModuleType
 from typing import Any
 
 import fastavro
@@ -12,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkcohort.runtime.values.avro import columns, defaults, interpreter, schema, steps
 from sparkcohort.runtime.values.avro.schema import AvroSchemaError, LogicalType, most_digits, parse_schema
 from tests.kit import avro_schemas as drawn
 
@@ -150,9 +147,3 @@ def test_text_that_is_no_json_and_types_without_end_are_refused() -> None:
         deep = {"type": "array", "items": deep}
     with pytest.raises(AvroSchemaError, match="more than 64 types inside of each other"):
         parsed(deep)
-
-
-@pytest.mark.parametrize("module", [columns, defaults, interpreter, schema, steps], ids=lambda each: each.__name__)
-def test_examples_hold(module: ModuleType) -> None:
-    """What the docstrings show."""
-    assert doctest.testmod(module).failed == 0

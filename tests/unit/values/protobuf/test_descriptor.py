@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2
 
-from sparkcohort.runtime.values.protobuf import columns, compilation, defaults, descriptor, steps, wire
 from sparkcohort.runtime.values.protobuf.columns import check_target, column_type
 from sparkcohort.runtime.values.protobuf.compilation import compile_steps
 from sparkcohort.runtime.values.protobuf.descriptor import DescriptorError, parse_message
@@ -179,9 +177,3 @@ def test_every_known_message_is_in_its_file() -> None:
     """The kit's table of Google's messages."""
     for name, module in KNOWN.items():
         assert name.rpartition(".")[2] in module.DESCRIPTOR.message_types_by_name
-
-
-def test_the_examples_in_the_docs_are_true() -> None:
-    """Doctests."""
-    for module in (columns, compilation, defaults, descriptor, steps, wire):
-        assert doctest.testmod(module).failed == 0
