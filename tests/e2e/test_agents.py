@@ -16,6 +16,7 @@ from tests.kit.broker import Broker
 from tests.kit.delivery import check, from_parquet, held
 from tests.kit.faults import Faults
 from tests.kit.produce import Steady, produce
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
 SESSION_MS = 6_000
@@ -108,7 +109,7 @@ def _places(status: Status) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
+@pytest.mark.parametrize("how", of_tier(quick=["SIGKILL"], thorough=["SIGKILL", "SIGSTOP"]))
 def test_an_agent_fails_within_a_range(application: Application, broker: Broker, topic: str, how: str) -> None:
     """The task goes on by itself, from the first row it has not given on: no row twice, none missing; nothing moves."""
     broker.admin.create_topic(topic, 3)

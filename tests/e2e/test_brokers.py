@@ -18,13 +18,6 @@ LIMIT_S = 240
 AVAILABLE_NOW = {"availableNow": True}
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Two brokers; the second one is stopped and started again."""
-    with Cluster(2) as running:
-        yield running
-
-
 @pytest.fixture
 def topic_of_both(cluster: Cluster, topic: str) -> Iterator[str]:
     """A topic with partition 0 on the first broker and partition 1 on the second, 1,000 records in each."""
@@ -63,26 +56,18 @@ def _unreachable(status: Status) -> set[int]:
 
 @pytest.mark.thorough("more ways to lose a broker")
 @pytest.mark.timeout(600)
-def test_available_now_waits_for_a_broker(application: Application, cluster: Cluster, topic_of_both: str) -> None:
-    """A bounded query that starts while a broker is away for some seconds waits, and delivers everything."""
-    _away(cluster)
-    query = application.start(topic_of_both, _options(cluster, topic_of_both), trigger=AVAILABLE_NOW)
-    hold_for(lambda: not query.events("ended"), AWAY_S, "the query goes on")
-    cluster.start()
-    assert query.end() is None
-    check(from_parquet(query.out), held(cluster.bootstrap, [topic_of_both])).assert_exact()
-
-
-@pytest.mark.thorough("more ways to lose a broker")
-@pytest.mark.timeout(600)
-def test_available_now_loses_a_broker_on_its_way(
-    application: Application, cluster: Cluster, topic_of_both: str
+@pytest.mark.parametrize("when", ["at its start", "between two batches"])
+def test_available_now_waits_for_a_broker(
+    application: Application, cluster: Cluster, topic_of_both: str, when: str
 ) -> None:
-    """A bounded query that loses a broker between two batches reads what it can, waits, and delivers everything."""
+    """A bounded query while a broker is away for some seconds reads what it can, waits, and delivers everything."""
     options = _options(cluster, topic_of_both, maxOffsetsPerTrigger=400)
+    if when == "at its start":
+        _away(cluster)
     query = application.start(topic_of_both, options, trigger=AVAILABLE_NOW, gate=0)
-    query.wait_for("begin", 1)
-    _away(cluster)
+    if when == "between two batches":
+        query.wait_for("begin", 1)
+        _away(cluster)
     query.allow(1 << 60)
     hold_for(lambda: not query.events("ended"), AWAY_S, "the query goes on")
     cluster.start()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.e2e.conftest import PASSWORD
 from tests.kit import delivery, segments
+from tests.kit.batch_reads import told
 from tests.kit.broker import Broker, Port
 from tests.kit.produce import produce
 from tests.kit.streams import Stream, options
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
 FRONT_LINES = 5  # of the message; the cause has to stand there
 API_TIMEOUT_MS = 3_000
-SLACK_S = 20.0  # what Spark and Python need around it on a busy machine
 
 
 def refusal(spark: SparkSession, source: dict[str, str], checkpoint: Path) -> str:
@@ -32,15 +31,6 @@ def refusal(spark: SparkSession, source: dict[str, str], checkpoint: Path) -> st
         return str(error)
 
 
-def ended(spark: SparkSession, source: dict[str, str], checkpoint: Path) -> str:
-    """With what the query ends, which it has to do within its time limit."""
-    running = Stream(spark, source, checkpoint).start()
-    began = time.monotonic()
-    message = running.failure()
-    assert time.monotonic() - began < API_TIMEOUT_MS / 1000 + SLACK_S
-    return message
-
-
 def assert_told(message: str, *words: str) -> None:
     """Check that the first lines of the message have all of these words (Spark may have lower-cased option names)."""
     front = "\n".join(message.splitlines()[:FRONT_LINES]).lower()
@@ -49,45 +39,33 @@ def assert_told(message: str, *words: str) -> None:
 
 
 # Options that change a good query into a bad one, and what the message has to say.
-BAD_OPTIONS: list[tuple[str, dict[str, Any], list[str]]] = [
-    ("no group", {"group__id": None}, ["option group.id is missing", "name the Kafka group"]),
-    ("no topics", {"subscribe": None}, ["subscribe, subscribePattern and assign", "none is given"]),
-    ("no brokers", {"kafka__bootstrap__servers": None}, ["option kafka.bootstrap.servers is missing"]),
-    ("misspelt", {"startingOffset": "earliest"}, ["option startingOffset is unknown", "did you mean startingOffsets"]),
-    ("unprefixed", {"security.protocol": "SSL"}, ["option security.protocol is unknown", "kafka.security.protocol"]),
-    ("refused", {"kafka__auto__offset__reset": "latest"}, ["kafka.auto.offset.reset", "use startingOffsets"]),
-    ("unknown setting", {"kafka__fetch__min__byte": 1}, ["kafka.fetch.min.byte", "did you mean kafka.fetch.min.bytes"]),
-    ("for batches", {"endingOffsets": "latest"}, ["option endingOffsets is not supported", "availableNow"]),
-    ("bad JSON", {"startingOffsets": '{"t":{"0":'}, ["option startingOffsets is not JSON", '{"topic":{"0":123}}']),
-    (
-        "no such assignor",
-        {"partition__assignment__strategy": "cooperative-stick"},
-        ["option partition.assignment.strategy='cooperative-stick'", "did you mean cooperative-sticky?"],
-    ),
-    ("bad number", {"maxOffsetsPerTrigger": "many"}, ["option maxOffsetsPerTrigger='many' is not a whole number"]),
-]
+BAD_OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "no group": ({"group__id": None}, ["option group.id is missing", "name the Kafka group"]),
+    "misspelt": ({"startingOffset": "earliest"}, ["option startingOffset is unknown", "did you mean startingOffsets"]),
+    "refused": ({"kafka__auto__offset__reset": "latest"}, ["kafka.auto.offset.reset", "use startingOffsets"]),
+    "bad number": ({"maxOffsetsPerTrigger": "many"}, ["option maxOffsetsPerTrigger='many' is not a whole number"]),
+}
 
 
-@pytest.mark.parametrize(("changes", "said"), [case[1:] for case in BAD_OPTIONS], ids=[case[0] for case in BAD_OPTIONS])
+@pytest.mark.parametrize(("changes", "said"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
 def test_bad_options(
     spark: SparkSession, broker: Broker, checkpoint: Path, changes: dict[str, Any], said: list[str]
 ) -> None:
-    """An option that is missing, unknown, refused or malformed is named, with what to do, before anything runs."""
+    """An option that is missing, unknown, refused or malformed is named, with what to do, before anything runs: ``tests/unit/options`` has them all."""
     assert_told(refusal(spark, options(broker, "orders", **changes), checkpoint), *said)
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[Broker]:
-    """A broker with users: alice may read the topic ``open`` as group ``mine`` and nothing else."""
-    with Broker(users={"alice": "secret-of-alice"}) as running:
-        for topic in ("open", "closed"):
-            running.admin.create_topic(topic)
-        running.admin.allow("alice", "topic", "open", "read", "describe")
-        running.admin.allow("alice", "group", "mine", "read", "describe")
-        yield running
+def doors(guarded: Broker) -> Broker:
+    """Alice may read the topic ``open`` as group ``mine`` and nothing else."""
+    for topic in ("open", "closed"):
+        guarded.admin.create_topic(topic)
+    guarded.admin.allow("alice", "topic", "open", "read", "describe")
+    guarded.admin.allow("alice", "group", "mine", "read", "describe")
+    return guarded
 
 
-def as_alice(broker: Broker, topic: str, group: str, password: str = "secret-of-alice") -> dict[str, str]:
+def as_alice(broker: Broker, topic: str, group: str, password: str = PASSWORD) -> dict[str, str]:
     """Source options with which alice reads."""
     jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     return options(broker, topic, group__id=group, kafka__default__api__timeout__ms=API_TIMEOUT_MS) | {
@@ -98,29 +76,32 @@ def as_alice(broker: Broker, topic: str, group: str, password: str = "secret-of-
     }
 
 
-def test_permissions(spark: SparkSession, guarded: Broker, tmp_path: Path) -> None:
-    """Without the permission on a topic or a group, or with a wrong password, the query ends naming it, not the secret."""
+def test_permissions(spark: SparkSession, doors: Broker, tmp_path: Path) -> None:
+    """Without the permission on a topic or a group, or with a wrong password, a stream and a batch read name it, not the secret."""
     cases = {
-        "topic": (as_alice(guarded, "closed", "mine"), ["no permission on topic closed", "READ and DESCRIBE"]),
-        "group": (as_alice(guarded, "open", "other"), ["no permission on group other", "READ and DESCRIBE"]),
-        "password": (as_alice(guarded, "open", "mine", "not-it"), ["authentication with", "check the kafka.sasl.*"]),
+        "topic": (as_alice(doors, "closed", "mine"), ["no permission on topic closed", "READ and DESCRIBE"]),
+        "group": (as_alice(doors, "open", "other"), ["no permission on group other", "READ and DESCRIBE"]),
+        "password": (as_alice(doors, "open", "mine", "not-it"), ["authentication with", "check the kafka.sasl.*"]),
     }
     for name, (source, said) in cases.items():
-        message = ended(spark, source, tmp_path / name)
-        assert_told(message, *said)
-        assert "not-it" not in message
-        assert "secret-of-alice" not in message
+        batch = spark.read.format("cohort").options(**source, startingOffsets="committed")
+        for message in (Stream(spark, source, tmp_path / name).failure(), told(batch.load)):
+            assert_told(message, *said)
+            assert "not-it" not in message
+            assert PASSWORD not in message
 
 
-def test_the_permitted_user_reads(spark: SparkSession, guarded: Broker, checkpoint: Path) -> None:
-    """With READ and DESCRIBE on topic and group, and nothing else, and Java's own security settings, a query runs."""
-    produce(guarded.bootstrap, "open", 50)
-    run = Stream(spark, as_alice(guarded, "open", "mine"), checkpoint).finish()
-    delivery.check(run.delivered(), delivery.held(guarded.bootstrap, ["open"])).assert_exact()
+def test_the_permitted_user_reads(spark: SparkSession, doors: Broker, checkpoint: Path) -> None:
+    """With READ and DESCRIBE on topic and group, and nothing else, and Java's own security settings; a batch read without a group."""
+    produce(doors.bootstrap, "open", 50)
+    run = Stream(spark, as_alice(doors, "open", "mine"), checkpoint).finish()
+    delivery.check(run.delivered(), delivery.held(doors.bootstrap, ["open"])).assert_exact()
+    without = {name: value for name, value in as_alice(doors, "open", "").items() if name != "group.id"}
+    assert spark.read.format("cohort").options(**without).load().count() == 50
 
 
 def test_missing_topic_and_wrong_address(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """A topic, a partition or a broker that is not there ends the query within the time limit, by its name."""
+    """A topic, a partition or a broker that is not there ends the query, by its name."""
     limit = {"kafka__default__api__timeout__ms": API_TIMEOUT_MS}
     broker.admin.create_topic(topic)
     nobody = Port("127.0.0.1")  # bound, and never listened on
@@ -143,7 +124,7 @@ def test_missing_topic_and_wrong_address(spark: SparkSession, broker: Broker, to
     try:
         for name, (changes, said) in cases.items():
             source = options(broker, topic, **{"group__id": f"{topic}-{name}", **limit, **changes})
-            assert_told(ended(spark, source, tmp_path / name), *said)
+            assert_told(Stream(spark, source, tmp_path / name).failure(), *said)
     finally:
         nobody.close()
 

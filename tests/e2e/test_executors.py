@@ -15,11 +15,12 @@ from tests.kit.broker import Broker
 from tests.kit.delivery import check, from_parquet, held, rows
 from tests.kit.produce import produce
 from tests.kit.streams import FORMS
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
 PARTITIONS = 12
-RECORDS = 300_000
-PER_BATCH = 18_000
+RECORDS = of_tier(quick=120_000, thorough=300_000)
+PER_BATCH = RECORDS * 3 // 50
 DELAY_MS = int(BY_KEY["scheduled.rebalance.max.delay.ms"].default or 0)
 EXECUTORS = 3  # of the shared application
 PER_FORM = 6_000  # records of a batch where both formats read

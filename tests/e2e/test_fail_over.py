@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,12 @@ from tests.kit.application import Application, Query, owners
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.streams import options
+from tests.kit.tier import of_tier
 
 pytestmark = pytest.mark.timeout(600)  # a busy machine makes a query slow
 
-PARTITIONS, PORTION = 6, 600
+EXECUTORS, PARTITIONS, PORTION = 3, 6, 600
 SESSION_MS = 120_000  # longer than anything takes here, on a busy machine
-
-
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    """Two executors."""
-    with Application(tmp_path_factory.mktemp("fail-over") / "app", master="local-cluster[2,1,1024]") as application:
-        yield application
 
 
 def settings(broker: Broker, topic: str, **more: str) -> dict[str, str]:
@@ -33,20 +26,22 @@ def settings(broker: Broker, topic: str, **more: str) -> dict[str, str]:
     return options(broker, topic, **{"session.timeout.ms": SESSION_MS, **more})
 
 
-def flowing(app: Application, broker: Broker, topic: str) -> Query:
-    """A query with both members, at the end of what is written."""
+def flowing(application: Application, broker: Broker, topic: str) -> Query:
+    """A query with all members, at the end of what is written."""
     broker.admin.create_topic(topic, PARTITIONS)
     produce(broker.bootstrap, topic, PORTION, partitions=PARTITIONS)
-    query = app.start(topic, settings(broker, topic))
-    query.wait_for_members(2)
+    query = application.start(topic, settings(broker, topic))
+    query.wait_for_members(EXECUTORS)
     query.wait_for_no_lag()
     return query
 
 
-@pytest.mark.parametrize("how", ["stopped", "runner killed", "batch failed"])
-def test_started_again_it_goes_on_with_its_agents(app: Application, broker: Broker, topic: str, how: str) -> None:
+@pytest.mark.parametrize("how", of_tier(quick=["runner killed"], thorough=["stopped", "runner killed", "batch failed"]))
+def test_started_again_it_goes_on_with_its_agents(
+    application: Application, broker: Broker, topic: str, how: str
+) -> None:
     """The same processes own the same partitions in a higher generation, hand records over at once, and each comes once."""
-    query = flowing(app, broker, topic)
+    query = flowing(application, broker, topic)
     before, live = query.status(), query.live()
     assert before is not None and live is not None
     if how == "batch failed":
@@ -59,8 +54,8 @@ def test_started_again_it_goes_on_with_its_agents(app: Application, broker: Brok
     if how != "stopped":
         assert query.end() is not None
 
-    again = app.start(topic, settings(broker, topic))
-    after = again.wait_for_members(2)
+    again = application.start(topic, settings(broker, topic))
+    after = again.wait_for_members(EXECUTORS)
     again.wait_for_no_lag()
     assert again.live() != live and again.live().run == live.run  # type: ignore[union-attr]  # it lives
     assert after["generation"] > before["generation"]
@@ -73,15 +68,15 @@ def test_started_again_it_goes_on_with_its_agents(app: Application, broker: Brok
 
 
 @pytest.mark.thorough("a restart with other options")
-def test_with_other_options_it_begins_anew(app: Application, broker: Broker, topic: str) -> None:
+def test_with_other_options_it_begins_anew(application: Application, broker: Broker, topic: str) -> None:
     """Members that would deliver other columns are not gone on with: new ones come, and each record comes once."""
-    query = flowing(app, broker, topic)
+    query = flowing(application, broker, topic)
     before = query.status()
     assert before is not None
     query.stop()
     produce(broker.bootstrap, topic, PORTION, partitions=PARTITIONS, first=PORTION // PARTITIONS)
-    again = app.start(topic, settings(broker, topic, includeHeaders="true"))
-    after = again.wait_for_members(2)
+    again = application.start(topic, settings(broker, topic, includeHeaders="true"))
+    after = again.wait_for_members(EXECUTORS)
     again.wait_for_no_lag()
     assert after["generation"] > before["generation"]
     assert not {m["member_id"] for m in after["members"]} & {m["member_id"] for m in before["members"]}
@@ -89,14 +84,16 @@ def test_with_other_options_it_begins_anew(app: Application, broker: Broker, top
 
 
 @pytest.mark.thorough("two applications")
-def test_another_application_never_meets_them(app: Application, broker: Broker, topic: str, tmp_path: Path) -> None:
+def test_another_application_never_meets_them(
+    application: Application, broker: Broker, topic: str, tmp_path: Path
+) -> None:
     """The same group and home, agents that still wait: the other application's query has its own."""
-    query = flowing(app, broker, topic)
+    query = flowing(application, broker, topic)
     before = query.status()
     assert before is not None
     query.stop()
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "home").symlink_to(app.directory / "home")
+    (tmp_path / "other" / "home").symlink_to(application.directory / "home")
     with Application(tmp_path / "other", master="local-cluster[2,1,1024]") as other:
         again = other.start(topic, settings(broker, topic))
         after = again.wait_for_members(2)

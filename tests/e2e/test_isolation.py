@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.kit.application import Application, Status
@@ -13,13 +11,6 @@ from tests.kit.produce import Steady
 
 SLOW = 3  # the partition on the second broker
 BYTES_PER_SECOND = 12_000  # of about 25,000 that are written to it
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Two brokers, the second of which is reached through a relay."""
-    with Cluster(2, relayed=[2]) as running:
-        yield running
 
 
 def late(status: Status) -> set[int]:

@@ -12,11 +12,12 @@ from tests.kit import processes
 from tests.kit.application import Application, Query, settled
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_for_none, wait_until
 
-ROUNDS, SHORT = 2, 4
+ROUNDS, SHORT = 2, of_tier(quick=2, thorough=4)
 LIMIT_S = 240
-RUNNER_S, AGENTS_S, SESSION_MS = 30, 10, 6_000
+SESSION_MS = 6_000
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -73,23 +74,11 @@ def test_short_queries_leave_nothing(application: Application, broker: Broker, t
         assert len(_locks(application)) == 1
         query.allow(number)
         assert query.end() is None
-        wait_until(lambda: not _alive(runner), RUNNER_S, "the runner to be gone", every_s=0.01)  # noqa: B023
+        wait_until(lambda: not _alive(runner), LIMIT_S, "the runner to be gone", every_s=0.01)  # noqa: B023
         assert not run.file.exists()
         assert run.port not in _ports(application)
         assert _locks(application) == []
-        wait_for_none(lambda: [*application.driver.agents(), *_left(run)], AGENTS_S, "its agents to be gone")  # noqa: B023
-
-
-def test_a_query_that_a_test_has_left_is_stopped(application: Application, broker: Broker, topic: str) -> None:
-    """Whatever it waits for, so that the next test finds nothing of it."""
-    broker.admin.create_topic(topic, 1)
-    produce(broker.bootstrap, topic, 10, partitions=1)
-    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-    query = application.start(topic, options, gate=-1)
-    query.wait_for("begin", 0)
-    application.stop_all()
-    assert query.events("ended")
-    wait_for_none(lambda: _locks(application), RUNNER_S, "its lock to be free")
+        wait_for_none(lambda: [*application.driver.agents(), *_left(run)], LIMIT_S, "its agents to be gone")  # noqa: B023
 
 
 def _started(application: Application, broker: Broker, topic: str) -> Query:

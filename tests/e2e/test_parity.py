@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkcohort import offsets_behind_latest
+from tests.e2e.conftest import PASSWORD
 from tests.kit.broker import Broker
 from tests.kit.produce import place_of, produce
 from tests.kit.streams import ASAP, FORMS, Stream, error, options
@@ -205,12 +206,15 @@ def test_deletion_under_a_pattern(spark: SparkSession, broker: Broker, topic: st
         assert "have been deleted" in message
 
 
-def test_a_topic_that_may_not_be_read_for_a_while(spark: SparkSession, topic: str, tmp_path: Path) -> None:
+def test_a_topic_that_may_not_be_read_for_a_while(
+    spark: SparkSession, guarded: Broker, topic: str, tmp_path: Path
+) -> None:
     """Under a pattern with failOnDataLoss=false: ours ends and names it, then goes on there; Spark's own reads it again."""
-    jaas = (
-        'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret-of-alice";'
+    broker, jaas = (
+        guarded,
+        f'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{PASSWORD}";',
     )
-    with Broker(users={"alice": "secret-of-alice"}) as broker, ExitStack() as queries:
+    with ExitStack() as queries:
         hidden, seen = f"{topic}-b", filled(broker, f"{topic}-a", 1, 10)
         filled(broker, hidden, 1, 10)
         for name in (seen, hidden):

@@ -13,13 +13,14 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from sparkcohort import offsets_behind_latest
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
-from tests.kit.streams import ASAP, Stream, options
+from tests.kit.streams import ASAP, FORMS, Stream, options
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
 
 HOURLY = {"processingTime": "1 hour"}
-SOON_S = 20  # within a second, on a machine that is not busy
+BEHIND = {"minOffsetsBehindLatest": "40", "maxOffsetsBehindLatest": "88", "avgOffsetsBehindLatest": "64.0"}
+SOON_S = 90  # within a second, on a machine that is not busy
 
 
 def progress(run: Stream) -> StreamingQueryProgress:
@@ -31,33 +32,18 @@ def progress(run: Stream) -> StreamingQueryProgress:
 
 
 @pytest.mark.usefixtures("listener")
-def test_the_group_follows_within_the_trigger(
-    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
-) -> None:
-    """The first batch, with a trigger that doesn't come again: Kafka has its end, and still has it when the query is stopped."""
+def test_the_group_follows_within_the_trigger(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The first batch, with a trigger that doesn't come again: Kafka has its end, also when the query is stopped.
+
+    Under another checkpoint too, as a notebook's does at each start: name and port are those of the run before.
+    """
     broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 100, partitions=2)
-    with Stream(spark, options(broker, topic), checkpoint, trigger=HOURLY) as run:
-        run.wait_for_rows(100)
-        wait_until(lambda: sum(broker.admin.committed(topic).values()) == 100, SOON_S, "the end of batch 0")
-    assert sum(broker.admin.committed(topic).values()) == 100
-
-
-@pytest.mark.usefixtures("listener")
-def test_a_query_that_goes_on_with_the_group_under_another_checkpoint(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
-) -> None:
-    """As a notebook's does at each start: name and port are those of the run before, and the query is another one."""
-    broker.admin.create_topic(topic, 1)
-    for end in (10, 20):
-        produce(broker.bootstrap, topic, 10, partitions=1, first=end - 10)
+    for end in (100, 200):
+        produce(broker.bootstrap, topic, 100, partitions=2, first=(end - 100) // 2)
         with Stream(spark, options(broker, topic), tmp_path / str(end), trigger=HOURLY) as run:
-            run.wait_for_rows(10)
-            wait_until(
-                lambda end=end: broker.admin.committed(topic).get((topic, 0)) == end,  # type: ignore[misc]
-                SOON_S,
-                "the end of its batch",
-            )
+            run.wait_for_rows(100)
+            wait_until(lambda end=end: sum(broker.admin.committed(topic).values()) == end, SOON_S, "its end")  # type: ignore[misc]
+        assert sum(broker.admin.committed(topic).values()) == end
 
 
 def test_without_a_listener_with_the_next_trigger(
@@ -68,7 +54,7 @@ def test_without_a_listener_with_the_next_trigger(
     produce(broker.bootstrap, topic, 10, partitions=1)
     with Stream(spark, options(broker, topic), checkpoint, trigger=HOURLY) as run:
         run.wait_for_rows(10)
-        wait_until(lambda: run.query.lastProgress is not None, SOON_S, "progress")
+        progress(run)
     assert sum(broker.admin.committed(topic).values()) == 0
     Stream(spark, options(broker, topic), checkpoint, batches=run.batches).finish()
     assert sum(broker.admin.committed(topic).values()) == 10
@@ -102,6 +88,7 @@ def test_two_queries_of_the_same_offsets(spark: SparkSession, broker: Broker, to
         slow.stop()
 
 
+@pytest.mark.thorough("two groups of one query")
 @pytest.mark.usefixtures("listener")
 def test_two_sources_of_one_query(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
     """Each group has its own source's end, and nothing of the other's."""
@@ -127,18 +114,14 @@ def test_offsets_behind_latest_as_sparks_own(
     produce(broker.bootstrap, topic, 100, partitions=2)
     produce(broker.bootstrap, topic, 60, partitions=1, first=100)
     limited = options(broker, topic, maxOffsetsPerTrigger=32)  # 22 of 110 and 10 of 50
-    with Stream(spark, limited, tmp_path / "spark", form="kafka", trigger=HOURLY) as theirs:
-        theirs.wait_for_rows(1)
-        (expected,) = progress(theirs)["sources"]
+    for form in FORMS[1:]:
+        with Stream(spark, limited, tmp_path / "spark", form=form, trigger=HOURLY) as theirs:
+            theirs.wait_for_rows(1)
+            assert dict(progress(theirs)["sources"][0]["metrics"]) == BEHIND
     with Stream(spark, limited | {"metrics.port": str(port)}, tmp_path / "cohort", trigger=HOURLY) as ours:
         ours.wait_for_rows(1)
         (found,) = offsets_behind_latest(progress(ours))
-        assert found == dict(expected["metrics"])
-        assert found == {
-            "minOffsetsBehindLatest": "40",
-            "maxOffsetsBehindLatest": "88",
-            "avgOffsetsBehindLatest": "64.0",
-        }
+        assert found == BEHIND
 
         def scraped() -> dict[str, float]:
             text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
@@ -149,6 +132,7 @@ def test_offsets_behind_latest_as_sparks_own(
         wait_until(lambda: scraped() == expected_metrics, SOON_S, "the figures in Prometheus")
 
 
+@pytest.mark.thorough("twenty batches, followed one by one")
 @pytest.mark.usefixtures("listener")
 def test_batch_after_batch(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path) -> None:
     """Nothing goes back, and in the end Kafka has all."""

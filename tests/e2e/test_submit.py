@@ -11,20 +11,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.kit import consumer_groups, delivery, processes
 from tests.kit.broker import Broker
 from tests.kit.jars import ROOT
 from tests.kit.pages import block
-from tests.kit.produce import place_of, produce
+from tests.kit.produce import produce
 from tests.kit.standalone import environment, standalone
 from tests.kit.waiting import wait_until
-
-pytestmark = pytest.mark.thorough("spark-submit to a standalone cluster")
 
 RECORDS, PARTITIONS, GROUP = 200_000, 12, "submitted"
 SUBMIT_TIMEOUT_S = 180.0
@@ -33,14 +31,14 @@ SUBMIT_TIMEOUT_S = 180.0
 LOAD = "    .load()\n"
 
 
-def pipeline() -> str:
+def pipeline(limit: int = RECORDS // 25) -> str:
     """The pipeline that README shows, with the listener and the assignor of the guides."""
     plain = block("pipeline")
     assert plain.count(LOAD) == 1
     more = '    .option("rebalance.listener", "audit.Listener")\n'
     more += '    .option("partition.assignment.strategy", "whole_topics.WholeTopics")\n'
     # Batches enough for members to join and be told: a single one has none.
-    more += f'    .option("maxOffsetsPerTrigger", {RECORDS // 25})\n'
+    more += f'    .option("maxOffsetsPerTrigger", {limit})\n'
     return plain.replace(LOAD, more + LOAD)
 
 
@@ -71,22 +69,26 @@ def submit(command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
     assert status == 0, f"spark-submit ended with {status}:\n{log.read_text(errors='replace')[-8000:]}"
 
 
-def delivered(path: Path) -> pa.Table:
-    """What the pipeline's sink holds, as the delivery checker wants it; the keys are what ``produce`` made of them."""
-    rows = pq.read_table(path).to_pylist()
-    sums = ((row["topic"], row["partition"], row["offset"], *_measured(row["order"].encode()), 0) for row in rows)
-    return delivery.table(sums, delivery.DELIVERED)
-
-
-def _measured(value: bytes) -> tuple[int, int]:
-    return delivery.measured(b"%d" % place_of(value)[1], value)
-
-
 def agents(run: str) -> list[psutil.Process]:
     """The member agents of this run."""
     return processes.matching("sparkcohort.runtime.shell.agent.agent", processes.marked(run))
 
 
+def test_the_documented_pipeline_runs_in_a_session(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same as it stands: every record once, lag 0 in the group."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 1_000, partitions=2)
+    spark.sparkContext.addPyFile(str(archive(tmp_path)))
+    monkeypatch.setattr(sys, "argv", ["pipeline.py", broker.bootstrap, topic, topic, str(tmp_path)])
+    exec(pipeline(limit=300), {"__name__": "__main__"})  # noqa: S102
+    delivery.check(delivery.from_pipeline(tmp_path / "orders"), delivery.held(broker.bootstrap, [topic])).assert_exact()
+    rows = consumer_groups.describe(broker.bootstrap, topic)
+    assert [(row.partition, row.lag) for row in rows] == [(0, 0), (1, 0)]
+
+
+@pytest.mark.thorough("spark-submit with another Python")
 @pytest.mark.timeout(240)
 def test_the_pipeline_where_no_environment_is_activated(broker: Broker, topic: str, tmp_path: Path) -> None:
     """PATH's python3 hasn't got Cohort, PYSPARK_PYTHON isn't set: run by the right Python it works, by the other it says so."""
@@ -111,6 +113,7 @@ def test_the_pipeline_where_no_environment_is_activated(broker: Broker, topic: s
     assert len((tmp_path / "wrong.log").read_text().splitlines()) < 30
 
 
+@pytest.mark.thorough("spark-submit to a standalone cluster")
 @pytest.mark.timeout(400)
 def test_the_documented_pipeline_runs_through_spark_submit(broker: Broker, topic: str, tmp_path: Path) -> None:
     """The pipeline, listener and assignor of the documents: every record once, lag 0 in the group, whole topics, no agent left."""
@@ -138,7 +141,9 @@ def test_the_documented_pipeline_runs_through_spark_submit(broker: Broker, topic
         told = heard(tmp_path)
         assert told, "some listener was told"
         assert told == [list(range(PARTITIONS))] * len(told), "the topic was somebody's as a whole, whoever had it"
-        delivery.check(delivered(tmp_path / "orders"), delivery.held(broker.bootstrap, [topic])).assert_exact()
+        delivery.check(
+            delivery.from_pipeline(tmp_path / "orders"), delivery.held(broker.bootstrap, [topic])
+        ).assert_exact()
         rows = consumer_groups.describe(broker.bootstrap, GROUP)
         assert [(row.partition, row.lag) for row in rows if row.topic == topic] == [(n, 0) for n in range(PARTITIONS)]
         wait_until(lambda: not processes.marked(run), 15, "the end of every process of the run")

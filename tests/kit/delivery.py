@@ -28,6 +28,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
+from tests.kit.produce import place_of
+
 KEY = ["topic", "partition", "offset"]
 READ_TIMEOUT_S = 60.0
 NAMED = 20  # how many offsets an assertion names
@@ -157,6 +159,16 @@ def from_json(path: Path) -> pa.Table:
     """What ``sink.json_lines`` wrote below ``path``."""
     rows = ((row["topic"], row["partition"], row["offset"], *_of(row), row["batch_id"]) for row in json_rows(path))
     return table(rows, DELIVERED)
+
+
+def from_pipeline(path: Path) -> pa.Table:
+    """What the sink of README's pipeline holds; the keys are what ``produce`` made of them."""
+    found = []
+    for row in pq.read_table(path).to_pylist():
+        value = row["order"].encode()
+        sums = measured(b"%d" % place_of(value)[1], value)
+        found.append((row["topic"], row["partition"], row["offset"], *sums, 0))
+    return table(found, DELIVERED)
 
 
 def json_rows(path: Path) -> list[dict[str, Any]]:
