@@ -1,4 +1,4 @@
-"""A group at a desk: requests in, answers by correlation out, time by hand; at every step the laws are checked, and the plain twin.
+"""A group at a desk: requests in, answers by correlation out, time by hand; at every step the laws and replay are checked.
 
 Its embedded protocol is as small as can be: ``t0,t1`` names partitions 0 and 1 of topic t.
 """
@@ -13,8 +13,6 @@ from sparkcohort.runtime.protocol import messages as p
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from tests.kit.group_laws import check_step
 from tests.kit.group_records import opening, replay
-from tests.kit.plain_group import PlainGroup
-from tests.kit.plain_twin import check_plain
 
 SESSION_MS = 500
 REBALANCE_MS = 500
@@ -100,7 +98,6 @@ class Desk:
         self.group = g.new_group(self.config, Comma())
         self._journal = opening(self.group)
         self._replayed = replay(self._journal)
-        self._plain = PlainGroup(self.config, Comma())
 
     def step(self, event: p.Event) -> tuple[p.Action, ...]:
         """Step the group; the laws and replay are checked."""
@@ -111,7 +108,6 @@ class Desk:
         for record in decision.records:
             self._replayed = apply(self._replayed, record)
         assert self._replayed == self.group
-        check_plain(self._plain, event, self.now_ms, decision)
         for action in self.actions:
             if isinstance(action, p.Answer):
                 assert action.correlation not in self.replies, "answered once"
