@@ -320,13 +320,6 @@ def test_reasons_are_cut() -> None:
     assert str(desk.group.rebalance.reason) == "b-3 rejoined: " + "y" * 255
 
 
-def test_sync_of_another_protocol() -> None:
-    """KIP-559: a sync that names another protocol type or name is refused."""
-    desk = completing()
-    assert desk.error(p.SyncGroup("b-3", None, 2, "connect")) == "INCONSISTENT_GROUP_PROTOCOL"
-    assert desk.error(p.SyncGroup("b-3", None, 2, "consumer", "range")) == "INCONSISTENT_GROUP_PROTOCOL"
-
-
 @pytest.mark.parametrize("make", [preparing, completing])
 def test_a_repeated_request_voids_the_earlier_one(make: object) -> None:
     """A member that asks again, its connection being gone, leaves no request unanswered."""

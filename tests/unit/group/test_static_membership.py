@@ -62,14 +62,6 @@ def test_takeover_that_would_change_the_protocol_rebalances() -> None:
     )
 
 
-def test_takeover_with_no_protocol_in_common_is_refused() -> None:
-    """Nobody's place is taken by one that can't talk to the others: the old one stays, and nothing changes."""
-    desk = stable()
-    before = desk.group
-    assert desk.error(join("", "s", "i", protocols=("range",))) == "INCONSISTENT_GROUP_PROTOCOL"
-    assert desk.group == before
-
-
 def led_by_a_static_member() -> Desk:
     """The join phase after a-1 left: i-2 (instance i) leads and waits in its join, b-3 is yet to come."""
     desk = stable()

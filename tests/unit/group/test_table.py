@@ -39,6 +39,7 @@ ANSWERS: dict[str, tuple[p.Request, tuple[str, ...]]] = {
     "join, unknown instance": (join("b-3", "b", "j"), (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, GONE)),
     "join, other protocol type": (join("b-3", protocol_type="connect"), (OTHER, OTHER, OTHER, OTHER, GONE)),
     "join, no common protocol": (join("b-3", protocols=("x",)), (UNKNOWN, OTHER, OTHER, OTHER, GONE)),
+    "join, takeover, no common protocol": (join("", "s", "i", protocols=("x",)), ("NONE", OTHER, OTHER, OTHER, GONE)),
     "join, no protocol": (join("b-3", protocols=()), (OTHER, OTHER, OTHER, OTHER, GONE)),
     "join, other type before unknown": (join("x-9", protocol_type="connect"), (OTHER, OTHER, OTHER, OTHER, GONE)),
     "join, static id of another": (join("a-1", "a", "i"), (UNKNOWN, FENCED, FENCED, FENCED, GONE)),

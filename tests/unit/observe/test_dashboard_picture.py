@@ -15,9 +15,7 @@ from tests.kit.dashboard_picture import (
     answers,
     figure,
     first_rows,
-    formatted,
     gone_picture,
-    rounded_up,
     whole_picture,
 )
 
@@ -77,29 +75,3 @@ def test_a_picture_follows_the_dashboard() -> None:
     panel["fieldConfig"]["defaults"]["thresholds"]["steps"].append({"color": "red", "value": 2})
     assert figure(panel, value) == ("2", "red")
     assert whole_picture(changed, answers()) != whole_picture(dashboard(), answers())
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "words"),
-    [
-        (0.0, "s", "0 s"),
-        (0.25, "s", "250 ms"),
-        (150.0, "s", "2.5 min"),
-        (7200.0, "s", "2 h"),
-        (-1.0, "short", "-1"),
-        (12_300.0, "short", "12.3 k"),
-        (400.0, "cps", "400 /s"),
-        (1.5 * 2**20, "bytes", "1.5 MiB"),
-        (2_000.0, "Bps", "2 kB/s"),
-        (0.071, "percentunit", "7.1 %"),
-    ],
-)
-def test_figures_in_words(value: float, unit: str, words: str) -> None:
-    """As short as Grafana has them."""
-    assert formatted(value, unit) == words
-
-
-@pytest.mark.parametrize(("most", "end"), [(0.0, 1.0), (0.3, 0.5), (1.0, 1.0), (11.0, 20.0), (60_001.0, 100_000.0)])
-def test_the_end_of_an_axis(most: float, end: float) -> None:
-    """The next of 1, 2, 5 and their tens."""
-    assert rounded_up(most) == pytest.approx(end)
