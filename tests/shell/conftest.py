@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sparkcohort.runtime.batches import suspected_loss
+from sparkcohort.runtime.shell.kafka.consumer import range_reader
 from sparkcohort.runtime.shell.rpc.flight import Link
 from tests.kit.record_sources import SOURCES, read_by
+from tests.kit.shared_brokers import guarded, pair, put_back  # noqa: F401  fixtures
+
+KIT = Path(__file__).parents[1] / "kit"
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +33,27 @@ def ended_streams(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for link in made:
         for stream in list(link._streams):
             stream.close()
+
+
+@pytest.fixture(params=["in C", "in Python"])
+def native(request: pytest.FixtureRequest) -> bool:
+    """The test once with each reader of values."""
+    return bool(request.param == "in C")
+
+
+@pytest.fixture(scope="session")
+def short_of_memory(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process that calls ``fail_large`` to have its next large allocations fail (``short_of_memory.c``)."""
+    shim, code = tmp_path_factory.mktemp("shim") / "short_of_memory.so", KIT / "short_of_memory.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True, timeout=60)
+    return {"LD_PRELOAD": str(shim), "PYTHONPATH": str(KIT.parents[1])}
+
+
+@pytest.fixture
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One broker is behind no other: what it says of a log is believed after half a second."""
+    monkeypatch.setattr(suspected_loss, "LAG_S", 0.5)
+    monkeypatch.setattr(range_reader, "RECHECK_S", 0.1)
 
 
 @pytest.fixture(params=SOURCES)

@@ -80,12 +80,13 @@ def test_tasks_claim_and_report_by_it(world: World) -> None:
 
 def test_it_ends_at_once_when_its_executor_is_killed_and_its_partitions_move(world: World) -> None:
     """SIGKILL of the executor: the agent leaves by itself, long before a session would expire; no socket stays."""
+    world.session_timeout_ms = 120_000
     first, agent = world.start("1")
     _, _ = world.start("2")
     wait_until(lambda: len(set(world.coordinator.owners().values())) == 2, 10, "both to own something")
     world.executors[0].kill()
 
-    wait_until(lambda: len(set(world.coordinator.owners().values())) == 1 and world.settled()(), 1.5, "the move")
+    wait_until(lambda: len(set(world.coordinator.owners().values())) == 1 and world.settled()(), 30, "the move")
     wait_until(lambda: gone(agent), 5, "the agent to be gone")
     wait_until(lambda: not sockets(first), 5, "its sockets to be gone")
 

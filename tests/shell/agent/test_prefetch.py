@@ -20,9 +20,10 @@ from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.buffered import buffered
 from tests.kit.mock import MockCluster
-from tests.kit.produce import abort, produce, producer
+from tests.kit.produce import produce, producer
 from tests.kit.ranges import Missed, Rows, batches_to_rows, direct, offsets, one_by
 from tests.kit.record_sources import SOURCES, read_by
+from tests.kit.tier import of_tier
 from tests.kit.waiting import hold_for, wait_until
 
 RECORDS = 4_000
@@ -116,7 +117,7 @@ PLANS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=of_tier(quick=6, thorough=25))
 @given(plans=PLANS, buffer_kb=st.sampled_from([150, 1_000, 64_000]), source=st.sampled_from(SOURCES))
 def test_what_is_served_is_what_kafka_has(
     filled: MockCluster,
@@ -146,15 +147,6 @@ def test_what_is_served_is_what_kafka_has(
                 prefetcher.revoke([tp])
                 prefetcher.assign({tp: end})
     prefetcher.close()
-
-
-def test_a_plan_is_served_whole_and_again(prefetcher: Prefetcher, expected: Known) -> None:
-    """While the budget allows, second readings of the plan in flight come from the buffer too."""
-    for _ in range(2):
-        for tp in ALL:
-            assert batches_to_rows(one_by(prefetcher.serve, whole(tp), 0, 1)) == expected.rows[tp]
-    found = buffered(prefetcher)[ALL[0]]
-    assert (found.position, found.error) == (RECORDS, "")
 
 
 def test_the_floor_frees_what_lies_below(prefetcher: Prefetcher) -> None:
@@ -348,22 +340,6 @@ def test_the_budget_holds_and_nobody_starves(broker: Broker, topic: str, size: i
     prefetcher.close()
 
 
-def test_an_aborted_tail_is_served_to_its_end(broker: Broker, topic: str) -> None:
-    """Aborted records and control records leave nothing to wait for: the range ends by position."""
-    broker.admin.create_topic(topic)
-    produce(broker.bootstrap, topic, 10)
-    abort(broker.bootstrap, topic, 50)
-    settings = {"bootstrap.servers": broker.bootstrap, "isolation.level": "read_committed"}
-    prefetcher = Prefetcher(settings, patience_s=5)
-    prefetcher.assign({TopicPartition(topic, 0): 0})
-    pieces = list(one_by(prefetcher.serve, Range(topic, 0, 0, 61), 0, 0))
-    assert offsets(batches_to_rows(pieces)) == list(range(10))
-    assert pieces[-1][0] == 61
-    abort(broker.bootstrap, topic, 5)
-    assert [batch for _, batch in one_by(prefetcher.serve, Range(topic, 0, 61, 67), 61, 1) if batch is not None] == []
-    prefetcher.close()
-
-
 REQUESTS = st.lists(
     st.lists(st.tuples(st.sampled_from(ALL), st.integers(0, RECORDS), st.integers(0, 1_500)), min_size=1, max_size=5),
     min_size=1,
@@ -371,7 +347,7 @@ REQUESTS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=of_tier(quick=6, thorough=12))
 @given(requests=REQUESTS, buffer_kb=st.sampled_from([150, 1_000, 64_000]))
 def test_many_ranges_in_one_request(
     filled: MockCluster, expected: Known, requests: list[list[tuple[TopicPartition, int, int]]], buffer_kb: int

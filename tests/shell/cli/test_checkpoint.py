@@ -12,11 +12,10 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.cli.checkpoint import folder
 from sparkcohort.runtime.shell.cli.checkpoint.folder import Folder
 from tests.kit.broker import Broker
+from tests.kit.command import cohort, process
 from tests.kit.produce import produce
 from tests.kit.status import a_status
 from tests.shell.cli.test_main import WITHOUT_PRIVILEGES, a_run
-from tests.shell.cli.test_main import cohort as process
-from tests.shell.cli.test_rebalances import cohort
 
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1795472596548,"conf":{"spark.sql.shuffle.partitions":"2"}}'

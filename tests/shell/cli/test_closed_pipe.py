@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kit.command import COMMAND
 from tests.kit.status import a_status
 from tests.shell.cli.test_checkpoint import made
 from tests.shell.cli.test_handover_command import Kafka, hand_over
@@ -18,7 +18,7 @@ __all__ = ["home"]
 
 def unread(*arguments: str, both: bool = False) -> tuple[int, str]:
     """The exit status, and what is said on standard error, with nobody at the other end of standard output, or of both."""
-    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli.main", *arguments]
+    command = [*COMMAND, *arguments]
     errors = subprocess.STDOUT if both else subprocess.PIPE
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as child:
         assert child.stdout is not None

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from sparkcohort.runtime.shell.cli import views
 from sparkcohort.runtime.shell.cli.main import LAZY
+from tests.kit.command import cohort
 from tests.kit.status import a_status
-from tests.shell.cli.test_main import cohort
 
 
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:

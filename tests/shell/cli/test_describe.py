@@ -12,10 +12,11 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.kit.broker import Broker
+from tests.kit.command import cohort
 from tests.kit.produce import produce
 from tests.kit.status import a_status
 from tests.kit.waiting import wait_until
-from tests.shell.cli.test_main import a_run, cohort, on_a_terminal
+from tests.shell.cli.test_main import a_run, on_a_terminal
 from tests.shell.cli.test_main import home as home  # noqa: PLC0414  the fixture
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.shell.cli.doctor import host, kafka
-from tests.kit.broker import Broker, Port
+from tests.kit.broker import Broker
+from tests.kit.command import cohort
 from tests.kit.produce import produce
-from tests.shell.cli.test_rebalances import cohort
+from tests.kit.shared_brokers import USERS, Guarded
 
-PASSWORD = "hunter2-of-alice"
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Broker]:
-    """A broker with a login and permissions."""
-    with Broker(heap_mb=512, users={"alice": PASSWORD}) as running:
-        yield running
+PASSWORD = USERS["alice"]
 
 
 @pytest.fixture(autouse=True)
@@ -93,15 +86,12 @@ def test_a_refused_login_says_so_and_not_the_password(guarded: Broker, tmp_path:
     assert "login" in checks["brokers"]["found"]
 
 
-def test_a_listener_that_is_advertised_and_not_reached(port_pair: tuple[int, int]) -> None:
+def test_a_listener_that_is_advertised_and_not_reached(guarded: Guarded) -> None:
     """The bootstrap answers; the address that the broker tells everybody to use doesn't."""
-    inside, shown = port_pair
-    with Broker(heap_mb=512, doors={"RELAYED": (inside, shown)}) as broker:
-        assert broker.bootstrap
-        status, checks = seen("--bootstrap-server", f"127.0.0.1:{inside}")
+    status, checks = seen("--bootstrap-server", guarded.at["MISDIRECTED"])
     assert status == 1
     (found,) = [each for name, each in checks.items() if name.startswith("broker 1 at")]
-    assert str(shown) in found["check"]
+    assert str(guarded.nowhere) in found["check"]
     assert "advertised.listeners" in found["remedy"]
 
 
@@ -119,15 +109,6 @@ def test_an_address_that_explains_nothing(broker: Broker, more: dict[str, str], 
     assert "the bootstrap answers" not in address.found
     assert (nobody.check, nobody.result) == ("brokers", "failed")
     assert "Connection refused" in nobody.found
-
-
-@pytest.fixture
-def port_pair() -> Iterator[tuple[int, int]]:
-    """Two ports that nobody listens on, and nobody else gets meanwhile."""
-    first, second = Port("127.0.0.1"), Port("127.0.0.1")
-    yield first.number, second.number
-    first.close()
-    second.close()
 
 
 def test_what_is_wrong_on_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

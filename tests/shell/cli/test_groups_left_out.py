@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkcohort.runtime.shell.cli import kafka_group
 from sparkcohort.runtime.shell.kafka import group_requests
 from tests.kit.broker import Broker
+from tests.kit.command import cohort
 from tests.kit.produce import produce
-from tests.shell.cli.test_rebalances import cohort
 
 
 def failed(code: int) -> Future[Any]:

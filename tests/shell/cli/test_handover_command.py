@@ -19,7 +19,7 @@ from sparkcohort.runtime.shell.cli import handover
 from sparkcohort.runtime.shell.cli.handover import write_checkpoint
 from sparkcohort.runtime.shell.cli.local_folder import LocalFolder
 from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed
-from tests.shell.cli.test_rebalances import cohort
+from tests.kit.command import cohort
 
 RUN = CommitMetadata(run=3, id="abc")
 NOBODY = "127.0.0.1:1"

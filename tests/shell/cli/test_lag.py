@@ -8,8 +8,8 @@ import time
 import pytest
 
 from tests.kit.broker import Broker
+from tests.kit.command import cohort
 from tests.kit.produce import produce
-from tests.shell.cli.test_main import cohort
 
 EARLIER_S = 7_200
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell.cli.test_rebalances import cohort
+from tests.kit.command import cohort
 
 RESET = "reset-offsets --group g --bootstrap-server 127.0.0.1:1 --topic t --to-latest --execute --checkpoint"
 

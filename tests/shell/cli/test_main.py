@@ -8,8 +8,7 @@ import pty
 import pwd
 import socket
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import new_authority
+from tests.kit.command import COMMAND, cohort, process
 from tests.kit.proxy import SilentProxy
 from tests.kit.status import a_status
 
@@ -58,16 +58,10 @@ def events() -> Any:
     raise AssertionError("the command subscribed")
 
 
-def cohort(*arguments: str, within: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    """The command in a pipe; ``within`` is a command that runs it."""
-    command = [*within, sys.executable, "-m", "sparkcohort.runtime.shell.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
 def test_describe_prints_the_live_group(home: Path) -> None:
     """In a pipe: the view as text, nothing else, exit status 0."""
     with a_run("r1", a_status):
-        said = cohort("describe", "--group", "billing")
+        said = process("describe", "--group", "billing")
     held = ["orders-2 held: broker 3 does not answer", "orders-1 read as far as it is fetched: its leader is slow"]
     assert (said.returncode, said.stderr) == (0, "".join(f"group billing: {line}\n" for line in held))
     assert said.stdout.startswith(views.as_text(views.offsets(a_status())) + "\nbilling, Stable: 3 partitions, ")
@@ -78,7 +72,7 @@ def test_describe_goes_past_any_proxy(home: Path, monkeypatch: pytest.MonkeyPatc
     with SilentProxy() as proxy, a_run("r1", a_status):
         for name, url in proxy.environment().items():
             monkeypatch.setenv(name, url)
-        said = cohort("describe", "--group", "billing", "--state")
+        said = process("describe", "--group", "billing", "--state")
         assert said.returncode == 0
         assert not proxy.was_asked()
 
@@ -132,7 +126,7 @@ def test_a_terminal_gets_a_table_that_is_whole(home: Path) -> None:
 def on_a_terminal(*arguments: str, columns: int = 200) -> str:
     """What the command prints to a terminal of so many columns."""
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli.main", *arguments]
+    command = [*COMMAND, *arguments]
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"}
     child = subprocess.Popen(command, stdout=follower, stderr=follower, env=environment)
     os.close(follower)
@@ -248,7 +242,7 @@ def test_a_container_with_the_same_home_names_the_run_and_leaves_its_file(home: 
     """There the driver's pid is nobody's, or another host's: `groups` lists it as elsewhere, with its host."""
     inside = ["unshare", *namespace, "sh", "-c", 'test $$ = 1 || hostname container; exec "$@"', "sh"]
     with a_run("r1", a_status):
-        listed, described = cohort("groups", within=inside), cohort("describe", "--group", "billing", within=inside)
+        listed, described = process("groups", within=inside), process("describe", "--group", "billing", within=inside)
         again = cohort("describe", "--group", "billing")
     assert (listed.returncode, described.returncode, again.returncode) == (0, 1, 0), listed.stderr
     (row,) = listed.stdout.splitlines()[1:]
@@ -274,6 +268,7 @@ def test_a_run_of_another_version_is_named_as_such(home: Path, told: str | None)
 
 WITHOUT_PRIVILEGES = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 """Root, to whom files say what they say to everybody else."""
+# Each command meets one of the two: all of them look in the same way.
 ASKING = (
     ["groups"],
     ["describe"],
@@ -284,25 +279,25 @@ ASKING = (
 )
 
 
-@pytest.mark.parametrize("arguments", ASKING, ids=" ".join)
+@pytest.mark.parametrize("arguments", ASKING[::2], ids=" ".join)
 def test_the_files_of_another_user_are_named_as_such(home: Path, arguments: list[str]) -> None:
     """The query runs as another user: one line says as whom to run the command, and the exit status is 1."""
     with a_run("r1", a_status):
         (path,) = home.glob("*.json")
         os.chown(path, 65534, 65534)
-        said = cohort(*arguments, within=WITHOUT_PRIVILEGES)
+        said = process(*arguments, within=WITHOUT_PRIVILEGES)
     assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
     owner = pwd.getpwuid(65534).pw_name
     assert f"{home} has files of user {owner}, which this user may not read: run this as that user" in said.stderr
 
 
-@pytest.mark.parametrize("arguments", ASKING, ids=" ".join)
+@pytest.mark.parametrize("arguments", ASKING[1::2], ids=" ".join)
 def test_a_home_that_cannot_be_read_is_one_line(home: Path, arguments: list[str]) -> None:
     """It is said which folder, whose it is, and what to do, rather than that no query runs."""
     with a_run("r1", a_status):
         home.chmod(0)
         try:
-            said = cohort(*arguments, within=WITHOUT_PRIVILEGES)
+            said = process(*arguments, within=WITHOUT_PRIVILEGES)
         finally:
             home.chmod(0o700)
     assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)

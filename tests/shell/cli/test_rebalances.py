@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,13 +27,14 @@ from sparkcohort.runtime.protocol.messages import (
     LeavingMember,
     Protocol,
 )
-from sparkcohort.runtime.shell.cli import main, rebalance_views, views
+from sparkcohort.runtime.shell.cli import rebalance_views, views
 from sparkcohort.runtime.shell.coordinator.service import Service
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.observe.metric_values import values
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
+from tests.kit.command import cohort
 from tests.kit.status import a_status
 from tests.kit.waiting import wait_until
 from tests.shell.coordinator.test_coordinator import PARTITIONS, World, both_join, joined
@@ -108,16 +106,6 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]
             yield world, b.member_id
             path.unlink()
         world.close()
-
-
-def cohort(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as a pipe would have it, in this process: a process of its own is in test_cli."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["cohort", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main.main()
-    return subprocess.CompletedProcess(arguments, int(str(ended.value.code)), out.getvalue(), err.getvalue())
 
 
 def told(*arguments: str) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ import pytest
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, decode, encode
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
+from tests.kit.command import cohort
 from tests.kit.mock import MockCluster
 from tests.kit.produce import produce
-from tests.shell.cli.test_main import cohort
 from tests.shell.cli.test_simulate import consumers
 
 FORMS = (
@@ -146,22 +145,14 @@ def test_no_broker_there(mock_broker: MockCluster) -> None:
     assert "check the address" in said.stderr
 
 
-@pytest.fixture(scope="module")
-def tool() -> Iterator[Callable[..., str]]:
-    """Kafka's own tool."""
-    with consumer_groups.one_jvm() as running:
-        yield running
-
-
-@pytest.mark.parametrize("form", FORMS, ids=" ".join)
-def test_every_form_goes_where_kafkas_own_tool_goes(
-    broker: Broker, topic: str, group: str, tool: Callable[..., str], form: tuple[str, ...]
-) -> None:
+def test_every_form_goes_where_kafkas_own_tool_goes(broker: Broker, topic: str, group: str) -> None:
     """Its dry run with --export against ours; nothing is changed by either."""
     asked = ("--group", group, "--topic", topic)
-    said = cohort("reset-offsets", *asked, *form, "--export", "--bootstrap-server", broker.bootstrap)
-    assert (said.returncode, said.stderr) == (0, "")
-    planned = tool(broker.bootstrap, "--reset-offsets", *asked, *form, "--dry-run", "--export")
-    assert len(exported(planned)) == 2
-    assert exported(said.stdout) == exported(planned)
-    assert broker.admin.committed(group) == {(topic, 0): 10, (topic, 1): 10}
+    with consumer_groups.one_jvm() as tool:
+        for form in FORMS:
+            said = cohort("reset-offsets", *asked, *form, "--export", "--bootstrap-server", broker.bootstrap)
+            assert (said.returncode, said.stderr) == (0, "")
+            planned = tool(broker.bootstrap, "--reset-offsets", *asked, *form, "--dry-run", "--export")
+            assert len(exported(planned)) == 2
+            assert exported(said.stdout) == exported(planned), form
+            assert broker.admin.committed(group) == {(topic, 0): 10, (topic, 1): 10}

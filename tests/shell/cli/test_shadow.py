@@ -15,9 +15,9 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.cli.checkpoint import shadow, two_readers
 from tests.kit.broker import Broker
+from tests.kit.command import cohort
 from tests.kit.produce import abort, produce, producer, transact
 from tests.shell.cli.test_checkpoint import METADATA
-from tests.shell.cli.test_rebalances import cohort
 
 
 def planned(at: Path, topic: str, *ends: dict[str, int], start: dict[str, int] | None = None) -> Path:

@@ -12,7 +12,7 @@ from sparkcohort.runtime.checkpoint.shadow import RangeComparison
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
 from sparkcohort.runtime.shell.cli.checkpoint import folder, shadow
-from tests.shell.cli.test_rebalances import cohort
+from tests.kit.command import cohort
 
 NOBODY = "127.0.0.1:1"
 MORE = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +16,10 @@ from sparkcohort.runtime.shell.cli import live_case
 from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from tests.kit.broker import Broker
+from tests.kit.command import COMMAND, cohort
 from tests.kit.mock import MockCluster
 from tests.kit.waiting import wait_until
-from tests.shell.cli.test_rebalances import a_port, cohort
+from tests.shell.cli.test_rebalances import a_port
 from tests.shell.coordinator.test_coordinator import World, both_join, joined
 
 CASE = {
@@ -153,16 +153,7 @@ def test_no_broker_there(mock_broker: MockCluster, monkeypatch: pytest.MonkeyPat
 
 def test_in_a_pipe() -> None:
     """As a process: a case on standard input, 80 columns of plain text on standard output."""
-    command = [
-        sys.executable,
-        "-m",
-        "sparkcohort.runtime.shell.cli.main",
-        "simulate",
-        "--input",
-        "-",
-        "--members",
-        "+1",
-    ]
+    command = [*COMMAND, "simulate", "--input", "-", "--members", "+1"]
     said = subprocess.run(command, input=json.dumps(CASE), capture_output=True, text=True, timeout=60, check=False)
     assert (said.returncode, said.stderr) == (0, "")
     assert "new-1 (new)       0      1  + t:1" in said.stdout

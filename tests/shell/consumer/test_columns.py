@@ -25,6 +25,7 @@ from tests.kit.buffered import buffered
 from tests.kit.mock import MockCluster
 from tests.kit.odd_headers import write_header_key
 from tests.kit.produce import producer
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
 KINDS = (FetchSource, NativeSource, PythonSource)
@@ -87,7 +88,7 @@ def full(cluster: MockCluster) -> pa.Table:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=of_tier(quick=6, thorough=12))
 @given(columns=SOME)
 def test_any_columns_are_those_of_the_full_rows(
     kind: Any, cluster: MockCluster, full: pa.Table, columns: Columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,11 +28,12 @@ from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.relay import Relay, Through
 from sparkcohort.runtime.shell.kafka.fetch import assigned_partition
-from tests.kit.broker import Broker, Port
+from tests.kit.broker import Broker
 from tests.kit.buffered import buffered
 from tests.kit.produce import produce
 from tests.kit.ranges import batches_to_rows, offsets
 from tests.kit.relay import Relay as Way
+from tests.kit.shared_brokers import Guarded
 from tests.kit.waiting import hold_for, wait_until
 
 MEMBERS = {"m-1": MemberInfo("m-1", "1", "worker-1", 2, 1, "a"), "m-2": MemberInfo("m-2", "2", "worker-2", 2, 2, "b")}
@@ -56,24 +57,17 @@ class TwoWays:
 
 
 @pytest.fixture(scope="module")
-def ways() -> Iterator[TwoWays]:
+def ways(guarded: Guarded) -> TwoWays:
     """A broker with two listeners, one behind a relay."""
-    port = Port("127.0.0.1")
-    way = Way("127.0.0.1", port.number)
-    with Broker(doors={"RELAYED": (port.number, way.port)}) as broker:
-        yield TwoWays(broker, way, f"127.0.0.1:{way.port}")
-    way.close()
-    port.close()
+    return TwoWays(guarded, guarded.way, guarded.at["RELAYED"])
 
 
 @pytest.fixture
-def topic(ways: TwoWays, topic: str) -> Iterator[str]:
-    """A topic of two partitions with a thousand records each; the way is open before and after."""
+def topic(ways: TwoWays, topic: str) -> str:
+    """A topic of two partitions with a thousand records each."""
     ways.broker.admin.create_topic(topic, 2)
     produce(ways.broker.bootstrap, topic, 2_000, partitions=2)
-    ways.way.release()
-    yield topic
-    ways.way.release()
+    return topic
 
 
 class Everything(list[TopicPartition]):

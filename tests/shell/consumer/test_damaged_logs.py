@@ -14,6 +14,7 @@ from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer, value_of
 from tests.kit.ranges import Rows, offsets, tasks_read
 
+pytestmark = pytest.mark.thorough("a broker whose logs are damaged")
 TOPIC = "damaged"
 BATCH = 100  # records of a batch; each partition has three, the second of which is damaged
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -1,7 +1,7 @@
 """Everything that can happen to a range, read directly and by the agent: the same rows, or the same error.
 
-What the agent has fetched ahead may be older than what happens then; whatever it misses the task reads directly.  Each
-case with both sources, on real brokers.
+What the agent has fetched ahead may be older than what happens then; whatever it misses the task reads directly.  Cases,
+ways and sources are all pairs, on real brokers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,14 @@ from tests.kit.ranges import Rows, offsets, pull, tasks_read
 from tests.kit.record_sources import SOURCES, read_by
 from tests.kit.waiting import wait_until
 
-BOTH_WAYS = pytest.mark.parametrize("way", ["directly", "by the agent"])
-BOTH_SOURCES = pytest.mark.usefixtures("each_source")
+pytestmark = pytest.mark.usefixtures("impatience")
+WAYS = ("directly", "by the agent")
+
+
+def pairs(first: int) -> pytest.MarkDecorator:
+    """Each source with a way, in turn: tables that begin with another way have the other half of the pairs."""
+    table = [(source, WAYS[(first + number) % 2]) for number, source in enumerate(SOURCES)]
+    return pytest.mark.parametrize(("each_source", "way"), table, indirect=["each_source"])
 
 
 def conf(broker: Cluster, **more: Any) -> dict[str, Any]:
@@ -58,9 +64,8 @@ def after(
     return found.get(wanted.tp, []) + rest.get(wanted.tp, []), missed
 
 
-@BOTH_SOURCES
-@BOTH_WAYS
-def test_gaps_of_compaction(broker: Broker, topic: str, way: str) -> None:
+@pairs(0)
+def test_gaps_of_compaction(broker: Broker, topic: str, way: str, each_source: str) -> None:
     """Compacted offsets are passed by position, wherever the range begins and ends in the gaps."""
     broker.admin.create_topic(topic, configs=COMPACTED)
     client = producer(broker.bootstrap)
@@ -94,10 +99,9 @@ def transactions(broker: Broker) -> str:
     return topic
 
 
-@BOTH_SOURCES
-@BOTH_WAYS
+@pairs(1)
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_transactions(broker: Broker, transactions: str, level: str, way: str) -> None:
+def test_transactions(broker: Broker, transactions: str, level: str, way: str, each_source: str) -> None:
     """Control records are nobody's rows, aborted ones read_uncommitted's only; ranges of nothing else end, too."""
     committed, tp = [*range(10), *range(22, 27)], TopicPartition(transactions, 0)
     seen = committed if level == "read_committed" else sorted({*committed, *range(11, 21), *range(28, 328)})
@@ -106,9 +110,8 @@ def test_transactions(broker: Broker, transactions: str, level: str, way: str) -
         assert offsets(rows.get(tp, [])) == [at for at in seen if start <= at < end]
 
 
-@BOTH_SOURCES
-@BOTH_WAYS
-def test_an_open_transaction_is_waited_for(broker: Broker, topic: str, way: str) -> None:
+@pairs(0)
+def test_an_open_transaction_is_waited_for(broker: Broker, topic: str, way: str, each_source: str) -> None:
     """Behind the last stable offset nothing is read and nothing is lost; the end of the transaction brings the rows."""
     broker.admin.create_topic(topic)
     produce(broker.bootstrap, topic, 5)
@@ -116,16 +119,15 @@ def test_an_open_transaction_is_waited_for(broker: Broker, topic: str, way: str)
     committed, wanted = conf(broker, isolation_level="read_committed"), Range(topic, 0, 0, 10)
     found: Rows = {}
     with pytest.raises(FetchError, match=r"transaction is open at offset 5"):
-        tasks_read(committed, [wanted], way, into=found, patience_s=3, poll_timeout_ms=5_000)
+        tasks_read(committed, [wanted], way, into=found, patience_s=1, poll_timeout_ms=2_000)
     assert offsets(found[wanted.tp]) == list(range(5))
     client.commit_transaction(30)
     rows = tasks_read(committed, [wanted], way)[wanted.tp]
     assert [row["value"] for row in rows] == [value_of(0, at) for at in range(10)]
 
 
-@BOTH_SOURCES
-@BOTH_WAYS
-def test_retention_has_passed_the_range(broker: Broker, topic: str, way: str) -> None:
+@pairs(1)
+def test_retention_has_passed_the_range(broker: Broker, topic: str, way: str, each_source: str) -> None:
     """Records that were deleted before anybody fetched them are a loss, or passed over where that is allowed."""
     broker.admin.create_topic(topic)
     produce(broker.bootstrap, topic, 100)
@@ -140,7 +142,7 @@ def test_retention_has_passed_the_range(broker: Broker, topic: str, way: str) ->
     assert len(losses) == 2
 
 
-@BOTH_SOURCES
+@pytest.mark.usefixtures("each_source")
 def test_retention_passes_what_is_fetched_already(broker: Broker, topic: str) -> None:
     """What the agent has is what Kafka had: it comes, although Kafka has it no more."""
     broker.admin.create_topic(topic)
@@ -152,9 +154,8 @@ def test_retention_passes_what_is_fetched_already(broker: Broker, topic: str) ->
     assert [row["value"] for row in rows] == [value_of(0, at) for at in range(10, 95)]
 
 
-@BOTH_SOURCES
-@BOTH_WAYS
-def test_the_log_is_shorter_than_the_range(broker: Broker, topic: str, way: str) -> None:
+@pairs(0)
+def test_the_log_is_shorter_than_the_range(broker: Broker, topic: str, way: str, each_source: str) -> None:
     """What there is comes, then the loss by Spark's name; a range wholly behind the end is a loss, too."""
     broker.admin.create_topic(topic)
     produce(broker.bootstrap, topic, 10)
@@ -169,7 +170,7 @@ def test_the_log_is_shorter_than_the_range(broker: Broker, topic: str, way: str)
     assert len(losses) == 1
 
 
-@BOTH_SOURCES
+@pytest.mark.usefixtures("each_source")
 def test_a_batch_that_runs_again(broker: Broker, topic: str) -> None:
     """After a restart the agent stands behind the batch: the rows are those of the first time, whoever reads them."""
     broker.admin.create_topic(topic)
@@ -209,7 +210,8 @@ def begun(cluster: Cluster, topic: str) -> Iterator[dict[tuple[str, str], Iterat
         yield {how: chain([next(batches)], batches) for how, batches in found.items()}
 
 
-@pytest.mark.timeout(600)  # three brokers, six reads one after the other
+@pytest.mark.thorough("three brokers, and an unclean election")
+@pytest.mark.timeout(600)
 def test_leaders_that_go_away() -> None:
     """A new leader goes on in mid-range; one that knows less is a loss, and what comes in the place of that is read.
 

@@ -11,20 +11,12 @@ import pytest
 
 from sparkcohort.runtime.batches import suspected_loss
 from sparkcohort.runtime.protocol.partitions import Range
-from sparkcohort.runtime.shell.kafka.consumer import range_reader
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, RangeReader
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.usefixtures("each_source")
-
-
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked ten times a second, believed after five."""
-    monkeypatch.setattr(suspected_loss, "LAG_S", 5.0)
-    monkeypatch.setattr(range_reader, "RECHECK_S", 0.1)
+pytestmark = pytest.mark.usefixtures("each_source", "impatience")
 
 
 @pytest.fixture
@@ -79,8 +71,11 @@ def test_a_log_that_catches_up_by_and_by(broker: Broker, topic: str) -> None:
         assert found.result(50) == list(range(8, 15))
 
 
-def test_what_the_log_has_is_read_before_the_rest_is_given_up(broker: Broker, topic: str) -> None:
+def test_what_the_log_has_is_read_before_the_rest_is_given_up(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With failOnDataLoss=false the offsets that exist are delivered, and only the others told of as lost."""
+    monkeypatch.setattr(suspected_loss, "LAG_S", 5.0)
     broker.admin.create_topic(topic)
     produce(broker.bootstrap, topic, 5)
     losses: list[str] = []

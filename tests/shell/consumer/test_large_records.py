@@ -70,18 +70,17 @@ class Running(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
+def running(guarded: Broker) -> Iterator[Running]:
     """On a real broker, which has to let it through: a topic with one heavy batch in the middle of partition 0."""
-    with Broker() as broker:
-        world = World(cast("Any", SimpleNamespace(bootstrap=broker.bootstrap, create_topic=broker.admin.create_topic)))
-        write(broker.bootstrap, TOPIC, [MIB] * HEAVY)
-        produce(broker.bootstrap, TOPIC, FIRST, partitions=1, first=FIRST)
-        try:
-            executor, agent = world.start("1")
-            wait_until(world.settled(), 20, "the agent to own the partitions")
-            yield Running(world, executor, agent)
-        finally:
-            world.close()
+    world = World(cast("Any", SimpleNamespace(bootstrap=guarded.bootstrap, create_topic=guarded.admin.create_topic)))
+    write(guarded.bootstrap, TOPIC, [MIB] * HEAVY)
+    produce(guarded.bootstrap, TOPIC, FIRST, partitions=1, first=FIRST)
+    try:
+        executor, agent = world.start("1")
+        wait_until(world.settled(), 20, "the agent to own the partitions")
+        yield Running(world, executor, agent)
+    finally:
+        world.close()
 
 
 def test_an_agent_with_a_heavy_batch(running: Running) -> None:
@@ -229,15 +228,13 @@ reader.close()
     ],
 )
 def test_memory_that_has_run_out(
-    mock_broker: MockCluster, topic: str, tmp_path: Path, failures: int, said: str, source: str
+    mock_broker: MockCluster, topic: str, short_of_memory: dict[str, str], failures: int, said: str, source: str
 ) -> None:
     """A moment of it is got over; what lasts is an error that says where and what to do, no MemoryError without a word."""
     produce(mock_broker.bootstrap, topic, 200, value_bytes=4_200)
-    shim, code = tmp_path / "short_of_memory.so", Path(__file__).parents[2] / "kit" / "short_of_memory.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True)
     command = [sys.executable, "-P", "-c", SHORT, mock_broker.bootstrap, topic, str(failures)]
     with read_by(source):
-        environment = {**os.environ, "LD_PRELOAD": str(shim)}
+        environment = {**os.environ, **short_of_memory}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert re.match(said, done.stdout)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from confluent_kafka import cimpl
@@ -61,7 +60,7 @@ source = native_source.NativeSource({
 waiting, _ = login.accept()  # librdkafka's thread now waits for an answer, and does nothing else
 begun = time.monotonic()
 source.close()
-assert 0.5 <= time.monotonic() - begun < 5
+assert 0.5 <= time.monotonic() - begun < 30
 source.close()
 """
 
@@ -69,7 +68,7 @@ source.close()
 def test_a_client_that_does_not_end_is_left() -> None:
     """A task doesn't hang for librdkafka's end: after a time it goes on, with a warning, and so does the process to its end."""
     command = [sys.executable, "-P", "-c", UNENDING]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == "librdkafka hasn't ended within 0.5 s: a client of it stays in this process\n"
 
 
@@ -136,14 +135,13 @@ source.close()
 
 
 @pytest.mark.parametrize("failures", [1, 70])
-def test_memory_that_runs_out(mock_broker: MockCluster, topic: str, tmp_path: Path, failures: int) -> None:
+def test_memory_that_runs_out(
+    mock_broker: MockCluster, topic: str, short_of_memory: dict[str, str], failures: int
+) -> None:
     """It is a MemoryError of one poll, however often it runs out in it; what is assigned anew comes whole."""
     produce(mock_broker.bootstrap, topic, 200, value_bytes=4_200)
-    shim = tmp_path / "short_of_memory.so"
-    code = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True)
     command = [sys.executable, "-P", "-c", SHORT, mock_broker.bootstrap, topic, str(failures)]
-    preloaded = {**os.environ, "LD_PRELOAD": str(shim)}
+    preloaded = {**os.environ, **short_of_memory}
     done = subprocess.run(command, env=preloaded, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "short of memory\n"
 

@@ -66,7 +66,8 @@ def lose_forty(cluster: Cluster) -> None:
         assert cluster.admin.ends(topic) == {0: 200 if topic == "clean" else 160}
 
 
-@pytest.mark.timeout(600)  # three brokers start
+@pytest.mark.thorough("three brokers, and an unclean election")
+@pytest.mark.timeout(600)
 def test_what_was_read_of_the_old_log_is_a_position_in_no_other() -> None:
     """It is told by the epochs, while a query runs and over restarts; a leader that was in sync has lost nothing."""
     with Cluster(3, properties={"replica.lag.time.max.ms": "1500"}) as cluster, ExitStack() as stack:

@@ -20,6 +20,7 @@ from sparkcohort.runtime.protocol.error_codes import ErrorCode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.observe.metric_values import values
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 from tests.shell.coordinator.test_coordinator import PARTITIONS, Member, World, both_join
 from tests.shell.coordinator.test_load_watch import described
@@ -212,7 +213,7 @@ MESSAGES = st.one_of(
 
 
 @pytest.mark.timeout(180)
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=of_tier(quick=20, thorough=100), suppress_health_check=list(HealthCheck))
 @given(joins=st.lists(JOINS, min_size=1, max_size=3), messages=st.lists(MESSAGES, max_size=8), commits=OWNED, at=INT64)
 def test_whatever_one_member_says(
     world: World,

@@ -213,15 +213,6 @@ def test_after_the_end_a_request_is_told_at_once(world: World) -> None:
         world.coordinator.request(Heartbeat("driver-run-1", "driver", 1001), 60)
 
 
-def test_who_leaves_is_gone_at_once(world: World) -> None:
-    """A leave starts the rebalance without waiting for a session."""
-    a, b = both_join(world)
-    b.freeze()
-    world.call(LeaveGroup((LeavingMember(b.member_id, None, "done"),)))
-
-    wait_until(lambda: len(a.owned) == 4, 1.5, "a to have all partitions, sooner than a session lasts")
-
-
 def b_leaves(world: World) -> tuple[Member, dict[TopicPartition, int], set[TopicPartition]]:
     """Of a and b, b leaves: a, what a owned and what b owned."""
     a, b = both_join(world)

@@ -27,9 +27,10 @@ from sparkcohort.runtime.shell.rpc.flight import GroupServer, Link
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 from tests.kit.group_laws import check_step
 from tests.kit.hostile import PARTITIONS, TOPIC, Ether, Hostile, wordless
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
-MESSAGES, CLIENTS = 12_000, 8
+MESSAGES, CLIENTS = of_tier(quick=3_000, thorough=12_000), 8
 
 
 class Step(NamedTuple):
@@ -144,7 +145,7 @@ def honest(port: Port) -> dict[TopicPartition, int]:
 
 @pytest.mark.timeout(180)
 def test_whatever_is_sent(port: Port, caplog: pytest.LogCaptureFixture) -> None:
-    """12,000 messages from 8 clients: law and twin agree on every step, and on the wire stands what the group answered."""
+    """Thousands of messages from 8 clients: law and twin agree on every step, and on the wire stands what the group answered."""
     seed = Random().randrange(10**6)
     print(f"seed {seed}")  # noqa: T201  a failure is looked into with it
     wait_until(lambda: port.coordinator.group.state == "Stable", 5, "the driver to have joined")

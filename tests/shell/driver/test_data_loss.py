@@ -131,19 +131,18 @@ def test_a_leader_that_lags_has_lost_nothing(broker: Broker, topic: str) -> None
             assert bool(losses.doubted) == (number % 4 != 0)
 
 
-def test_a_broker_that_does_not_answer_confirms_nothing(topic: str) -> None:
+def test_a_broker_that_does_not_answer_confirms_nothing(guarded: Broker, topic: str) -> None:
     """What was heard of the log's end before doesn't count, however long ago the doubt began."""
-    with Broker() as broker:
-        broker.admin.create_topic(topic, 1)
-        produce(broker.bootstrap, topic, 40)
-        start = {TopicPartition(topic, 0): 100}
-        with watched(broker, topic) as of:
-            assert of.look(start, 0.0).doubted
-            assert of.look(start, 1.0).doubted
-            broker.pause()
-            wait_until(lambda: of.log_ends.refresh(0.2).unreachable, 20, "the silence to be noticed")
-            assert of.look(start, 3 * LAG_S) == Losses(ids=of.ids)
-            broker.resume()
+    guarded.admin.create_topic(topic, 1)
+    produce(guarded.bootstrap, topic, 40)
+    start = {TopicPartition(topic, 0): 100}
+    with watched(guarded, topic) as of:
+        assert of.look(start, 0.0).doubted
+        assert of.look(start, 1.0).doubted
+        guarded.pause()
+        wait_until(lambda: of.log_ends.refresh(0.2).unreachable, 20, "the silence to be noticed")
+        assert of.look(start, 3 * LAG_S) == Losses(ids=of.ids)
+        guarded.resume()
 
 
 def test_deleted_partitions(broker: Broker, topic: str) -> None:

@@ -33,6 +33,7 @@ def test_fifty_rounds_have_every_step_of_both_sides() -> None:
     assert {side for side, _ in drawn[:4]} == {"old", "new"}
 
 
+@pytest.mark.thorough("rounds of hand-over")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_killed_at_a_drawn_step(broker: Broker, tmp_path: Path, topic: str, seed: int) -> None:

@@ -33,7 +33,7 @@ HEARD = replace(ASKED, answer=HandoverAnswer.HEARD)
 PARKED = replace(ASKED, answer=HandoverAnswer.PARKED)
 DENIED = HandoverDenied("hand-over of group billing: GROUP_AUTHORIZATION_FAILED")
 DELAYED = HandoverDelayed("hand-over of group billing: UNKNOWN_TOPIC_OR_PART")
-QUICK_S, HOLD_S = 1.0, 0.5
+QUICK_S, HOLD_S = 10.0, 0.5  # twenty batches that wait, each for a second, take twice as long
 PLACE = TopicPartition("t", 0)
 
 
@@ -259,7 +259,9 @@ def test_an_answer_stands_where_its_request_stands(broker: Broker, topic: str) -
         client.close()
 
 
-def test_a_driver_that_may_read_its_requests_and_not_answer_them(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_may_read_its_requests_and_not_answer_them(
+    guarded: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A real broker that refuses: the query runs on; with the permission it is asked anew, and without it again goes on again."""
     tries: list[HandoverAnswer] = []
     write = HandoverClient.write
@@ -269,33 +271,32 @@ def test_a_driver_that_may_read_its_requests_and_not_answer_them(topic: str, mon
         write(client, record)
 
     monkeypatch.setattr(HandoverClient, "write", counted)
-    with Broker(users={"alice": "secret"}) as broker:
-        broker.admin.create_topic(topic, 2)
-        broker.admin.allow("alice", "topic", topic, "read", "describe")
-        broker.admin.allow("alice", "group", topic + SUFFIX, "describe")
-        place, beside = TopicPartition(topic, 0), TopicPartition(topic, 1)
-        anybody, alice = {"bootstrap.servers": broker.bootstrap}, broker.sasl_conf("alice")
-        asks(anybody, topic, place, ASKED)
-        with watching(HandoverClient(alice, topic, lambda: [place])) as watch:
-            wait_until(lambda: tries, 30, "an answer")
-            batches(watch)
-            hold_for(lambda: len(tries) == 1 and not watch.requested, 1, "the only try")
-            watch.plan({place: 100})
-            broker.admin.allow("alice", "group", topic + SUFFIX, "read")
-            wait_until(lambda: not _refused(alice, topic, beside), 30, "the permission")
-            asks(anybody, topic, place, replace(ASKED, request="another"))
-            wait_until(lambda: watch.requested, 30, "the next one to be heard")
-            broker.admin.forbid("alice", "group", topic + SUFFIX)
-            broker.admin.allow("alice", "group", topic + SUFFIX, "describe")
-            wait_until(lambda: _refused(alice, topic, beside), 30, "no permission")
-            batches(watch)
-            wait_until(lambda: HandoverAnswer.PARKED in tries, 30, "an answer that is refused")
-            batches(watch)
-            broker.admin.allow("alice", "group", topic + SUFFIX, "read")
-            wait_until(lambda: watch.handed_over, 30, "an answer that is taken")
-            with pytest.raises(CohortError, match=r"^HANDED_OVER"):
-                watch.check()
-        assert HandoverAnswer.PARKED.value in broker.admin.committed_metadata(topic + SUFFIX)[topic, 0]
+    guarded.admin.create_topic(topic, 2)
+    guarded.admin.allow("alice", "topic", topic, "read", "describe")
+    guarded.admin.allow("alice", "group", topic + SUFFIX, "describe")
+    place, beside = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    anybody, alice = {"bootstrap.servers": guarded.bootstrap}, guarded.sasl_conf("alice")
+    asks(anybody, topic, place, ASKED)
+    with watching(HandoverClient(alice, topic, lambda: [place])) as watch:
+        wait_until(lambda: tries, 30, "an answer")
+        batches(watch)
+        hold_for(lambda: len(tries) == 1 and not watch.requested, 1, "the only try")
+        watch.plan({place: 100})
+        guarded.admin.allow("alice", "group", topic + SUFFIX, "read")
+        wait_until(lambda: not _refused(alice, topic, beside), 30, "the permission")
+        asks(anybody, topic, place, replace(ASKED, request="another"))
+        wait_until(lambda: watch.requested, 30, "the next one to be heard")
+        guarded.admin.forbid("alice", "group", topic + SUFFIX)
+        guarded.admin.allow("alice", "group", topic + SUFFIX, "describe")
+        wait_until(lambda: _refused(alice, topic, beside), 30, "no permission")
+        batches(watch)
+        wait_until(lambda: HandoverAnswer.PARKED in tries, 30, "an answer that is refused")
+        batches(watch)
+        guarded.admin.allow("alice", "group", topic + SUFFIX, "read")
+        wait_until(lambda: watch.handed_over, 30, "an answer that is taken")
+        with pytest.raises(CohortError, match=r"^HANDED_OVER"):
+            watch.check()
+    assert HandoverAnswer.PARKED.value in guarded.admin.committed_metadata(topic + SUFFIX)[topic, 0]
 
 
 def _refused(conf: dict[str, str], group: str, place: TopicPartition) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,8 @@ from tests.kit.certificates import Authority
 from tests.kit.mock import MockCluster
 from tests.kit.produce import FLUSH_TIMEOUT_S, produce, producer
 from tests.kit.waiting import hold_for, wait_until
+
+SILENT_MS = 5_000
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def test_asking_often_is_coalesced_and_not_asking_costs_nothing(mock_broker: Moc
     mock_broker.create_topic(topic, 3)
     with log_ends(mock_broker.bootstrap, subscribe=topic, metadata__max__age__ms="60000") as ends:
         ends.start()
-        rounds = 0
+        rounds, began = 0, time.process_time()
 
         def counted() -> bool:
             nonlocal rounds
@@ -77,14 +78,13 @@ def test_asking_often_is_coalesced_and_not_asking_costs_nothing(mock_broker: Moc
 
         hold_for(counted, 1.0, "answers", every_s=0.0)
         assert rounds <= 60
-        before = time.process_time()
+        asking, before = time.process_time() - began, time.process_time()
         hold_for(lambda: True, 1.0, "nobody asks", every_s=0.5)
-        assert time.process_time() - before < 0.1
+        assert time.process_time() - before < asking / 2
 
 
 def test_many_partitions_are_asked_for_in_several_calls(mock_broker: MockCluster, topic: str) -> None:
     """In however many, the answers are those of one; the round trip shows; one time limit holds for all of them."""
-    assert doctest.testmod(list_offsets).failed == 0
     mock_broker.create_topic(topic, 7)
     client = producer(mock_broker.bootstrap)
     for partition in range(7):
@@ -135,7 +135,7 @@ def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:
         producer = Producer({"bootstrap.servers": mock.bootstrap, "log_level": 0})
         with log_ends(mock.bootstrap, subscribe=topic) as ends:
             ends.start()
-            mock.round_trip_ms(5000, 2)
+            mock.round_trip_ms(SILENT_MS, 2)
             silent = TopicPartition(topic, 1)
             took_s = []
 
@@ -152,32 +152,28 @@ def test_a_silent_broker_stalls_only_its_own_partitions(topic: str) -> None:
                 producer.produce(topic, b"x", partition=0)
                 producer.flush()
                 wait_until(lambda count=count: only_silent(count), 20, "the others' ends")  # type: ignore[misc]
-            assert min(took_s[-3:]) < 0.3
+            assert min(took_s) < SILENT_MS / 2000
             mock.round_trip_ms(0, 2)
             wait_until(lambda: not ends.refresh(0.2).unreachable, 20, "broker 2 to answer again")
 
 
-def test_a_stopped_broker_and_its_return() -> None:
-    """On real brokers: the partitions of the stopped one are unreachable, with a reason, until it is back.
-
-    In which rack it is stays known.
-    """
-    with Cluster(2) as cluster:
-        cluster.admin.create_topic("t", assignment=[1, 2])
-        produce(cluster.bootstrap, "t", 10, partitions=2)
-        with log_ends(cluster.bootstrap, subscribe="t", client__rack__env="ZONE") as ends:
-            ends.start()
-            assert ends.snapshot().ends == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 5}
-            cluster.node(2).stop()
-            gone = TopicPartition("t", 1)
-            wait_until(lambda: set(ends.refresh(0.2).unreachable) == {gone}, 20, "broker 2 to be missed")
-            produce(cluster.bootstrap, "t", 5, first=5)
-            wait_until(lambda: ends.refresh(0.2).ends[TopicPartition("t", 0)] == 10, 5, "the other partition")
-            assert ends.racks() == {"t": [{"rack-1"}, {"rack-2"}]}
-            with pytest.raises(CohortError, match="t-1"):
-                ends.beginnings([gone])
-            cluster.node(2).start()
-            wait_until(lambda: not ends.refresh(0.2).unreachable, 30, "broker 2 to be back")
+def test_a_stopped_broker_and_its_return(pair: Cluster, topic: str) -> None:
+    """On real brokers: the stopped one's partitions are unreachable until it is back; its rack stays known."""
+    pair.admin.create_topic(topic, assignment=[1, 2])
+    produce(pair.bootstrap, topic, 10, partitions=2)
+    here, gone = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with log_ends(pair.bootstrap, subscribe=topic, client__rack__env="ZONE") as ends:
+        ends.start()
+        assert ends.snapshot().ends == {here: 5, gone: 5}
+        pair.node(2).stop()
+        wait_until(lambda: set(ends.refresh(0.2).unreachable) == {gone}, 30, "broker 2 to be missed")
+        produce(pair.bootstrap, topic, 5, first=5)
+        wait_until(lambda: ends.refresh(0.2).ends[here] == 10, 30, "the other partition")
+        assert ends.racks() == {topic: [{"rack-1"}, {"rack-2"}]}
+        with pytest.raises(CohortError, match=f"{topic}-1"):
+            ends.beginnings([gone])
+        pair.start()
+        wait_until(lambda: not ends.refresh(0.2).unreachable, 30, "broker 2 to be back")
 
 
 def test_beginnings_and_timestamps(broker: Broker, topic: str) -> None:
@@ -263,10 +259,8 @@ def test_assign_reads_what_it_names(broker: Broker, topic: str) -> None:
 
 
 def test_a_missing_topic_is_named(broker: Broker, topic: str) -> None:
-    """Within seconds, naming the option, the topic and what to do."""
-    began = time.monotonic()
-    name, text = refusal(broker.bootstrap, subscribe=f"{topic}-missing")
-    assert time.monotonic() - began < 15
+    """Long before the limit, naming the option, the topic and what to do."""
+    name, text = refusal(broker.bootstrap, subscribe=f"{topic}-missing", kafka__default__api__timeout__ms="600000")
     assert name == "UNKNOWN_TOPIC_OR_PARTITION"
     assert "option subscribe" in text
     assert f"{topic}-missing" in text
@@ -274,25 +268,21 @@ def test_a_missing_topic_is_named(broker: Broker, topic: str) -> None:
 
 def test_a_wrong_address_is_an_error_within_the_limit() -> None:
     """The message names both options: the address, and the limit that has passed."""
-    began = time.monotonic()
-    _, text = refusal("127.0.0.1:1", subscribe="t", kafka__default__api__timeout__ms="2000")
-    assert time.monotonic() - began < 5
+    _, text = refusal("127.0.0.1:1", subscribe="t", kafka__default__api__timeout__ms="1000")
     assert "kafka.bootstrap.servers=127.0.0.1:1" in text
     assert "kafka.default.api.timeout.ms" in text
 
 
-def test_missing_permission_and_wrong_password_are_named() -> None:
-    """No DESCRIBE on the topic, and failed authentication, end the start at once; no secret is shown."""
-    with Broker(users={"alice": "secret"}) as broker:
-        broker.admin.create_topic("t", 1)
-        jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{}";'
-        sasl = {"kafka__security__protocol": "SASL_PLAINTEXT", "kafka__sasl__mechanism": "PLAIN"}
-        servers = broker.sasl_conf("alice")["bootstrap.servers"]
-        name, text = refusal(servers, subscribe="t", kafka__sasl__jaas__config=jaas.format("secret"), **sasl)
-        assert name == "TOPIC_AUTHORIZATION_FAILED"
-        assert "Topic:t" in text
-        began = time.monotonic()
-        name, text = refusal(servers, subscribe="t", kafka__sasl__jaas__config=jaas.format("hunter2"), **sasl)
-        assert time.monotonic() - began < 10
-        assert name == "SASL_AUTHENTICATION_FAILED"
-        assert "hunter2" not in text
+def test_missing_permission_and_wrong_password_are_named(guarded: Broker, topic: str) -> None:
+    """No DESCRIBE on the topic, and failed authentication, end the start long before its limit; no secret is shown."""
+    guarded.admin.create_topic(topic, 1)
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{}";'
+    sasl = {"kafka__security__protocol": "SASL_PLAINTEXT", "kafka__sasl__mechanism": "PLAIN"}
+    sasl |= {"kafka__default__api__timeout__ms": "600000"}  # beyond the test's own limit
+    for password, error, words in (
+        (guarded.users["alice"], "TOPIC_AUTHORIZATION_FAILED", f"Topic:{topic}"),
+        ("hunter2", "SASL_AUTHENTICATION_FAILED", ""),
+    ):
+        login = {**sasl, "kafka__sasl__jaas__config": jaas.format(password)}
+        name, text = refusal(guarded.sasl_bootstrap, subscribe=topic, **login)
+        assert (name, words in text, password in text) == (error, True, False)

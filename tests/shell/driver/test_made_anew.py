@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.batches import suspected_loss
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.driver import async_progress
-from sparkcohort.runtime.shell.kafka.consumer import range_reader
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import DataLossError, FetchError, RangeReader
 from sparkcohort.runtime.shell.kafka.topic_ids import TopicIds
 from sparkcohort.streaming.source_offsets import ids_in
@@ -21,12 +19,7 @@ from tests.kit.calls import ALL, Calls, bare, called
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
 
-
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One broker is behind no other: what it says is soon believed."""
-    monkeypatch.setattr(suspected_loss, "LAG_S", 0.5)
-    monkeypatch.setattr(range_reader, "RECHECK_S", 0.2)
+pytestmark = pytest.mark.usefixtures("impatience")
 
 
 def conf(broker: Broker) -> dict[str, str]:

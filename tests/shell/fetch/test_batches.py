@@ -37,9 +37,10 @@ from tests.kit.record_batches import (
     varint,
     whole,
 )
+from tests.kit.tier import of_tier
 
 
-@settings(max_examples=120)
+@settings(max_examples=of_tier(quick=50, thorough=120))
 @given(
     log=logs(ODD_NAMES),
     place=st.floats(0, 1),
@@ -209,7 +210,7 @@ def test_a_hidden_batch_is_not_decompressed() -> None:
     assert (found.rows, found.position, found.fault) == ([], 2, "")
 
 
-@settings(max_examples=120)
+@settings(max_examples=of_tier(quick=50, thorough=120))
 @given(
     log=logs(),
     changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=5),

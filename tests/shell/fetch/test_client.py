@@ -29,27 +29,15 @@ from tests.kit.waiting import wait_until
 
 NO_END = 2**63 - 1
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-PROPERTIES = {
-    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-    "quota.window.num": "2",
-    "auto.leader.rebalance.enable": "false",
-}
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Two brokers, the second one behind a relay."""
-    with Cluster(2, properties=PROPERTIES, relayed=(2,)) as running:
-        yield running
 
 
 class Reader:
     """A source whose records are checked as they come: gapless, in order, as ``produce`` wrote them."""
 
-    def __init__(self, cluster: Cluster, **conf: Any) -> None:
+    def __init__(self, pair: Cluster, **conf: Any) -> None:
         """Nothing is assigned yet; ``conf`` with ``_`` for ``.``."""
         settings = {key.replace("_", "."): value for key, value in conf.items()}
-        self.source = FetchSource({"bootstrap.servers": cluster.bootstrap, **settings}, columns=KAFKA_ROW_WITH_HEADERS)
+        self.source = FetchSource({"bootstrap.servers": pair.bootstrap, **settings}, columns=KAFKA_ROW_WITH_HEADERS)
         self.stands: dict[TopicPartition, int] = {}
         self.errors: list[PartitionError] = []
         self.ends: list[EndOfLog] = []
@@ -106,9 +94,9 @@ class Reader:
 
 
 @contextmanager
-def reading(cluster: Cluster, **conf: Any) -> Iterator[Reader]:
+def reading(pair: Cluster, **conf: Any) -> Iterator[Reader]:
     """A reader that is closed at the end, and has never needed librdkafka."""
-    reader = Reader(cluster, **conf)
+    reader = Reader(pair, **conf)
     try:
         yield reader
         assert reader.source._fetcher is not None, "librdkafka took over"
@@ -117,31 +105,29 @@ def reading(cluster: Cluster, **conf: Any) -> Iterator[Reader]:
 
 
 @pytest.mark.parametrize("by", ["producer", "broker"])
-def test_every_codec(cluster: Cluster, topic: str, by: str) -> None:
+def test_every_codec(pair: Cluster, topic: str, by: str) -> None:
     """As librdkafka's producer writes it, and as the broker's own Java does (snappy in frames)."""
     names = {codec: f"{topic}-{codec}" for codec in CODECS}
     for codec, name in names.items():
         said = "uncompressed" if codec == "none" else codec
-        cluster.admin.create_topic(name, configs={"compression.type": said} if by == "broker" else {})
-        produce(
-            cluster.bootstrap, name, 3_000, compression=codec if by == "producer" else "none", headers=[("h", b"1")]
-        )
-    with reading(cluster) as reader:
+        pair.admin.create_topic(name, configs={"compression.type": said} if by == "broker" else {})
+        produce(pair.bootstrap, name, 3_000, compression=codec if by == "producer" else "none", headers=[("h", b"1")])
+    with reading(pair) as reader:
         reader.assign({TopicPartition(name, 0): 17 for name in names.values()})
         reader.read_to({TopicPartition(name, 0): 3_000 for name in names.values()})
 
 
-def test_a_client_that_is_throttled(cluster: Cluster, topic: str) -> None:
+def test_a_client_that_is_throttled(pair: Cluster, topic: str) -> None:
     """It gets about what its quota allows, and asks no more often for it."""
     rate, size = 1 << 20, 10_000
-    cluster.admin.create_topic(topic, assignment=[1])
-    produce(cluster.bootstrap, topic, 300, value_bytes=size)
-    set_byte_rate(cluster.bootstrap, f"client-{topic}", rate)
+    pair.admin.create_topic(topic, assignment=[1])
+    produce(pair.bootstrap, topic, 300, value_bytes=size)
+    set_byte_rate(pair.bootstrap, f"client-{topic}", rate)
 
     throttled: list[float | None] = []
 
     def read() -> float:
-        with reading(cluster, client_id=f"client-{topic}", max_partition_fetch_bytes=500_000) as reader:
+        with reading(pair, client_id=f"client-{topic}", max_partition_fetch_bytes=500_000) as reader:
             before = time.monotonic()
             reader.assign({TopicPartition(topic, 0): 0})
             reader.read_to({TopicPartition(topic, 0): 300})
@@ -155,10 +141,10 @@ def test_a_client_that_is_throttled(cluster: Cluster, topic: str) -> None:
     assert (throttled[-1] or 0) > 0
 
 
-def test_transactions_that_overlap(cluster: Cluster, topic: str) -> None:
+def test_transactions_that_overlap(pair: Cluster, topic: str) -> None:
     """Aborted records are nobody's, whichever transaction began or ended first; the end of the log is told."""
-    cluster.admin.create_topic(topic, assignment=[1])
-    long, short = (producer(cluster.bootstrap, transactional_id=f"{topic}-{name}") for name in ("long", "short"))
+    pair.admin.create_topic(topic, assignment=[1])
+    long, short = (producer(pair.bootstrap, transactional_id=f"{topic}-{name}") for name in ("long", "short"))
     for client in (long, short):
         client.init_transactions(30)
         client.begin_transaction()
@@ -168,56 +154,56 @@ def test_transactions_that_overlap(cluster: Cluster, topic: str) -> None:
         if client is short:
             client.abort_transaction(30)
     long.abort_transaction(30)
-    transact(cluster.bootstrap, topic, 3, transactional_id=f"{topic}-long")
-    abort(cluster.bootstrap, topic, 5)
-    with reading(cluster, isolation_level="read_committed") as reader:
+    transact(pair.bootstrap, topic, 3, transactional_id=f"{topic}-long")
+    abort(pair.bootstrap, topic, 5)
+    with reading(pair, isolation_level="read_committed") as reader:
         reader.gaps = True
         tp = TopicPartition(topic, 0)
         reader.assign({tp: 0})
         values: list[bytes] = []
-        end = cluster.admin.ends(topic)[0]
+        end = pair.admin.ends(topic)[0]
         while not reader.ends or reader.ends[-1].offset < end:
             for event in reader.poll():
                 if isinstance(event, Records) and event.batch is not None:
                     values += event.batch.column("value").to_pylist()
         assert values == [value_of(0, sequence) for sequence in range(3)]
         told = len(reader.ends)
-        transact(cluster.bootstrap, topic, 1, first=3)
+        transact(pair.bootstrap, topic, 1, first=3)
         reader.until(lambda: len(reader.ends) > told and reader.ends[-1].offset == end + 2, 20, "the new end")
 
 
-def test_a_session_that_the_broker_forgot(cluster: Cluster, topic: str) -> None:
+def test_a_session_that_the_broker_forgot(pair: Cluster, topic: str) -> None:
     """It is begun anew at once, where it stood."""
-    cluster.admin.create_topic(topic, assignment=[1, 1])
-    produce(cluster.bootstrap, topic, 200, partitions=2)
+    pair.admin.create_topic(topic, assignment=[1, 1])
+    produce(pair.bootstrap, topic, 200, partitions=2)
     both = [TopicPartition(topic, number) for number in range(2)]
-    with reading(cluster) as reader:
+    with reading(pair) as reader:
         reader.assign(dict.fromkeys(both, 0))
         reader.read_to(dict.fromkeys(both, 100))
         session = reader.fetcher._links[1].session
         known = session.session_id
         session.epoch += 5  # the broker takes us for somebody who has lost count
-        produce(cluster.bootstrap, topic, 200, partitions=2, first=100)
+        produce(pair.bootstrap, topic, 200, partitions=2, first=100)
         reader.read_to(dict.fromkeys(both, 200))
         assert session.session_id not in (0, known)
         assert not reader.source.complaints
 
 
-def test_a_topic_that_is_made_anew(cluster: Cluster, topic: str) -> None:
+def test_a_topic_that_is_made_anew(pair: Cluster, topic: str) -> None:
     """More records under the old name are not the old log's: an error of every partition, then the new log from its floor."""
     parts = [TopicPartition(topic, number) for number in range(12)]
-    cluster.admin.create_topic(topic, len(parts))
-    produce(cluster.bootstrap, topic, 600, partitions=len(parts))
-    with reading(cluster) as reader:
-        prefetcher = Prefetcher({"bootstrap.servers": cluster.bootstrap}, patience_s=10)
+    pair.admin.create_topic(topic, len(parts))
+    produce(pair.bootstrap, topic, 600, partitions=len(parts))
+    with reading(pair) as reader:
+        prefetcher = Prefetcher({"bootstrap.servers": pair.bootstrap}, patience_s=10)
         try:
             prefetcher.assign(dict.fromkeys(parts, 0))
             reader.assign(dict.fromkeys(parts, 0))
             reader.read_to(dict.fromkeys(parts, 50))
             wait_until(lambda: all(each.position == 50 for each in buffered(prefetcher).values()), 20, "all of it")
-            cluster.admin.delete_topic(topic)
-            cluster.admin.create_topic(topic, len(parts))
-            produce(cluster.bootstrap, topic, 2_400, partitions=len(parts), first=10_000)
+            pair.admin.delete_topic(topic)
+            pair.admin.create_topic(topic, len(parts))
+            produce(pair.bootstrap, topic, 2_400, partitions=len(parts), first=10_000)
             wait_until(lambda: reader.poll() and len(reader.errors) == len(parts), 20, "errors", every_s=0)
             gone = {KafkaError.UNKNOWN_TOPIC_ID, KafkaError.UNKNOWN_TOPIC_OR_PART}
             for event in reader.errors:
@@ -232,41 +218,41 @@ def test_a_topic_that_is_made_anew(cluster: Cluster, topic: str) -> None:
             prefetcher.close()
 
 
-def elect(cluster: Cluster, topic: str, partitions: Sequence[int], leader: int) -> None:
+def elect(pair: Cluster, topic: str, partitions: Sequence[int], leader: int) -> None:
     """Let the preferred replica lead, which has to be this broker by now."""
     asked = [KafkaPartition(topic, number) for number in partitions]
 
     def led() -> bool:
-        cluster.admin._client.elect_leaders(ElectionType.PREFERRED, asked).result(20)
-        return set(cluster.admin.leaders(topic).values()) == {leader}
+        pair.admin._client.elect_leaders(ElectionType.PREFERRED, asked).result(20)
+        return set(pair.admin.leaders(topic).values()) == {leader}
 
     wait_until(led, 30, f"broker {leader} to lead")
 
 
-def test_leaders_that_move_under_load(cluster: Cluster, topic: str) -> None:
+def test_leaders_that_move_under_load(pair: Cluster, topic: str) -> None:
     """From one broker to the other and back while records are written and read."""
-    cluster.admin.create_topic(topic, assignment=[[1, 2]] * 4)
+    pair.admin.create_topic(topic, assignment=[[1, 2]] * 4)
     parts = [TopicPartition(topic, number) for number in range(4)]
-    with reading(cluster) as reader, Steady(cluster.bootstrap, topic, partitions=4, rate=2_000) as steady:
+    with reading(pair) as reader, Steady(pair.bootstrap, topic, partitions=4, rate=2_000) as steady:
         reader.assign(dict.fromkeys(parts, 0))
         for leader, other in ((2, 1), (1, 2), (2, 1)):
-            set_replicas(cluster.bootstrap, topic, {number: [leader, other] for number in range(4)})
-            elect(cluster, topic, range(4), leader)
+            set_replicas(pair.bootstrap, topic, {number: [leader, other] for number in range(4)})
+            elect(pair, topic, range(4), leader)
             mark = dict(reader.stands)
             reader.read_to({tp: at + 100 for tp, at in mark.items()})
             assert {reader.fetcher._assigned[tp].leader for tp in parts} == {leader}
     counts = steady.counts
-    with reading(cluster) as again:
+    with reading(pair) as again:
         again.assign(dict.fromkeys(parts, 0))
         again.read_to({tp: counts[tp.partition] for tp in parts})
 
 
-def test_connections_that_end_in_the_middle(cluster: Cluster, topic: str) -> None:
+def test_connections_that_end_in_the_middle(pair: Cluster, topic: str) -> None:
     """Half an answer is none: it is asked for again."""
-    cluster.admin.create_topic(topic, assignment=[2])
-    produce(cluster.bootstrap, topic, 3_000, value_bytes=1_000)
-    tp, relay = TopicPartition(topic, 0), cluster.relays[2]
-    with reading(cluster) as reader:
+    pair.admin.create_topic(topic, assignment=[2])
+    produce(pair.bootstrap, topic, 3_000, value_bytes=1_000)
+    tp, relay = TopicPartition(topic, 0), pair.relays[2]
+    with reading(pair) as reader:
         relay.rate(2 << 20)
         try:
             reader.assign({tp: 0})
@@ -283,41 +269,41 @@ def test_connections_that_end_in_the_middle(cluster: Cluster, topic: str) -> Non
         assert KafkaError._TRANSPORT in reader.source.complaints
 
 
-def test_a_broker_that_says_nothing(cluster: Cluster, topic: str) -> None:
+def test_a_broker_that_says_nothing(pair: Cluster, topic: str) -> None:
     """After socket.timeout.ms it is left; whoever leads instead is asked, although the old one still takes connections."""
-    cluster.admin.create_topic(topic, assignment=[[2, 1]])
-    produce(cluster.bootstrap, topic, 100)
+    pair.admin.create_topic(topic, assignment=[[2, 1]])
+    produce(pair.bootstrap, topic, 100)
     tp = TopicPartition(topic, 0)
-    with reading(cluster, socket_timeout_ms=1_000) as reader:
+    with reading(pair, socket_timeout_ms=1_000) as reader:
         reader.assign({tp: 0})
         reader.read_to({tp: 100})
-        cluster.node(2).pause()
+        pair.node(2).pause()
         try:
             reader.until(lambda: KafkaError._TRANSPORT in reader.source.complaints, 10, "a complaint")
-            wait_until(lambda: cluster.admin.leaders(topic) == {0: 1}, 30, "another leader")
-            produce(cluster.bootstrap, topic, 100, first=100)
+            wait_until(lambda: pair.admin.leaders(topic) == {0: 1}, 30, "another leader")
+            produce(f"127.0.0.1:{pair.node(1).port}", topic, 100, first=100)  # not by the one that says nothing
             reader.read_to({tp: 200}, 10)
         finally:
-            cluster.node(2).resume()
-    wait_until(lambda: cluster.admin.brokers() == {1, 2}, 30, "broker 2 to be back")
+            pair.node(2).resume()
+    wait_until(lambda: pair.admin.brokers() == {1, 2}, 30, "broker 2 to be back")
 
 
-def test_a_pause_between_polls_is_no_silence(cluster: Cluster, topic: str) -> None:
+def test_a_pause_between_polls_is_no_silence(pair: Cluster, topic: str) -> None:
     """What has been answered meanwhile is read, however long ago it was asked for."""
-    cluster.admin.create_topic(topic, assignment=[1])
-    produce(cluster.bootstrap, topic, 10)
+    pair.admin.create_topic(topic, assignment=[1])
+    produce(pair.bootstrap, topic, 10)
     tp = TopicPartition(topic, 0)
-    with reading(cluster, socket_timeout_ms=1_000) as reader:
+    with reading(pair, socket_timeout_ms=1_000) as reader:
         reader.assign({tp: 0})
         reader.read_to({tp: 10})
-        produce(cluster.bootstrap, topic, 10, first=10)
+        produce(pair.bootstrap, topic, 10, first=10)
         pause_ends = time.monotonic() + 1.3
         wait_until(lambda: time.monotonic() > pause_ends, 5, "the end of a pause")
         reader.read_to({tp: 20})
         assert not reader.source.complaints
 
 
-def test_many_partitions_with_a_trickle(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_partitions_with_a_trickle(pair: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """300 partitions, some records in some of them: all come, and requests name what has changed only."""
     sent: list[int] = []
     send = BrokerLink.send
@@ -328,61 +314,61 @@ def test_many_partitions_with_a_trickle(cluster: Cluster, topic: str, monkeypatc
 
     monkeypatch.setattr(BrokerLink, "send", noted)
     parts = [TopicPartition(topic, number) for number in range(300)]
-    cluster.admin.create_topic(topic, len(parts))
-    produce(cluster.bootstrap, topic, len(parts), partitions=len(parts))
-    with reading(cluster, fetch_min_bytes=65_536, fetch_wait_max_ms=40) as reader:
+    pair.admin.create_topic(topic, len(parts))
+    produce(pair.bootstrap, topic, len(parts), partitions=len(parts))
+    with reading(pair, fetch_min_bytes=65_536, fetch_wait_max_ms=40) as reader:
         reader.assign(dict.fromkeys(parts, 0))
         reader.read_to(dict.fromkeys(parts, 1))
         reader.until(lambda: len({end.tp for end in reader.ends}) == len(parts), 20, "all ends")
         sent.clear()
         begun = time.monotonic()
-        with Steady(cluster.bootstrap, topic, partitions=range(0, 300, 30), rate=200, first=1) as steady:
+        with Steady(pair.bootstrap, topic, partitions=range(0, 300, 30), rate=200, first=1) as steady:
             reader.until(lambda: sum(reader.stands.values()) > len(parts) + 200, 20, "a trickle")
         reader.read_to({tp: 1 + steady.counts.get(tp.partition, 0) for tp in parts})
         assert len(sent) < 2 * (time.monotonic() - begun) / 0.040 + 20
         assert max(sent) < 2_000
 
 
-def test_a_record_that_is_larger_than_any_limit(cluster: Cluster, topic: str) -> None:
+def test_a_record_that_is_larger_than_any_limit(pair: Cluster, topic: str) -> None:
     """Records above fetch.max.bytes and max.partition.fetch.bytes come one by one, beside a stream of small ones."""
-    cluster.admin.create_topic(topic, 2, configs={"max.message.bytes": str(8 << 20)})
+    pair.admin.create_topic(topic, 2, configs={"max.message.bytes": str(8 << 20)})
     tp, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    client = producer(cluster.bootstrap)
+    client = producer(pair.bootstrap)
     for number in range(4):
         client.produce(topic, value_of(0, number, 3 << 20), None, 0)
     for number in range(2_000):
         client.produce(topic, value_of(1, number, 500), None, 1)
     assert client.flush(30) == 0
-    with reading(cluster, fetch_max_bytes=100_000, max_partition_fetch_bytes=50_000) as reader:
+    with reading(pair, fetch_max_bytes=100_000, max_partition_fetch_bytes=50_000) as reader:
         reader.assign({tp: 0, other: 0})
         reader.read_to({tp: 4, other: 2_000})
 
 
-def test_the_nearest_replica(cluster: Cluster, topic: str) -> None:
+def test_the_nearest_replica(pair: Cluster, topic: str) -> None:
     """With client.rack records come from the follower in the rack; from the leader when the follower can't be had."""
-    cluster.admin.create_topic(topic, assignment=[[1, 2]])
-    produce(cluster.bootstrap, topic, 1_000)
+    pair.admin.create_topic(topic, assignment=[[1, 2]])
+    produce(pair.bootstrap, topic, 1_000)
     tp = TopicPartition(topic, 0)
-    with reading(cluster, client_rack="rack-2") as reader:
+    with reading(pair, client_rack="rack-2") as reader:
         reader.assign({tp: 0})
         reader.read_to({tp: 1_000})
         of = reader.fetcher._assigned[tp]
         reader.until(lambda: of.replica == 2, 10, "the follower's turn")
         asked = reader.fetcher._links[1].correlation_id
-        produce(cluster.bootstrap, topic, 1_000, first=1_000)
+        produce(pair.bootstrap, topic, 1_000, first=1_000)
         reader.read_to({tp: 2_000})
         assert (of.leader, reader.fetcher._links[1].correlation_id) == (1, asked)
-        cluster.relays[2].cut()
-        produce(cluster.bootstrap, topic, 1_000, first=2_000)
+        pair.relays[2].cut()
+        produce(pair.bootstrap, topic, 1_000, first=2_000)
         reader.read_to({tp: 3_000})
 
 
-def test_handing_over_in_the_middle(cluster: Cluster, topic: str) -> None:
+def test_handing_over_in_the_middle(pair: Cluster, topic: str) -> None:
     """librdkafka goes on with each partition where it stands, what was fetched and not taken included; so does the way back."""
-    cluster.admin.create_topic(topic, 3)
-    produce(cluster.bootstrap, topic, 9_000, partitions=3)
+    pair.admin.create_topic(topic, 3)
+    produce(pair.bootstrap, topic, 9_000, partitions=3)
     parts = [TopicPartition(topic, number) for number in range(3)]
-    reader = Reader(cluster, fetch_max_bytes=100_000, message_max_bytes=100_000)
+    reader = Reader(pair, fetch_max_bytes=100_000, message_max_bytes=100_000)
     reader.assign(dict.fromkeys(parts, 0))
     reader.assign({TopicPartition(topic, 99): 0})
     wait_until(lambda: reader.poll(0.1, 70) and reader.errors, 20, "the error", every_s=0)
@@ -392,7 +378,7 @@ def test_handing_over_in_the_middle(cluster: Cluster, topic: str) -> None:
     reader.read_to(dict.fromkeys(parts, 3_000))
     assert reader.source._fetcher is None
     reader.source._return_at = 0  # as it is after minutes
-    produce(cluster.bootstrap, topic, 900, partitions=3, first=3_000)
+    produce(pair.bootstrap, topic, 900, partitions=3, first=3_000)
     reader.read_to(dict.fromkeys(parts, 3_300))
     assert (reader.source._fetcher is not None, reader.source._librdkafka) == (True, None)
     assert reader.source._return_s > source.RETURN_S
@@ -401,31 +387,31 @@ def test_handing_over_in_the_middle(cluster: Cluster, topic: str) -> None:
         reader.source.poll(0)
 
 
-def test_what_is_written_while_it_is_read(cluster: Cluster, topic: str) -> None:
+def test_what_is_written_while_it_is_read(pair: Cluster, topic: str) -> None:
     """At the very end of logs that grow: never a word of damage, every end told is an end."""
-    cluster.admin.create_topic(topic, 4)
+    pair.admin.create_topic(topic, 4)
     parts = [TopicPartition(topic, number) for number in range(4)]
-    with reading(cluster) as reader, Steady(cluster.bootstrap, topic, partitions=4, rate=20_000) as steady:
+    with reading(pair) as reader, Steady(pair.bootstrap, topic, partitions=4, rate=20_000) as steady:
         reader.assign(dict.fromkeys(parts, 0))
         reader.until(
             lambda: all(reader.stands[tp] > 100 for tp in parts) and sum(reader.stands.values()) > 20_000, 20, "records"
         )
         assert all(0 < (reader.source.log_end(tp) or 0) >= reader.stands[tp] for tp in parts)
-    with reading(cluster) as again:
+    with reading(pair) as again:
         again.assign(dict.fromkeys(parts, 0))
         again.read_to({tp: steady.counts[tp.partition] for tp in parts})
 
 
-def test_what_goes_well_is_not_looked_at_again(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_well_is_not_looked_at_again(pair: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trickle over many partitions costs what its records cost: nobody goes through all partitions for each."""
-    cluster.admin.create_topic(topic, 200)
+    pair.admin.create_topic(topic, 200)
     looks: Counter[str] = Counter()
     for kind, name in ((FetchClient, "_go_through"), (Prefetcher, "_targets")):
         monkeypatch.setattr(kind, name, counted(looks, getattr(kind, name)))
-    prefetcher = Prefetcher({"bootstrap.servers": cluster.bootstrap}, columns=KAFKA_ROW)
+    prefetcher = Prefetcher({"bootstrap.servers": pair.bootstrap}, columns=KAFKA_ROW)
     try:
         partitions = [TopicPartition(topic, number) for number in range(200)]
-        client = producer(cluster.bootstrap)
+        client = producer(pair.bootstrap)
         prefetcher.assign(dict.fromkeys(partitions, 0))
         for number, tp in enumerate(partitions[:40]):
             if number == 10:  # by now all are asked for

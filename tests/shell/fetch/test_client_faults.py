@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -254,6 +253,28 @@ def test_jobs_that_nobody_waits_for() -> None:
     assert told == [3]
 
 
+def test_work_that_gets_no_thread_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked is told so, as of any failure, and tries again; nobody waits for what never began."""
+    jobs, heard = BackgroundWork(), list[object]()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", refuse)
+        jobs.start(lambda: 1, heard.append, None)
+    jobs.deliver()
+    assert isinstance(heard[0], OSError) and "can't start new thread" in str(heard[0])
+    jobs.start(lambda: 1, heard.append, None)
+
+    def delivered() -> bool:
+        jobs.deliver()
+        return heard[1:] == [1]
+
+    wait_until(delivered, 5, "the work")
+    jobs.close()
+
+
 SHORT = """
 import ctypes, sys
 from sparkcohort.runtime.protocol.messages import TopicPartition
@@ -283,15 +304,12 @@ print("short of memory", short)
 """
 
 
-def test_memory_that_runs_out(mock_broker: MockCluster, topic: str, tmp_path: Path) -> None:
+def test_memory_that_runs_out(mock_broker: MockCluster, topic: str, short_of_memory: dict[str, str]) -> None:
     """It is a MemoryError of one poll; whoever polls on misses nothing, and gets nothing twice."""
     mock_broker.create_topic(topic, 2)
     produce(mock_broker.bootstrap, topic, 400, partitions=2, value_bytes=4_200)
-    shim = tmp_path / "short_of_memory.so"
-    code = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True)
     command = [sys.executable, "-P", "-c", SHORT, mock_broker.bootstrap, topic, "3"]
-    preloaded = {**os.environ, "LD_PRELOAD": str(shim)}
+    preloaded = {**os.environ, **short_of_memory}
     done = subprocess.run(command, env=preloaded, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert done.stdout == "short of memory 5\n"

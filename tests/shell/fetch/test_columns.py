@@ -16,6 +16,7 @@ from sparkcohort.runtime.batches.offset_runs import OffsetRuns
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS, OFFSETS, Columns
 from tests.kit.parts import NO_END, decoder, in_pieces, logs
 from tests.kit.record_batches import Batch, Record, encode
+from tests.kit.tier import of_tier
 
 SUBSETS = [*chain.from_iterable(combinations(KAFKA_ROW_WITH_HEADERS, n) for n in range(1, 9))]
 LOG = (
@@ -75,7 +76,7 @@ def test_every_subset_is_that_of_the_full_rows() -> None:
     assert sizes[tuple(KAFKA_ROW_WITH_HEADERS)] == held
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=of_tier(quick=12, thorough=60))
 @given(
     log=logs(),
     columns=st.permutations(KAFKA_ROW_WITH_HEADERS).flatmap(

@@ -7,7 +7,7 @@ import socket
 import struct
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fcntl import ioctl
 from pathlib import Path
 from termios import FIONREAD
@@ -28,11 +28,6 @@ METADATA = 3
 ALICE: dict[str, Any] = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret-of-alice"}
 BOB: dict[str, Any] = {"sasl.username": "b=o,b", "sasl.password": "secret,of=bob"}
 SHA_256, SHA_512 = BOB | {"sasl.mechanism": "SCRAM-SHA-256"}, BOB | {"sasl.mechanism": "SCRAM-SHA-512"}
-# On this listener one mechanism is missing, and a login by PLAIN has to be repeated after an hour.
-NARROW = {
-    "listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-    "listener.name.sasl_ssl.plain.connections.max.reauth.ms": "3600000",
-}
 
 
 def ready(connected: Any, what: int) -> bool:
@@ -40,16 +35,6 @@ def ready(connected: Any, what: int) -> bool:
     waiting = select.poll()
     waiting.register(connected, what)
     return bool(waiting.poll(20_000))
-
-
-@pytest.fixture(scope="module")
-def secure() -> Iterator[Broker]:
-    """A broker with all its doors."""
-    users = {"alice": ALICE["sasl.password"]}
-    with Broker(
-        users=users, scram={BOB["sasl.username"]: BOB["sasl.password"]}, tls=True, properties=NARROW
-    ) as running:
-        yield running
 
 
 def connect(broker: Broker, listener: str, host: str = "", timeout_s: float = 20, **conf: Any) -> Transport:
@@ -124,14 +109,14 @@ def greet(connected: Transport) -> None:
         ("SASL_SSL", SHA_256),
     ],
 )
-def test_each_protocol_and_mechanism(secure: Broker, listener: str, login: dict[str, Any]) -> None:
+def test_each_protocol_and_mechanism(guarded: Broker, listener: str, login: dict[str, Any]) -> None:
     """A real broker lets us in, and answers."""
-    greet(connect(secure, listener, **login))
+    greet(connect(guarded, listener, **login))
 
 
-def test_our_own_certificate(secure: Broker, tmp_path: Path) -> None:
+def test_our_own_certificate(guarded: Broker, tmp_path: Path) -> None:
     """Key and certificate in files, as texts, encrypted, and as a PKCS12 store."""
-    me = authority(secure).identity("me")
+    me = authority(guarded).identity("me")
     (tmp_path / "me.pem").write_text(me.pem())
     (tmp_path / "me.p12").write_bytes(me.store("pw"))
     file, store = str(tmp_path / "me.pem"), str(tmp_path / "me.p12")
@@ -143,43 +128,43 @@ def test_our_own_certificate(secure: Broker, tmp_path: Path) -> None:
         {"ssl.keystore.location": store, "ssl.keystore.password": "pw"},
     ]
     for identity in identities:
-        pem: dict[str, Any] = {"ssl.ca.location": "", "ssl.ca.pem": authority(secure).pem}
-        greet(connect(secure, "MUTUAL", **identity, **pem))
+        pem: dict[str, Any] = {"ssl.ca.location": "", "ssl.ca.pem": authority(guarded).pem}
+        greet(connect(guarded, "MUTUAL", **identity, **pem))
 
 
-def test_a_certificate_that_is_not_ours_to_have(secure: Broker, tmp_path: Path) -> None:
+def test_a_certificate_that_is_not_ours_to_have(guarded: Broker, tmp_path: Path) -> None:
     """The broker's listener wants one, of its own authority; TLS 1.2 says so in the handshake, TLS 1.3 after it."""
     stranger = Authority(tmp_path).identity("me")
     strange: dict[str, Any] = {"ssl.certificate.pem": stranger.chain, "ssl.key.pem": stranger.key()}
     for identity in (strange, {}):
         with pytest.raises(TransportError, match=r"demand a certificate|broke the connection|closed the connection"):
-            connect(secure, "MUTUAL", **identity)
+            connect(guarded, "MUTUAL", **identity)
 
 
-def test_a_broker_that_is_not_trusted(secure: Broker) -> None:
+def test_a_broker_that_is_not_trusted(guarded: Broker) -> None:
     """Nobody vouches for its certificate, or it is for another name: refused, unless checking is switched off."""
-    words = refusal(secure, "SSL", ssl__ca__location="")
+    words = refusal(guarded, "SSL", ssl__ca__location="")
     assert "not trusted" in words
     assert "kafka.ssl.truststore.location" in words
-    words = refusal(secure, "SSL", "localhost")
+    words = refusal(guarded, "SSL", "localhost")
     assert "another name" in words
     assert "kafka.ssl.endpoint.identification.algorithm" in words
-    greet(connect(secure, "SSL", "localhost", ssl__endpoint__identification__algorithm="none"))
-    greet(connect(secure, "SSL", "localhost", ssl__ca__location="", enable__ssl__certificate__verification=False))
+    greet(connect(guarded, "SSL", "localhost", ssl__endpoint__identification__algorithm="none"))
+    greet(connect(guarded, "SSL", "localhost", ssl__ca__location="", enable__ssl__certificate__verification=False))
 
 
 @pytest.mark.parametrize(("listener", "login"), [("SASL_SSL", ALICE), ("SASL_PLAINTEXT", SHA_512)])
-def test_a_wrong_password(secure: Broker, listener: str, login: dict[str, Any]) -> None:
+def test_a_wrong_password(guarded: Broker, listener: str, login: dict[str, Any]) -> None:
     """ConnectionRefused, with the user's name and never the password."""
-    words = refusal(secure, listener, **(login | {"sasl.password": "hunter2"}))
+    words = refusal(guarded, listener, **(login | {"sasl.password": "hunter2"}))
     assert f"refused the login of {login['sasl.username']} by {login['sasl.mechanism']}" in words
     assert "kafka.sasl.jaas.config" in words
     assert "hunter2" not in words
 
 
-def test_a_mechanism_that_is_not_offered(secure: Broker) -> None:
+def test_a_mechanism_that_is_not_offered(guarded: Broker) -> None:
     """ConnectionRefused with those that are."""
-    words = refusal(secure, "SASL_SSL", **SHA_512)
+    words = refusal(guarded, "SASL_SSL", **SHA_512)
     assert "refused SCRAM-SHA-512: it offers PLAIN, SCRAM-SHA-256; see kafka.sasl.mechanism" in words
 
 
@@ -192,25 +177,25 @@ def test_a_mechanism_that_is_not_offered(secure: Broker) -> None:
         ("SASL_SSL", "SASL_PLAINTEXT", "is it a TLS port"),
     ],
 )
-def test_the_wrong_protocol(secure: Broker, listener: str, protocol: str, words: str) -> None:
+def test_the_wrong_protocol(guarded: Broker, listener: str, protocol: str, words: str) -> None:
     """Each mistake has its own words and names the option."""
     with pytest.raises(TransportError, match=words) as caught:
-        connect(secure, listener, security__protocol=protocol, **ALICE)
+        connect(guarded, listener, security__protocol=protocol, **ALICE)
     assert "kafka.security.protocol" in str(caught.value)
 
 
-def test_a_login_that_is_missing(secure: Broker) -> None:
+def test_a_login_that_is_missing(guarded: Broker) -> None:
     """The broker tells its versions to anybody, and hangs up on what comes next."""
-    connected = connect(secure, "SASL_PLAINTEXT", security__protocol="PLAINTEXT")
+    connected = connect(guarded, "SASL_PLAINTEXT", security__protocol="PLAINTEXT")
     connected.send(asked(1))
     with pytest.raises(TransportError, match="it may demand a login: see kafka"):
         answered(connected)
     connected.close()
 
 
-def test_how_long_a_login_holds(secure: Broker) -> None:
+def test_how_long_a_login_holds(guarded: Broker) -> None:
     """The broker's limit is told (KIP-368); without one it is never over."""
-    limited, endless = connect(secure, "SASL_SSL", **ALICE), connect(secure, "SASL_SSL", **SHA_256)
+    limited, endless = connect(guarded, "SASL_SSL", **ALICE), connect(guarded, "SASL_SSL", **SHA_256)
     assert 0 < limited.session_ends - time.monotonic() <= 3600
     assert endless.session_ends == float("inf")
     limited.close()
@@ -218,19 +203,19 @@ def test_how_long_a_login_holds(secure: Broker) -> None:
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "SSL"])
-def test_nothing_blocks(secure: Broker, listener: str) -> None:
+def test_nothing_blocks(guarded: Broker, listener: str) -> None:
     """A request bigger than all buffers waits its turn; an answer as big comes whole, through any view."""
     topics = [f"no-such-topic-{number:06}-{'x' * 200}" for number in range(1200)]
-    connected = connect(secure, listener, socket__send__buffer__bytes=8192, socket__keepalive__enable="true")
+    connected = connect(guarded, listener, socket__send__buffer__bytes=8192, socket__keepalive__enable="true")
     assert connected.socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     view = memoryview(bytearray(1 << 18))
     assert connected.recv_into(view) == 0
-    secure.pause()
+    guarded.pause()
     try:
         connected.send(asked(1, *topics))
         assert not connected.flush()
     finally:
-        secure.resume()
+        guarded.resume()
     while not connected.flush():
         assert ready(connected, select.POLLOUT), "the broker does not read"
     wait_until(lambda: _waiting(connected) > 100_000, 20, "a good part of the answer")
@@ -312,7 +297,7 @@ def test_a_peer_that_says_nothing(protocol: str) -> None:
     began = time.monotonic()
     with peer(until_gone) as port, pytest.raises(TransportError, match=f"127.0.0.1:{port} gave no answer.* in time"):
         reach(port, timeout_s=0.2, security__protocol=protocol)
-    assert 0.2 <= time.monotonic() - began < 10
+    assert 0.2 <= time.monotonic() - began < 60
 
 
 def test_a_peer_of_tls_that_is_none() -> None:
@@ -341,9 +326,9 @@ def test_nobody_there() -> None:
         reach(port, broker__address__family="v6")
 
 
-def test_every_address_of_a_name(secure: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_address_of_a_name(guarded: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first address is silent, the second nobody's, the third the broker's: each has its share of the time."""
-    port = int(secure.at["PLAINTEXT"].split(":")[1])
+    port = int(guarded.at["PLAINTEXT"].split(":")[1])
     places = ["127.0.0.3", "127.0.0.2", "127.0.0.1"]
 
     def found(*_: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from sparkcohort.runtime.shell.kafka.fetch.compression import MOST_RATIO, SNAPPY
 from sparkcohort.runtime.shell.kafka.fetch.decode import WINDOW
 from tests.kit.parts import Read, decoder, decompress, in_pieces
 from tests.kit.record_batches import CODECS, Batch, Record, compressed, encode, encoded, framed
+from tests.kit.tier import of_tier
 
 MIB = 1 << 20
 
@@ -57,7 +58,7 @@ def batch_of(values: list[tuple[bytes, int]], codec: int) -> Batch:
     return Batch(0, tuple(records), codec=codec)
 
 
-@settings(max_examples=150)
+@settings(max_examples=of_tier(quick=30, thorough=150))
 @given(
     values=RECORDS,
     codec=st.integers(1, 4),
@@ -77,7 +78,7 @@ def test_pieces_of_any_size(values: list[tuple[bytes, int]], codec: int, window:
     assert (by_many.position, by_many.fault) == (by_one.position, "")
 
 
-@settings(max_examples=150)
+@settings(max_examples=of_tier(quick=30, thorough=150))
 @given(values=RECORDS, codec=st.integers(1, 4), window=st.integers(1, 12_000), cut=st.floats(0, 1), more=st.booleans())
 def test_streams_that_end_early(
     values: list[tuple[bytes, int]], codec: int, window: int, cut: float, more: bool

@@ -30,37 +30,28 @@ from tests.kit.join import join
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(240)  # brokers are started, stopped and started again
+pytestmark = pytest.mark.timeout(240)  # a broker is stopped and started again
 NO_END = 2**63 - 1
-TP = TopicPartition("t", 0)
+TP = TopicPartition("certificates", 0)
 PASSWORD = "changeit"
 IMPORT = ("-importcert", "-noprompt", "-alias")
 
 
 @pytest.fixture(scope="module")
-def secure() -> Iterator[Broker]:
-    """A broker with TLS, which demands certificates of its clients at MUTUAL."""
-    with Broker(tls=True, properties={"ssl.enabled.protocols": "TLSv1.2,TLSv1.3"}) as one:
-        one.admin.create_topic("t")
-        produce(one.bootstrap, "t", 10)
-        yield one
+def secure(guarded: Broker) -> Broker:
+    """A broker with TLS, which demands certificates of its clients at MUTUAL, and has TLS 1.2 alone at SASL_SSL."""
+    guarded.admin.create_topic(TP.topic)
+    produce(guarded.bootstrap, TP.topic, 10)
+    guarded.admin.allow("alice", "topic", TP.topic, "read", "describe")
+    return guarded
 
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Broker]:
     """One that is stopped; the second test with it leaves it with the certificate of another authority."""
     with Broker(tls=True) as one:
-        one.admin.create_topic("t")
-        produce(one.bootstrap, "t", 10)
-        yield one
-
-
-@pytest.fixture(scope="module")
-def older() -> Iterator[Broker]:
-    """A broker that speaks TLS 1.2 alone."""
-    with Broker(tls=True, properties={"ssl.enabled.protocols": "TLSv1.2"}) as one:
-        one.admin.create_topic("t")
-        produce(one.bootstrap, "t", 10)
+        one.admin.create_topic(TP.topic)
+        produce(one.bootstrap, TP.topic, 10)
         yield one
 
 
@@ -73,7 +64,7 @@ def authority(broker: Broker) -> Authority:
 def options(broker: Broker, listener: str, **more: str) -> SourceOptions:
     """A query's options; ``__`` is a dot."""
     given = {f"kafka.{name.replace('__', '.')}": value for name, value in more.items()}
-    servers = {"kafka.bootstrap.servers": broker.at[listener], "subscribe": "t", "group.id": "g"}
+    servers = {"kafka.bootstrap.servers": broker.at[listener], "subscribe": TP.topic, "group.id": TP.topic}
     return parse({**servers, "kafka.security.protocol": "SSL", **given})
 
 
@@ -90,8 +81,8 @@ def escaped(pem: str) -> str:
 def assert_reads(given: SourceOptions) -> None:
     """The driver's clients, librdkafka and our own read the topic."""
     conf = dict(given.kafka)
-    assert "t" in clients.new_consumer(conf).list_topics("t", timeout=20).topics
-    assert "t" in clients.new_admin(conf).list_topics("t", timeout=20).topics
+    assert TP.topic in clients.new_consumer(conf).list_topics(TP.topic, timeout=20).topics
+    assert TP.topic in clients.new_admin(conf).list_topics(TP.topic, timeout=20).topics
     for kind in (NativeSource, FetchSource):
         source = kind(conf, columns=KAFKA_ROW)
         source.assign({TP: (0, NO_END)})
@@ -144,18 +135,25 @@ def keytool(*arguments: str) -> None:
     subprocess.run(["keytool", *arguments], check=True, capture_output=True, timeout=60)
 
 
-@pytest.mark.parametrize("kind", ["PKCS12", ""])
-def test_trust_stores_of_javas_tool(secure: Broker, tmp_path: Path, kind: str) -> None:
-    """In PKCS12, which it writes into files called .jks too; with the client's own key in another."""
-    trust, own = tmp_path / "trust.jks", tmp_path / "own.p12"
-    own.write_bytes(authority(secure).identity("127.0.0.1").store(PASSWORD))
+@pytest.fixture(scope="module")
+def javas_store(secure: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that Java's tool has made, which trusts the broker: PKCS12, which it writes into files called .jks too."""
+    trust = tmp_path_factory.mktemp("java") / "trust.jks"
     keytool(*IMPORT, "ca", "-file", str(authority(secure).path), "-keystore", str(trust), "-storepass", PASSWORD)
+    return trust
+
+
+@pytest.mark.parametrize("kind", ["PKCS12", ""])
+def test_trust_stores_of_javas_tool(secure: Broker, javas_store: Path, tmp_path: Path, kind: str) -> None:
+    """With the client's own key in another."""
+    own = tmp_path / "own.p12"
+    own.write_bytes(authority(secure).identity("127.0.0.1").store(PASSWORD))
     assert_reads(
         options(
             secure,
             "MUTUAL",
             **({"ssl__truststore__type": kind} if kind else {}),
-            ssl__truststore__location=str(trust),
+            ssl__truststore__location=str(javas_store),
             ssl__truststore__password=PASSWORD,
             ssl__keystore__location=str(own),
             ssl__keystore__password=PASSWORD,
@@ -191,12 +189,19 @@ def test_javas_names_of_protocols_and_suites(secure: Broker, more: dict[str, str
     assert_reads(options(secure, "SSL", ssl__ca__location=str(authority(secure).path), **more))
 
 
-def test_newer_alone_is_newer_alone(older: Broker) -> None:
+def test_newer_alone_is_newer_alone(secure: Broker) -> None:
     """Who asks for TLS 1.3 gets no connection with 1.2, of neither client."""
-    trusting = {"ssl__ca__location": str(authority(older).path)}
-    assert_reads(options(older, "SSL", **trusting, ssl__cipher__suites="TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"))
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    trusting = {
+        "ssl__ca__location": str(authority(secure).path),
+        "security__protocol": "SASL_SSL",
+        "sasl__mechanism": "PLAIN",
+        "sasl__jaas__config": f'{module} required username="alice" password="{secure.users["alice"]}";',
+    }
+    older = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+    assert_reads(options(secure, "SASL_SSL", **trusting, ssl__cipher__suites=older))
     for newer in ({"ssl__enabled__protocols": "TLSv1.3"}, {"ssl__cipher__suites": "TLS_AES_256_GCM_SHA384"}):
-        conf = dict(options(older, "SSL", **trusting, **newer).kafka)
+        conf = dict(options(secure, "SASL_SSL", **trusting, **newer).kafka)
         for kind in (NativeSource, FetchSource):
             source = kind(conf, columns=KAFKA_ROW)
             source.assign({TP: (0, NO_END)})
@@ -209,11 +214,12 @@ def test_newer_alone_is_newer_alone(older: Broker) -> None:
 
 def membership(given: SourceOptions) -> GroupMembership:
     """The driver's membership of the group, joined."""
-    made = GroupMembership(given, lambda: {"t": 1})
+    made = GroupMembership(given, lambda: {TP.topic: 1})
     join(made, 30)
     return made
 
 
+@pytest.mark.thorough("waits for a certificate to end, and restarts a broker")
 def test_a_client_certificate_that_is_renewed(own: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It ends while a query runs: refused then; the file that replaces it lets all clients in, without a restart."""
     caplog.set_level("INFO")
@@ -237,7 +243,7 @@ def test_a_client_certificate_that_is_renewed(own: Broker, tmp_path: Path, caplo
         assert group.commit({TP: (2, "")}, 30) == {TP: 2}
         assert group.failure() is None
         wait_until(lambda: looking.again() is not None, 30, "another look")
-        produce(own.bootstrap, "t", 10)
+        produce(own.bootstrap, TP.topic, 10)
         assert first(source, Records).next_offset == 20
         assert source._librdkafka is None
         assert any("certificates are read anew" in line for line in caplog.messages)
@@ -247,6 +253,7 @@ def test_a_client_certificate_that_is_renewed(own: Broker, tmp_path: Path, caplo
         group.close()
 
 
+@pytest.mark.thorough("a broker restarts with another certificate")
 def test_a_trust_store_that_is_renewed(own: Broker, tmp_path: Path) -> None:
     """First the clients' stores have both authorities, then the broker a certificate of the new one."""
     trust, new = tmp_path / "trust.p12", Authority(tmp_path)
@@ -263,7 +270,7 @@ def test_a_trust_store_that_is_renewed(own: Broker, tmp_path: Path) -> None:
         own.stop()
         own.start()
         assert group.commit({TP: (4, "")}, 60) == {TP: 4}
-        produce(own.bootstrap, "t", 10)
+        produce(own.bootstrap, TP.topic, 10)
         assert first(source, Records).next_offset == begin + 10
         assert source._librdkafka is None
     finally:
@@ -271,11 +278,11 @@ def test_a_trust_store_that_is_renewed(own: Broker, tmp_path: Path) -> None:
         group.close()
 
 
-def test_a_trust_store_that_is_not_there_delays_a_hand_over(secure: Broker, tmp_path: Path) -> None:
+def test_a_trust_store_that_is_not_there_delays_a_hand_over(secure: Broker, javas_store: Path, tmp_path: Path) -> None:
     """Who asks tries again, and says so once; who watches is told of a delay; the clients are let go, whatever came of it."""
     trust, made = tmp_path / "trust.p12", tmp_path / "made.p12"
-    keytool(*IMPORT, "ca", "-file", str(authority(secure).path), "-keystore", str(made), "-storepass", PASSWORD)
-    trust.write_bytes(made.read_bytes())
+    for store in (trust, made):
+        store.write_bytes(javas_store.read_bytes())
     given = options(secure, "SSL", ssl__truststore__location=str(trust), ssl__truststore__password=PASSWORD)
     client, pauses = HandoverClient(given.kafka, given.group_id), 0
 
@@ -297,7 +304,7 @@ def test_a_trust_store_that_is_not_there_delays_a_hand_over(secure: Broker, tmp_
 
 
 def test_clients_of_a_hand_over_are_let_go(
-    secure: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    secure: Broker, javas_store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also where the query ends while it asks."""
     closed: list[HandoverClient] = []
@@ -311,8 +318,8 @@ def test_clients_of_a_hand_over_are_let_go(
         raise CohortError("the query is ending")
 
     monkeypatch.setattr(HandoverClient, "close", heard)
-    trust = tmp_path / "trust.p12"
-    keytool(*IMPORT, "ca", "-file", str(authority(secure).path), "-keystore", str(trust), "-storepass", PASSWORD)
+    trust = javas_store.with_name("gone.p12")
+    trust.write_bytes(javas_store.read_bytes())
     given = options(secure, "SSL", ssl__truststore__location=str(trust), ssl__truststore__password=PASSWORD)
     trust.unlink()
     with pytest.raises(CohortError, match="the query is ending"):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.broker import Cluster
+from tests.kit.tier import of_tier
 
 ROOT = Path(__file__).resolve().parents[3]
 ASKED = re.compile(
@@ -25,16 +26,16 @@ from sparkcohort.runtime.shell.kafka.group_offsets import GroupOffsets
 from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient
 
 conf = {"bootstrap.servers": sys.argv[1], "log_level": "0"}
-place = TopicPartition("topic", 0)
-members = ForeignMembers(conf, "group", "instance", 45_000)
-looked = ForeignMembers(conf, "group", "instance", 45_000)
-offsets = GroupOffsets(conf, "group")
-handover = HandoverClient(conf, "group", lambda: [place])
+group, place = sys.argv[2], TopicPartition(sys.argv[2], 0)
+members = ForeignMembers(conf, group, "instance", 45_000)
+looked = ForeignMembers(conf, group, "instance", 45_000)
+offsets = GroupOffsets(conf, group)
+handover = HandoverClient(conf, group, lambda: [place])
 ended = threading.Event()
 answered, waited = {}, {}  # by name: an event; how often in vain
 
 def nobody():
-    assert members.nobody("topic")
+    assert members.nobody(group)
     return True
 
 def look():
@@ -78,24 +79,23 @@ for each in threads:
 
 
 @pytest.mark.timeout(300)
-def test_a_coordinator_that_is_down_for_longer_than_anybody_waits() -> None:
+def test_a_coordinator_that_is_down_for_longer_than_anybody_waits(pair: Cluster, topic: str) -> None:
     """Another broker answers all the while, so that the requests to the coordinator are made and wait for it."""
-    with Cluster(2) as cluster:
-        cluster.admin.create_topic("topic", assignment=[[2]])
-        cluster.admin.commit("group", "topic", {0: 7})
-        command = [sys.executable, "-P", "-c", ASKS, cluster.bootstrap]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
-            try:
+    pair.admin.create_topic(topic, assignment=[[2]])
+    pair.admin.commit(topic, topic, {0: 7})
+    command = [sys.executable, "-P", "-c", ASKS, pair.bootstrap, topic]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
+        try:
+            _wait_for(asking, "answered")
+            for _ in range(of_tier(quick=1, thorough=2)):
+                pair.node(1).kill()
+                _wait_for(asking, "in vain")
+                pair.start()
                 _wait_for(asking, "answered")
-                for _ in range(2):
-                    cluster.node(1).kill()
-                    _wait_for(asking, "in vain")
-                    cluster.node(1).start()
-                    _wait_for(asking, "answered")
-                asking.communicate(timeout=60)
-                assert asking.returncode == 0
-            finally:
-                asking.kill()
+            asking.communicate(timeout=60)
+            assert asking.returncode == 0
+        finally:
+            asking.kill()
 
 
 def _wait_for(asking: subprocess.Popen[str], what: str) -> None:

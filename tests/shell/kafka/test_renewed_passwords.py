@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,33 +21,22 @@ from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a broker is stopped and started again
 MECHANISM, MODULE = "SCRAM-SHA-256", "org.apache.kafka.common.security.scram.ScramLoginModule"
-FIRST, SECOND = "the-first-of-bob-1", "the-second-of-bob-2"
-TP, NO_END = TopicPartition("t", 0), 2**63 - 1
+FIRST, SECOND = "the-first-of-carol-1", "the-second-of-carol-2"
+NO_END = 2**63 - 1
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    """One whose user may read topic and group."""
-    with Broker(scram={"bob": FIRST}, users={"nobody": "x"}) as one:
-        one.admin.create_topic("t")
-        produce(one.bootstrap, "t", 10)
-        for kind in ("group", "topic"):
-            one.admin.allow("bob", kind, "t", "read", "describe")
-        yield one
-
-
-def options(broker: Broker, secrets: Path) -> SourceOptions:
+def options(broker: Broker, topic: str, secrets: Path) -> SourceOptions:
     """As a pod has them: a folder with a file for each secret."""
     return parse(
         {
             "kafka.bootstrap.servers": broker.sasl_bootstrap,
             "kafka.security.protocol": "SASL_PLAINTEXT",
             "kafka.sasl.mechanism": MECHANISM,
-            "kafka.sasl.jaas.config": f'{MODULE} required username="bob" password="${{pod:{secrets}:password}}";',
+            "kafka.sasl.jaas.config": f'{MODULE} required username="carol" password="${{pod:{secrets}:password}}";',
             "kafka.config.providers": "pod",
             "kafka.config.providers.pod.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
-            "group.id": "t",
-            "subscribe": "t",
+            "group.id": topic,
+            "subscribe": topic,
         }
     )
 
@@ -65,27 +53,32 @@ def until_records(source: FetchSource | NativeSource) -> int:
     return int(found[-1].next_offset)  # type: ignore[union-attr]
 
 
-def test_everybody_takes_it_up(broker: Broker, tmp_path: Path) -> None:
+def test_everybody_takes_it_up(guarded: Broker, tmp_path: Path, topic: str) -> None:
     """The driver's group and its looks, our own fetch client, and a new client of librdkafka's; nobody starts again."""
-    secret = tmp_path / "password"
+    guarded.admin.create_topic(topic)
+    produce(guarded.bootstrap, topic, 10)
+    guarded.admin.add_users(MECHANISM, {"carol": FIRST})
+    for kind in ("group", "topic"):
+        guarded.admin.allow("carol", kind, topic, "read", "describe")
+    secret, tp = tmp_path / "password", TopicPartition(topic, 0)
     secret.write_text(FIRST)
-    given = options(broker, tmp_path)
+    given = options(guarded, topic, tmp_path)
     assert FIRST not in str(dict(given.kafka))
-    group, looking = GroupMembership(given, lambda: {"t": 1}), Discovery(given)
+    group, looking = GroupMembership(given, lambda: {topic: 1}), Discovery(given)
     source = FetchSource(dict(given.kafka), columns=KAFKA_ROW)
     try:
         join(group, 30)
-        source.assign({TP: (0, NO_END)})
+        source.assign({tp: (0, NO_END)})
         assert until_records(source) == 10
         assert looking.first().leaders
-        broker.admin.add_users(MECHANISM, {"bob": SECOND})
+        guarded.admin.add_users(MECHANISM, {"carol": SECOND})
         secret.write_text(SECOND)
-        broker.stop()
-        broker.start()
-        assert group.commit({TP: (1, "")}, 60) == {TP: 1}
+        guarded.stop()
+        guarded.start()
+        assert group.commit({tp: (1, "")}, 60) == {tp: 1}
         assert group.failure() is None
         wait_until(lambda: looking.again() is not None, 60, "another look")
-        produce(broker.bootstrap, "t", 10)
+        produce(guarded.bootstrap, topic, 10)
         assert until_records(source) == 20
         assert source._librdkafka is None
     finally:
@@ -94,7 +87,7 @@ def test_everybody_takes_it_up(broker: Broker, tmp_path: Path) -> None:
         group.close()
     other = NativeSource(dict(given.kafka), columns=KAFKA_ROW)
     try:
-        other.assign({TP: (0, NO_END)})
+        other.assign({tp: (0, NO_END)})
         assert until_records(other) >= 10
     finally:
         other.close()

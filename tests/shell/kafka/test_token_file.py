@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,23 +16,14 @@ from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.produce import produce
+from tests.kit.tier import of_tier
 from tests.kit.tokens import token
 from tests.kit.waiting import wait_until
 
-TP, NO_END = TopicPartition("t", 0), 2**63 - 1
-LIFE_S = 5.0
+NO_END = 2**63 - 1
+LIFE_S = of_tier(quick=4.0, thorough=5.0)
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 KINDS = (FetchSource, NativeSource)
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    """A broker that wants to see a token again before it ends."""
-    more = {"connections.max.reauth.ms": "60000", "connection.failed.authentication.delay.ms": "0"}
-    with Broker(tokens=True, properties=more) as one:
-        one.admin.create_topic("t")
-        one.admin.allow("alice", "topic", "t", "read", "describe")
-        yield one
 
 
 def renewed(path: Path) -> None:
@@ -55,35 +45,37 @@ def polled(source: RecordSource, end: int) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_file_that_is_renewed(broker: Broker, tmp_path: Path) -> None:
-    """Three lives of a token, of which each is written before the one before it has ended."""
+def test_a_file_that_is_renewed(guarded: Broker, tmp_path: Path, topic: str) -> None:
+    """Lives of a token, of which each is written before the one before it has ended."""
+    guarded.admin.create_topic(topic)
+    guarded.admin.allow("alice", "topic", topic, "read", "describe")
     path = tmp_path / "token"
     renewed(path)
     options = {
-        "kafka.bootstrap.servers": broker.at["SASL_PLAINTEXT"],
+        "kafka.bootstrap.servers": guarded.at["SASL_PLAINTEXT"],
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "OAUTHBEARER",
         "kafka.sasl.jaas.config": f"{PACKAGE}.OAuthBearerLoginModule required;",
         "kafka.sasl.login.callback.handler.class": f"{PACKAGE}.OAuthBearerLoginCallbackHandler",
         "kafka.sasl.oauthbearer.token.endpoint.url": path.as_uri(),
         "kafka.sasl.oauthbearer.jwt.retriever.class": f"{PACKAGE}.FileJwtRetriever",
-        "group.id": "g",
-        "subscribe": "t",
+        "group.id": topic,
+        "subscribe": topic,
     }
     conf = dict(parse(options).kafka)
-    end = broker.admin.ends("t")[0]
+    end = 0
     sources, looks = [kind(conf, columns=KAFKA_ROW) for kind in KINDS], clients.new_admin(conf)
     for source in sources:
-        source.assign({TP: (end, NO_END)})
-    ends = time.monotonic() + 3 * LIFE_S
+        source.assign({TopicPartition(topic, 0): (end, NO_END)})
+    ends = time.monotonic() + of_tier(quick=1.5, thorough=3.0) * LIFE_S
     try:
         while time.monotonic() < ends:
             renewed(path)
-            produce(broker.bootstrap, "t", 10)
+            produce(guarded.bootstrap, topic, 10)
             end += 10
             for source in sources:
                 polled(source, end)
-            assert "t" in looks.list_topics("t", timeout=20).topics
+            assert topic in looks.list_topics(topic, timeout=20).topics
     finally:
         for source in sources:
             source.close()

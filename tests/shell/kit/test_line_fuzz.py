@@ -31,6 +31,7 @@ def test_the_corpus_does_no_harm(name: str) -> None:
     assert TARGETS[name].inputs()
 
 
+@pytest.mark.thorough("each line is traced")
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_corpus_reaches_at_least_three_quarters_of_the_code(name: str) -> None:
     """As many of the target's lines as there were, and no fewer than the examples that the fuzzer begins with."""
@@ -72,6 +73,7 @@ def _planted(data: bytes) -> None:
         assert not any(each.port == 7 and ":" in each.host for each in found)
 
 
+@pytest.mark.thorough("a search")
 def test_it_finds_what_is_planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From an input that is far from it, within a bounded time; the input is told, and is the proof."""
     monkeypatch.setattr(line_fuzz, "HERE", tmp_path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,18 +10,13 @@ import pytest
 from sparkcohort import dashboards
 from sparkcohort.runtime.shell.observe.dashboard import dashboard
 from sparkcohort.runtime.shell.observe.rules import ALERTS
+from tests.kit.command import cohort
 from tests.kit.grafana import interpolated, queries
 from tests.kit.jars import ROOT
 from tests.kit.prometheus import Prometheus, promtool
 from tests.kit.waiting import wait_until
 
 RULES = ROOT / "dashboards" / "rules"
-
-
-def cohort(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command."""
-    command = [sys.executable, "-m", "sparkcohort.runtime.shell.cli.main", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_promtool_reads_the_rules_and_their_tests_hold() -> None:
@@ -42,7 +35,7 @@ def test_each_alert_has_a_test() -> None:
 
 def test_the_command_writes_rules_that_pass(tmp_path: Path) -> None:
     """All groups: the files as they stand in the repository."""
-    done = cohort("rules", "write", tmp_path / "new")
+    done = cohort("rules", "write", str(tmp_path / "new"))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"wrote {tmp_path / 'new' / name}" for name in ("cohort.yml", "cohort_test.yml")
@@ -53,7 +46,9 @@ def test_the_command_writes_rules_that_pass(tmp_path: Path) -> None:
 
 def test_rules_for_some_groups(tmp_path: Path) -> None:
     """Only these groups are selected, their names taken literally; the tests hold for the first."""
-    done = cohort("rules", "write", tmp_path, "--group", "shop.orders", "--group", "a+b", "--runbooks", "https://w/run")
+    done = cohort(
+        "rules", "write", str(tmp_path), "--group", "shop.orders", "--group", "a+b", "--runbooks", "https://w/run"
+    )
     assert done.returncode == 0, done.stderr
     rules = (tmp_path / "cohort.yml").read_text()
     assert dashboards.EVERY_GROUP not in rules
@@ -76,7 +71,7 @@ def test_rules_for_some_groups(tmp_path: Path) -> None:
 )
 def test_what_a_rule_cannot_name(tmp_path: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
     """One line, exit status 2, nothing written."""
-    done = cohort("rules", "write", tmp_path, *arguments)
+    done = cohort("rules", "write", str(tmp_path), *arguments)
     assert done.returncode == 2
     assert all(word in done.stderr for word in words)
     assert list(tmp_path.iterdir()) == []
@@ -86,20 +81,20 @@ def test_what_a_rule_cannot_name(tmp_path: Path, arguments: tuple[str, ...], wor
 def test_other_content_is_kept(tmp_path: Path, what: str, name: str) -> None:
     """A file of other content stops it before anything is written; the same content, or --force, doesn't."""
     (tmp_path / name).write_text("mine")
-    refused = cohort(what, "write", tmp_path)
+    refused = cohort(what, "write", str(tmp_path))
     assert refused.returncode == 1
     assert f"{tmp_path / name} is there with other content: --force overwrites it" in refused.stderr
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "mine"
-    assert cohort(what, "write", tmp_path, "--force").returncode == 0
+    assert cohort(what, "write", str(tmp_path), "--force").returncode == 0
     assert (tmp_path / name).read_text() != "mine"
-    assert cohort(what, "write", tmp_path).returncode == 0
+    assert cohort(what, "write", str(tmp_path)).returncode == 0
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     """One line that names it."""
     (tmp_path / "file").write_text("")
-    done = cohort("dashboards", "write", tmp_path / "file" / "below")
+    done = cohort("dashboards", "write", str(tmp_path / "file" / "below"))
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "can't write" in done.stderr

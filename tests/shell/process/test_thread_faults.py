@@ -25,6 +25,7 @@ from tests.kit.thread_faults import ThreadFaults
 from tests.kit.waiting import wait_until
 
 LIMIT_S = 90
+LONG = pytest.mark.thorough("each call of a thread fails once")
 
 
 def options_of(bootstrap: str, topic: str) -> SourceOptions:
@@ -46,7 +47,7 @@ def log_ends(options: SourceOptions) -> Iterator[LogEnds]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("thread", ["cohort-log-ends", "cohort-metadata"])
+@pytest.mark.parametrize("thread", ["cohort-log-ends", pytest.param("cohort-metadata", marks=LONG)])
 def test_log_ends_go_on(thread: str, mock_broker: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends are current again, no partition is held, new partitions would be found."""
     mock_broker.create_topic(topic, 3)
@@ -76,7 +77,7 @@ def test_suspects_are_asked_on(topic: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize("thread", ["cohort-group-commits", "cohort-kafka-group"])
+@pytest.mark.parametrize("thread", ["cohort-group-commits", pytest.param("cohort-kafka-group", marks=LONG)])
 def test_commits_go_on(thread: str, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The membership is one again, with another client, and what was committed last is in the group."""
     monkeypatch.setattr(group_commits, "COMMIT_S", 1.0)
@@ -120,7 +121,9 @@ def world(mock_broker: MockCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("thread", ["cohort-call", "cohort-events", "cohort-prefetch"])
+@pytest.mark.parametrize(
+    "thread", ["cohort-prefetch", *(pytest.param(each, marks=LONG) for each in ("cohort-call", "cohort-events"))]
+)
 def test_an_agent_goes_on(thread: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It joins, owns, and serves what it owns."""
     told = tmp_path / "struck"

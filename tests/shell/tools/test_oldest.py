@@ -27,7 +27,7 @@ UNTRIED = {"registry"}
 """Extras that are not in this environment; pyproject.toml says why."""
 VERSIONS = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.thorough("the oldest dependencies"), pytest.mark.timeout(900)]
 
 
 def run(*command: str) -> str:

@@ -43,7 +43,7 @@ for each in (data, data.replace(mark, mark[:8] + bytes(4))):
 MARK = "020000c00400000003000000"
 """In a note of GNU's, GNU_PROPERTY_X86_FEATURE_1_AND: jumps and returns land where they may (IBT and SHSTK)."""
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.thorough("a wheel for another system"), pytest.mark.timeout(900)]
 
 
 def run(*command: str | Path, stdin: str = "", **environment: str) -> str:

@@ -20,6 +20,7 @@ from sparkcohort.runtime.values.avro.steps import AvroReason, Op
 from sparkcohort.runtime.values.types import BIGINT, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.spark_avro import SparkAvro, shown
+from tests.kit.tier import of_tier
 
 STRICTER = {
     AvroReason.TRAILING,
@@ -84,7 +85,7 @@ def test_types_that_are_not_sparks(spark: SparkAvro) -> None:
             column_type(parsed(schema))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=of_tier(quick=40, thorough=200), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_drawn_types_are_sparks(spark: SparkAvro, data: st.DataObject) -> None:
     """Whatever is nested in what."""
@@ -92,7 +93,7 @@ def test_drawn_types_are_sparks(spark: SparkAvro, data: st.DataObject) -> None:
     assert str(column_type(parsed(schema))) == spark.type_of(schema)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=of_tier(quick=40, thorough=400), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_records_are_what_spark_makes_of_them(spark: SparkAvro, data: st.DataObject) -> None:
     """Drawn pairs of schemas, good records and broken ones: the same values, bit by bit, and the same ones bad."""

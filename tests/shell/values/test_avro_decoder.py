@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import struct as struct_module
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Context, Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,16 +23,11 @@ from sparkcohort.runtime.values.avro.steps import AvroReason, Op
 from sparkcohort.runtime.values.types import BIGINT, STRING, packed, struct
 from tests.kit import avro_schemas as drawn
 from tests.kit.registry import serving
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
 ORDER: dict[str, Any] = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 MORE: dict[str, Any] = {**ORDER, "fields": [*ORDER["fields"], {"name": "by", "type": "string", "default": "nobody"}]}
-
-
-@pytest.fixture(params=["in C", "in Python"])
-def native(request: pytest.FixtureRequest) -> bool:
-    """The test once with each."""
-    return bool(request.param == "in C")
 
 
 def framed(schema_id: int, record: bytes) -> bytes:
@@ -50,7 +40,7 @@ def parsed(schema: Any) -> Any:
     return parse_schema(json.dumps(schema))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=of_tier(quick=40, thorough=300))
 @given(st.data())
 def test_c_reads_as_python_does(data: st.DataObject) -> None:
     """Drawn pairs of schemas, good and broken records, nulls, a part of the fields: rows, reasons and places."""
@@ -71,7 +61,7 @@ def test_c_reads_as_python_does(data: st.DataObject) -> None:
     assert both[0] == both[1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=of_tier(quick=30, thorough=150))
 @given(st.data())
 def test_c_reads_as_fastavro_does(data: st.DataObject) -> None:
     """By value, whatever the types."""
@@ -107,7 +97,7 @@ LOGICAL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("native", [True, False])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=of_tier(quick=20, thorough=100))
 @given(data=st.data())
 def test_logical_types_have_their_values(native: bool, data: st.DataObject) -> None:
     """Times of every unit, and decimals up to 38 digits, from bytes and from more bytes than they need."""
@@ -338,18 +328,7 @@ def test_offsets_that_lie_are_no_way_out() -> None:
     assert [each[:2] for each in bad] == [(row, AvroReason.TRUNCATED) for row in range(4)]
 
 
-def test_other_threads_go_on_meanwhile() -> None:
-    """Decoders of several threads, at once; one that two threads use says so or waits for nothing."""
-    schema = parsed(MORE)
-    record = drawn.encode(MORE, {"id": 7, "by": "x" * 100})
-    column = pa.array([record] * 20_000)
-    decoders = [AvroValues(schema) for _ in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda decoder: decoder.decode(column), decoders))
-    assert all(rows == found[0][0] and not bad for rows, bad in found)
-
-
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=of_tier(quick=40, thorough=300))
 @given(st.lists(st.text(max_size=9).map(str.encode) | st.binary(max_size=3) | st.just(b"eight chars"), max_size=6))
 def test_utf8_is_what_python_takes(parts: list[bytes]) -> None:
     """Wherever in a text it breaks off or goes wrong."""
@@ -377,43 +356,3 @@ def test_a_batch_beyond_the_ordinary_leaves_nothing() -> None:
         rows, bad = decoder.decode(pa.array([small, b"\x02", None, small]))
         rows.validate(full=True)
         assert rows.to_pylist() == [{"all": [8], "text": None}, None, None, {"all": [8], "text": None}]
-
-
-SHORT = """
-import ctypes, sys
-import pyarrow as pa
-from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
-from sparkcohort.runtime.values.avro.schema import parse_schema
-decoder = AvroValues(parse_schema('{"type": "map", "values": ["null", "string"]}'))
-record = bytes.fromhex("020261") + b"\\x02\\x80\\x7d" + b"x" * 8000 + b"\\0"
-column = pa.array([record, bytes.fromhex("02026100") + b"\\0"] * 3000)
-process = ctypes.CDLL(None)
-failed = 0
-for failures in range(1, 60):
-    decoder = AvroValues(parse_schema('{"type": "map", "values": ["null", "string"]}'))
-    process.fail_large(1)
-    decoder.decode(column.slice(0, 0))
-    for _ in range(failures):
-        try:
-            decoder.decode(column.slice(0, 100 * failures))
-        except MemoryError:
-            failed += 1
-            process.fail_large(1)
-    process.fail_large(0)
-    rows, bad = decoder.decode(column)
-    rows.validate(full=True)
-    assert not bad and len(rows) == 6000 and rows[5998].as_py() == [("a", "x" * 8000)]
-print("short of memory" if failed > 50 else failed)
-"""
-
-
-def test_memory_that_runs_out(tmp_path: Path) -> None:
-    """It is a MemoryError of one call, wherever it runs out; the next one has all rows."""
-    shim = tmp_path / "short_of_memory.so"
-    code = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True)
-    preloaded = {**os.environ, "LD_PRELOAD": str(shim)}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", SHORT], env=preloaded, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert (done.stdout, done.stderr) == ("short of memory\n", "")

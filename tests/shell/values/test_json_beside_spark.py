@@ -15,6 +15,7 @@ from sparkcohort.runtime.shell.values.json_decoder import JsonValues
 from sparkcohort.runtime.values.types import ColumnType, array, decimal, mapping, struct
 from tests.kit import json_records as drawn
 from tests.kit.spark_avro import SparkAvro, shown, sorted_maps
+from tests.kit.tier import of_tier
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "json.md"
 KINDS = ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp"]
@@ -134,7 +135,7 @@ def test_the_page_has_no_more_differences() -> None:
     assert len([line for line in table.splitlines() if line.startswith("| ")]) == 1 + 1 + len(DIFFERENT)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=of_tier(quick=30, thorough=150), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_drawn_records(spark: SparkAvro, data: st.DataObject) -> None:
     """Drawn types, and records that mostly fit them."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.native import _json
@@ -27,6 +26,7 @@ from sparkcohort.runtime.values.types import (
     struct,
 )
 from tests.kit import json_records as drawn
+from tests.kit.tier import of_tier
 
 FLIGHT = struct({"carrier": STRING, "flight": INT, "delay": DOUBLE, "price": decimal(9, 2)})
 RECORD = b'{"year":2013,"carrier":"UA","flight":1545,"tail":{"a":[1,"}"]},"delay":2.5,"price":12.345}'
@@ -153,7 +153,6 @@ LONG = [
 ]
 
 
-@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize(("kind", "text", "value"), LONG, ids=[f"{kind} {text[:12]}" for kind, text, _ in LONG])
 def test_texts_that_are_long_or_odd(native: bool, kind: ColumnType, text: str, value: Any) -> None:
     """They are read to their last digit, or they are bad; none is an error of the batch."""
@@ -162,7 +161,7 @@ def test_texts_that_are_long_or_odd(native: bool, kind: ColumnType, text: str, v
     assert bool(bad) == (value is None)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=of_tier(quick=40, thorough=200))
 @given(st.data())
 def test_the_native_reader_is_its_twin(data: st.DataObject) -> None:
     """The same rows and the same faults of drawn types and records; a record that is cut off or hit somewhere, too."""
@@ -200,7 +199,7 @@ def again(kind: ColumnType) -> st.SearchStrategy[str]:
     return st.one_of(fits, fits, st.sampled_from(["null", "7", '"x"', "[]", "{}", "[1]", '{"n":1}', '{"n":"x"}']))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=of_tier(quick=40, thorough=300))
 @given(st.lists(again(AGAIN), max_size=4))
 def test_fields_that_come_again(drawn_records: list[str]) -> None:
     """At every depth, and some fit: the same rows and the same faults as of the twin."""
@@ -256,26 +255,6 @@ def test_names_are_told_apart_by_every_letter(length: int) -> None:
     assert (found.to_pylist(), bad) == ([{name: 1, "o": None}, {name: 1, "o": 3}], [])
     rows, _ = JsonValues(struct({other: INT for other in others if other})).decode(binary(record.encode()))
     assert set(rows[0].as_py().values()) == {2}
-
-
-def test_threads_with_decoders_of_their_own() -> None:
-    """Each has what it alone would have."""
-    records = binary(*[b'{"n":%d,"t":%d.50}' % (number, number) for number in range(2000)], b"x")
-    target = struct({"n": INT, "t": STRING})
-    expected = JsonValues(target).decode(records)
-    found: list[Any] = []
-
-    def decode() -> None:
-        values = JsonValues(target)
-        found.extend(values.decode(records) for _ in range(20))
-
-    threads = [threading.Thread(target=decode) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(found) == 80
-    assert all(rows.equals(expected[0]) and bad == expected[1] for rows, bad in found)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,20 +13,17 @@ from sparkcohort.native import _drain, _json
 from sparkcohort.runtime.shell.values import arrow_types
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
+from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 from sparkcohort.runtime.values.avro.schema import parse_schema
+from sparkcohort.runtime.values.protobuf.descriptor import parse_message
 from sparkcohort.runtime.values.types import BINARY, INT, STRING, ColumnType, array, mapping, struct
+from tests.kit.protobuf_schemas import Proto, field, file_set, message, tagged
 
 MOST = 5000
 TEN = '"0123456789"'
 FULL = "more bytes or items than its offsets can tell"
 SYMBOL = "S" * 100
-Decoder = JsonValues | AvroValues
-
-
-@pytest.fixture(params=["in C", "in Python"])
-def native(request: pytest.FixtureRequest) -> bool:
-    """The test once with each."""
-    return bool(request.param == "in C")
+Decoder = JsonValues | AvroValues | ProtobufValues
 
 
 def json_of(kind: ColumnType, native: bool) -> JsonValues:
@@ -86,6 +79,14 @@ def test_json_that_is_too_large_for_a_column(native: bool, kind: ColumnType, rec
 def test_avro_that_is_too_large_for_a_column(native: bool, schema: Any, record: bytes, each: int) -> None:
     """Strings, symbols of which a record has a byte only, items, keys."""
     full(avro_of(schema, native), record, each)
+
+
+@pytest.mark.parametrize(("kind", "record", "each"), [("a", tagged(1, 2, b"0123456789"), 10), ("b", b"\x10\1" * 5, 5)])
+def test_protobuf_that_is_too_large_for_a_column(native: bool, kind: str, record: bytes, each: int) -> None:
+    """Strings, items."""
+    field_ = {"a": field("a", 1, Proto.TYPE_STRING), "b": field("b", 2, Proto.TYPE_INT64, Proto.LABEL_REPEATED)}[kind]
+    found = parse_message(file_set(message("M", field_)), "M")
+    full(ProtobufValues(found, native=native, most=MOST), record, each)
 
 
 def test_a_default_that_is_too_large_for_a_column(native: bool) -> None:
@@ -203,42 +204,3 @@ def test_a_decoder_that_was_not_made_reads_nothing() -> None:
             decoder.__init__(*good)
             with pytest.raises(RuntimeError, match="made once"):
                 decoder.__init__(*good)
-
-
-SHORT = """
-import ctypes
-import pyarrow as pa
-from sparkcohort.runtime.shell.values.json_decoder import JsonValues
-from sparkcohort.runtime.values.types import INT, STRING, array, struct
-target = struct({"s": STRING, "n": INT, "l": array(STRING)})
-record = b'{"s":{"a":"%s"},"n":null,"l":["a",null]}' % (b"x" * 8000)
-column = pa.array([record, b'{"n":7,"l":["%s"]}' % (b"y" * 8000)] * 2000)
-process = ctypes.CDLL(None)
-failed = 0
-for failures in range(1, 40):
-    decoder = JsonValues(target)
-    process.fail_large(1)
-    for _ in range(failures):
-        try:
-            decoder.decode(column.slice(0, 100 * failures))
-        except MemoryError:
-            failed += 1
-            process.fail_large(1)
-    process.fail_large(0)
-    rows, bad = decoder.decode(column)
-    rows.validate(full=True)
-    assert not bad and len(rows) == 4000 and rows[3999].as_py() == {"s": None, "n": 7, "l": ["y" * 8000]}
-print("short of memory" if failed > 35 else failed)
-"""
-
-
-def test_memory_that_runs_out(tmp_path: Path) -> None:
-    """It is a MemoryError of one call, wherever it runs out; the next one has all rows."""
-    shim = tmp_path / "short_of_memory.so"
-    code = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True, timeout=60)
-    preloaded = {**os.environ, "LD_PRELOAD": str(shim)}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", SHORT], env=preloaded, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert (done.stdout, done.stderr) == ("short of memory\n", "")

@@ -17,12 +17,6 @@ from sparkcohort.runtime.values.avro.steps import AvroReason, Op
 LARGEST = (1 << 31) - 1
 
 
-@pytest.fixture(params=["in C", "in Python"])
-def native(request: pytest.FixtureRequest) -> bool:
-    """The test once with each."""
-    return bool(request.param == "in C")
-
-
 def record(name: str, fields: dict[str, Any]) -> dict[str, Any]:
     """A record of these fields."""
     return {"type": "record", "name": name, "fields": [{"name": each, "type": kind} for each, kind in fields.items()]}

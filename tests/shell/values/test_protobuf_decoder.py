@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import struct as struct_module
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -35,12 +30,7 @@ from tests.kit.protobuf_schemas import (
     tagged,
     varint,
 )
-
-
-@pytest.fixture(params=["in C", "in Python"])
-def native(request: pytest.FixtureRequest) -> bool:
-    """The test once with each."""
-    return bool(request.param == "in C")
+from tests.kit.tier import of_tier
 
 
 def part_of(data: st.DataObject, kind: ColumnType) -> ColumnType:
@@ -54,7 +44,7 @@ def part_of(data: st.DataObject, kind: ColumnType) -> ColumnType:
     return struct({name: part_of(data, child) for name, child in chosen})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=of_tier(quick=20, thorough=100))
 @given(st.data())
 def test_c_reads_as_python_does(data: st.DataObject) -> None:
     """Drawn messages, good and broken records, nulls, a part of the fields: rows, reasons and places."""
@@ -223,16 +213,6 @@ def test_thousands_of_rows_and_columns_of_any_length(native: bool) -> None:
         assert made.to_pylist() == expected
 
 
-def test_columns_that_are_too_large_are_told(native: bool) -> None:
-    """And the decoder is as good as new."""
-    found = parse_message(file_set(message("M", field("list", 1, Proto.TYPE_STRING, Proto.LABEL_REPEATED))), "M")
-    decoder = ProtobufValues(found, native=native, most=1000)
-    for record in (tagged(1, 2, b"x" * 1001), tagged(1, 2, b"") * 1001):
-        with pytest.raises(OverflowError, match="more bytes or items than its offsets can tell"):
-            decoder.decode(pa.array([record]))
-    assert decoder.decode(pa.array([tagged(1, 2, b"a")]))[0].to_pylist() == [{"list": ["a"]}]
-
-
 TARGET = struct({"s": STRING, "l": array(BIGINT)})
 WRONG: list[list[tuple[int, ...]]] = [
     [],
@@ -300,59 +280,3 @@ def test_a_type_that_is_none_of_the_messages_is_refused_at_once(native: bool) ->
     for target in (struct({"Text": STRING}), struct({"id": STRING}), STRING):
         with pytest.raises(DescriptorError, match="value"):
             ProtobufValues(everything(), target, native=native)
-
-
-def test_decoders_run_side_by_side() -> None:
-    """Each thread with its own; one that is in use refuses a second thread or works for it, and never mixes rows."""
-    records = pa.array([ID + tagged(2, 2, b"x" * (row % 100)) for row in range(20_000)])
-    wanted = [{"text": "x" * (row % 100)} for row in range(20_000)]
-
-    def work(_: int) -> bool:
-        decoder = ProtobufValues(everything(), struct({"text": STRING}))
-        return all(decoder.decode(records)[0].to_pylist() == wanted for _ in range(3))
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(work, range(8)))
-
-
-SHORT = """
-import ctypes
-import pyarrow as pa
-from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
-from sparkcohort.runtime.values.protobuf.descriptor import parse_message
-from tests.kit.protobuf_schemas import Proto, field, file_set, message, tagged
-texts = field("texts", 1, Proto.TYPE_STRING, Proto.LABEL_REPEATED)
-found = parse_message(file_set(message("M", texts)), "M")
-decoder = ProtobufValues(found)
-column = pa.array([tagged(1, 2, b"x" * 8000), tagged(1, 2, b"a") * 2] * 3000)
-process = ctypes.CDLL(None)
-failed = 0
-for failures in range(1, 60):
-    process.fail_large(1)
-    for _ in range(failures):
-        try:
-            ProtobufValues(found).decode(column.slice(0, 100 * failures))
-        except MemoryError:
-            failed += 1
-            process.fail_large(1)
-    try:
-        decoder.decode(column)
-    except MemoryError:
-        failed += 1
-    process.fail_large(0)
-    rows, bad = decoder.decode(column)
-    assert not bad and len(rows) == 6000 and rows[5999].as_py() == {"texts": ["a", "a"]}
-print("short of memory" if failed > 50 else failed)
-"""
-
-
-def test_memory_that_runs_out(tmp_path: Path) -> None:
-    """It is a MemoryError of one call, wherever it runs out; the next one has all rows."""
-    shim = tmp_path / "short_of_memory.so"
-    code = Path(__file__).parents[2] / "kit" / "short_of_memory.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, code], check=True)
-    preloaded = {**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": str(code.parents[2])}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", SHORT], env=preloaded, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert (done.stdout, done.stderr) == ("short of memory\n", "")

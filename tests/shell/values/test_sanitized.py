@@ -23,7 +23,7 @@ from tests.kit.sanitized import feed
 feed(Target("dies", (), lambda _: ctypes.string_at(1), lambda: [b"an input"]), 0, 1)
 """
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.thorough("built with sanitizers"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -102,6 +102,7 @@ def test_a_whole_wheel_carries_the_notices(tmp_path: Path) -> None:
     assert wheel.use() == ({"missing": [], "rows": ROWS}, [])
 
 
+@pytest.mark.thorough("a wheel without yyjson")
 def test_without_the_source_of_yyjson(tmp_path: Path) -> None:
     """One sentence while it is built, one warning where it is used; Kafka and Avro are read natively, JSON as well as ever."""
     wheel = Wheel(tmp_path, kept=False, **NO_INDEX)
@@ -116,6 +117,7 @@ def test_without_the_source_of_yyjson(tmp_path: Path) -> None:
     assert "JSON is read in Python" in warning
 
 
+@pytest.mark.thorough("a wheel without a compiler")
 def test_without_a_compiler(tmp_path: Path) -> None:
     """All of it in Python, which one warning tells of both parts."""
     used, (warning,) = Wheel(tmp_path, kept=True, **NO_COMPILER).use()
