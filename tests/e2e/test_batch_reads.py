@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,12 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tests.kit import delivery
 from tests.kit.admin import LOG_APPEND_TIME
 from tests.kit.batch_reads import at, load, ordered, told
 from tests.kit.broker import Broker
 from tests.kit.produce import produce, producer
-from tests.kit.spark import Driver
 from tests.kit.streams import FORMS
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
@@ -398,26 +396,3 @@ def test_the_programs_of_the_guide_run(spark: SparkSession, broker: Broker, topi
         assert read_and_kept(seen["day"])[0] == 20
     finally:
         spark.conf.unset(PUSH_DOWN)
-
-
-# --- executors --------------------------------------------------------------------------------------
-
-
-@pytest.mark.thorough("a driver of its own, which kills an executor")
-@pytest.mark.timeout(400)  # an application of its own
-def test_a_retry_reads_the_same_rows(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """An executor that is killed while it reads: its tasks run again elsewhere and give the rows that were planned, each once."""
-    broker.admin.create_topic(topic, 4)
-    produce(broker.bootstrap, topic, 40_000, partitions=4)
-    options: Mapping[str, str] = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "minPartitions": "8"}
-    given = {"options": options, "out": str(tmp_path / "out"), "killed": str(tmp_path / "killed")}
-    planned = delivery.held(broker.bootstrap, [topic])
-    with Driver("drivers/batch_read.py", tmp_path / "driver", given, master="local-cluster[2,1,1024]") as driver:
-        driver.wait_for("planned", 120)
-        produce(broker.bootstrap, topic, 4_000, partitions=4, first=10_000)  # which no retry sees
-        (tmp_path / "killed").mkdir()
-        driver.wait(240)
-    assert len(list((tmp_path / "killed").iterdir())) == 1
-    rows = driver.events("rows")[0]
-    assert rows == {"event": "rows", "rows": 40_000, "places": 40_000, "offsets": 4 * sum(range(10_000))}
-    assert planned.num_rows == 40_000

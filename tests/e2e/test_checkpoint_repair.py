@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.kit.broker import Broker
+from tests.kit.command import cohort
 from tests.kit.produce import produce
 from tests.kit.streams import Stream, options
-from tests.shell.cli.test_rebalances import cohort
 
 pytestmark = [
     pytest.mark.timeout(900),  # nine damages, and two queries of each

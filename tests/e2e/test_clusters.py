@@ -15,8 +15,7 @@ from tests.kit.application import Application, Status, settled
 from tests.kit.broker import Broker
 from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import Steady, produce
-from tests.kit.spark import AGENT, EXECUTOR, Driver
-from tests.kit.spark import run as run_script
+from tests.kit.spark import AGENT, EXECUTOR
 from tests.kit.standalone import WORKER_CLASS, environment, standalone
 from tests.kit.waiting import wait_until
 
@@ -119,24 +118,15 @@ def test_ten_queries_at_a_time(application: Application, broker: Broker, topic: 
 
 @pytest.mark.timeout(300)
 def test_a_driver_that_is_asked_to_end(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """SIGTERM, with DStreams' stopGracefullyOnShutdown too, in a batch: nothing of it is left, and the next one reads it anew."""
+    """SIGTERM, with DStreams' stopGracefullyOnShutdown too, in a batch: nothing of it is left, and Kafka has no more than Spark's logs."""
     broker.admin.create_topic(topic, PARTITIONS)
     produce(broker.bootstrap, topic, 6_000, partitions=PARTITIONS)
     conf = {"spark.streaming.stopGracefullyOnShutdown": "true"}
-    told = {
-        "options": {**options(broker, topic), "maxOffsetsPerTrigger": "1200"},
-        "checkpoint": tmp_path / "checkpoint",
-        "out": tmp_path / "out",
-    }
-    first = tmp_path / "first"
-    with Driver(
-        "drivers/terminated.py", first, {**told, "waits": 2}, master="local-cluster[1,1,1024]", conf=conf
-    ) as driver:
-        driver.wait_for("in batch")
-        os.kill(driver.pid, signal.SIGTERM)
-        assert driver.end(60) == -signal.SIGTERM, driver.log_tail()
-        assert [left for left in driver.settle(60) if left.startswith("pid ")] == []
-    assert sorted(path.name for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")) == ["0", "1"]
-    run_script("drivers/terminated.py", tmp_path / "second", {**told, "waits": None}, conf=conf)
-    check(from_parquet(tmp_path / "out"), held(broker.bootstrap, [topic])).assert_exact()
-    assert set(broker.admin.committed(topic).values()) == {1_000}
+    with Application(tmp_path / "app", master="local-cluster[1,1,1024]", conf=conf) as application:
+        query = application.start(topic, options(broker, topic, maxOffsetsPerTrigger="1200"), gate=1)
+        query.wait_for("begin", 2)
+        os.kill(application.driver.pid, signal.SIGTERM)
+        assert application.driver.end(60) == -signal.SIGTERM, application.driver.log_tail()
+        assert [left for left in application.driver.settle(60) if left.startswith("pid ")] == []
+    commits = sorted(path.name for path in (query.checkpoint / "commits").glob("[0-9]*"))
+    assert (commits, set(broker.admin.committed(topic).values())) == (["0", "1"], {200})

@@ -84,7 +84,7 @@ def test_permissions(spark: SparkSession, doors: Broker, tmp_path: Path) -> None
         "password": (as_alice(doors, "open", "mine", "not-it"), ["authentication with", "check the kafka.sasl.*"]),
     }
     for name, (source, said) in cases.items():
-        batch = spark.read.format("cohort").options(**source, startingOffsets="committed")
+        batch = spark.read.format("cohort").options(**(source | {"startingOffsets": "committed"}))
         for message in (Stream(spark, source, tmp_path / name).failure(), told(batch.load)):
             assert_told(message, *said)
             assert "not-it" not in message

@@ -15,10 +15,10 @@ from sparkcohort import ProgressListener
 from sparkcohort.runtime.checkpoint.shadow import ReadTotals
 from sparkcohort.runtime.shell.cli.checkpoint import shadow
 from tests.kit.broker import Broker
+from tests.kit.command import cohort
 from tests.kit.produce import produce
 from tests.kit.streams import ASAP, FORMS, PLAIN_COLUMNS, Stream, options
 from tests.kit.waiting import wait_until
-from tests.shell.cli.test_rebalances import cohort
 from tests.shell.cli.test_shadow import fill
 
 pytestmark = pytest.mark.thorough("a query that is followed, on both formats")

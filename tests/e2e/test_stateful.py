@@ -16,7 +16,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from tests.kit.broker import Broker
 from tests.kit.produce import abort, produce, transact
-from tests.kit.streams import Stream, options
+from tests.kit.streams import FORMS, Stream, options
 from tests.kit.waiting import wait_until
 
 pytestmark = [
@@ -44,11 +44,6 @@ def without_duplicates(orders: DataFrame, _: DataFrame) -> DataFrame:
     return orders.withWatermark("timestamp", "1 hour").dropDuplicatesWithinWatermark(["key"]).select("key")
 
 
-def each_once(orders: DataFrame, _: DataFrame) -> DataFrame:
-    """Without a limit of time: the state has every key for good."""
-    return orders.dropDuplicates(["key"]).select("key")
-
-
 def joined(orders: DataFrame, payments: DataFrame) -> DataFrame:
     """Two streams by key and time."""
     left = orders.select(F.col("key").alias("order"), F.col("timestamp").alias("ordered"), "offset")
@@ -58,27 +53,8 @@ def joined(orders: DataFrame, payments: DataFrame) -> DataFrame:
     return left.join(right, F.expr(near), "left_outer")
 
 
-def united(orders: DataFrame, payments: DataFrame) -> DataFrame:
-    """Two sources with limits of their own."""
-    return orders.union(payments).select("topic", "partition", "offset", "value")
-
-
-def counted(orders: DataFrame, _: DataFrame) -> DataFrame:
-    """A state of one's own by partition: how many rows so far (``applyInPandasWithState``)."""
-
-    def count(key: tuple[int], rows: Iterator[Any], state: Any) -> Iterator[Any]:
-        import pandas as pd
-
-        total = (state.get[0] if state.exists else 0) + sum(len(each) for each in rows)
-        state.update((total,))
-        yield pd.DataFrame({"partition": [key[0]], "total": [total]})
-
-    grouped = orders.groupBy("partition")
-    return grouped.applyInPandasWithState(count, "partition INT, total LONG", "total LONG", "update", "NoTimeout")
-
-
 def counted_by_a_processor(orders: DataFrame, _: DataFrame) -> DataFrame:
-    """The same with ``transformWithState``."""
+    """A state of one's own by partition: how many rows so far."""
 
     class Counts(StatefulProcessor):
         """In here, so that it travels by value."""
@@ -105,10 +81,7 @@ def counted_by_a_processor(orders: DataFrame, _: DataFrame) -> DataFrame:
 QUERIES: dict[str, tuple[Query, str]] = {
     "windows": (in_windows, "append"),
     "dropDuplicatesWithinWatermark": (without_duplicates, "append"),
-    "dropDuplicates": (each_once, "append"),
     "left join": (joined, "append"),
-    "union": (united, "append"),
-    "applyInPandasWithState": (counted, "update"),
     "transformWithState": (counted_by_a_processor, "update"),
 }
 
@@ -152,23 +125,9 @@ def test_queries_with_state(
 ) -> None:
     """The limits make the same batches, so every batch has the same rows."""
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)  # which transformWithState needs
-    found = {form: run(spark, broker, topics, form, query, mode, tmp_path / form) for form in ("cohort", "kafka")}
+    found = {form: run(spark, broker, topics, form, query, mode, tmp_path / form) for form in FORMS}
     assert sum(found["kafka"].values(), Counter()).total() > 0
     assert found["cohort"] == found["kafka"]
-
-
-def test_once(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """All that there is in one batch, whatever the limit; the next run goes on there, and one without news has none."""
-    broker.admin.create_topic(topic, 2)
-    found: dict[str, list[list[tuple[int, int]]]] = {"cohort": [], "kafka": []}
-    for new in (120, 80, 0):
-        produce(broker.bootstrap, topic, new, partitions=2, first=sum(map(len, found["kafka"])) // 2)
-        for form, batches in found.items():
-            source = options(broker, topic, maxOffsetsPerTrigger=30)
-            ran = Stream(spark, source, tmp_path / form, form=form, trigger={"once": True}).finish()
-            batches += [sorted((row.partition, row.offset) for row in rows) for rows in ran.batches.values()]
-    assert found["cohort"] == found["kafka"]
-    assert [len(batch) for batch in found["cohort"]] == [120, 80]
 
 
 def test_transactions_that_limits_cut(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
@@ -178,7 +137,7 @@ def test_transactions_that_limits_cut(spark: SparkSession, broker: Broker, topic
         transact(broker.bootstrap, topic, 25, first=25 * number, transactional_id=f"{topic}-{number}")
         abort(broker.bootstrap, topic, 7)
     rows: dict[str, list[list[int]]] = {}
-    for form in ("cohort", "kafka"):
+    for form in FORMS:
         source = options(broker, topic, maxOffsetsPerTrigger=10, kafka__isolation__level="read_committed")
         ran = Stream(spark, source, tmp_path / form, form=form).finish()
         rows[form] = [sorted(row.offset for row in each) for each in ran.batches.values()]
@@ -193,7 +152,7 @@ def test_progress_and_plan(
     broker.admin.create_topic(topic, 2)
     produce(broker.bootstrap, topic, 300, partitions=2)
     told: dict[str, list[Any]] = {}
-    for form in ("cohort", "kafka"):
+    for form in FORMS:
         ran = Stream(spark, options(broker, topic, maxOffsetsPerTrigger=100), tmp_path / form, form=form).finish()
         wait_until(lambda ran=ran: len(ran.query.recentProgress) >= 3, 20, "progress")  # type: ignore[misc]
         told[form] = [(each["batchId"], each["numInputRows"], *offsets(each)) for each in ran.query.recentProgress]

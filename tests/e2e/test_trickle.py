@@ -2,50 +2,49 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from sparkcohort.streaming.planner import SLOTS_WITHOUT_MEMBERS
 from tests.kit import delivery
 from tests.kit.broker import Broker
 from tests.kit.produce import Steady
-from tests.kit.spark import Driver
+from tests.kit.streams import ASAP, Stream, options
+from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.thorough("a trickle over 300 partitions")
-
-CORES = 2
-FEW, MANY = 8, 300
-RATE = 900  # records a second into each topic, however many partitions it has: the rows of a batch are the same
-BATCHES = 15  # of each reading
+CORES = 2  # of the session
+PARTITIONS, RATE, BATCHES = 300, 900, 15
 
 
+class Counting(Stream):
+    """A query that counts the tasks of each batch."""
+
+    tasks: list[int]
+
+    def _keep(self, batch: DataFrame, batch_id: int) -> None:
+        self.tasks.append(batch.rdd.getNumPartitions())
+        super()._keep(batch, batch_id)
+
+
+@pytest.mark.thorough("a trickle over 300 partitions")
 @pytest.mark.timeout(300)
-def test_a_trickle_over_many_partitions_takes_no_more_tasks_than_over_few(
-    broker: Broker, topic: str, tmp_path: Path
+def test_a_trickle_over_many_partitions_takes_few_tasks(
+    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
 ) -> None:
-    """No batch over 300 partitions has more than eight tasks, most have no more than there are cores, and every record arrives once.
+    """No batch has more than eight tasks, most have no more than there are cores, and every record arrives once.
 
     Spark's own source runs a task per partition.  What a trigger takes is measured by the bench's part ``partitions``.
     """
-    topics = {f"{topic}-{partitions}": partitions for partitions in (FEW, MANY)}
-    given = {"bootstrap": broker.bootstrap, "directory": tmp_path, "topics": list(topics), "batches": BATCHES}
-    for name, partitions in topics.items():
-        broker.admin.create_topic(name, partitions)
-    with Driver("drivers/trickle.py", tmp_path / "driver", given, master=f"local[{CORES}]") as driver:
-        with ExitStack() as producers:
-            for name, partitions in topics.items():
-                producers.enter_context(Steady(broker.bootstrap, name, partitions=partitions, rate=RATE))
-            driver.wait_for("reading", 240, count=len(topics))
-        (tmp_path / "stopped").touch()
-        driver.wait(100)
-        readings = driver.events("reading")
-    for name in topics:
-        seen = delivery.from_json(tmp_path / name / "out")
-        delivery.check(seen, delivery.held(broker.bootstrap, [name])).assert_exact()
-    for reading in readings:
-        assert len(reading["tasks"]) >= BATCHES
-        assert max(reading["tasks"]) <= SLOTS_WITHOUT_MEMBERS, reading  # the first ones find no members yet
-        assert median(reading["tasks"]) <= CORES, reading
+    broker.admin.create_topic(topic, PARTITIONS)
+    run = Counting(spark, options(broker, topic), checkpoint, trigger=ASAP)
+    run.tasks = []
+    with run:
+        with Steady(broker.bootstrap, topic, partitions=PARTITIONS, rate=RATE) as steady:
+            wait_until(lambda: len(run.tasks) >= BATCHES, 240, "batches")
+        run.wait_for_rows(sum(steady.counts.values()))
+    delivery.check(run.delivered(), delivery.held(broker.bootstrap, [topic])).assert_exact()
+    assert max(run.tasks) <= SLOTS_WITHOUT_MEMBERS, run.tasks  # the first ones find no members yet
+    assert median(run.tasks) <= CORES, run.tasks

@@ -12,8 +12,6 @@ apart from empty); delivered ones also ``batch_id``.  The sinks that write what 
 
 from __future__ import annotations
 
-import base64
-import json
 import time
 import zlib
 from collections import Counter
@@ -155,12 +153,6 @@ def _batch(file: Path) -> pa.Table | None:
     return found.select(DELIVERED.names).cast(DELIVERED)
 
 
-def from_json(path: Path) -> pa.Table:
-    """What ``sink.json_lines`` wrote below ``path``."""
-    rows = ((row["topic"], row["partition"], row["offset"], *_of(row), row["batch_id"]) for row in json_rows(path))
-    return table(rows, DELIVERED)
-
-
 def from_pipeline(path: Path) -> pa.Table:
     """What the sink of README's pipeline holds; the keys are what ``produce`` made of them."""
     found = []
@@ -169,17 +161,6 @@ def from_pipeline(path: Path) -> pa.Table:
         sums = measured(b"%d" % place_of(value)[1], value)
         found.append((row["topic"], row["partition"], row["offset"], *sums, 0))
     return table(found, DELIVERED)
-
-
-def json_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of ``sink.json_lines`` as written, in order of batch, partition, offset."""
-    rows = [json.loads(line) for file in path.glob("*.jsonl") for line in file.read_text().splitlines()]
-    return sorted(rows, key=lambda row: (row["batch_id"], row["topic"], row["partition"], row["offset"]))
-
-
-def _of(row: Mapping[str, Any]) -> tuple[int, int]:
-    key, value = (None if row[name] is None else base64.b64decode(row[name]) for name in ("key", "value"))
-    return measured(key, value)
 
 
 # --- the comparison -------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ Usage::
     # leaving the block kills whatever of it still runs
     assert driver.leftovers() == []
 
-    run("drivers/copy.py", tmp_path / "second", {...})         # start, wait, return the Driver
-
 ``script`` is a path, relative to the folder of the test that calls or absolute.  Logs: ``driver.log()`` and
 ``driver.executor_logs()``.  ``kafka=True`` puts Spark's own Kafka source on the class path.
 """
@@ -271,15 +269,6 @@ class Driver:
         except AssertionError:
             return self.leftovers()
         return []
-
-
-def run(script: str | Path, directory: Path, arguments: Mapping[str, Any] | None = None, **options: Any) -> Driver:
-    """Run a script to its end (``timeout_s`` and Driver's options by keyword); raises as ``Driver.wait`` does."""
-    timeout_s = options.pop("timeout_s", 120)
-    at = script if Path(script).is_absolute() else _caller_folder() / script
-    with Driver(at, directory, arguments, **options) as driver:
-        driver.wait(timeout_s)
-    return driver
 
 
 def _caller_folder() -> Path:

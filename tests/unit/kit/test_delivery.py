@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +16,7 @@ from tests.kit.delivery import (
     Totals,
     check,
     crc,
-    from_json,
     from_parquet,
-    json_rows,
     measured,
     rows,
     rows_of_partitions,
@@ -87,14 +83,11 @@ def test_the_sums_alone_tell() -> None:
 def test_one_flipped_bit_is_found(tmp_path: Path) -> None:
     """From the bytes of a record to the verdict, through the file that a sink wrote."""
     held = table([("t", 0, 0, *measured(b"k", b"value"))], HELD)
+    (tmp_path / "batch_id=0").mkdir()
     for value, exact in ((b"value", True), (b"vamue", False)):
-        (tmp_path / "1.jsonl").write_text(_line(value))
-        assert check(from_json(tmp_path), held).exact is exact
-
-
-def _line(value: bytes) -> str:
-    key, text = base64.b64encode(b"k").decode(), base64.b64encode(value).decode()
-    return json.dumps({"batch_id": 1, "topic": "t", "partition": 0, "offset": 0, "key": key, "value": text}) + "\n"
+        columns = {"topic": ["t"], "partition": [0], "offset": [0], "key": [b"k"], "value": [value]}
+        pq.write_table(pa.table(columns), tmp_path / "batch_id=0" / "part-0.parquet")
+        assert check(from_parquet(tmp_path), held).exact is exact
 
 
 def test_null_and_empty_have_different_checksums() -> None:
@@ -138,12 +131,3 @@ def test_parquet_batches_are_read_while_they_are_written(tmp_path: Path) -> None
     finally:
         over.set()
         committer.join(10)
-
-
-def test_json_batches_are_read_back(tmp_path: Path) -> None:
-    """Rows come in order of batch and place, their bytes decoded for the checksum."""
-    value = base64.b64encode(b"v").decode()
-    rows = [{"batch_id": 1, "topic": "t", "partition": 0, "offset": at, "key": None, "value": value} for at in (1, 0)]
-    (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert [row["offset"] for row in json_rows(tmp_path)] == [0, 1]
-    assert from_json(tmp_path)["crc"].to_pylist() == [crc(None, b"v")] * 2
