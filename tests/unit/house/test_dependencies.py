@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from tests.kit.sources import nodes
+
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ("assignors", "runtime", "streaming", "pyspark_cohort.py")
 DEVELOPED = ("tests", "tools")
@@ -30,7 +32,7 @@ def _imports(parts: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
         path for part in parts for path in ([ROOT / part] if part.endswith(".py") else (ROOT / part).rglob("*.py"))
     ]
     for path in files:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Import):
                 yield from ((path, alias.name) for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

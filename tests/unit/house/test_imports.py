@@ -10,6 +10,8 @@ from pathlib import Path
 import grimp
 import pytest
 
+from tests.kit.sources import nodes
+
 PACKAGES = ("sparkcohort.assignors", "sparkcohort.runtime", "sparkcohort.streaming", "sparkcohort.native")
 NATIVE = PACKAGES[3]
 FRONT_DOOR = {"sparkcohort", "sparkcohort.registration", "sparkcohort.tokens"}
@@ -54,7 +56,7 @@ def test_only_the_protocol_describes_messages() -> None:
     wrong, messages = set(), 0
     for path in sorted((ROOT / "runtime").rglob("*.py")):
         module = ".".join(("sparkcohort", *path.relative_to(ROOT).with_suffix("").parts))
-        for node in ast.walk(ast.parse(path.read_text())) if _pure(module) else ():
+        for node in nodes(path) if _pure(module) else ():
             names = (
                 {f"{node.module}." + alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else set()
             )

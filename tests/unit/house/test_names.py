@@ -8,6 +8,8 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 
+from tests.kit.sources import nodes
+
 ROOT = Path(__file__).resolve().parents[3]
 FILES = sorted(path for folder in ("assignors", "runtime", "streaming") for path in (ROOT / folder).rglob("*.py"))
 ENDINGS = ("ings", "ing", "ers", "er", "ed", "es", "s", "e")
@@ -26,7 +28,7 @@ def _defined() -> dict[str, list[str]]:
     """Where each class is defined, functions being left out: they are told apart by their modules."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(str(path.relative_to(ROOT)))
     return found
@@ -34,8 +36,7 @@ def _defined() -> dict[str, list[str]]:
 
 def _functions() -> set[str]:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = (node for path in FILES for node in ast.walk(ast.parse(path.read_text())))
-    return {node.name for node in nodes if isinstance(node, kinds)}
+    return {node.name for path in FILES for node in nodes(path) if isinstance(node, kinds)}
 
 
 def _modules() -> set[str]:

@@ -22,6 +22,7 @@ from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from sparkcohort.runtime.shell.observe.rules import ALERTS, Alert, runbook
 from sparkcohort.runtime.shell.options.table import OPTIONS
 from tests.kit.pages import DOCS, EXAMPLES, FILES, GENERATED, README, ROOT, block, pages, section
+from tests.kit.sources import nodes
 
 MOST_README_LINES, MOST_FILES_FOUND = 150, 6
 PAGES = {str(path.relative_to(ROOT)): path for path in pages()}
@@ -278,15 +279,12 @@ def test_every_name_of_an_error_is_explained() -> None:
     explained = (DOCS / "reference/errors.md").read_text()
     raised = {
         str(argument.value)
-        for node in ast.walk(ast.parse(_source_of_errors()))
+        for folder in CODE
+        for path in (ROOT / folder).rglob("*.py")
+        for node in nodes(path)
         if isinstance(node, ast.Call) and str(getattr(node.func, "id", "")).endswith(("Error", "Loss"))
         for argument in node.args[1:]
         if isinstance(argument, ast.Constant) and re.fullmatch(r"[A-Z][A-Z_.]+", str(argument.value))
     }
     assert len(raised) > 8
     assert sorted(name for name in raised if f"`{name}`" not in explained) == []
-
-
-def _source_of_errors() -> str:
-    files = [path for folder in CODE for path in sorted((ROOT / folder).rglob("*.py"))]
-    return "\n".join(path.read_text().replace("from __future__ import annotations", "") for path in files)

@@ -7,8 +7,9 @@ import re
 import subprocess
 import sysconfig
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+
+from tests.kit.sources import nodes, tree
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ("api", "assignors", "examples", "runtime", "streaming", "tests", "tools")
@@ -25,11 +26,6 @@ UNWANTED = re.compile("|".join([rf"\b{re.escape(word)}\b" for word in BANNED] + 
 SLEEP = "time." + "sleep"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
 
 
 def _name(path: Path) -> str:
@@ -52,7 +48,7 @@ def test_decoders_of_values_fit_a_sitting() -> None:
 
 def test_functions_fit_a_screen() -> None:
     """No function is longer than 60 lines."""
-    functions = ((path, node) for path in FILES for node in ast.walk(_tree(path)) if isinstance(node, Function))
+    functions = ((path, node) for path in FILES for node in nodes(path) if isinstance(node, Function))
     lengths = {(_name(path), node.name): (node.end_lineno or 0) - node.lineno + 1 for path, node in functions}
     assert {name: lines for name, lines in lengths.items() if lines > MOST_FUNCTION_LINES} == {}
 
@@ -104,14 +100,14 @@ def test_no_test_sleeps() -> None:
 
 def test_public_things_say_what_they_are() -> None:
     """Every module, public class, and public function or method (so every test) has a docstring."""
-    assert [_name(path) for path in FILES if not ast.get_docstring(_tree(path))] == []
-    public = [(path, node) for path in FILES for node in _defined(_tree(path)) if not node.name.startswith("_")]
+    assert [_name(path) for path in FILES if not ast.get_docstring(tree(path))] == []
+    public = [(path, node) for path in FILES for node in _defined(tree(path)) if not node.name.startswith("_")]
     assert [(_name(path), node.name) for path, node in public if not ast.get_docstring(node)] == []
 
 
-def _defined(tree: ast.Module) -> Iterator[Function | ast.ClassDef]:
+def _defined(module: ast.Module) -> Iterator[Function | ast.ClassDef]:
     """The module's functions and classes, and its public classes' own functions."""
-    for node in tree.body:
+    for node in module.body:
         if isinstance(node, Function | ast.ClassDef):
             yield node
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
@@ -124,7 +120,7 @@ def test_no_thread_is_waited_for_without_a_limit() -> None:
     makers = {
         _name(path)
         for path in rooms
-        for node in ast.walk(_tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("threading.Thread", "Thread", "threading.Timer")
     }
     assert makers == set()

@@ -23,6 +23,7 @@ from sparkcohort.runtime.shell.options.kafka_settings.rows import (
 from sparkcohort.runtime.shell.options.kafka_settings.translate import in_librdkafkas_words
 from sparkcohort.runtime.shell.options.security_settings import is_sensitive
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES
+from tests.kit.sources import nodes
 
 HERE = Path(__file__).resolve()
 FORMER: dict[str, Any] = json.loads((HERE.parent / "former_kafka_tables.json").read_text())
@@ -138,8 +139,8 @@ def test_every_setting_that_the_source_names_has_a_row() -> None:
     """Whatever text in ``runtime`` or ``streaming`` is a setting of librdkafka's, wherever it stands."""
     root = HERE.parents[3]
     files = [path for folder in ("runtime", "streaming") for path in (root / folder).rglob("*.py")]
-    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
-    texts = {node.value for node in nodes if isinstance(node.value, str)}
+    constants = (node for path in files for node in nodes(path) if isinstance(node, ast.Constant))
+    texts = {node.value for node in constants if isinstance(node.value, str)}
     dotted = sorted(text.removeprefix("kafka.") for text in texts if re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)+", text))
     assert "fetch.max.bytes" in dotted
     assert [name for name in dotted if name not in ROWS and is_librdkafkas(name)] == []

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.sources import nodes
+
 ROOT = Path(__file__).resolve().parents[3]
 HALF_WAY = """
 import sys, threading
@@ -67,7 +69,7 @@ def test_types_are_compiled_at_import() -> None:
     assert {
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for path in rooms
-        for function in ast.walk(ast.parse(path.read_text()))
+        for function in nodes(path)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for call in ast.walk(function)
         if isinstance(call, ast.Call)
