@@ -23,6 +23,7 @@ from types import CodeType
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".cache" / "reached"
+HELPER = "sparkcohort/_reached.py"  # where the package is, for interpreters that see nothing else of an environment
 SITES = [site for name in (".venv", ".venv-oldest") for site in (ROOT / name).glob("lib/python*/site-packages")]
 # Compiled code that is never compared with its source (PEP 552).
 HEAD = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little")
@@ -64,7 +65,8 @@ class Marker(ast.NodeTransformer):
 
 def modules(site: Path) -> list[Path]:
     """The product's modules in an environment."""
-    return sorted([*site.glob("sparkcohort/**/*.py"), site / "pyspark_cohort.py"])
+    ours = [*site.glob("sparkcohort/**/*.py"), site / "pyspark_cohort.py"]
+    return sorted(path for path in ours if path != site / HELPER)
 
 
 def marked(source: bytes, path: Path, offset: int) -> tuple[CodeType, set[int]]:
@@ -75,7 +77,7 @@ def marked(source: bytes, path: Path, offset: int) -> tuple[CodeType, set[int]]:
     head = next((i for i, s in enumerate(body) if not _before_imports(s)), len(body))
     rest = ast.Module(body[head:], [])
     marker.visit(rest)
-    opening = ast.parse("from _reached import marks as __marks__").body
+    opening = ast.parse("from sparkcohort._reached import marks as __marks__").body
     tree.body = [*body[:head], *opening, *rest.body]
     code: CodeType = compile(ast.fix_missing_locations(tree), str(path), "exec")
     return code, marker.lines
@@ -92,7 +94,7 @@ def prepare() -> None:
     index: dict[str, dict[str, object]] = {}
     size = 0
     for site in SITES:
-        (site / "_reached.py").write_text(MARKS.format(path=str(FOLDER / "marks")))
+        (site / HELPER).write_text(MARKS.format(path=str(FOLDER / "marks")))
         for path in modules(site):
             source = path.read_bytes()
             name = str(path.relative_to(site))
@@ -111,7 +113,7 @@ def prepare() -> None:
 def restore() -> None:
     """Take the marked code away; Python compiles the sources again."""
     for site in SITES:
-        (site / "_reached.py").unlink(missing_ok=True)
+        (site / HELPER).unlink(missing_ok=True)
         for path in modules(site):
             Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
