@@ -275,12 +275,6 @@ class World:
         self.topics = dict(topics)
         self.group_step(p.Trigger(Reason(Cause.TOPICS_CHANGED)))
 
-    def lose_request(self) -> None:
-        """The network loses the next request; its sender notices."""
-        flight = self.requests.popleft()
-        if not flight.node.dead:
-            flight.node.inbox.append(m.Unreachable(type(flight.request).__name__))
-
     # --- commits ------------------------------------------------------------------------------------
 
     def commit(self, node: Node, tp: TopicPartition, offset: int, since: int | None = None) -> None:

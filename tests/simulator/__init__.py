@@ -10,7 +10,8 @@ What is simulated, and how:
   (``network``).  As with gRPC, a call has one outcome: its first reply, or its time-out; what comes later is not
   heard.  But a request whose caller has given up may still arrive, late, or twice.
 * **Processes** start, die, freeze with all that waits for them, thaw, leave, and come back: as somebody else
-  (dynamic) or under their instance id (static), perhaps while the old one still runs (``process``).
+  (dynamic) or under their instance id (static), perhaps while the old one still runs (``process``).  In some runs half
+  of them are eager.
 * **The coordinator** crashes between two steps or in the middle of one: what it had kept of the step's records stays,
   actions that were not sent are not (``coordinator``).  Its journal is written ahead: nothing is sent before its
   records are kept.  The next run replays and resumes, with a higher block of generations.  The four cases of

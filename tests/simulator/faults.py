@@ -29,6 +29,7 @@ class Faults:
         self._gap_ms = random.choice((60, 250, 900))
         self._mixed = random.random() < 0.3  # subscriptions differ
         self._assignors = random.choice((ASSIGNORS[:1], ASSIGNORS[:1], ASSIGNORS))
+        self._eager = random.choice((0.0, 0.0, 0.0, 0.5))  # how many give everything up before they join
         self._started = 0
         self._calm = False
         self._acts = self._draw_acts()
@@ -93,7 +94,9 @@ class Faults:
         name = f"s{number}" if static else f"m{number}"
         topics = self._random.choice(SUBSCRIPTIONS) if self._mixed else ("items", "orders")
         assignors = self._random.choice(self._assignors)
-        self.world.start(name, self._existing(topics), assignors, f"instance-{number}" if static else None)
+        eager = self._random.random() < self._eager
+        instance = f"instance-{number}" if static else None
+        self.world.start(name, self._existing(topics), assignors, instance, eager=eager)
         self.world.say("a process starts", name)
 
     def _existing(self, topics: tuple[str, ...]) -> tuple[str, ...]:
@@ -129,7 +132,7 @@ class Faults:
         if self._random.random() < 0.7:
             self.world.forget(old)
         self.world.say("a static process returns", old.name)
-        self.world.start(old.name, config.topics, config.assignors, config.group_instance_id)
+        self.world.start(old.name, config.topics, config.assignors, config.group_instance_id, eager=config.eager)
 
     def _expel(self) -> None:
         """An operator removes whoever has an instance id."""
@@ -301,7 +304,7 @@ class Faults:
     def _newcomer(self) -> None:
         self._started += 1
         topics = self._existing(("items", "orders"))
-        self.world.start(f"m{self._started}", topics, ASSIGNORS[0], None)
+        self.world.start(f"m{self._started}", topics, ASSIGNORS[0], None, eager=False)
         self.world.say("a process starts", f"m{self._started}")
 
 

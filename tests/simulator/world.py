@@ -7,6 +7,8 @@ from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sparkcohort.runtime import group as g
 from sparkcohort.runtime.group import records as r
 from sparkcohort.runtime.member import machine as m
@@ -51,9 +53,11 @@ class World:
 
     # --- processes ----------------------------------------------------------------------------------
 
-    def start(self, name: str, topics: tuple[str, ...], assignors: tuple[str, ...], instance: str | None) -> Process:
+    def start(
+        self, name: str, topics: tuple[str, ...], assignors: tuple[str, ...], instance: str | None, *, eager: bool
+    ) -> Process:
         """Start a member's process."""
-        process = Process(self, name, member_config(name, topics, instance, assignors))
+        process = Process(self, name, replace(member_config(name, topics, instance, assignors), eager=eager))
         self.processes.append(process)
         self.schedule.after(0, process.reach, process.step, m.Start())
         return process
