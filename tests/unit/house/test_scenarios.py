@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.kit.scenario import BETTER, DIFFERENT, NOT_APPLICABLE, REFUSED, SAME, Result
 from tests.kit.scenarios import SCENARIOS, parity, table
+from tests.kit.sources import nodes, tree
 
 ROOT = Path(__file__).resolve().parents[3]
 # What a sentence that says what to do begins with, or goes on with behind a colon or "and".
@@ -15,12 +16,12 @@ REMEDY = re.compile(r"(?:^|: |and )(?:give|leave|use|load)\b")
 
 
 def _functions(path: str) -> set[str]:
-    return {node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.FunctionDef)}
+    return {node.name for node in nodes(ROOT / path) if isinstance(node, ast.FunctionDef)}
 
 
 def _texts(path: str) -> set[str]:
     """All strings of a file; of an f-string its parts, without a colon at their ends."""
-    constants = (node for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.Constant))
+    constants = (node for node in nodes(ROOT / path) if isinstance(node, ast.Constant))
     return {node.value.removesuffix(": ") for node in constants if isinstance(node.value, str)}
 
 
@@ -61,11 +62,11 @@ def test_the_table_shows_each_result() -> None:
 
 def _reached(path: str, name: str) -> list[ast.AST]:
     """What a test is made of: its function, and all in its file that it names, fixtures and constants too; "": the whole file."""
-    tree = ast.parse((ROOT / path).read_text())
+    module = tree(ROOT / path)
     if not name:
-        return [tree]
+        return [module]
     places: dict[str, ast.AST] = {}
-    for node in tree.body:
+    for node in module.body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         )
