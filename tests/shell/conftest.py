@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from sparkcohort.runtime.batches import suspected_loss
+from sparkcohort.runtime.batches import hold, suspected_loss
 from sparkcohort.runtime.shell.kafka.consumer import range_reader
 from sparkcohort.runtime.shell.rpc.flight import Link
+from tests.kit.agents import World
+from tests.kit.mock import MockCluster
 from tests.kit.record_sources import SOURCES, read_by
-from tests.kit.shared_brokers import guarded, pair, put_back  # noqa: F401  fixtures
+from tests.kit.spark_avro import SparkAvro
 
 KIT = Path(__file__).parents[1] / "kit"
 
@@ -35,6 +37,21 @@ def ended_streams(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             stream.close()
 
 
+@pytest.fixture
+def world(mock_broker: MockCluster) -> Iterator[World]:
+    """A running coordinator over a mock broker with records, in whose group real agents are."""
+    running = World(mock_broker)
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def sparks() -> Iterator[SparkAvro]:
+    """Spark's own readers of Avro and JSON, in a JVM of their own."""
+    with SparkAvro() as running:
+        yield running
+
+
 @pytest.fixture(params=["in C", "in Python"])
 def native(request: pytest.FixtureRequest) -> bool:
     """The test once with each reader of values."""
@@ -53,6 +70,7 @@ def short_of_memory(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """One broker is behind no other: what it says of a log is believed after half a second."""
     monkeypatch.setattr(suspected_loss, "LAG_S", 0.5)
+    monkeypatch.setattr(hold, "LAG_S", 0.5)
     monkeypatch.setattr(range_reader, "RECHECK_S", 0.1)
 
 

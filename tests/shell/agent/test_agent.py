@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import socket
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 
@@ -27,17 +26,8 @@ from sparkcohort.runtime.shell.agent.task_frames import address
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.hello import hello
-from tests.kit.mock import MockCluster
 from tests.kit.proxy import SilentProxy
 from tests.kit.waiting import hold_for, wait_until
-
-
-@pytest.fixture
-def world(mock_broker: MockCluster) -> Iterator[World]:
-    """A running coordinator over a mock broker."""
-    running = World(mock_broker)
-    yield running
-    running.close()
 
 
 def test_an_agent_joins_owns_prefetches_and_commits_what_it_handed_over(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,10 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.coordinator.group_journal import GroupJournal, Predecessor, RunIdentity, take
 from sparkcohort.runtime.shell.process.executor import Executor
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled
-from tests.kit.mock import MockCluster
 from tests.kit.waiting import hold_for, wait_until
 
 SESSION_MS = 20_000  # longer than a process takes to start, on any machine
 GENERATIONS = 1_000
-
-
-@pytest.fixture
-def world(mock_broker: MockCluster) -> Iterator[World]:
-    """A coordinator and a broker."""
-    made = World(mock_broker)
-    yield made
-    made.close()
 
 
 def journal(world: World, path: Path) -> GroupJournal:
@@ -88,23 +78,6 @@ def test_members_come_back_with_all_they_had(world: World, tmp_path: Path, how: 
 def taken_identity(world: World) -> RunIdentity:
     """What members know this world's runs by."""
     return RunIdentity(world.run_id, world.port, world.authority)
-
-
-def test_who_is_not_taken_over_ends_after_a_session(world: World) -> None:
-    """An end that may be followed by a start leaves the agents there for a session timeout, and no longer."""
-    _, agent = world.start("1")
-    world.coordinator.stop(for_good=False)
-    world.server.stop(2)
-    hold_for(lambda: not gone(agent), world.session_timeout_ms / 2000, "the agent waits for the next run")
-    wait_until(lambda: gone(agent), 20, "the agent to be gone")
-
-
-def test_an_end_for_good_is_one(world: World) -> None:
-    """Who is told so goes at once."""
-    world.session_timeout_ms = 600_000
-    _, agent = world.start("1")
-    world.coordinator.stop()
-    wait_until(lambda: gone(agent), 20, "the agent to be gone")
 
 
 def test_a_member_that_died_meanwhile_is_missed_for_a_session(world: World, tmp_path: Path) -> None:

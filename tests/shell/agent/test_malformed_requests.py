@@ -6,8 +6,9 @@ import json
 import socket
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -25,14 +26,7 @@ TOKEN = "token-of-this-run"
 class Nothing:
     """Has no rows."""
 
-    def serve(
-        self,
-        ranges: Sequence[Range],
-        planned_starts: Sequence[int],
-        plan_seq: int,
-        patience_s: float | None = None,
-        ids: Mapping[str, str] | None = None,
-    ) -> Iterator[Served]:
+    def serve(self, ranges: Sequence[Range], *_: Any, **__: Any) -> Iterator[Served]:
         """Every range is missed."""
         yield Served([], None, [(index, "nothing here") for index in range(len(ranges))])
 

@@ -26,9 +26,10 @@ from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.buffered import buffered
 from tests.kit.hello import hello
 from tests.kit.mock import MockCluster
+from tests.kit.tier import of_tier
 from tests.kit.waiting import hold_for, wait_until
 
-QUERIES = 10
+QUERIES = of_tier(quick=3, thorough=10)
 
 
 class Runs:
@@ -76,7 +77,7 @@ def flows(world: World, executor: Executor) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_ten_queries_have_their_members_in_one_process(runs: Runs) -> None:
+def test_queries_have_their_members_in_one_process(runs: Runs) -> None:
     """Each is a member of its own group, owns all of it, and is asked by its own socket, with its own token."""
     runs.more(QUERIES - 1)
     processes = {runs.start(world).pid for world in runs.worlds}
@@ -174,6 +175,7 @@ def test_a_member_ends_alone(runs: Runs, end: Callable[[World, Executor], None])
     assert staying.member(runs.executor) == member
 
 
+@pytest.mark.thorough("six lives of a member")
 @pytest.mark.timeout(240)
 def test_members_come_and_go_and_leave_nothing_behind(runs: Runs) -> None:
     """A process that has had many members has as many threads, descriptors and mappings as with its first."""

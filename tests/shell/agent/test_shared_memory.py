@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -160,14 +161,7 @@ def test_what_was_not_lent_is_not_taken_back(pool: SlabPool) -> None:
 class Large:
     """Serves batches of ``ROWS`` offsets, a few rows in between."""
 
-    def serve(
-        self,
-        ranges: Sequence[Range],
-        planned_starts: Sequence[int],
-        plan_seq: int,
-        patience_s: float | None = None,
-        ids: Mapping[str, str] | None = None,
-    ) -> Iterator[Served]:
+    def serve(self, ranges: Sequence[Range], *_: Any, **__: Any) -> Iterator[Served]:
         """The steps of a request for one range."""
         (wanted,) = ranges
         at = wanted.start

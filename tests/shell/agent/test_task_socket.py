@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -41,14 +41,7 @@ Connect = Callable[..., TaskClient]
 class Numbers:
     """Serves ten rows a step, with a gap where an offset divides by seven, and misses partition 9 at offset 25."""
 
-    def serve(
-        self,
-        ranges: Sequence[Range],
-        planned_starts: Sequence[int],
-        plan_seq: int,
-        patience_s: float | None = None,
-        ids: Mapping[str, str] | None = None,
-    ) -> Iterator[Served]:
+    def serve(self, ranges: Sequence[Range], planned_starts: Sequence[int], *_: Any, **__: Any) -> Iterator[Served]:
         """The steps of a request, its ranges one after the other."""
         for index, (wanted, planned_start) in enumerate(zip(ranges, planned_starts, strict=True)):
             assert planned_start <= wanted.start

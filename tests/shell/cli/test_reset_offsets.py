@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, decode, encode
+from sparkcohort.runtime.shell.cli import live_case
 from tests.kit import consumer_groups
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
@@ -136,8 +137,9 @@ def test_mistakes_are_one_line(broker: Broker, topic: str, group: str) -> None:
         assert (said.returncode, said.stdout, said.stderr.count("\n")) == (2, "", 1), wrong
 
 
-def test_no_broker_there(mock_broker: MockCluster) -> None:
+def test_no_broker_there(mock_broker: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line with the address and what to look at; exit status 1."""
+    monkeypatch.setattr(live_case, "TIMEOUT_S", 1.0)
     mock_broker.broker_down()
     at = ("--group", "g", "--topic", "t", "--to-latest", "--bootstrap-server", mock_broker.bootstrap)
     said = cohort("reset-offsets", *at)

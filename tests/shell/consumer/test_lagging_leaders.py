@@ -75,7 +75,7 @@ def test_what_the_log_has_is_read_before_the_rest_is_given_up(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With failOnDataLoss=false the offsets that exist are delivered, and only the others told of as lost."""
-    monkeypatch.setattr(suspected_loss, "LAG_S", 5.0)
+    monkeypatch.setattr(suspected_loss, "LAG_S", 3.0)
     broker.admin.create_topic(topic)
     produce(broker.bootstrap, topic, 5)
     losses: list[str] = []
@@ -88,7 +88,7 @@ def test_what_the_log_has_is_read_before_the_rest_is_given_up(
 
 def test_a_log_that_stays_short(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a loss, soon."""
-    monkeypatch.setattr(suspected_loss, "LAG_S", 2.0)
+    monkeypatch.setattr(suspected_loss, "LAG_S", 1.0)
     broker.admin.create_topic(topic)
     produce(broker.bootstrap, topic, 5)
     with in_doubt(broker, Range(topic, 0, 8, 15)) as found, pytest.raises(DataLossError, match="the log ends at 5"):

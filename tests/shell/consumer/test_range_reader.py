@@ -41,6 +41,8 @@ SPARKS_ROW = (
     ("timestampType", IntegerType()),
 )
 
+pytestmark = pytest.mark.usefixtures("impatience")
+
 
 def conf(mock: MockCluster) -> dict[str, Any]:
     """The settings of a reader."""

@@ -19,6 +19,8 @@ from tests.kit.produce import open_transaction, produce, producer
 from tests.kit.proxy import SilentProxy
 from tests.kit.ranges import direct
 
+pytestmark = pytest.mark.usefixtures("impatience")
+
 
 def conf(broker: Broker, **more: Any) -> dict[str, Any]:
     """The settings of a reader; ``more`` with ``_`` for ``.``."""

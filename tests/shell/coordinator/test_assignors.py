@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -119,42 +118,3 @@ def test_one_that_fails_moves_nothing_and_is_asked_again(
     assert {result.startswith(f"failed: {words}") for result in ended} == {True}
     reasons = described(world)["rebalance_totals"]["by_reason"]
     assert reasons["assignor_retry"]["count"] >= 2
-
-
-def test_one_that_hangs_holds_nobody_up(world: World, fickle: Fickle) -> None:
-    """While it runs members are heard and commit, and it is named; when its time is over the round ends without it."""
-    a = joined(world, "a")
-    before, gate = dict(a.owned), threading.Event()
-
-    def hang(topics: Mapping[str, int], members: Members) -> Any:
-        assert gate.wait(20)
-        return in_turn(topics, members)
-
-    fickle.how = hang
-    b = Member(world, "b")
-    try:
-        running = wait_until(lambda: (described(world)["rebalance"] or {}).get("assignor"), 10, "the assignor to run")
-        assert running["name"] == "own"
-        assert all_committed(a, before)
-        seen = wait_until(lambda: described(world)["assignor_failure"], 10, "it to be given up")
-        assert seen["error"] == "assignor own did not return within 1600 ms"
-        wait_until(lambda: world.coordinator.leading.failures["own"] >= 2, 10, "another round, which doesn't wait")
-        assert described(world)["assignor_failure"]["error"].startswith("assignor own has not returned since the round")
-        assert (a.owned, b.owned) == (before, {})
-        assert all_committed(a, before)
-    finally:
-        gate.set()
-    wait_until(lambda: len(a.owned) == len(b.owned) == 2, 10, "both to have their share when it is back")
-
-
-def test_topics_that_cannot_be_told_cost_a_round_only(world: World) -> None:
-    """What fails before the assignor is asked is as good as its failure: the group is answered and lives on."""
-    a = joined(world, "a")
-    before, topics = dict(a.owned), world.topics
-    del world.topics
-    b = Member(world, "b")
-    seen = wait_until(lambda: described(world)["assignor_failure"], 10, "the failure to be told")
-    assert seen["error"].startswith("assignor own could not be asked: AttributeError")
-    assert a.owned == before
-    world.topics = topics
-    wait_until(lambda: len(a.owned) == len(b.owned) == 2, 10, "both to have their share")

@@ -351,37 +351,6 @@ def test_tasks_tell_how_large_records_are(world: World) -> None:
     assert world.plans.sizes().mean(TopicPartition("t", 0)) == 90
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"agent": [11, 0]},
-        {"agent": [-1, 0]},
-        {"direct": [0, 10**30]},
-        {"direct": [0, float("nan")]},
-        {"ranges": [["t", 0, -5, 10]]},
-        {"ranges": [["t", 0, 0, 2**63]]},
-        {"ranges": [["t", 0, 10, 0]]},
-        {"sizes": [2**40]},
-    ],
-)
-def test_a_report_of_what_cannot_be_counts_for_nothing(world: World, said: dict[str, object]) -> None:
-    """More records than offsets, sizes that no message has: counters stay figures, and plans what they were."""
-    world.plans.register("p", [Slot(None, (Range("t", 0, 0, 10),))])
-    fair = {
-        "plan": "p",
-        "ranges": [["t", 0, 0, 10]],
-        "agent": [0, 0],
-        "direct": [0, 0],
-        "address": "",
-        "timed_out": False,
-    }
-    with pytest.raises(CoordinatorRefused):
-        world.link.call("Delivered", json.dumps({**fair, "sizes": [900], **said}).encode(), 5)
-
-    audit = world.plans.audit
-    assert (audit.ranges_delivered, audit.records_from_agent, audit.bytes_direct) == (0, 0, 0)
-
-
 def test_an_agent_listens_once(world: World) -> None:
     """Its second stream ends the first: one that is never closed costs nothing for long."""
     first = world.link.events(b"a")
@@ -405,20 +374,6 @@ def test_a_fenced_driver_refuses_claims_by_name(world: World) -> None:
     assert claim(world, 0, "")["error"] == "FENCED_INSTANCE_ID"
 
 
-def test_garbage_is_refused_and_changes_nothing(world: World) -> None:
-    """Bytes that are no request leave the group as it was."""
-    before = world.coordinator.group
-
-    for action, body in (
-        ("JoinGroup", b"{}"),
-        ("Heartbeat", encode(OffsetFetchReply(ErrorCode.NONE))),
-        ("Claim", b"x"),
-    ):
-        with pytest.raises(CoordinatorRefused):
-            world.link.call(action, body, 5)
-    assert before == world.coordinator.group
-
-
 def test_nobody_else_is_the_driver(world: World) -> None:
     """A join, sync, heartbeat, leave or commit in the name of the driver's own member stops at the port."""
     before = world.coordinator.group
@@ -436,39 +391,6 @@ def test_nobody_else_is_the_driver(world: World) -> None:
         with pytest.raises(CoordinatorRefused, match="nobody but the driver"):
             world.call(request)
     assert (before.state, before.members) == (world.coordinator.group.state, world.coordinator.group.members)
-
-
-@pytest.mark.parametrize("said", [b"[]", b'{"cores": 1e999}', b'{"cores": null}', b"[" * 100_000, b"\xff"])
-def test_what_a_member_says_of_itself_costs_nobody_an_answer(world: World, said: bytes) -> None:
-    """Two join at once, one with user data that no agent writes: both are answered, in one generation."""
-    replies: list[object] = []
-
-    def enter(name: str, user_data: bytes) -> None:
-        offered = (Protocol("cooperative-sticky", encode_subscription(Subscription((), user_data))),)
-        asked = JoinGroup("", name, name, "h", 2_000, 2_000, "consumer", offered)
-        replies.append(world.call(asked))
-
-    offered = (Protocol("cooperative-sticky", encode_subscription(Subscription())),)
-    world.call(JoinGroup("", None, "late", "h", 300, 300, "consumer", offered))  # its unused id holds the join phase up
-    threads = [threading.Thread(target=enter, args=args) for args in (("odd", said), ("even", b"{}"))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-
-    assert [reply.error for reply in replies if isinstance(reply, JoinGroupReply)] == [ErrorCode.NONE] * 2
-    infos = world.coordinator.members()
-    assert {info.cores for info in infos.values()} == {1}
-    assert len(infos) == 2
-
-
-def test_a_join_that_would_wait_for_ever_is_a_join_like_any_other(world: World) -> None:
-    """A rebalance timeout that no thread can wait for is answered, not an error after the member was let in."""
-    offered = (Protocol("cooperative-sticky", encode_subscription(Subscription())),)
-    reply = world.call(JoinGroup("", "i", "c", "h", 2_000, 2**62, "consumer", offered))
-
-    assert isinstance(reply, JoinGroupReply)
-    assert reply.error == ErrorCode.NONE
 
 
 def test_time_in_which_the_process_did_not_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

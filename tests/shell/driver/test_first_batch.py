@@ -212,10 +212,14 @@ def test_the_pin_can_be_cleared(broker: Broker, topic: str) -> None:
     """By Kafka's own tool, once the driver's session is over: the next new query starts as its options say."""
     broker.admin.create_topic(topic, 1)
     produce(broker.bootstrap, topic, 10)
-    with called(broker, topic, startingOffsets="latest", session__timeout__ms="6000") as call:
+    with called(
+        broker, topic, startingOffsets="latest", session__timeout__ms="2000", heartbeat__interval__ms="300"
+    ) as call:
         call("latestOffset", call("initialOffset"), ALL)
     produce(broker.bootstrap, topic, 10, first=10)
-    with called(broker, topic, startingOffsets="latest", session__timeout__ms="6000") as call:
+    with called(
+        broker, topic, startingOffsets="latest", session__timeout__ms="2000", heartbeat__interval__ms="300"
+    ) as call:
         assert bare(call("initialOffset")) == {topic: {"0": 10}}
     wait_until(lambda: not broker.admin.members(topic), 30, "the end of the driver's session")
     consumer_groups.run(broker.bootstrap, "--delete-offsets", "--group", topic, "--topic", topic)
@@ -227,7 +231,7 @@ def test_offsets_deleted_in_between(broker: Broker, topic: str) -> None:
     """Without the group's offsets nobody knows where the batch started."""
     broker.admin.create_topic(topic, 1)
     produce(broker.bootstrap, topic, 10)
-    with called(broker, topic, session__timeout__ms="6000") as call:
+    with called(broker, topic, session__timeout__ms="2000", heartbeat__interval__ms="300") as call:
         end = call("latestOffset", call("initialOffset"), ALL)
     wait_until(lambda: not broker.admin.members(topic), 30, "the end of the driver's session")
     consumer_groups.run(broker.bootstrap, "--delete", "--group", topic)

@@ -109,25 +109,6 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "HEARD_MS", 1000)
 
 
-def test_a_request_that_may_not_be_answered_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """It is refused once and void; that is told once; who asks after Read is granted is heard."""
-    caplog.set_level(logging.INFO, "sparkcohort.handover")
-    kafka = Kafka(ASKED, DENIED)
-    with watching(kafka) as watch:
-        wait_until(lambda: kafka.tries, 5, "an answer")
-        batches(watch)
-        hold_for(lambda: len(kafka.tries) == 1 and not watch.requested, HOLD_S, "the only try")
-        assert len(kafka.looks) >= 2
-        assert all(b - a >= 0.05 for a, b in pairwise(kafka.looks))
-        batches(watch)
-        kafka.answers, kafka.record = (None,), replace(ASKED, request="another")
-        wait_until(lambda: watch.requested, 5, "the next one to be heard")
-        with pytest.raises(CohortError, match=r"^HANDED_OVER"):
-            batch(watch, 100)
-        assert kafka.record == replace(PARKED, request="another")
-    assert caplog.text.count("nobody can ask this query to hand over") == 1
-
-
 def test_an_answer_that_does_not_arrive_is_tried_as_long_as_somebody_waits() -> None:
     """Each time after another look, which finds where it is wanted now; no batch waits, and then it is void."""
     kafka = Kafka(ASKED, DELAYED)
@@ -145,22 +126,6 @@ def test_an_answer_that_does_not_arrive_is_tried_as_long_as_somebody_waits() -> 
     # What arrives all the same is a promise: somebody waits.
     with watching(Kafka(HEARD, DELAYED)) as watch:
         wait_until(lambda: watch.requested, 5, "what was heard")
-
-
-def test_permission_that_goes_between_hearing_and_answering() -> None:
-    """Nobody was told that the query has stopped: it goes on, and stops when it may answer."""
-    kafka = Kafka(ASKED, None, DENIED)
-    with watching(kafka) as watch:
-        wait_until(lambda: watch.requested, 5, "a request")
-        batches(watch)
-        assert len(kafka.tried(HandoverAnswer.PARKED)) == 1
-        wait_until(lambda: len(kafka.tried(HandoverAnswer.PARKED)) == 3, 5, "what still stands there to be read")
-        batches(watch)
-        assert all(b - a >= 0.1 for a, b in pairwise(kafka.tried(HandoverAnswer.PARKED)))
-        kafka.answers = (None,)
-        wait_until(lambda: watch.handed_over, 5, "the next look")
-        with pytest.raises(CohortError, match=r"^HANDED_OVER"):
-            batch(watch, 100)
 
 
 def test_an_answer_that_may_have_arrived_is_not_taken_back() -> None:
@@ -260,7 +225,7 @@ def test_an_answer_stands_where_its_request_stands(broker: Broker, topic: str) -
 
 
 def test_a_driver_that_may_read_its_requests_and_not_answer_them(
-    guarded: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+    guarded: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A real broker that refuses: the query runs on; with the permission it is asked anew, and without it again goes on again."""
     tries: list[HandoverAnswer] = []
@@ -271,6 +236,7 @@ def test_a_driver_that_may_read_its_requests_and_not_answer_them(
         write(client, record)
 
     monkeypatch.setattr(HandoverClient, "write", counted)
+    caplog.set_level(logging.INFO, "sparkcohort.handover")
     guarded.admin.create_topic(topic, 2)
     guarded.admin.allow("alice", "topic", topic, "read", "describe")
     guarded.admin.allow("alice", "group", topic + SUFFIX, "describe")
@@ -281,6 +247,7 @@ def test_a_driver_that_may_read_its_requests_and_not_answer_them(
         wait_until(lambda: tries, 30, "an answer")
         batches(watch)
         hold_for(lambda: len(tries) == 1 and not watch.requested, 1, "the only try")
+        assert caplog.text.count("nobody can ask this query to hand over") == 1
         watch.plan({place: 100})
         guarded.admin.allow("alice", "group", topic + SUFFIX, "read")
         wait_until(lambda: not _refused(alice, topic, beside), 30, "the permission")

@@ -103,7 +103,13 @@ def start(membership: GroupMembership, topic: str) -> None:
     membership.reserve({TopicPartition(topic, number): 0 for number in range(4)})
 
 
-@pytest.mark.parametrize("frozen_s", [0.0, 4.0], ids=["at once", "after its session is over"])
+@pytest.mark.parametrize(
+    "frozen_s",
+    [
+        pytest.param(0.0, id="at once"),
+        pytest.param(4.0, id="after its session", marks=pytest.mark.thorough("a driver is frozen for a session")),
+    ],
+)
 def test_a_thawed_driver_stops_and_the_newer_one_goes_on(
     broker: Broker, topic: str, frozen_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -182,9 +188,9 @@ def test_a_client_that_does_not_get_in_is_replaced(
     guarded.admin.create_topic(topic, 4)
     with member(options_of(guarded.bootstrap, topic)) as membership:
         start(membership, topic)
-        guarded.stop()
+        guarded.pause()
         wait_until(lambda: "once more by a new client" in caplog.text, 30, "another client")
-        guarded.start()
+        guarded.resume()
         assert membership.commit(offsets(topic, 6, ""), 60) == {TopicPartition(topic, 0): 6}
         assert membership.failure() is None
 

@@ -10,6 +10,8 @@ from tests.kit.broker import Broker
 from tests.kit.calls import ALL, bare, called
 from tests.kit.produce import produce
 
+pytestmark = pytest.mark.usefixtures("impatience")
+
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_batch_that_goes_backwards_is_refused(broker: Broker, topic: str, fail: str) -> None:

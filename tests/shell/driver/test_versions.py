@@ -33,7 +33,7 @@ def test_up_and_back(broker: Broker, topic: str) -> None:
     """Where the later one ended this one goes on, as a later run with higher generations; nothing of its text is an error."""
     broker.admin.create_topic(topic, 2)
     produce(broker.bootstrap, topic, 40, partitions=2)
-    short = {"session__timeout__ms": "6000", "heartbeat__interval__ms": "500"}
+    short = {"session__timeout__ms": "2000", "heartbeat__interval__ms": "300"}
     with called(broker, topic, **short) as call:
         end = call("latestOffset", call("initialOffset"), ReadMaxRows(20))
         call("latestOffset", end, ReadMaxRows(0))
@@ -58,7 +58,7 @@ def test_a_first_batch_that_was_planned_by(broker: Broker, topic: str, by: str) 
     """It is replayed by this one from where it was planned, though the log has grown and startingOffsets says latest."""
     broker.admin.create_topic(topic, 1)
     produce(broker.bootstrap, topic, 10)
-    short = {"session__timeout__ms": "6000", "heartbeat__interval__ms": "500"}
+    short = {"session__timeout__ms": "2000", "heartbeat__interval__ms": "300"}
     with called(broker, topic, startingOffsets="latest", **short) as call:
         start = call("initialOffset")
         produce(broker.bootstrap, topic, 10, first=10)

@@ -24,6 +24,7 @@ from sparkcohort.runtime.shell.kafka.fetch.background import BackgroundWork
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit.mock import MockCluster
+from tests.kit.polled import complaint
 from tests.kit.produce import produce
 from tests.kit.record_batches import Batch, Record, encode
 from tests.kit.scripted_broker import Script, ScriptedBroker, fetched, partition
@@ -352,8 +353,7 @@ def test_an_answer_of_an_impossible_size(size: int) -> None:
     """Too large, no size at all, or less than what follows: a complaint, and the connection is made anew."""
     script = ScriptedBroker(lambda _: b"xy", said=struct.pack(">i", size))
     with script as broker, fetching_from(broker.bootstrap) as source:
-        wait_until(lambda: source.poll(0.05) or source.complaints, 10, "a complaint", every_s=0)
-        assert source.complaints == {KafkaError._TRANSPORT}
+        assert complaint(source) == {KafkaError._TRANSPORT}
         assert ("receive.message.max.bytes" if size != 1 else "nobody asked for") in source.last_error
 
 

@@ -23,6 +23,7 @@ from sparkcohort.runtime.shell.kafka.fetch.connection import MOST_EXPECTED, Tran
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.certificates import Authority
+from tests.kit.polled import complaint
 from tests.kit.record_batches import Batch, Record, encode
 from tests.kit.relay import Relay
 from tests.kit.scripted_broker import Script, ScriptedBroker, fetched, partition
@@ -103,8 +104,7 @@ def test_what_has_come_of_an_answer_is_read() -> None:
 def test_a_part_of_an_answer_that_stops_is_given_up() -> None:
     """As is a leader that never answers."""
     with fetching(lambda _: bytes(100_000), 500, struct.pack(">i", SIZE)) as (_, source):
-        wait_until(lambda: source.poll(0.05) or source.complaints, 20, "a complaint", every_s=0)
-        assert source.complaints == {KafkaError._TRANSPORT}
+        assert complaint(source) == {KafkaError._TRANSPORT}
         assert "socket.timeout.ms" in source.last_error
 
 

@@ -18,7 +18,7 @@ from sparkcohort.runtime.shell.driver.handover import take_over
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, Records
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
 from sparkcohort.runtime.shell.kafka.fetch.connection import Settings
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.handover_client import HandoverClient, HandoverDelayed, ask
@@ -27,6 +27,7 @@ from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.certificates import Authority
 from tests.kit.join import join
+from tests.kit.polled import complaint, first
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
 
@@ -92,24 +93,6 @@ def assert_reads(given: SourceOptions) -> None:
                 assert source._librdkafka is None  # it could do by itself what was asked
         finally:
             source.close()
-
-
-def first(source: NativeSource | FetchSource, kind: type[Event]) -> Any:
-    """The first event of this kind."""
-    found: list[Event] = []
-
-    def seen() -> bool:
-        found.extend(event for event in source.poll(0.1) if isinstance(event, kind))
-        return bool(found)
-
-    wait_until(seen, 30, kind.__name__, every_s=0)
-    return found[0]
-
-
-def assert_refused(source: NativeSource | FetchSource) -> None:
-    """It complains, and gives no record."""
-    wait_until(lambda: source.poll(0.1) or source.complaints, 30, "a refusal", every_s=0)
-    assert source.complaints
 
 
 @pytest.mark.parametrize("spelt", [str, one_line, escaped])
@@ -205,7 +188,7 @@ def test_newer_alone_is_newer_alone(secure: Broker) -> None:
         for kind in (NativeSource, FetchSource):
             source = kind(conf, columns=KAFKA_ROW)
             source.assign({TP: (0, NO_END)})
-            assert_refused(source)
+            assert complaint(source)
             source.close()
 
 
@@ -236,7 +219,7 @@ def test_a_client_certificate_that_is_renewed(own: Broker, tmp_path: Path, caplo
         wait_until(lambda: dt.datetime.now(dt.UTC) > ends, 30, "the certificate's end")
         own.stop()
         own.start()
-        assert_refused(source)
+        assert complaint(source)
         wait_until(lambda: looking.again() is None, 30, "no look")
         mine.write_text(authority(own).identity("127.0.0.1").pem())
         # Less than session.timeout.ms, for which librdkafka keeps a commit that finds no coordinator.

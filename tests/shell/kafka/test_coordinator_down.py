@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.kit.broker import Cluster
-from tests.kit.tier import of_tier
 
 ROOT = Path(__file__).resolve().parents[3]
 ASKED = re.compile(
@@ -78,6 +77,7 @@ for each in threads:
 """
 
 
+@pytest.mark.thorough("the coordinator is away for longer than anybody waits, twice")
 @pytest.mark.timeout(300)
 def test_a_coordinator_that_is_down_for_longer_than_anybody_waits(pair: Cluster, topic: str) -> None:
     """Another broker answers all the while, so that the requests to the coordinator are made and wait for it."""
@@ -87,7 +87,7 @@ def test_a_coordinator_that_is_down_for_longer_than_anybody_waits(pair: Cluster,
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
         try:
             _wait_for(asking, "answered")
-            for _ in range(of_tier(quick=1, thorough=2)):
+            for _ in range(2):
                 pair.node(1).kill()
                 _wait_for(asking, "in vain")
                 pair.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,12 +16,13 @@ from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, PartitionError, Records
+from sparkcohort.runtime.shell.kafka.consumer.record_source import PartitionError, Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.join import join
+from tests.kit.polled import complaint, first, poll_for
 from tests.kit.produce import produce
 from tests.kit.record_batches import Batch, Record, encode
 from tests.kit.relay import Relay
@@ -59,38 +60,19 @@ def fetching_from(settings: dict[str, Any]) -> Iterator[FetchSource]:
         source.close()
 
 
-def until(source: FetchSource, kind: type[Event]) -> Any:
-    """The first event of this kind."""
-    found: list[Event] = []
-
-    def seen() -> bool:
-        found.extend(event for event in source.poll(0.1) if isinstance(event, kind))
-        return bool(found)
-
-    wait_until(seen, 30, kind.__name__, every_s=0)
-    return found[0]
-
-
-def polled_for(poll: Callable[[], Any], seconds: float) -> None:
-    """Poll for so long."""
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        poll()
-
-
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_a_refusal_by_the_broker_is_tried_again(mechanism: str) -> None:
     """Ever more slowly, by the client that fetches; when the broker knows the password all goes on there."""
     logins = Logins(USERS)
     logins.refuses = "not\nyet\x1b[2J"
     with ScriptedBroker(script, logins=logins) as broker, fetching_from(conf(broker.bootstrap, mechanism)) as source:
-        polled_for(lambda: source.poll(0.1), 2)
+        poll_for(lambda: source.poll(0.1), 2)
         assert 3 <= broker.counts["connections"] <= 7
         assert source.complaints == {KafkaError._AUTHENTICATION}
         assert r"refused the login of bob" in source.last_error
         assert r"not\nyet\x1b[2J" in source.last_error
         logins.refuses = ""
-        assert until(source, Records).next_offset == 10
+        assert first(source, Records).next_offset == 10
         assert source._fetcher is not None
         assert source._librdkafka is None
 
@@ -109,7 +91,7 @@ def test_a_broker_that_we_refuse_is_left_to_no_other_client(
     with ScriptedBroker(script, logins=logins) as broker:
         settings = conf(broker.bootstrap, "SCRAM-SHA-256")
         with fetching_from(settings) as source:
-            failed = until(source, PartitionError)
+            failed = first(source, PartitionError)
             assert failed.code == KafkaError._AUTHENTICATION
             assert words in failed.error.str()
             with pytest.raises(KafkaException, match=words):
@@ -120,7 +102,7 @@ def test_a_broker_that_we_refuse_is_left_to_no_other_client(
             for _ in range(20):
                 source.unassign([TP])
                 source.assign({TP: (0, NO_END)})
-                assert words in until(source, PartitionError).error.str()
+                assert words in first(source, PartitionError).error.str()
             assert broker.counts["connections"] == before
             assert source._librdkafka is None
         reader = RangeReader(settings)
@@ -138,9 +120,9 @@ def test_a_login_that_holds_for_a_moment() -> None:
         ScriptedBroker(script, logins=Logins(USERS, holds_ms=1)) as broker,
         fetching_from(conf(broker.bootstrap, "PLAIN")) as source,
     ):
-        until(source, Records)
+        first(source, Records)
         before = broker.counts["connections"]
-        polled_for(lambda: source.poll(0.1), 1.5)
+        poll_for(lambda: source.poll(0.1), 1.5)
         assert broker.counts["connections"] - before <= 3
 
 
@@ -174,12 +156,12 @@ def test_a_wrong_password_is_no_storm(door: Relay, mechanism: str, kind: str, ca
     began = time.monotonic()
     if kind == "driver":
         polled = clients.new_consumer(settings)
-        polled_for(lambda: polled.poll(0.1), 3)
+        poll_for(lambda: polled.poll(0.1), 2)
         polled.close()
     else:
         source = (FetchSource if kind == "ours" else NativeSource)(settings, columns=KAFKA_ROW)
         source.assign({TP: (0, NO_END)})
-        polled_for(lambda: source.poll(0.1), 3)
+        poll_for(lambda: source.poll(0.1), 2)
         source.close()
     assert 2 <= door.accepted <= 2 * (time.monotonic() - began) + 3
     assert len(caplog.messages) <= 5
@@ -189,13 +171,13 @@ def test_a_password_that_reaches_the_broker_later(secure: Broker) -> None:
     """While it is changed the client that fetches waits; it needs no other, and no restart."""
     secure.admin.add_users("SCRAM-SHA-512", {"bob": "an older one"})
     with fetching_from(conf(secure.sasl_bootstrap, "SCRAM-SHA-512")) as source:
-        wait_until(lambda: source.poll(0.1) or source.complaints, 20, "a refusal", every_s=0)
-        assert source.complaints == {KafkaError._AUTHENTICATION}
+        assert complaint(source) == {KafkaError._AUTHENTICATION}
         secure.admin.add_users("SCRAM-SHA-512", USERS)
-        assert until(source, Records).next_offset == 10
+        assert first(source, Records).next_offset == 10
         assert source._librdkafka is None
 
 
+@pytest.mark.thorough("a broker is stopped and started")
 def test_a_driver_outlasts_a_password_that_is_changed(secure: Broker, caplog: pytest.LogCaptureFixture) -> None:
     """All its connections end, and none is let in: a minute of that ends the query, less doesn't."""
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -10,12 +10,12 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.discovery import Discovery
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, Records
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.options.parse import SourceOptions, parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.join import join
+from tests.kit.polled import read_to
 from tests.kit.produce import produce
 from tests.kit.waiting import wait_until
 
@@ -41,18 +41,6 @@ def options(broker: Broker, topic: str, secrets: Path) -> SourceOptions:
     )
 
 
-def until_records(source: FetchSource | NativeSource) -> int:
-    """Where the next records end."""
-    found: list[Event] = []
-
-    def seen() -> bool:
-        found.extend(event for event in source.poll(0.1) if isinstance(event, Records))
-        return bool(found)
-
-    wait_until(seen, 60, "records", every_s=0)
-    return int(found[-1].next_offset)  # type: ignore[union-attr]
-
-
 def test_everybody_takes_it_up(guarded: Broker, tmp_path: Path, topic: str) -> None:
     """The driver's group and its looks, our own fetch client, and a new client of librdkafka's; nobody starts again."""
     guarded.admin.create_topic(topic)
@@ -69,7 +57,7 @@ def test_everybody_takes_it_up(guarded: Broker, tmp_path: Path, topic: str) -> N
     try:
         join(group, 30)
         source.assign({tp: (0, NO_END)})
-        assert until_records(source) == 10
+        assert read_to(source, 10)
         assert looking.first().leaders
         guarded.admin.add_users(MECHANISM, {"carol": SECOND})
         secret.write_text(SECOND)
@@ -79,7 +67,7 @@ def test_everybody_takes_it_up(guarded: Broker, tmp_path: Path, topic: str) -> N
         assert group.failure() is None
         wait_until(lambda: looking.again() is not None, 60, "another look")
         produce(guarded.bootstrap, topic, 10)
-        assert until_records(source) == 20
+        assert read_to(source, 20) == list(range(10, 20))
         assert source._librdkafka is None
     finally:
         source.close()
@@ -88,6 +76,6 @@ def test_everybody_takes_it_up(guarded: Broker, tmp_path: Path, topic: str) -> N
     other = NativeSource(dict(given.kafka), columns=KAFKA_ROW)
     try:
         other.assign({tp: (0, NO_END)})
-        assert until_records(other) >= 10
+        assert read_to(other, 20) == list(range(20))
     finally:
         other.close()

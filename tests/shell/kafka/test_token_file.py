@@ -10,15 +10,14 @@ import pytest
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Records, RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
+from tests.kit.polled import read_to
 from tests.kit.produce import produce
 from tests.kit.tier import of_tier
 from tests.kit.tokens import token
-from tests.kit.waiting import wait_until
 
 NO_END = 2**63 - 1
 LIFE_S = of_tier(quick=4.0, thorough=5.0)
@@ -31,17 +30,6 @@ def renewed(path: Path) -> None:
     fresh = path.with_suffix(".new")
     fresh.write_text(token("alice", time.time() + LIFE_S))
     fresh.rename(path)
-
-
-def polled(source: RecordSource, end: int) -> None:
-    """Read up to there."""
-    seen: list[int] = []
-
-    def reached() -> bool:
-        seen.extend(event.next_offset for event in source.poll(0.1) if isinstance(event, Records))
-        return bool(seen) and seen[-1] >= end
-
-    wait_until(reached, 60, f"offset {end}", every_s=0)
 
 
 @pytest.mark.timeout(180)
@@ -74,7 +62,7 @@ def test_a_file_that_is_renewed(guarded: Broker, tmp_path: Path, topic: str) -> 
             produce(guarded.bootstrap, topic, 10)
             end += 10
             for source in sources:
-                polled(source, end)
+                read_to(source, end)
             assert topic in looks.list_topics(topic, timeout=20).topics
     finally:
         for source in sources:

@@ -23,13 +23,14 @@ from sparkcohort.runtime.shell.kafka import clients, errors, tokens
 from sparkcohort.runtime.shell.kafka.consumer.native_source import NativeSource
 from sparkcohort.runtime.shell.kafka.consumer.python_source import PythonSource
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import FetchError, RangeReader
-from sparkcohort.runtime.shell.kafka.consumer.record_source import Records, RecordSource
+from sparkcohort.runtime.shell.kafka.consumer.record_source import RecordSource
 from sparkcohort.runtime.shell.kafka.fetch.source import FetchSource
 from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.options.parse import parse
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.broker import Broker
 from tests.kit.join import join
+from tests.kit.polled import read_to
 from tests.kit.produce import produce
 from tests.kit.scripted_broker import ScriptedBroker
 from tests.kit.scripted_login import SASL_AUTHENTICATE, Logins
@@ -53,23 +54,16 @@ def broker(guarded: Broker) -> Broker:
 
 
 @pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider that has failed is called again soon."""
+    monkeypatch.setattr(tokens, "LEAST_PACE_S", 0.2)
+    monkeypatch.setattr(tokens, "MOST_PACE_S", 1.0)
+
+
+@pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """Tokens that live for some seconds."""
     return Desk(tmp_path, lifetime_s=LIFE_S)
-
-
-def polled(source: RecordSource, end: int) -> list[int]:
-    """The offsets of what comes, up to ``end``."""
-    found: list[int] = []
-
-    def reached() -> bool:
-        for event in source.poll(0.1):
-            if isinstance(event, Records) and event.batch is not None:
-                found.extend(event.batch.column("offset").to_pylist())
-        return bool(found) and found[-1] + 1 >= end
-
-    wait_until(reached, 60, f"offset {end}", every_s=0)
-    return found
 
 
 def told(source: RecordSource, words: str) -> bool:
@@ -103,7 +97,7 @@ def test_tokens_that_end_while_records_are_read(broker: Broker, desk: Desk) -> N
             produce(broker.bootstrap, TP.topic, 10, partitions=1)
             made += 10
             for name, source in sources.items():
-                got[name] += polled(source, start + made)
+                got[name] += read_to(source, start + made)
     assert got == {name: list(range(start, start + made)) for name in KINDS}
     assert lives <= len(desk.calls()) <= 2 * lives + 1
     # confluent-kafka is asked for a token by a clock of a second: with lives this short a login may come too late, and again.
@@ -136,7 +130,7 @@ def test_a_provider_that_fails_for_a_while(broker: Broker, desk: Desk, caplog: p
     with all_kinds(conf, start) as sources:
         produce(broker.bootstrap, TP.topic, 10, partitions=1)
         for source in sources.values():
-            assert polled(source, start + 10) == list(range(start, start + 10))
+            assert read_to(source, start + 10) == list(range(start, start + 10))
         desk.fails = f"away; Bearer {token('alice', time.time())}"
         # A client that nobody polls may log in with the token that ends, and ask for no other before that.
         every = sources.values()
@@ -151,7 +145,7 @@ def test_a_provider_that_fails_for_a_while(broker: Broker, desk: Desk, caplog: p
         assert failed_at < ends
         produce(broker.bootstrap, TP.topic, 10, partitions=1)
         for source in every:
-            assert polled(source, start + 20) == list(range(start + 10, start + 20))
+            assert read_to(source, start + 20) == list(range(start + 10, start + 20))
         wait_until(lambda: {told(source, reason) for source in every} == {True}, 40, "the reason", every_s=0)
         for name, source in sources.items():
             assert KafkaError._AUTHENTICATION in source.complaints, name
@@ -159,12 +153,13 @@ def test_a_provider_that_fails_for_a_while(broker: Broker, desk: Desk, caplog: p
         desk.fails = ""
         produce(broker.bootstrap, TP.topic, 10, partitions=1)
         for source in every:
-            assert polled(source, start + 30) == list(range(start + 20, start + 30))
+            assert read_to(source, start + 30) == list(range(start + 20, start + 30))
     assert any("can't be renewed yet" in line for line in caplog.messages)
     errors_told = [source.last_error for source in sources.values()]
     assert not [line for line in [*caplog.messages, *errors_told] if "eyJ" in line]
 
 
+@pytest.mark.usefixtures("soon")
 def test_a_refused_token_is_made_anew(broker: Broker, desk: Desk) -> None:
     """The broker doesn't know this user's token any more: it is told why, and another one is made before this one's end."""
     desk.become("", lifetime_s=300)  # Kafka refuses tokens without a subject
@@ -177,11 +172,12 @@ def test_a_refused_token_is_made_anew(broker: Broker, desk: Desk) -> None:
         assert "kafka.sasl.oauthbearer.provider" in source.last_error
         desk.become("alice")
         produce(broker.bootstrap, TP.topic, 10, partitions=1)
-        assert polled(source, start + 10) == list(range(start, start + 10))
+        assert read_to(source, start + 10) == list(range(start, start + 10))
     finally:
         source.close()
 
 
+@pytest.mark.usefixtures("soon")
 def test_a_driver_that_gets_no_token(broker: Broker, desk: Desk) -> None:
     """One error at once for a consumer, an administrator and a reader, which names the option; none quotes the token."""
     desk.fails = "no such tenant; token=hunter2&x=1"

@@ -141,8 +141,9 @@ def test_close_gives_the_port_back() -> None:
 @pytest.mark.parametrize(
     "said", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half", "no end"]
 )
-def test_slow_clients_hold_nobody_up(said: bytes) -> None:
+def test_slow_clients_hold_nobody_up(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many connect and don't come to an end: a scrape is answered, and their threads are few."""
+    monkeypatch.setattr(metrics_server, "LIMIT_S", 1.0)
     before = threading.active_count()
     with serving(a_status) as endpoint, ExitStack() as stack:
         for _ in range(100):

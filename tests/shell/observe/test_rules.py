@@ -100,13 +100,6 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     assert "can't write" in done.stderr
 
 
-@pytest.mark.parametrize("words", [("rules",), ("dashboards",)])
-def test_help_has_examples(words: tuple[str, ...]) -> None:
-    """What can be pasted."""
-    shown = cohort(*words, "write", "--help").stdout
-    assert f"cohort {words[0]} write" in shown.partition("Examples:")[2]
-
-
 def test_a_server_reads_every_query_of_the_dashboard(tmp_path: Path) -> None:
     """No expression is refused by a real server, nor a rule."""
     with Prometheus(tmp_path, [], rules=[RULES / "cohort.yml"]) as server:

@@ -20,6 +20,7 @@ from sparkcohort.runtime.shell.process import process_exit as goings
 from sparkcohort.runtime.shell.process.process_exit import until_gone
 from sparkcohort.runtime.shell.process.shutdown import Ending, Order
 from tests.kit.mock import MockCluster
+from tests.kit.tier import of_tier
 from tests.kit.waiting import hold_for, wait_until
 
 SCRIPT = Path(__file__).with_name("scripts") / "ending_session.py"
@@ -83,7 +84,7 @@ def started(mock_broker: MockCluster, topic: str, tmp_path: Path) -> Iterator[An
 @pytest.mark.timeout(300)
 def test_a_signal_in_the_middle_of_closing_cuts_nothing_short(started: Any) -> None:
     """The socket is closed first, then SIGTERM comes, before each step in turn: all are taken, each once, in order."""
-    runners = [started(step) for step in range(STEPS)]
+    runners = [started(step) for step in range(0, STEPS, of_tier(quick=4, thorough=1))]
     for runner in runners:
         runner.begun()
         assert list(dict.fromkeys(runner.first["steps"])) == ORDER
@@ -92,8 +93,8 @@ def test_a_signal_in_the_middle_of_closing_cuts_nothing_short(started: Any) -> N
         assert runner.process.stdin is not None
         runner.process.stdin.close()
         runner.process.stdin = None
-    for step, runner in enumerate(runners):
-        assert runner.closed() == runner.first["steps"], f"SIGTERM before step {step}"
+    for number, runner in enumerate(runners):
+        assert runner.closed() == runner.first["steps"], f"SIGTERM before the step of runner {number}"
 
 
 @pytest.mark.timeout(300)

@@ -110,14 +110,11 @@ def test_commits_go_on(thread: str, broker: Broker, topic: str, monkeypatch: pyt
 
 
 @pytest.fixture
-def world(mock_broker: MockCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A running coordinator over a mock broker; its agents find our faults."""
-    running = World(mock_broker)
-    running.session_timeout_ms = 20_000
-    running.paths = [str(INSIDE)]
+def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Its agents find our faults."""
+    world.session_timeout_ms, world.paths = 20_000, [str(INSIDE)]
     monkeypatch.syspath_prepend(str(INSIDE))
-    yield running
-    running.close()
+    return world
 
 
 @pytest.mark.timeout(240)

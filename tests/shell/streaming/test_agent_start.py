@@ -17,18 +17,9 @@ from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.streaming import agent_start, task
 from sparkcohort.streaming.slot_reader import SlotPartition, SlotReader
 from tests.kit.agents import TOPIC, World
-from tests.kit.mock import MockCluster
 
 HERE = Executor(os.getpid(), 1, "7", "host", 2)
 HALF = (Range(TOPIC, 0, 0, 10),)
-
-
-@pytest.fixture
-def world(mock_broker: MockCluster) -> Iterator[World]:
-    """A coordinator, its port, and a broker with records."""
-    world = World(mock_broker)
-    yield world
-    world.close()
 
 
 @pytest.fixture

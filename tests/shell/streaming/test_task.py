@@ -6,8 +6,9 @@ import queue
 import socket
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -52,14 +53,7 @@ class Dying:
         self._steps = steps
         self.may_die = threading.Event()
 
-    def serve(
-        self,
-        _ranges: Sequence[Range],
-        _floors: Sequence[int],
-        _plan_seq: int,
-        _patience_s: float | None = None,
-        _ids: Mapping[str, str] | None = None,
-    ) -> Iterator[Served]:
+    def serve(self, *_: Any, **__: Any) -> Iterator[Served]:
         """The steps, then nothing more."""
         yield from self._steps
         assert self.may_die.wait(30)

@@ -19,6 +19,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough("the benches' own checks")
 def test_the_benches_count_compare_and_print_right() -> None:
     """Their own checks pass, those of each bench."""
     assert " passed" in run("check", "-p", "no:cacheprovider")

@@ -61,6 +61,7 @@ def test_the_books_are_what_the_broker_has(bootstrap: str) -> None:
     assert {checksum for offsets in producer.acknowledged.values() for checksum in offsets.values()} == written
 
 
+@pytest.mark.thorough("all of the demo's records")
 def test_the_last_part_waits_for_its_release(bootstrap: str) -> None:
     """Slow until released, then all flights to the last one; the embedded broker keeps every one of them."""
     at_once = flights.FLIGHTS - RESERVE + 1

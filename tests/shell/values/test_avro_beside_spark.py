@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -36,13 +35,6 @@ SKIPS = {Op.SKIP_BYTES, Op.SKIP_LIST, Op.SKIP_ITEMS}
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkAvro]:
-    """One JVM for all of them."""
-    with SparkAvro() as running:
-        yield running
-
-
 def parsed(schema: Any) -> Any:
     """The schema that JSON describes."""
     return parse_schema(json.dumps(schema))
@@ -70,43 +62,43 @@ LOGICAL = [
 
 
 @pytest.mark.parametrize("schema", LOGICAL, ids=str)
-def test_types_are_sparks(spark: SparkAvro, schema: Any) -> None:
+def test_types_are_sparks(sparks: SparkAvro, schema: Any) -> None:
     """Logical types, and unions that are one column."""
-    assert str(column_type(parsed(schema))) == spark.type_of(schema)
+    assert str(column_type(parsed(schema))) == sparks.type_of(schema)
 
 
-def test_types_that_are_not_sparks(spark: SparkAvro) -> None:
+def test_types_that_are_not_sparks(sparks: SparkAvro) -> None:
     """Where Spark has a type that is switched off, or that nothing can be done with."""
     micros = {"type": "long", "logicalType": "time-micros"}
-    assert (spark.type_of(micros), str(column_type(parsed(micros)))) == ("time(6)", "bigint")
+    assert (sparks.type_of(micros), str(column_type(parsed(micros)))) == ("time(6)", "bigint")
     for schema, theirs in [("null", "void"), (["null"], "struct<>")]:
-        assert spark.type_of(schema) == theirs
+        assert sparks.type_of(schema) == theirs
         with pytest.raises(AvroSchemaError, match="null alone has no column"):
             column_type(parsed(schema))
 
 
 @settings(max_examples=of_tier(quick=40, thorough=200), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_drawn_types_are_sparks(spark: SparkAvro, data: st.DataObject) -> None:
+def test_drawn_types_are_sparks(sparks: SparkAvro, data: st.DataObject) -> None:
     """Whatever is nested in what."""
     schema = data.draw(drawn.schemas())
-    assert str(column_type(parsed(schema))) == spark.type_of(schema)
+    assert str(column_type(parsed(schema))) == sparks.type_of(schema)
 
 
 @settings(max_examples=of_tier(quick=40, thorough=400), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_records_are_what_spark_makes_of_them(spark: SparkAvro, data: st.DataObject) -> None:
+def test_records_are_what_spark_makes_of_them(sparks: SparkAvro, data: st.DataObject) -> None:
     """Drawn pairs of schemas, good records and broken ones: the same values, bit by bit, and the same ones bad."""
     writer = data.draw(drawn.schemas())
     reader = data.draw(drawn.renamed(data.draw(drawn.evolved(writer))))
-    assert spark.schemas(writer, reader) == "ok"
+    assert sparks.schemas(writer, reader) == "ok"
     steps = resolve(parsed(writer), parsed(reader))
     skips = SKIPS & {step.op for step in steps.steps}
     good = drawn.encode(writer, data.draw(drawn.values(writer)))
     for record in (good, data.draw(st.binary(max_size=20)), good[: data.draw(st.integers(0, len(good)))]):
         ours = AvroReader(steps.target)
         error = ours.read(record, steps)
-        theirs = spark.record(record)
+        theirs = sparks.record(record)
         if error is None:
             assert shown(ours.root.rows()[0], steps.target) == theirs, (record.hex(), str(steps))
         elif error.reason not in STRICTER | ({AvroReason.LENGTH} if skips else set()):
@@ -136,15 +128,15 @@ VALUES: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("writer", "reader", "record"), VALUES)
-def test_values_at_their_limits(spark: SparkAvro, writer: Any, reader: Any, record: str) -> None:
+def test_values_at_their_limits(sparks: SparkAvro, writer: Any, reader: Any, record: str) -> None:
     """Dates, times, decimals and promotions, in C."""
-    assert spark.schemas(writer, reader) == "ok"
+    assert sparks.schemas(writer, reader) == "ok"
     decoder = AvroValues(parsed(reader), writer=parsed(writer))
     rows, _ = decoder.decode(pa.array([bytes.fromhex(record)]))
     plain = rows.cast(
         {"date": pa.int32(), "timestamp": pa.int64(), "timestamp_ntz": pa.int64()}.get(decoder.target.kind, rows.type)
     )
-    assert shown(plain[0].as_py(), decoder.target) == spark.record(bytes.fromhex(record))
+    assert shown(plain[0].as_py(), decoder.target) == sparks.record(bytes.fromhex(record))
 
 
 def record(*names: str) -> dict[str, Any]:
@@ -190,45 +182,45 @@ EVOLVED: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("writer", "reader", "data"), EVOLVED, ids=str)
-def test_evolution_is_sparks(spark: SparkAvro, writer: Any, reader: Any, data: str) -> None:
+def test_evolution_is_sparks(sparks: SparkAvro, writer: Any, reader: Any, data: str) -> None:
     """Letters of names, aliases of fields and of types, an enum's default symbol, unions of several branches."""
     if isinstance(
         reader, list
     ):  # a column of its own is none that Spark's deserializer takes without a record around it
         writer, reader = ({**named("v", kind), "name": "Outer"} for kind in (writer, reader))
-    assert spark.schemas(writer, reader) == "ok"
+    assert sparks.schemas(writer, reader) == "ok"
     steps = resolve(parsed(writer), parsed(reader))
     reading = AvroReader(steps.target)
     error = reading.read(bytes.fromhex(data), steps)
-    assert (None if error else shown(reading.root.rows()[0], steps.target)) == spark.record(bytes.fromhex(data)), error
+    assert (None if error else shown(reading.root.rows()[0], steps.target)) == sparks.record(bytes.fromhex(data)), error
 
 
-def test_a_record_inside_of_itself_is_refused_by_both(spark: SparkAvro) -> None:
+def test_a_record_inside_of_itself_is_refused_by_both(sparks: SparkAvro) -> None:
     """By its name, wherever it comes again."""
     tree = named("kids", {"type": "array", "items": "R"})
-    assert "recursi" in spark.type_of(tree)
+    assert "recursi" in sparks.type_of(tree)
     with pytest.raises(AvroSchemaError, match=r"at kids.items: record 'R' is inside of itself"):
         column_type(parsed(tree))
 
 
-def test_where_spark_reads_something_else(spark: SparkAvro) -> None:
+def test_where_spark_reads_something_else(sparks: SparkAvro) -> None:
     """A frame that nobody cut off, a unit or a scale that has changed: Spark has another value, we the right one or none."""
     order = {"type": "record", "name": "O", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"}]}
     framed = b"\0\0\0\0\7" + drawn.encode(order, {"a": 5, "b": 6})
-    spark.schemas(order, order)
-    assert spark.record(framed) == {"a": 0, "b": 0}
+    sparks.schemas(order, order)
+    assert sparks.record(framed) == {"a": 0, "b": 0}
     rows, bad = AvroValues(parsed(order)).decode(pa.array([framed]))
     assert rows.to_pylist() == [None]
     assert [each.reason for each in bad] == [AvroReason.TRAILING]
 
-    spark.schemas(LOGICAL[2], LOGICAL[3])
-    assert spark.record(b"\x02") == 1
+    sparks.schemas(LOGICAL[2], LOGICAL[3])
+    assert sparks.record(b"\x02") == 1
     rows, _ = AvroValues(parsed(LOGICAL[3]), writer=parsed(LOGICAL[2])).decode(pa.array([b"\x02"]))
     assert rows.cast(pa.int64()).to_pylist() == [1000]
 
     coarse, fine = ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale} for scale in (2, 3))
-    spark.schemas(coarse, fine)
-    assert spark.record(b"\x02\x0a") == "n0.010"
+    sparks.schemas(coarse, fine)
+    assert sparks.record(b"\x02\x0a") == "n0.010"
     _, bad = AvroValues(parsed(fine), writer=parsed(coarse)).decode(pa.array([b"\x02\x0a"]))
     assert [each.reason for each in bad] == [AvroReason.UNRESOLVED]
 
@@ -255,49 +247,49 @@ EMPTY = {"type": "array", "items": {"type": "record", "name": "Empty", "fields":
     ids=["no UTF-8", "too long a number", "no boolean", "items of no byte", "another namespace", "a key twice"],
 )
 def test_differences_that_the_page_names(
-    spark: SparkAvro, writer: Any, reader: Any, data: bytes, theirs: Any, ours: Any
+    sparks: SparkAvro, writer: Any, reader: Any, data: bytes, theirs: Any, ours: Any
 ) -> None:
     """What Spark makes of it, and what we do: a value, or a reason."""
-    assert spark.schemas(writer, reader) == "ok"
-    assert spark.record(data) == theirs
+    assert sparks.schemas(writer, reader) == "ok"
+    assert sparks.record(data) == theirs
     steps = resolve(parsed(writer), parsed(reader))
     reading = AvroReader(steps.target)
     error = reading.read(data, steps)
     assert (error.reason if error else shown(reading.root.rows()[0], steps.target)) == ours
 
 
-def test_what_is_not_asked_for_is_not_looked_at(spark: SparkAvro) -> None:
+def test_what_is_not_asked_for_is_not_looked_at(sparks: SparkAvro) -> None:
     """A field without a value and without a default fails all of Spark's records; here those who ask for it."""
     writer, reader = record("a"), record("a", "b")
-    spark.schemas(writer, reader)
-    assert spark.record(b"\x02") is None
+    sparks.schemas(writer, reader)
+    assert sparks.record(b"\x02") is None
     rows, bad = AvroValues(parsed(reader), writer=parsed(writer)).decode(pa.array([b"\x02"]))
     assert (rows.to_pylist(), [each.reason for each in bad]) == ([None], [AvroReason.UNRESOLVED])
     rows, bad = AvroValues(parsed(reader), struct({"a": BIGINT}), writer=parsed(writer)).decode(pa.array([b"\x02"]))
     assert (rows.to_pylist(), bad) == ([{"a": 1}], [])
 
 
-def test_names_that_differ_in_case_only_are_two(spark: SparkAvro) -> None:
+def test_names_that_differ_in_case_only_are_two(sparks: SparkAvro) -> None:
     """Spark finds them one by the other, and refuses both."""
-    assert "Cannot convert Avro" in spark.schemas(record("a", "A"), record("A", "a"))
+    assert "Cannot convert Avro" in sparks.schemas(record("a", "A"), record("A", "a"))
     rows, bad = AvroValues(parsed(record("A", "a")), writer=parsed(record("a", "A"))).decode(pa.array([b"\2\4"]))
     assert (rows.to_pylist(), bad) == ([{"A": 2, "a": 1}], [])
 
 
-def test_a_length_below_zero_is_no_way_back(spark: SparkAvro) -> None:
+def test_a_length_below_zero_is_no_way_back(sparks: SparkAvro) -> None:
     """Where a field is passed over, Avro's Java library goes backwards."""
     writer = {**record("b"), "fields": [{"name": "a", "type": "bytes"}, *record("b")["fields"]]}
-    spark.schemas(writer, record("b"))
-    assert spark.record(b"\x01\x06") is not None
+    sparks.schemas(writer, record("b"))
+    assert sparks.record(b"\x01\x06") is not None
     _, bad = AvroValues(parsed(record("b")), writer=parsed(writer)).decode(pa.array([b"\x01\x06"]))
     assert [each.reason for each in bad] == [AvroReason.LENGTH]
 
 
-def test_an_int_that_is_passed_over_is_an_int(spark: SparkAvro) -> None:
+def test_an_int_that_is_passed_over_is_an_int(sparks: SparkAvro) -> None:
     """A sixth byte of one is a bad record for both, also where nobody asked for it; of a long it is none."""
     for kind, bad in (("int", True), ("long", False)):
         writer = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
-        spark.schemas(writer, record())
-        assert (spark.record(b"\x80\x80\x80\x80\x80\x00") is None) == bad
+        sparks.schemas(writer, record())
+        assert (sparks.record(b"\x80\x80\x80\x80\x80\x00") is None) == bad
         _, found = AvroValues(parsed(record()), writer=parsed(writer)).decode(pa.array([b"\x80\x80\x80\x80\x80\x00"]))
         assert bool(found) == bad

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +28,11 @@ EVERYTHING = struct(
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkAvro]:
-    """One JVM for all of them."""
-    with SparkAvro() as running:
-        yield running
-
-
-def theirs(spark: SparkAvro, target: ColumnType, record: bytes) -> tuple[Any, bool]:
+def theirs(sparks: SparkAvro, target: ColumnType, record: bytes) -> tuple[Any, bool]:
     """What Spark makes of a record, and whether it is a bad one."""
     columns = zip(target.names, target.children, strict=True)
-    spark.columns(", ".join([*(f"`{name}` {kind}" for name, kind in columns), "_corrupt STRING"]))
-    value = spark.json(record)
+    sparks.columns(", ".join([*(f"`{name}` {kind}" for name, kind in columns), "_corrupt STRING"]))
+    value = sparks.json(record)
     bad = bool(value) and value.pop("_corrupt") is not None
     return sorted_maps(value), bad
 
@@ -97,9 +89,9 @@ SAME = [
 
 
 @pytest.mark.parametrize("record", SAME, ids=str)
-def test_values_are_sparks(spark: SparkAvro, record: bytes) -> None:
+def test_values_are_sparks(sparks: SparkAvro, record: bytes) -> None:
     """Every type's values at their limits, fields that don't fit, and records that are none."""
-    assert ours(EVERYTHING, record) == theirs(spark, EVERYTHING, record)
+    assert ours(EVERYTHING, record) == theirs(sparks, EVERYTHING, record)
 
 
 DIFFERENT = {
@@ -123,10 +115,10 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
-def test_differences_are_those_of_the_page(spark: SparkAvro, what: str) -> None:
+def test_differences_are_those_of_the_page(sparks: SparkAvro, what: str) -> None:
     """Each is there, so none stays in the table that has gone."""
     assert f"| {what}" in PAGE.read_text()
-    assert ours(EVERYTHING, DIFFERENT[what]) != theirs(spark, EVERYTHING, DIFFERENT[what])
+    assert ours(EVERYTHING, DIFFERENT[what]) != theirs(sparks, EVERYTHING, DIFFERENT[what])
 
 
 def test_the_page_has_no_more_differences() -> None:
@@ -137,8 +129,8 @@ def test_the_page_has_no_more_differences() -> None:
 
 @settings(max_examples=of_tier(quick=30, thorough=150), suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_drawn_records(spark: SparkAvro, data: st.DataObject) -> None:
+def test_drawn_records(sparks: SparkAvro, data: st.DataObject) -> None:
     """Drawn types, and records that mostly fit them."""
     target = data.draw(drawn.types(rare=False))
     record = data.draw(drawn.objects(target, rare=False)).encode()
-    assert ours(target, record) == theirs(spark, target, record)
+    assert ours(target, record) == theirs(sparks, target, record)

@@ -1,0 +1,49 @@
+"""What a source of record batches tells, polled until it has told it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sparkcohort.runtime.shell.kafka.consumer.record_source import Event, Records, RecordSource
+from tests.kit.waiting import wait_until
+
+
+def first(source: RecordSource, kind: type[Event]) -> Any:
+    """The first event of this kind."""
+    found: list[Event] = []
+
+    def seen() -> bool:
+        found.extend(event for event in source.poll(0.1) if isinstance(event, kind))
+        return bool(found)
+
+    wait_until(seen, 60, kind.__name__, every_s=0)
+    return found[0]
+
+
+def read_to(source: RecordSource, end: int) -> list[int]:
+    """The offsets of the records that come, up to ``end`` of the only partition."""
+    found: list[int] = []
+
+    def reached() -> bool:
+        for event in source.poll(0.1):
+            if isinstance(event, Records) and event.batch is not None:
+                found.extend(event.batch.column("offset").to_pylist())
+        return bool(found) and found[-1] + 1 >= end
+
+    wait_until(reached, 60, f"offset {end}", every_s=0)
+    return found
+
+
+def complaint(source: RecordSource) -> set[int]:
+    """What it complains of, once it does; no event comes before."""
+    wait_until(lambda: source.poll(0.1) or source.complaints, 30, "a complaint", every_s=0)
+    return set(source.complaints)
+
+
+def poll_for(poll: Callable[[], Any], seconds: float) -> None:
+    """Poll for so long."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        poll()
