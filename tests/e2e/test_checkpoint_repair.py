@@ -16,13 +16,13 @@ from pyspark.sql import SparkSession
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce
-from tests.kit.streams import Stream, options
+from tests.kit.streams import FORMS, Stream, options
+from tests.kit.tier import of_tier
 
 pytestmark = [
     pytest.mark.timeout(900),  # nine damages, and two queries of each
     pytest.mark.usefixtures("sparks_checkpoint_files"),
 ]
-FORMS = ("kafka", "cohort")
 LAST = 3
 
 
@@ -36,90 +36,46 @@ def written(spark: SparkSession, broker: Broker, topic: str, checkpoint: Path, f
     return source
 
 
-def truncate(path: Path, keep: int) -> None:
-    """Cut a file off as a crash of the file system does; its checksum stays."""
-    path.write_bytes(path.read_bytes()[:keep])
+def cut(at: Path, name: str, keep: int = 0) -> None:
+    """Cut a file off as a crash of the file system does, from behind where that is negative; its checksum stays."""
+    (at / name).write_bytes((at / name).read_bytes()[:keep])
 
 
-def empty_offsets_in_flight(at: Path) -> None:
-    """Planned, not committed, and empty."""
-    remove(at / "commits" / str(LAST))
-    truncate(at / "offsets" / str(LAST), 0)
-
-
-def cut_offsets_in_flight(at: Path) -> None:
-    """The same, cut off within the source's offset."""
-    remove(at / "commits" / str(LAST))
-    path = at / "offsets" / str(LAST)
-    truncate(path, path.stat().st_size - 5)
-
-
-def empty_offsets_done(at: Path) -> None:
-    """Committed, but the ends are gone."""
-    truncate(at / "offsets" / str(LAST), 0)
-
-
-def empty_commit(at: Path) -> None:
-    """The last commit."""
-    truncate(at / "commits" / str(LAST), 0)
-
-
-def cut_commit(at: Path) -> None:
-    """The last commit, cut off within its JSON."""
-    truncate(at / "commits" / str(LAST), 8)
-
-
-def commit_alone(at: Path) -> None:
-    """Its offsets are gone."""
-    remove(at / "offsets" / str(LAST))
-
-
-def no_start(at: Path) -> None:
-    """Spark wants the offsets before the last, also where it has no use for them."""
-    remove(at / "offsets" / str(LAST - 1))
-
-
-def empty_metadata(at: Path) -> None:
-    """The query's id."""
-    truncate(at / "metadata", 0)
-
-
-def no_metadata(at: Path) -> None:
-    """The same, gone."""
-    remove(at / "metadata")
-
-
-def remove(path: Path) -> None:
+def remove(at: Path, name: str) -> None:
     """A file and its checksum."""
-    path.unlink()
-    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+    (at / name).unlink()
+    (at / name).with_name(f".{(at / name).name}.crc").unlink(missing_ok=True)
 
 
-DAMAGES: Mapping[str, tuple[Callable[[Path], None], str, int]] = {
-    "empty offsets, in flight": (empty_offsets_in_flight, "Incomplete log file", 150),
-    "cut offsets, in flight": (cut_offsets_in_flight, "Expected e.g.|is not JSON|JSON", 150),
-    "empty offsets, done": (empty_offsets_done, "Incomplete log file", 150),
-    "empty commit": (empty_commit, "Incomplete log file", 150),
-    "cut commit": (cut_commit, "Unexpected end-of-input", 150),
-    "commit without offsets": (commit_alone, "CONCURRENT_STREAM_LOG_UPDATE", 150),
-    "offsets before the last are gone": (no_start, f"batch {LAST - 1} doesn't exist", 200),
-    "no metadata": (no_metadata, "MISSING_METADATA_FILE", 200),
-    "empty metadata": (empty_metadata, "No content to map", 200),
+# How it is damaged, of the last batch where nothing else is said.
+Damage = tuple[Callable[..., None], str, int] | tuple[Callable[..., None], str]
+LOST_COMMIT: Damage = (remove, f"commits/{LAST}")
+DAMAGES: Mapping[str, tuple[list[Damage], str, int]] = {
+    "empty offsets, in flight": ([LOST_COMMIT, (cut, f"offsets/{LAST}")], "Incomplete log file", 150),
+    "cut offsets, in flight": ([LOST_COMMIT, (cut, f"offsets/{LAST}", -5)], "Expected e.g.|is not JSON|JSON", 150),
+    "empty offsets, done": ([(cut, f"offsets/{LAST}")], "Incomplete log file", 150),
+    "empty commit": ([(cut, f"commits/{LAST}")], "Incomplete log file", 150),
+    "cut commit": ([(cut, f"commits/{LAST}", 8)], "Unexpected end-of-input", 150),
+    "commit without offsets": ([(remove, f"offsets/{LAST}")], "CONCURRENT_STREAM_LOG_UPDATE", 150),
+    # Which Spark wants also where it has no use for them.
+    "offsets before the last": ([(remove, f"offsets/{LAST - 1}")], f"batch {LAST - 1} doesn't exist", 200),
+    "no metadata": ([(remove, "metadata")], "MISSING_METADATA_FILE", 200),
+    "empty metadata": ([(cut, "metadata")], "No content to map", 200),
 }
 """The damage, what Spark says to it, and the first offset of each partition that is read after the repair."""
 
 
-@pytest.mark.thorough("nine damages, each with two queries")
 @pytest.mark.parametrize("form", FORMS)
 def test_damaged_logs_are_repaired(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, form: str) -> None:
     """Spark fails; the dry run changes nothing; after the repair it delivers what the repair said, up to the end."""
     whole = tmp_path / "whole"
     source = written(spark, broker, topic, whole, form)
     failed: dict[str, str] = {}
-    for name, (damage, words, first) in DAMAGES.items():
+    for name, (damage, words, first) in of_tier(quick=[*DAMAGES.items()][:1], thorough=[*DAMAGES.items()]):
         at = tmp_path / name.replace(" ", "-").replace(",", "")
         shutil.copytree(whole, at)
-        damage(at)
+        for how, *about in damage:
+            how(at, *about)
         trial = tmp_path / f"{at.name}-trial"
         shutil.copytree(at, trial)  # what Spark tries, it may change
         with pytest.raises(Exception, match=words):  # of the query, or of its start
@@ -199,10 +155,10 @@ def test_a_live_query_keeps_its_checkpoint(spark: SparkSession, broker: Broker, 
     source = written(spark, broker, topic, checkpoint, "cohort")
     with Stream(spark, source, checkpoint, trigger={"processingTime": "0 seconds"}) as run:
         run.wait_for_rows(40)
-        truncate(checkpoint / "commits" / "0", 0)  # long past
+        cut(checkpoint, "commits/0")  # long past
         damaged = checkpoint / "metadata"
         text = damaged.read_bytes()
-        truncate(damaged, 0)
+        cut(checkpoint, "metadata")
         said = cohort("checkpoint", "repair", str(checkpoint), "--execute")
         damaged.write_bytes(text)
         assert (said.returncode, f"group {topic}" in said.stderr, "--not-running" in said.stderr) == (1, True, True)

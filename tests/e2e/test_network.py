@@ -14,10 +14,24 @@ from tests.kit.delivery import check, from_parquet, held
 from tests.kit.produce import Steady, produce
 from tests.kit.proxy import SilentProxy
 from tests.kit.sealed import SealedNetwork
+from tests.kit.streams import options
 
 pytestmark = pytest.mark.thorough("networks of their own")
 
 OUTSIDE = "10.212.0.1"
+
+
+def conf(host: str) -> dict[str, str]:
+    """The driver at this host, and no job before all executors are there."""
+    named = dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), host)
+    return named | {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+
+
+def filled(broker: Broker, topic: str, partitions: int = 4) -> dict[str, str]:
+    """A topic with a thousand records in each partition, and the options of its query."""
+    broker.admin.create_topic(topic, partitions)
+    produce(broker.bootstrap, topic, 1_000 * partitions, partitions=partitions)
+    return options(broker, topic)
 
 
 @dataclass
@@ -33,14 +47,11 @@ class Sealed:
 def sealed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sealed]:
     """Two executors that no connection reaches; to them the driver's host has another address besides."""
     with SealedNetwork() as network, Broker(host=network.host) as broker:
-        conf = {
-            "spark.driver.host": network.host,
-            "spark.driver.bindAddress": network.host,
-            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        }
         network.translate(OUTSIDE)
         folder = tmp_path_factory.mktemp("sealed") / "app"
-        with Application(folder, master="local-cluster[2,1,1024]", conf=conf, env=network.environment()) as application:
+        with Application(
+            folder, master="local-cluster[2,1,1024]", conf=conf(network.host), env=network.environment()
+        ) as application:
             yield Sealed(network, broker, application)
         assert [line for line in application.driver.left if line.startswith("pid ")] == []
 
@@ -49,11 +60,8 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sealed]:
 def test_a_driver_behind_another_address(sealed: Sealed, topic: str, port: int) -> None:
     """Executors reach the driver's port at coordinator.host only, an address that the driver hasn't got, as behind a NAT or a service."""
     network, broker, application = sealed.network, sealed.broker, sealed.application
-    broker.admin.create_topic(topic, 4)
-    produce(broker.bootstrap, topic, 4_000, partitions=4)
-    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-    options |= {"coordinator.host": OUTSIDE, "coordinator.port": str(port)}
-    query = application.start(topic, options)
+    more = {"coordinator.host": OUTSIDE, "coordinator.port": str(port)}
+    query = application.start(topic, filled(broker, topic) | more)
     query.wait_for_members(2)
     for agent in application.driver.agents():
         peers = network.peers(agent.pid)
@@ -67,10 +75,7 @@ def test_a_driver_behind_another_address(sealed: Sealed, topic: str, port: int) 
 def test_executors_accept_no_connection(sealed: Sealed, topic: str) -> None:
     """Members join, own, prefetch and commit, and everything is delivered, though no connection reaches an executor."""
     network, broker, application = sealed.network, sealed.broker, sealed.application
-    broker.admin.create_topic(topic, 4)
-    produce(broker.bootstrap, topic, 4_000, partitions=4)
-    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-    query = application.start(topic, options)
+    query = application.start(topic, filled(broker, topic))
     query.wait_for_members(2)
     inside = [process.pid for process in [*application.driver.executors(), *application.driver.agents()]]
     assert len(inside) == 4 and all(map(network.holds, inside))
@@ -89,18 +94,10 @@ def test_executors_accept_no_connection(sealed: Sealed, topic: str) -> None:
 def test_a_stream_over_ipv6_behind_a_proxy(tmp_path: Path, topic: str) -> None:
     """Broker, driver and executor at [::1], a proxy in everybody's environment: the member joins, owns and delivers."""
     host = "[::1]"  # Spark wants the brackets
-    conf = {
-        "spark.driver.host": host,
-        "spark.driver.bindAddress": host,
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    }
     with SilentProxy() as proxy, Broker(host=host) as broker:
         env = proxy.environment() | {"SPARK_LOCAL_IP": host, "SPARK_LOCAL_HOSTNAME": host}
-        broker.admin.create_topic(topic, 4)
-        produce(broker.bootstrap, topic, 4_000, partitions=4)
-        with Application(tmp_path / "app", master="local-cluster[1,2,1024]", conf=conf, env=env) as application:
-            options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-            query = application.start(topic, options)
+        with Application(tmp_path / "app", master="local-cluster[1,2,1024]", conf=conf(host), env=env) as application:
+            query = application.start(topic, filled(broker, topic))
             query.wait_for_members(1)
             # A batch of which the agents have nothing yet is read without them: there is another one.
             with Steady(broker.bootstrap, topic, partitions=4, rate=2_000, first=1_000):
@@ -123,19 +120,11 @@ def whole(status: Status, members: int) -> bool:
 def test_an_executor_that_is_cut_off_from_kafka_holds_nobody_up(tmp_path: Path, topic: str) -> None:
     """Others own and read its partitions within seconds, by name and with the reason; it gets some again when it's healed."""
     with SealedNetwork(only="0") as network, Broker(host=network.host) as broker:
-        conf = {
-            "spark.driver.host": network.host,
-            "spark.driver.bindAddress": network.host,
-            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        }
         port = int(broker.bootstrap.rpartition(":")[2])
-        broker.admin.create_topic(topic, 6)
-        produce(broker.bootstrap, topic, 6_000, partitions=6)
         with Application(
-            tmp_path / "app", master="local-cluster[3,1,1024]", conf=conf, env=network.environment()
+            tmp_path / "app", master="local-cluster[3,1,1024]", conf=conf(network.host), env=network.environment()
         ) as application:
-            options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "group.id": topic}
-            query = application.start(topic, options)
+            query = application.start(topic, filled(broker, topic, 6))
             with Steady(broker.bootstrap, topic, partitions=6, rate=600):
                 query.wait_for_members(3)
                 query.next_batches(5)

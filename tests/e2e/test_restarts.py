@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from tests.kit import consumer_groups, delivery
+from tests.kit import delivery
 from tests.kit.broker import Broker
 from tests.kit.dying import DIES
 from tests.kit.produce import produce
@@ -46,46 +46,47 @@ def end_of(checkpoint: Path, batch_id: int) -> list[int]:
     return [ends[str(number)] for number in range(PARTITIONS)]
 
 
+# Where the driver dies, on which master, whether records come before, and then: batches in both logs, what Kafka has.
+LIVES: tuple[tuple[str, str, bool, set[str], set[str], int | None], ...] = (
+    ("pinned 0", "local[1]", True, set(), set(), 60),
+    ("partitions 0", "local-cluster[2,1,1024]", True, {"0"}, set(), 60),
+    ("sink 0", "local[2]", True, {"0"}, set(), 60),
+    ("planned 0", "local[1]", False, {"0"}, {"0"}, None),
+    # In Spark's commit log, and Kafka not told: it is behind, never ahead, until the next life tells it.
+    ("latestOffset 1", "local[2]", False, {"0", "1"}, {"0", "1"}, 90),
+    ("", "local[3]", False, {"0", "1", "2", "3"}, {"0", "1", "2", "3"}, 180),
+)
+
+
+@pytest.mark.thorough("six lives of a driver")
 @pytest.mark.timeout(600)
 def test_killed_at_every_place_of_the_cycle(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """From a pinned ``latest`` on, six lives on other numbers of executors give each record once, in equal ranges."""
+    """From a pinned ``latest`` on, lives on other numbers of executors give each record once, in equal ranges."""
     broker.admin.create_topic(topic, PARTITIONS)
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     source = options(broker, topic, startingOffsets="latest", maxOffsetsPerTrigger=LIMIT)
     arguments = {"options": source, "checkpoint": checkpoint, "out": out}
     written = 0
-
-    def more() -> None:
-        nonlocal written
-        produce(broker.bootstrap, topic, PORTION * PARTITIONS, partitions=PARTITIONS, first=written)
-        written += PORTION
-
-    def committed() -> list[int]:
-        found = broker.admin.committed(topic)
-        return [found[topic, number] for number in range(PARTITIONS)]
-
-    more()
-    run(tmp_path / "pinned", arguments, "local[1]", "pinned 0")
-    assert logged(checkpoint, "offsets") == set()
-    assert committed() == [60] * PARTITIONS
-    more()
-    run(tmp_path / "logged", arguments, "local-cluster[2,1,1024]", "partitions 0")
-    assert (logged(checkpoint, "offsets"), logged(checkpoint, "commits")) == ({"0"}, set())
-    first_end = end_of(checkpoint, 0)
-    assert first_end == [90] * PARTITIONS
-    more()
-    run(tmp_path / "written", arguments, "local[2]", "sink 0")
-    assert (logged(checkpoint, "commits"), committed()) == (set(), [60] * PARTITIONS)
-    assert sorted(delivery.from_parquet(out)["offset"].to_pylist()) == sorted([*range(60, 90)] * PARTITIONS)
-    run(tmp_path / "planned", arguments, "local[1]", "planned 0")
-    assert (logged(checkpoint, "commits"), end_of(checkpoint, 0)) == ({"0"}, first_end)
-    assert logged(checkpoint, "offsets") == {"0"}
-    # In Spark's commit log, and Kafka not told: it is behind, never ahead, until the next life tells it.
-    run(tmp_path / "untold", arguments, "local[2]", "latestOffset 1")
-    assert (logged(checkpoint, "commits"), committed()) == ({"0", "1"}, first_end)
-    assert end_of(checkpoint, 1) == [120] * PARTITIONS
-    run(tmp_path / "to-the-end", arguments, "local[3]", "")
+    for dies, master, more, offsets, commits, committed in LIVES:
+        if more:
+            produce(broker.bootstrap, topic, PORTION * PARTITIONS, partitions=PARTITIONS, first=written)
+            written += PORTION
+        run(tmp_path / (dies or "to the end"), arguments, master, dies)
+        assert (logged(checkpoint, "offsets"), logged(checkpoint, "commits")) == (offsets, commits), dies
+        assert committed in {None, *broker.admin.committed(topic).values()}, dies
+        for number in offsets & {"0", "1"}:
+            assert end_of(checkpoint, int(number)) == [90 + 30 * int(number)] * PARTITIONS, dies
     held = delivery.held(broker.bootstrap, [topic])
     delivery.check(delivery.from_parquet(out), held.filter(pc.field("offset") >= 60)).assert_exact()
-    assert committed() == [3 * PORTION] * PARTITIONS
-    assert [row.lag for row in consumer_groups.describe(broker.bootstrap, topic)] == [0] * PARTITIONS
+
+
+def test_killed_between_sink_and_commit(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """What the dead driver wrote of a batch is written again, the same, and then the rest."""
+    broker.admin.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, PORTION * PARTITIONS, partitions=PARTITIONS)
+    source = options(broker, topic, maxOffsetsPerTrigger=LIMIT)
+    arguments = {"options": source, "checkpoint": tmp_path / "checkpoint", "out": tmp_path / "out"}
+    for dies, ends in (("sink 0", {0}), ("", {PORTION})):
+        run(tmp_path / (dies or "to the end"), arguments, "local[1]", dies)
+        assert set(broker.admin.committed(topic).values()) == ends
+    delivery.check(delivery.from_parquet(tmp_path / "out"), delivery.held(broker.bootstrap, [topic])).assert_exact()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import urllib.request
-from base64 import b64encode
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,16 @@ import fastavro
 import pytest
 from google.protobuf import message_factory
 from prometheus_client.parser import text_string_to_metric_families
-from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 
+from tests.kit.batch_reads import load
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer
 from tests.kit.protobuf_schemas import Proto, descriptor, enum, field, file_set, message
 from tests.kit.registry import serving
-from tests.kit.streams import ASAP, LIMIT_S, Stream, options
+from tests.kit.streams import ASAP, FORMS, LIMIT_S, Stream, options
+from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # a busy machine makes a query slow
@@ -66,16 +67,6 @@ def by_place(run: Stream, of: str) -> dict[tuple[int, int], Any]:
     return {(row["partition"], row["offset"]): row[of] for row in rows(run)}
 
 
-def parsed(fields: str, column: str = "value") -> Any:
-    """What Spark's own functions make of the same records."""
-
-    def made(stream: DataFrame) -> DataFrame:
-        text = f"from_json(CAST({column} AS STRING), '{fields}')"
-        return stream.selectExpr(f"{text} AS {column}", "partition", "offset")
-
-    return made
-
-
 def bad_records(port: int) -> dict[str, float]:
     """How many there were of each reason, by a scrape."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
@@ -84,7 +75,7 @@ def bad_records(port: int) -> dict[str, float]:
     return {each.labels["reason"]: each.value for each in samples if each.name == "cohort_malformed_records_total"}
 
 
-@pytest.mark.parametrize("of", ["value", "key"])
+@pytest.mark.parametrize("of", of_tier(quick=["value"], thorough=["value", "key"]))
 def test_json_is_what_from_json_makes_of_it(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, of: str
 ) -> None:
@@ -93,10 +84,10 @@ def test_json_is_what_from_json_makes_of_it(
     typed = {f"{of}__format": "json", f"{of}__schema": FIELDS}
     source = options(broker, topic, maxOffsetsPerTrigger=40, **typed)
     ours = Stream(spark, source, tmp_path / "ours", columns=(of, "partition", "offset"))
-    plain = options(broker, topic, maxOffsetsPerTrigger=40)
-    theirs = Stream(spark, plain, tmp_path / "theirs", form="kafka", columns=None, transform=parsed(FIELDS, of))
     found = by_place(ours.finish(), of)
-    wanted = by_place(theirs.finish(), of)
+    parsed = f"from_json(CAST({of} AS STRING), '{FIELDS}') AS {of}"
+    theirs = load(spark, broker, topic, FORMS[-1]).selectExpr(parsed, "partition", "offset")
+    wanted = {(row.partition, row.offset): row.asDict(recursive=True)[of] for row in theirs.collect()}
     assert len(found) == len(RECORDS) * ROUNDS
     for place in wanted:
         if place[1] % len(RECORDS) in NO_OBJECT:  # the one difference: Spark's is a struct of nulls
@@ -284,44 +275,3 @@ def test_protobuf_by_its_descriptor_set(spark: SparkSession, broker: Broker, top
         bad = [row["bad"] for row in found if row["value"] is None]
         assert bad == [None] * 2 + [bytearray(frame + record[:-1])] * 2
         assert all(row["bad"] is None for row in found if row["value"])
-
-
-@pytest.mark.parametrize(
-    ("given", "schema", "words"),
-    [
-        ({"value__format": "json"}, None, "nothing says which fields there are: set value.schema, or give them with"),
-        (
-            {"value__format": "json", "value__schema": "a INTT"},
-            None,
-            "option value.schema: the type INTT at character 3",
-        ),
-        ({"value__format": "avro"}, None, "needs the schema that records are read with"),
-        ({"value__format": "avro", "value__schema": "/no/file"}, None, "can't be read on the driver"),
-        ({"value__format": "avro", "value__schema": "{}"}, None, "option value.schema: "),
-        ({"value__format": "protobuf"}, None, "set value.schema to the file of a descriptor set"),
-        (
-            {"value__format": "protobuf", "value__schema": b64encode(MESSAGES).decode(), "value__message": "X"},
-            None,
-            "option value.message: ",
-        ),
-        (
-            {"value__format": "json", "value__schema": "a INT"},
-            "value STRUCT<b: INT>",
-            "a STRUCT that its schema does not have: there is no value.b",
-        ),
-        ({"value__format": "json"}, "value STRING", "it can only be a STRUCT with fields"),
-        (
-            {"value__format": "json", "value__corrupt__column": "bad"},
-            "bad BINARY",
-            "names the column bad and not value",
-        ),
-    ],
-)
-def test_what_cannot_be_is_told_at_the_start(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, given: Any, schema: str | None, words: str
-) -> None:
-    """One sentence, with the option and what to do."""
-    broker.admin.create_topic(topic, 1)
-    with pytest.raises(PySparkException) as refused:
-        Stream(spark, options(broker, topic, **given), tmp_path / "checkpoint", columns=None, schema=schema).finish()
-    assert words in str(refused.value)
