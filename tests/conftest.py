@@ -1,6 +1,8 @@
 """Fixtures that all tests share.
 
 ``broker``       one real broker for the whole session, started when first asked for
+``guarded``      another one, with logins of every kind, certificates and permissions
+``pair``         two brokers, the second one behind a relay
 ``mock_broker``  librdkafka's mock cluster, one per test
 ``topic``        a topic name that no other test uses
 """
@@ -33,9 +35,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # pyspark_cohort, and what ships is what is tested: so it goes last.
 sys.path[:] = [entry for entry in sys.path if entry and Path(entry).resolve() != ROOT] + [str(ROOT)]
 
-from tests.kit.broker import Broker  # noqa: E402  after the path is right
+from tests.kit.broker import Broker, Cluster  # noqa: E402  after the path is right
 from tests.kit.mock import MockCluster  # noqa: E402  after the path is right
 from tests.kit.processes import MARK  # noqa: E402  after the path is right
+from tests.kit.shared_brokers import guarded, pair, put_back  # noqa: E402, F401  fixtures, after the path is right
 from tests.kit.tier import TIER, is_thorough  # noqa: E402  after the path is right
 
 # pytest-timeout's thread needs the interpreter's lock, which some of librdkafka's bindings keep while they wait
@@ -44,8 +47,9 @@ BEYOND_S = 60
 ERRORS = pytest.StashKey[int]()
 
 DURATIONS = ROOT / ".cache" / "tests" / "durations.json"
-# Each is one session or one application for the whole run, of one worker.
-SHARED_BY_ONE_WORKER = ("spark", "application")
+# What one worker has for a whole run: a Spark session, an application with executors, the brokers that are dear to start.
+SHARED_BY_ONE_WORKER = ("spark", "application", "guarded", "pair")
+SHARED_BROKERS = ("broker", "guarded", "pair")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -126,11 +130,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails tells what the session's broker had to say, whose folder is gone at the end."""
+    """A test that fails tells what the session's brokers had to say, whose folders are gone at the end."""
     report = yield
-    shared = getattr(item, "funcargs", {}).get("broker")
-    if report.failed and isinstance(shared, Broker):
-        report.sections.append(("the end of the broker's log", shared.nodes[0].log_tail()))
+    for name in SHARED_BROKERS if report.failed else ():
+        shared = getattr(item, "funcargs", {}).get(name)
+        for node in shared.nodes if isinstance(shared, Cluster) else ():
+            report.sections.append((f"the end of the log of {name} {node.node_id}", node.log_tail()))
     return report
 
 
