@@ -88,6 +88,9 @@ def test_each_member_takes_what_is_in_its_rack() -> None:
     where = {"t": [("z",), ("y",), ("x",), ("z",), ("y",), ("x",)]}
     given_out = RANGE.assign({"t": 6}, members, where)
     assert given_out == {"a": (("t", 2), ("t", 5)), "b": (("t", 1), ("t", 4)), "c": (("t", 0), ("t", 3))}
+    both = {m: MemberSubscription(("t", "u"), rack=said.rack) for m, said in members.items()}
+    crowded = RANGE.assign({"t": 4, "u": 4}, both, dict.fromkeys("tu", [("x",)] * 3 + [("y",)]))
+    assert crowded["a"] == (("t", 0), ("t", 1), ("u", 0), ("u", 1)), "of two topics alike no more than its share"
 
 
 def test_racks_do_not_count_where_every_partition_is_everywhere() -> None:
