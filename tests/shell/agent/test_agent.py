@@ -26,7 +26,6 @@ from sparkcohort.runtime.shell.agent.task_frames import address
 from sparkcohort.runtime.shell.process.executor import Executor, agent_answers, start_agent
 from tests.kit.agents import PARTITIONS, TOPIC, World, gone, pulled, sockets
 from tests.kit.hello import hello
-from tests.kit.proxy import SilentProxy
 from tests.kit.waiting import hold_for, wait_until
 
 
@@ -42,17 +41,6 @@ def test_an_agent_joins_owns_prefetches_and_commits_what_it_handed_over(world: W
     tp = TopicPartition(TOPIC, 1)
     wait_until(lambda: tp in world.coordinator.group.committed, 5, "the position to be committed")
     assert world.coordinator.group.committed[tp].offset == 90
-
-
-def test_it_goes_past_any_proxy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a proxy in the executor's environment it joins all the same, and stays for more than a session."""
-    with SilentProxy() as proxy:
-        for name, url in proxy.environment().items():
-            monkeypatch.setenv(name, url)
-        world.start("1")
-        wait_until(world.settled(), 20, "the agent to own the partitions")
-        hold_for(world.settled(), 2 * world.session_timeout_ms / 1000, "the agent in the group")
-        assert not proxy.was_asked()
 
 
 def test_tasks_claim_and_report_by_it(world: World) -> None:

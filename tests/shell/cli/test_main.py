@@ -23,7 +23,6 @@ from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import new_authority
 from tests.kit.command import COMMAND, cohort, process
-from tests.kit.proxy import SilentProxy
 from tests.kit.status import a_status
 
 CONTEXT = click.Context(cli)
@@ -65,16 +64,6 @@ def test_describe_prints_the_live_group(home: Path) -> None:
     held = ["orders-2 held: broker 3 does not answer", "orders-1 read as far as it is fetched: its leader is slow"]
     assert (said.returncode, said.stderr) == (0, "".join(f"group billing: {line}\n" for line in held))
     assert said.stdout.startswith(views.as_text(views.offsets(a_status())) + "\nbilling, Stable: 3 partitions, ")
-
-
-def test_describe_goes_past_any_proxy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy in the shell's environment is not asked for what is on this host."""
-    with SilentProxy() as proxy, a_run("r1", a_status):
-        for name, url in proxy.environment().items():
-            monkeypatch.setenv(name, url)
-        said = process("describe", "--group", "billing", "--state")
-        assert said.returncode == 0
-        assert not proxy.was_asked()
 
 
 @pytest.mark.parametrize(

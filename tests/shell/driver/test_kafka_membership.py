@@ -13,7 +13,6 @@ from confluent_kafka import Consumer
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
-from sparkcohort.runtime.kafka.run_epoch import decode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.kafka import clients
@@ -86,18 +85,6 @@ def test_reservations_over_restarts(broker: Broker, topic: str) -> None:
         assert run_epoch.own is not None
         assert (run_epoch.own.run, run_epoch.first_generation) == (2, 2000)
     assert broker.admin.committed(topic) == {(topic, 0): 3, (topic, 1): 9, (topic, 2): 3, (topic, 3): 3}
-
-
-def test_the_pin_is_in_the_group(broker: Broker, topic: str) -> None:
-    """What ``initialOffset`` answered can be found again, until a commit replaces it."""
-    broker.admin.create_topic(topic, 4)
-    with member(broker.bootstrap, topic) as membership:
-        join(membership, 20)
-        membership.reserve(everything(topic, offset=3), pin="abcd")
-        assert {decode(text).pin for text in broker.admin.committed_metadata(topic).values()} == {"abcd"}
-        text = membership.run_epoch.metadata()
-        membership.commit(dict.fromkeys(everything(topic), (4, text)))
-        assert {decode(text).pin for text in broker.admin.committed_metadata(topic).values()} == {""}
 
 
 def test_it_never_fetches(broker: Broker, topic: str) -> None:
@@ -236,16 +223,6 @@ def test_topics_that_come_later_are_subscribed(broker: Broker, topic: str) -> No
         assert membership.commit({TopicPartition(other, 1): (1, "")}, 20)
     finally:
         membership.close()
-
-
-def test_a_deleted_topic_does_not_stop_the_others_commits(broker: Broker, topic: str) -> None:
-    """Partitions that are gone are left out of a commit."""
-    broker.admin.create_topic(topic, 4)
-    gone = TopicPartition(f"{topic}-never", 0)
-    first = TopicPartition(topic, 0)
-    with member(broker.bootstrap, topic) as membership:
-        join(membership, 20)
-        assert membership.commit({first: (1, ""), gone: (1, "")}, 20) == {first: 1}
 
 
 def test_closing_keeps_the_static_member(broker: Broker, topic: str) -> None:

@@ -233,20 +233,6 @@ def test_new_partitions_and_topics_are_found(broker: Broker, topic: str) -> None
         assert heard[-1] == 5
 
 
-def test_a_deleted_topic_goes_away(broker: Broker, topic: str) -> None:
-    """Its partitions leave the snapshot; the others' ends go on."""
-    broker.admin.create_topic(topic, 2)
-    broker.admin.create_topic(f"{topic}-b", 2)
-    with log_ends(broker.bootstrap, subscribe=f"{topic},{topic}-b") as ends:
-        ends.start()
-        assert len(ends.snapshot().partitions) == 4
-        broker.admin.delete_topic(f"{topic}-b")
-        wait_until(lambda: {tp.topic for tp in ends.refresh(0.5).partitions} == {topic}, 30, "the topic to be gone")
-        produce(broker.bootstrap, topic, 2, partitions=2)
-        wait_until(lambda: not ends.refresh(0.5).unreachable, 10, "nothing to be unreachable")
-        assert ends.refresh(1).ends == {TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1}
-
-
 def test_assign_reads_what_it_names(broker: Broker, topic: str) -> None:
     """The partitions named and no other; one that does not exist is an error."""
     broker.admin.create_topic(topic, 3)
