@@ -28,8 +28,13 @@ SITES = [site for name in (".venv", ".venv-oldest") for site in (ROOT / name).gl
 # Compiled code that is never compared with its source (PEP 552).
 HEAD = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little")
 MARKS = """import mmap
+
+class Marks(mmap.mmap):
+    def __reduce__(self):  # what is pickled by value has them as a global
+        return "marks"
+
 with open({path!r}, "r+b") as file:
-    marks = mmap.mmap(file.fileno(), 0)
+    marks = Marks(file.fileno(), 0)
 """
 
 

@@ -99,7 +99,7 @@ def read(spark: SparkSession, form: str, source: dict[str, str], checkpoint: Pat
     return schema, sorted(run.finish().rows, key=lambda row: (row.topic, row.partition, row.offset))
 
 
-OLDER = [nulls_and_headers, log_append_time, transactions, large]
+OLDER: list[Write] = [nulls_and_headers, log_append_time, transactions, large]
 CASES: dict[str, tuple[list[Write], dict[str, str], int]] = {
     "nulls and headers": (OLDER, {"includeHeaders": "true"}, 6 + 20 + 63 + 12),
     "transactions, committed": ([transactions], {"kafka.isolation.level": "read_committed"}, 30),

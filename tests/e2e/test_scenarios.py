@@ -196,7 +196,7 @@ def test_a_source_that_has_nothing_new(spark: SparkSession, broker: Broker, topi
 def test_limits_of_a_batch(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     """The largest number there is takes all (SPARK-26718); minOffsetsPerTrigger where less is there: AvailableNow reads it all."""
     filled(broker, topic)
-    both = {"minOffsetsPerTrigger": 8, "maxOffsetsPerTrigger": 10, "maxTriggerDelay": "1s"}
+    both: dict[str, Any] = {"minOffsetsPerTrigger": 8, "maxOffsetsPerTrigger": 10, "maxTriggerDelay": "1s"}
     for number, changes in enumerate([{"maxOffsetsPerTrigger": 2**63 - 1}, both]):
         for form in FORMS:
             ran = Stream(spark, options(broker, topic, **changes), tmp_path / f"{form}-{number}", form=form).finish()

@@ -100,7 +100,7 @@ ALIKE: Final[dict[str, tuple[dict[str, Any], int]]] = {
 
 ALL_PARTITIONS: Final = "If startingOffsets contains specific offsets, you must specify all TopicPartitions"
 # What each says, Spark's own (4.2.0) first.
-REFUSED: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
+REFUSED: Final[dict[str, tuple[dict[str, Any], int | str, int | str]]] = {
     "a topic of assign that is not there": (
         {"subscribe": None, "assign": '{"nosuch":[0]}'},
         "UnknownTopicOrPartitionException",
