@@ -9,8 +9,7 @@ Usage::
     # leaving the block kills whatever of it still runs
     assert driver.leftovers() == []
 
-``script`` is a path, relative to the folder of the test that calls or absolute.  Logs: ``driver.log()`` and
-``driver.executor_logs()``.  ``kafka=True`` puts Spark's own Kafka source on the class path.
+``script`` is a path, relative to the folder of the test that calls or absolute.  Logs: ``driver.log()``.  ``kafka=True`` puts Spark's own Kafka source on the class path.
 """
 
 from __future__ import annotations
@@ -225,11 +224,6 @@ class Driver:
     def log_tail(self, characters: int = 6000) -> str:
         """The log's end."""
         return self.log()[-characters:]
-
-    def executor_logs(self) -> str:
-        """What all executors wrote to standard error."""
-        files = sorted(file for folder in self._executors_folders() for file in folder.glob("*/stderr"))
-        return "\n".join(f"=== executor {file.parent.name}\n{file.read_text(errors='replace')}" for file in files)
 
     def _executors_folders(self) -> list[Path]:
         """While it runs, and where they are kept afterwards."""
