@@ -296,21 +296,34 @@ static json_error why(const yyjson_read_err *error) {
   return (json_error){text ? JSON_UTF8 : JSON_SYNTAX, (int64_t)error->pos};
 }
 
-static outcome read_values(json_reader *in, const char *record, size_t size) {
+/* Parse a record into the pool.  yyjson's own figure for it is that of a record that is whole: one that opens arrays and never
+ * closes them needs more, and then the pool says "no memory" where the machine has plenty.  So a refusal of the pool is asked
+ * again of malloc, whose refusal counts. */
+static yyjson_doc *parse(json_reader *in, const char *record, size_t size, yyjson_read_err *error) {
   yyjson_read_flag flags = YYJSON_READ_STOP_WHEN_DONE | YYJSON_READ_ALLOW_INF_AND_NAN;
   if (in->as_text) flags |= YYJSON_READ_NUMBER_AS_RAW;
-  yyjson_alc memory;
+  yyjson_alc pool;
+  char *text = (char *)(uintptr_t)record; /* without YYJSON_READ_INSITU it is only read */
+  yyjson_doc *doc = NULL;
+  *error = (yyjson_read_err){.code = YYJSON_READ_ERROR_MEMORY_ALLOCATION};
+  if (reserve_pool(in, size, flags) && yyjson_alc_pool_init(&pool, in->pool, in->pool_size))
+    doc = yyjson_read_opts(text, size, flags, &pool, error);
+  if (!doc && error->code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) doc = yyjson_read_opts(text, size, flags, NULL, error);
+  return doc;
+}
+
+static outcome read_values(json_reader *in, const char *record, size_t size) {
   yyjson_read_err error;
-  if (!reserve_pool(in, size, flags) || !yyjson_alc_pool_init(&memory, in->pool, in->pool_size)) return NO_MEMORY;
-  /* Without YYJSON_READ_INSITU it only reads. */
-  yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)record, size, flags, &memory, &error);
+  yyjson_doc *doc = parse(in, record, size, &error);
   if (!doc) {
     if (error.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) return NO_MEMORY;
     in->error = why(&error);
     return BAD;
   }
   yyjson_val *root = yyjson_doc_get_root(doc);
-  return yyjson_is_obj(root) ? put(in, 0, root) : bad(in, 0, JSON_NOT_OBJECT);
+  outcome got = yyjson_is_obj(root) ? put(in, 0, root) : bad(in, 0, JSON_NOT_OBJECT);
+  yyjson_doc_free(doc); /* of the pool or of malloc, as the document knows */
+  return got;
 }
 
 static bool is_blank(const char *record, size_t size) {

@@ -10,7 +10,7 @@
 #include "json.h"
 #include "values/records.h"
 
-enum { MOST_POOL = 16 << 20 }; /* what a decoder keeps for the next records */
+enum { MOST_POOL = 1 << 20 }; /* what a decoder keeps for the next records, after a giant one too */
 
 typedef struct {
   PyObject_HEAD

@@ -30,15 +30,21 @@ typedef struct {
 
 /* --- what is written -------------------------------------------------------------------------- */
 
-/* Behind Confluent's frame: how many numbers say which message of its schema this is, and these. */
-static protobuf_reason pass_frame(const uint8_t **at, const uint8_t *end) {
+/* Behind Confluent's frame: the message's index in its schema, from the outermost message inwards, with its length before it.
+ * No numbers stand for the first message, [0].  Any index will do where the first step names none. */
+static protobuf_reason pass_frame(const protobuf_list *list, const uint8_t **at, const uint8_t *end) {
+  const int64_t *index = list->steps[0].b < 0 ? NULL : &list->table[list->steps[0].b];
   uint64_t number;
   if (end - *at <= FRAME || **at) return PB_FRAME;
   *at += FRAME;
   if (read_varint(at, end, &number) || unzigzag(number) < 0) return PB_FRAME;
-  for (int64_t left = unzigzag(number); left; left--)
+  int64_t length = unzigzag(number);
+  bool same = !index || (length ? index[0] == length : index[0] == 1 && !index[1]);
+  for (int64_t i = 1; i <= length; i++) {
     if (read_varint(at, end, &number) || unzigzag(number) < 0) return PB_FRAME;
-  return PB_GOOD;
+    same = same && (!index || index[i] == unzigzag(number));
+  }
+  return same ? PB_GOOD : PB_OTHER_MESSAGE;
 }
 
 static inline bool accepts(const protobuf_step *step, uint32_t wire_type) {
@@ -332,7 +338,7 @@ static protobuf_reason append_message(reader *from, int64_t header, value messag
 protobuf_error protobuf_read(const protobuf_list *list, tree *into, const uint8_t *bytes, size_t size, bool framed) {
   reader from = {.list = list, .into = into, .record = bytes, .step = -1};
   const uint8_t *at = bytes;
-  protobuf_reason why = framed ? pass_frame(&at, bytes + size) : PB_GOOD;
+  protobuf_reason why = framed ? pass_frame(list, &at, bytes + size) : PB_GOOD;
   if (!why) why = append_message(&from, 0, (value){at, (uint64_t)(bytes + size - at)}, 0, -1);
   while (from.parts) {
     merged *last = from.parts;

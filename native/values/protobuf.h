@@ -21,7 +21,7 @@ enum { PB_MOST_PREFIX = 480 }; /* bytes in front of the number that an enum does
 /* Why a record can't be read; the last is no fault of the record. */
 typedef enum {
   PB_GOOD, PB_TRUNCATED, PB_VARINT, PB_LENGTH, PB_NUMBER, PB_WIRE_TYPE, PB_GROUP_END, PB_OTHER_TYPE, PB_NO_ENUM, PB_UTF8,
-  PB_MISSING, PB_RANGE, PB_DEPTH, PB_FRAME, PB_NO_MEMORY
+  PB_MISSING, PB_RANGE, PB_DEPTH, PB_FRAME, PB_OTHER_MESSAGE, PB_NO_MEMORY
 } protobuf_reason;
 
 typedef struct {

@@ -58,8 +58,14 @@ static bool valid_message(const protobuf_list *list, const tree *into, int64_t a
   return true;
 }
 
+/* The index that the first step names, with its length before it. */
+static bool valid_index(const protobuf_list *list) {
+  int64_t at = list->steps[0].b;
+  return at == -1 || (within(at, list->table_count) && list->table[at] > 0 && list->table[at] < list->table_count - at);
+}
+
 bool protobuf_valid(const protobuf_list *list, const tree *into) {
-  if (list->count < 1 || list->steps[0].op != PB_MESSAGE || list->steps[0].column != 0) return false;
+  if (list->count < 1 || list->steps[0].op != PB_MESSAGE || list->steps[0].column != 0 || !valid_index(list)) return false;
   for (int64_t at = 0; at < list->count; at++) {
     const protobuf_step *step = &list->steps[at];
     if (!within(step->op, PB_OPS) || step->column < -1 || step->column >= into->count) return false;

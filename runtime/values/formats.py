@@ -63,6 +63,7 @@ class Decoding(NamedTuple):
     subject: str = ""  # "": the topic's
     version: str = "latest"
     message: str = ""
+    any_index: bool = False  # Protobuf: a record of any message of its schema counts as one of ``message``
 
     def __repr__(self) -> str:  # settings of a registry have passwords
         return f"Decoding({self.format}, {self.type}, {self.mode})"
@@ -89,6 +90,8 @@ RAW: Final = Decoding()
 
 TOO_LARGE: Final = "too_large"
 """The reason for a record that becomes more than a column can hold, of whatever format."""
+DECODER_FAILED: Final = "decoder_failed"
+"""The reason for a record that alone makes its decoder fail: a bug of ours, which costs that record and no more."""
 
 
 def reasons(kind: Format) -> tuple[str, ...]:
@@ -108,10 +111,11 @@ def reasons(kind: Format) -> tuple[str, ...]:
             names = [each.name for each in ProtobufReason]
         case _:
             return ()
-    return (*(name.lower() for name in names), TOO_LARGE)
+    return (*(name.lower() for name in names), TOO_LARGE, DECODER_FAILED)
 
 
-OF_STRUCTS: Final = ("schema", "message", "mode", "corrupt.column", "subject", "schema.version")
+ANY_INDEX: Final = "any"
+OF_STRUCTS: Final = ("schema", "message", "message.index", "mode", "corrupt.column", "subject", "schema.version")
 """The options that only formats of structs have."""
 
 
@@ -126,8 +130,9 @@ def decoding(which: str, given: Mapping[str, str]) -> Decoding:
                     f"avro or protobuf, or leave {which}.{name} out"
                 )
         return Decoding(chosen, STRING if chosen is Format.STRING else BINARY)
-    if chosen is not Format.PROTOBUF and given.get("message"):
-        raise OptionError(f"option {which}.message has no effect with {which}.format={chosen}: leave it out")
+    for name in ("message", "message.index"):
+        if chosen is not Format.PROTOBUF and given.get(name):
+            raise OptionError(f"option {which}.{name} has no effect with {which}.format={chosen}: leave it out")
     for name, what in (("schema", "the file of a descriptor set"), ("message", "a message's name in it")):
         if chosen is Format.PROTOBUF and not given.get(name):
             raise OptionError(
@@ -141,6 +146,7 @@ def decoding(which: str, given: Mapping[str, str]) -> Decoding:
         subject=given.get("subject", ""),
         version=given.get("schema.version", "latest"),
         message=given.get("message", ""),
+        any_index=given.get("message.index") == ANY_INDEX,
     )
     return with_schema(which, made, given["schema"]) if given.get("schema") else made
 

@@ -29,6 +29,7 @@ class Registry:
         self.requests: list[str] = []
         self.status = 0
         self.nonsense = False
+        self.says: Any = ...  # the answer to everything, whatever it is
         self.held = threading.Event()
         self.held.set()
         self._authorization = {f"Bearer {token}"} if token else set()
@@ -57,6 +58,8 @@ class Registry:
         self.held.wait(30)
         if self.status:
             return self.status, {"error_code": self.status * 100 + 1, "message": "as asked for"}
+        if self.says is not ...:
+            return 200, self.says
         if self._authorization and headers.get("Authorization") not in self._authorization:
             return 401, {"error_code": 401, "message": "Unauthorized"}
         if method == "POST" and (found := re.fullmatch(r"/subjects/([^/]+)/versions", path)):

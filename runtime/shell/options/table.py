@@ -155,6 +155,14 @@ VALUES = (
             ),
             Option(f"{of}.message", "string", None, "protobuf: the message's name in the descriptor set"),
             Option(
+                f"{of}.message.index",
+                "choice",
+                "same",
+                "protobuf in a registry's frame: same, a record of another message of its file is bad; any, it is read all the "
+                "same, as in topics whose files were reordered",
+                choices=("same", "any"),
+            ),
+            Option(
                 f"{of}.mode",
                 "choice",
                 "permissive",

@@ -9,7 +9,7 @@ from typing import Final
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options.values import Values
-from sparkcohort.runtime.values.formats import OF_STRUCTS, Decoding, Format, Mode, decoding
+from sparkcohort.runtime.values.formats import ANY_INDEX, OF_STRUCTS, Decoding, Format, Mode, decoding
 
 REGISTRY: Final = "schema.registry."
 MOST_SCHEMA: Final = 4 << 20
@@ -36,6 +36,8 @@ def _decoding(value: Values, which: str, registry: tuple[tuple[str, str], ...]) 
     texts = {name: value.text(f"{which}.{name}") for name in OF_STRUCTS if value.has(f"{which}.{name}")}
     if texts.pop("mode", "") and (mode := value.choice(f"{which}.mode")) != Mode.PERMISSIVE:
         texts["mode"] = mode
+    if texts.pop("message.index", "") and (index := value.choice(f"{which}.message.index")) == ANY_INDEX:
+        texts["message.index"] = index
     kind = value.choice(f"{which}.format")
     if kind == Format.AVRO and "schema" in texts and not texts["schema"].startswith(_OPENS_TEXT):
         texts["schema"] = _text_of(f"{which}.schema", texts["schema"])

@@ -27,6 +27,10 @@ class RegistryUnavailableError(RegistryError):
     """No answer in time: it is away, slow, or fails itself."""
 
 
+class NotYetKnownError(RegistryUnavailableError):
+    """There is no such id for now: a follower that is behind its leader says so of a schema that is a second old."""
+
+
 class UnknownSchemaError(RegistryError):
     """There is no such id, subject or version."""
 
@@ -72,6 +76,11 @@ class SchemaRegistry:
         """Where it is, without a login."""
         return self._settings.place
 
+    @property
+    def timeout_s(self) -> float:
+        """How long a schema may be waited for."""
+        return self._settings.timeout
+
     def close(self) -> None:
         """End what waits, and the connections."""
         self._stopped.set()
@@ -94,7 +103,16 @@ class SchemaRegistry:
     def _whole(self, schema: Any) -> RegisteredText:
         texts: dict[tuple[str, int], str] = {}
         self._follow(schema, texts, ())
-        return RegisteredText(schema.schema_type or "AVRO", schema.schema_str, tuple(texts.values()))
+        return RegisteredText(schema.schema_type or "AVRO", self._text(schema), tuple(texts.values()))
+
+    def _text(self, schema: Any) -> str:
+        """The schema's text; RegistryError where the answer has something else in its place."""
+        if not isinstance(schema.schema_str, str):
+            raise RegistryError(
+                f"The schema registry {self._settings.place} answered with a schema that is no text:"
+                f" {type(schema.schema_str).__name__}."
+            )
+        return schema.schema_str
 
     def _follow(self, schema: Any, texts: dict[tuple[str, int], str], trail: tuple[tuple[str, int], ...]) -> None:
         """Collect what a schema refers to, deepest first."""
@@ -110,7 +128,7 @@ class SchemaRegistry:
             what = f"subject {place[0]!r}, version {place[1]}"
             found = self._ask(what, partial(self._client.get_version, *place))
             self._follow(found.schema, texts, (*trail, place))
-            texts[place] = found.schema.schema_str
+            texts[place] = self._text(found.schema)
 
     def _ask(self, what: str, call: Callable[[], Any]) -> Any:
         """An answer, trying again for as long as it may take."""

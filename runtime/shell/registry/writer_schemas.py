@@ -10,9 +10,11 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
 from sparkcohort.runtime.shell.registry.schema_registry import (
+    NotYetKnownError,
     RegisteredText,
     RegistryError,
     RegistryUnavailableError,
@@ -21,12 +23,10 @@ from sparkcohort.runtime.shell.registry.schema_registry import (
 )
 from sparkcohort.runtime.shell.registry.settings import RegistrySettings
 
-UNKNOWN_SECONDS = 30.0
-"""How long an id that the registry does not have is not asked for again: it may be registered any time."""
-FAILED_SECONDS = 1.0
-"""The same for an id that the registry gave no answer for."""
+ASK_AGAIN_S = 1.0
+"""After so long an id is asked for again that the registry does not have, or gave no answer for: either may change any time."""
 MOST_REFUSED = 10_000
-WAIT_SECONDS = 0.5
+WAIT_S = 0.5
 """How long an answer is waited for: a registry that is there has answered by then."""
 MOST_THREADS = 4
 
@@ -37,11 +37,23 @@ class _SchemaFetch:
     def __init__(self, schema_id: int) -> None:
         self.schema_id = schema_id
         self.done = threading.Event()
-        self.until = time.monotonic() + WAIT_SECONDS
+        self.until = time.monotonic() + WAIT_S
+
+
+class _NoSchema(NamedTuple):
+    """What the registry said of an id that it has no schema for."""
+
+    since: float  # the first of the answers without a schema, one after the other
+    until: float  # the id is not asked for again before; later than ``since``
+    why: str | RegistryError  # a text: no record that has the id can be read; an error: that is not known yet
 
 
 class WriterSchemas:
-    """By id: the schema, or why there is none.  For any thread."""
+    """By id: the schema, or why there is none.  For any thread.
+
+    An id that the registry does not have is no bad record before ``timeout_s`` has passed since it was first asked for: a
+    follower that is behind its leader does not have it *yet*, and records once read as nulls would stay nulls.
+    """
 
     def __init__(self, registry: SchemaRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry, self._clock = registry, clock
@@ -50,7 +62,7 @@ class WriterSchemas:
         self._unasked: deque[_SchemaFetch] = deque()  # those of them that no thread has taken
         self._threads = 0
         self._schemas: dict[int, RegisteredText] = {}
-        self._refused: OrderedDict[int, tuple[float, str | RegistryError]] = OrderedDict()  # until when, and why
+        self._refused: OrderedDict[int, _NoSchema] = OrderedDict()  # at most MOST_REFUSED, the oldest first
 
     def get(self, schema_id: int) -> RegisteredText | str:
         """The schema of an id; or the reason why no record that has it can be read.
@@ -78,12 +90,12 @@ class WriterSchemas:
     def _known(self, schema_id: int) -> RegisteredText | str | None:
         if schema_id in self._schemas:
             return self._schemas[schema_id]
-        until, why = self._refused.get(schema_id, (0.0, ""))
-        if not why or self._clock() >= until:
+        refusal = self._refused.get(schema_id)
+        if refusal is None or self._clock() >= refusal.until:
             return None
-        if isinstance(why, RegistryError):
-            raise type(why)(str(why))  # each thread its own
-        return why
+        if isinstance(refusal.why, RegistryError):
+            raise type(refusal.why)(str(refusal.why))  # each thread its own
+        return refusal.why
 
     def _request(self, schema_id: int) -> _SchemaFetch:
         """Have an id asked for; more than a few ids wait for each other."""
@@ -110,28 +122,33 @@ class WriterSchemas:
             with self._lock:
                 self._keep(request, answer)
 
-    def _answer(self, schema_id: int) -> RegisteredText | str | RegistryError:
+    def _answer(self, schema_id: int) -> RegisteredText | RegistryError:
         try:
             return self._registry.by_id(schema_id)
-        except UnknownSchemaError as error:
-            return str(error)
         except RegistryError as error:
             return error
         except Exception as error:  # noqa: BLE001  whatever it is, those who wait have to hear of it
             return RegistryError(f"Schema {schema_id} could not be asked for: {type(error).__name__}: {error}")
 
-    def _keep(self, request: _SchemaFetch, answer: RegisteredText | str | RegistryError) -> None:
-        schema_id = request.schema_id
-        self._refused.pop(schema_id, None)
+    def _keep(self, request: _SchemaFetch, answer: RegisteredText | RegistryError) -> None:
+        schema_id, before = request.schema_id, self._refused.pop(request.schema_id, None)
         if isinstance(answer, RegisteredText):
             self._schemas[schema_id] = answer
         else:
-            pause = UNKNOWN_SECONDS if isinstance(answer, str) else FAILED_SECONDS
-            self._refused[schema_id] = self._clock() + pause, answer
+            self._refused[schema_id] = self._no_schema(before, answer)
             while len(self._refused) > MOST_REFUSED:
                 self._refused.popitem(last=False)
         del self._requests[schema_id]
         request.done.set()
+
+    def _no_schema(self, before: _NoSchema | None, answer: RegistryError) -> _NoSchema:
+        now, patience_s = self._clock(), self._registry.timeout_s
+        # An id that nobody has asked for since is a new one: its records are as good as those of the first.
+        since = now if before is None or now - before.until > patience_s else before.since
+        why: str | RegistryError = answer
+        if isinstance(answer, UnknownSchemaError):
+            why = str(answer) if now - since >= patience_s else NotYetKnownError(f"{answer} It is asked for again.")
+        return _NoSchema(since, now + ASK_AGAIN_S, why)
 
 
 _shared: dict[tuple[int, tuple[tuple[str, str], ...]], WriterSchemas] = {}

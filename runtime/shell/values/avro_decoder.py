@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sparkcohort.native import warn_of_missing_parts
-from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText
+from sparkcohort.runtime.shell.registry.schema_registry import NotYetKnownError, RegisteredText
 from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers, check_values
 from sparkcohort.runtime.values.avro.columns import check_target, column_type
 from sparkcohort.runtime.values.avro.interpreter import AvroReader, words
@@ -86,14 +86,23 @@ class AvroValues:
 
     def _find(self, missing: Iterable[int]) -> list[int]:
         """Make the lists for these ids; those of them that are worth nothing the next time."""
-        passing = []
+        passing: list[int] = []
+        not_yet: NotYetKnownError | None = None
         for schema_id in dict.fromkeys(missing):
-            found = self._writers(schema_id) if self._writers else "no schemas are known"
+            try:
+                found = self._writers(schema_id) if self._writers else "no schemas are known"
+            except NotYetKnownError as error:
+                not_yet = error  # the others are asked for meanwhile: all of them wait at the same time
+                continue
             if isinstance(found, str):
                 passing.append(schema_id)
                 self._add(schema_id, without_schema(self.target, found))
             else:
                 self._add(schema_id, self._resolved(schema_id, found))
+        if not_yet is not None:
+            for schema_id in passing:
+                self._drop(schema_id)
+            raise not_yet
         return passing
 
     def _resolved(self, schema_id: int, found: RegisteredText) -> StepList:
@@ -103,6 +112,8 @@ class AvroValues:
             return resolve(parse_schema(found.text, found.references), self._reader, self.target)
         except AvroSchemaError as error:
             return without_schema(self.target, f"schema {schema_id} is broken: {error}")
+        except Exception as error:  # noqa: BLE001  a schema from outside that nobody foresaw: its records are bad, the query goes on
+            return without_schema(self.target, f"schema {schema_id} is broken: {type(error).__name__}")
 
     def _add(self, schema_id: int, steps: StepList) -> None:
         if self._native:

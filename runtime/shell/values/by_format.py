@@ -64,7 +64,9 @@ def _avro(decoding: Decoding, target: ColumnType) -> Decoder:
 def _protobuf(decoding: Decoding, target: ColumnType) -> Decoder:
     from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues  # noqa: PLC0415  as above
 
-    values = ProtobufValues(decoding.reader_message(), target, framed=bool(decoding.registry))
+    values = ProtobufValues(
+        decoding.reader_message(), target, framed=bool(decoding.registry), any_index=decoding.any_index
+    )
 
     def read(records: pa.Array) -> tuple[pa.Array, list[Malformed]]:
         rows, bad = values.decode(records)

@@ -30,7 +30,10 @@ class BadMessage(NamedTuple):
 
 
 class ProtobufValues:
-    """Reads columns of records of one message into its type, or what is asked for of it (else DescriptorError)."""
+    """Reads columns of records of one message into its type, or what is asked for of it (else DescriptorError).
+
+    ``framed``: a record has Confluent's frame, with the message's own index unless ``any_index``.
+    """
 
     def __init__(
         self,
@@ -38,12 +41,13 @@ class ProtobufValues:
         target: ColumnType | None = None,
         *,
         framed: bool = False,
+        any_index: bool = False,
         native: bool = NativeDecoder is not None,
         most: int = MOST,
     ) -> None:
         self.target = target or column_type(message)
         self.type, self._framed, self._most = arrow_type(self.target), framed, most
-        self._steps = compile_steps(message, self.target)
+        self._steps = compile_steps(message, self.target, message.index if framed and not any_index else ())
         columns = packed(self.target)
         self._native = NativeDecoder(columns, *self._steps.packed(), self._steps.constants, most) if native else None
         if NativeDecoder is None:

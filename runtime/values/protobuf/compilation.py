@@ -33,11 +33,17 @@ MOST_NAME = 400
 """Bytes of an enum's name: a number behind it still fits where the interpreter writes both."""
 
 
-def compile_steps(message: MessageDescriptor, target: ColumnType) -> MessageSteps:
-    """The steps that read ``message`` into ``target``, all of its type or a part.  Raises DescriptorError."""
+def compile_steps(message: MessageDescriptor, target: ColumnType, index: tuple[int, ...] = ()) -> MessageSteps:
+    """The steps that read ``message`` into ``target``, all of its type or a part.  Raises DescriptorError.
+
+    ``index`` is the one that a record must have in Confluent's frame: the message's place in its file (Confluent's
+    ``MessageIndexes``); (): any.
+    """
     check_target(message, target)
     made = _MessageCompiler()
     made.message(message, target, 0, "value")
+    made.steps[0] = made.steps[0]._replace(b=len(made.table) if index else -1)
+    made.table += [len(index), *index] if index else []
     return MessageSteps(tuple(made.steps), target, tuple(made.constants), tuple(made.table), tuple(made.paths))
 
 

@@ -110,6 +110,7 @@ class MessageDescriptor:
 
     name: str
     map_entry: bool = False
+    index: tuple[int, ...] = ()  # where it stands in its file, from the outermost message inwards
     fields: tuple[FieldDescriptor, ...] = field(default=())
 
     @property
@@ -222,21 +223,21 @@ class _SetParser:
             tuple(each.decode() for each in read.get(3, ()) if isinstance(each, bytes)),
         )
         self.files.add(file.name)
-        for each in _messages(read, 4):
-            self._message(each, file.package, file.features, file)
+        for number, each in enumerate(_messages(read, 4)):
+            self._message(each, file.package, file.features, file, (number,))
         for each in _messages(read, 5):
             self._enum(each, file.package, file.features)
 
-    def _message(self, read: Read, scope: str, outer: Features, file: _FileScope) -> None:
+    def _message(self, read: Read, scope: str, outer: Features, file: _FileScope, index: tuple[int, ...]) -> None:
         options = list(_messages(read, 7))
         features = _features(outer, options, 12)
         name = _joined(scope, _text(read, 1))
-        made = MessageDescriptor(name, any(_number(each, 7) for each in options))
+        made = MessageDescriptor(name, any(_number(each, 7) for each in options), index)
         if not _text(read, 1) or name in self.messages:
             raise DescriptorError(f"a message {name!r} without a name, or one that is there twice")
         self.messages[name] = made
-        for each in _messages(read, 3):
-            self._message(each, name, features, file)
+        for number, each in enumerate(_messages(read, 3)):
+            self._message(each, name, features, file, (*index, number))
         for each in _messages(read, 4):
             self._enum(each, name, features)
         oneofs = [_features(features, _messages(each, 2), 1) for each in _messages(read, 8)]

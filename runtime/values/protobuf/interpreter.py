@@ -79,19 +79,22 @@ class ProtobufReader:
         return MessageError(reason, self.place, self.step, self.list.paths[self.step] if self.step >= 0 else "")
 
     def frame(self, data: bytes) -> int:
-        """Where the message begins behind Confluent's frame, which ends with the place of the message in its schema."""
+        """Where the message begins behind Confluent's frame, which ends with the index of the message in its schema."""
         if len(data) <= FRAME or data[0]:
             raise self.error(ProtobufReason.FRAME)
+        index: list[int] = []
         try:
             count, at = self.varint(data, FRAME, len(data))
             count = _zigzag(count)
             for _ in range(min(max(count, 0), len(data))):
-                index, at = self.varint(data, at, len(data))
-                count = -1 if _zigzag(index) < 0 else count
+                number, at = self.varint(data, at, len(data))
+                index.append(_zigzag(number))
         except MessageError:
             count = -1
-        if count < 0 or count > len(data):
+        if count < 0 or count > len(data) or min(index, default=0) < 0:
             raise self.error(ProtobufReason.FRAME)
+        if self.list.index not in ((), tuple(index or [0])):  # the first message's index may be left out
+            raise self.error(ProtobufReason.OTHER_MESSAGE)
         return at
 
     # --- what is written ------------------------------------------------------------------------

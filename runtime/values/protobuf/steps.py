@@ -23,7 +23,9 @@ NO_ENUM = "UNKNOWN_ENUM_VALUE_"
 class ProtobufOp(enum.IntEnum):
     """What a step does: a and b are its two numbers."""
 
-    MESSAGE = 0  # append a struct, if it has a column; the a steps behind it are its fields
+    # Append a struct, if it has a column; the a steps behind it are its fields.  The first one's b: where the table has the length
+    # of the index that records must have in their frame, and the index; -1: any index.
+    MESSAGE = 0
     BOOL = 1
     INT32 = 2  # int32, uint32
     SINT32 = 3
@@ -103,6 +105,7 @@ class ProtobufReason(enum.IntEnum):
     RANGE = 11
     DEPTH = 12
     FRAME = 13
+    OTHER_MESSAGE = 14
 
 
 REASONS = {
@@ -119,6 +122,8 @@ REASONS = {
     ProtobufReason.RANGE: "a time is out of range",
     ProtobufReason.DEPTH: f"more than {MOST_DEPTH} messages inside of each other",
     ProtobufReason.FRAME: "the bytes do not begin with a magic byte (0), a schema's id and the place of a message",
+    ProtobufReason.OTHER_MESSAGE: "it is another message of its schema; where the messages of a file have changed places, set "
+    "value.message.index=any (or key.message.index)",
 }
 
 
@@ -131,6 +136,12 @@ class MessageSteps:
     constants: tuple[bytes, ...] = ()
     table: tuple[int, ...] = ()
     paths: tuple[str, ...] = field(default=(), compare=False)  # by step
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """The index that records must have in their frame; (): any."""
+        at = self.steps[0].b
+        return () if at < 0 else self.table[at + 1 : at + 1 + self.table[at]]
 
     def __str__(self) -> str:
         """One line a step, for people and tests."""

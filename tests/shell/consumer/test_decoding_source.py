@@ -254,6 +254,64 @@ def test_what_becomes_more_than_a_column_holds(
     assert found == dict.fromkeys(tps, expected)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("x"),
+        IndexError(),
+        MemoryError(),
+        RecursionError(),
+        KeyError("secret"),
+        ValueError("secret"),
+        OSError(5),
+    ],
+    ids=repr,
+)
+def test_whatever_a_decoder_raises_costs_one_record(
+    mock_broker: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The batch is halved down to it; what it has is not shown."""
+    whole = json_decoder.JsonValues.decode
+
+    def decode(values: json_decoder.JsonValues, column: Any) -> Any:
+        if b'{"id": 13}' in column.to_pylist():
+            raise error
+        return whole(values, column)
+
+    monkeypatch.setattr(json_decoder.JsonValues, "decode", decode)
+    records: list[bytes | None] = [b'{"id": %d}' % number for number in range(100)]
+    tps = fill(mock_broker, topic, records)
+    with closing(opened(mock_broker, decoding("value", {"format": "json", "schema": "id BIGINT"}), 2)) as source:
+        source.assign(dict.fromkeys(tps, (0, NO_END)))
+        found = rows(polled(source, dict.fromkeys(tps, len(records)), 300))
+        assert source.malformed == {(topic, "decoder_failed"): PARTITIONS}
+    for each in found.values():
+        assert [row["value"] for row in each] == [None if n == 13 else {"id": n} for n in range(100)]
+        assert [row["bad"] for row in each if row["bad"]] == [b'{"id": 13}']
+
+
+def test_a_machine_without_memory_is_no_bad_record(
+    mock_broker: MockCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may change in a second: the reader tries again, and the record is read."""
+
+    def decode(_values: json_decoder.JsonValues, _column: Any) -> Any:
+        raise MemoryError
+
+    tps = fill(mock_broker, topic, [b'{"id": 1}'])
+    with closing(opened(mock_broker, decoding("value", {"format": "json", "schema": "id BIGINT"}))) as source:
+        with monkeypatch.context() as short:
+            short.setattr(json_decoder.JsonValues, "decode", decode)
+            short.setattr(decoding_source, "_memory_is_left", bool)
+            source.assign(dict.fromkeys(tps, (0, NO_END)))
+            with pytest.raises(MemoryError):
+                rows(polled(source, dict.fromkeys(tps, 1), 300))
+        source.assign(dict.fromkeys(tps, (0, NO_END)))
+        found = rows(polled(source, dict.fromkeys(tps, 1), 300))
+        assert source.malformed == {}
+    assert [row["value"] for each in found.values() for row in each] == [{"id": 1}] * PARTITIONS
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_one_poll_makes_is_bounded(
     mock_broker: MockCluster, topic: str, threads: int, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ import pytest
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.registry.schema_registry import (
+    NotYetKnownError,
     RegisteredText,
     RegistryError,
     RegistryUnavailableError,
@@ -22,9 +23,8 @@ from sparkcohort.runtime.shell.registry.schema_registry import (
 )
 from sparkcohort.runtime.shell.registry.settings import RegistrySettings, read_settings
 from sparkcohort.runtime.shell.registry.writer_schemas import (
-    FAILED_SECONDS,
+    ASK_AGAIN_S,
     MOST_THREADS,
-    UNKNOWN_SECONDS,
     WriterSchemas,
     shared_writer_schemas,
 )
@@ -295,21 +295,52 @@ def test_what_a_registry_refuses_is_told_and_asked_for_again(registry: Registry)
         with pytest.raises(RegistryError, match=f"refused the login for schema {number}"):
             schemas.get(number)
     assert len(registry.requests) == 1
-    registry.status, now[0] = 0, FAILED_SECONDS
+    registry.status, now[0] = 0, ASK_AGAIN_S
     assert isinstance(schemas.get(number), RegisteredText)
 
 
-def test_an_unknown_id_is_a_reason_and_asked_for_again_later(registry: Registry) -> None:
-    """Not by every record; but it may have been registered meanwhile."""
+def test_an_id_that_is_not_known_yet_is_waited_for(registry: Registry) -> None:
+    """A follower behind its leader has it a second later: asked again every second, no reason before the time-out."""
     now = [0.0]
-    schemas = WriterSchemas(SchemaRegistry(settings(registry.url)), lambda: now[0])
-    for _ in range(100):
-        assert "has no schema 1: Schema not found" in str(schemas.get(1))
-    assert len(registry.requests) == 1
+    schemas = WriterSchemas(SchemaRegistry(settings(registry.url, timeout_ms="3000")), lambda: now[0])
+    for second in range(3):
+        now[0] = second * ASK_AGAIN_S
+        for _ in range(10):
+            with pytest.raises(NotYetKnownError, match="has no schema 1: Schema not found"):
+                schemas.get(1)
+        assert len(registry.requests) == second + 1
     registry.register("s", ORDER)
-    assert isinstance(schemas.get(1), str)
-    now[0] = UNKNOWN_SECONDS
+    now[0] += ASK_AGAIN_S
     assert isinstance(schemas.get(1), RegisteredText)
+
+
+def test_an_id_that_stays_unknown_is_a_reason_and_asked_for_again(registry: Registry) -> None:
+    """After the time-out; a second later it may be registered.  Where nobody has asked for long it is waited for anew."""
+    now = [0.0]
+    schemas = WriterSchemas(SchemaRegistry(settings(registry.url, timeout_ms="3000")), lambda: now[0])
+
+    def waits() -> bool:
+        try:
+            assert "has no schema 1: Schema not found" in str(schemas.get(1))
+        except NotYetKnownError:
+            return True
+        return False
+
+    found = []
+    for now[0] in (0.0, 1.0, 2.9, 3.95, 4.0, 9.0):
+        found.append(waits())
+    assert found == [True, True, True, False, False, True]
+    registry.register("s", ORDER)
+    now[0] += ASK_AGAIN_S
+    assert isinstance(schemas.get(1), RegisteredText)
+
+
+@pytest.mark.parametrize("answer", [{}, {"schema": 5}, {"schema": None}, {"schema": {"type": "long"}}, [], 7, None])
+def test_an_answer_that_nobody_foresaw_is_an_error_of_the_registry(registry: Registry, answer: object) -> None:
+    """Neither a schema nor Python's words."""
+    registry.says = answer
+    with pytest.raises(RegistryError, match="The schema registry http"):
+        SchemaRegistry(settings(registry.url, timeout_ms="200")).by_id(1)
 
 
 def test_a_process_has_one_of_each_registry(registry: Registry) -> None:

@@ -13,7 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.native._drain import AvroDecoder
-from sparkcohort.runtime.shell.registry.schema_registry import RegisteredText, RegistryUnavailableError, SchemaRegistry
+from sparkcohort.runtime.shell.registry.schema_registry import (
+    NotYetKnownError,
+    RegisteredText,
+    RegistryUnavailableError,
+    SchemaRegistry,
+)
 from sparkcohort.runtime.shell.registry.settings import read_settings
 from sparkcohort.runtime.shell.registry.writer_schemas import WriterSchemas
 from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
@@ -219,6 +224,40 @@ def test_records_of_many_writers_and_of_none(native: bool) -> None:
     rows, bad = values.decode(column)
     assert rows[5].as_py() == {"id": 7, "by": "me"}
     assert sorted(asked) == [1, 2, 3, 4, 9, 9]
+
+
+def test_ids_that_are_not_known_yet_are_waited_for_at_the_same_time(native: bool) -> None:
+    """No row is read before all of them are known, or are unknown for good."""
+    known: dict[int, RegisteredText | str] = {1: RegisteredText("AVRO", json.dumps(ORDER))}
+    asked: list[int] = []
+
+    def writers(schema_id: int) -> RegisteredText | str:
+        asked.append(schema_id)
+        if schema_id not in known:
+            raise NotYetKnownError(f"no {schema_id} yet")
+        return known[schema_id]
+
+    values = AvroValues(parsed(ORDER), writers=writers, native=native)
+    column = pa.array([framed(number, b"\x02") for number in (1, 2, 3)])
+    with pytest.raises(NotYetKnownError):
+        values.decode(column)
+    assert sorted(asked) == [1, 2, 3]
+    known[2], known[3] = known[1], "there is none"
+    rows, bad = values.decode(column)
+    assert rows.to_pylist() == [{"id": 1}, {"id": 1}, None]
+    assert [(each.row, each.reason) for each in bad] == [(2, AvroReason.NO_SCHEMA)]
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", "5", "null", '"', '{"type": 5}', '{"type": []}', "[[]]", '{"type": "record"}']
+)
+def test_whatever_a_registry_has_costs_the_records_that_have_it(text: str, native: bool) -> None:
+    """A schema that is none, or one that nobody foresaw."""
+    texts = {1: RegisteredText("AVRO", json.dumps(ORDER)), 2: RegisteredText("AVRO", text)}
+    values = AvroValues(parsed(ORDER), writers=texts.__getitem__, native=native)
+    rows, bad = values.decode(pa.array([framed(2, b"\x02"), framed(1, b"\x02")]))
+    assert rows.to_pylist() == [None, {"id": 1}]
+    assert [each.row for each in bad] == [0]
 
 
 def test_a_registry_that_is_away_is_no_bad_record(native: bool) -> None:

@@ -257,6 +257,37 @@ def test_names_are_told_apart_by_every_letter(length: int) -> None:
     assert set(rows[0].as_py().values()) == {2}
 
 
+UNCLOSED = [
+    b"[",
+    b"{",
+    b'{"b":',
+    b'{"b":[',
+    b"[1,",
+    b"[[1],",
+    b'[{"b":1},',
+    b'["a",',
+    b"[ ",
+    b'{"a":{"b":',
+    b'{"b":1,"c":[',
+    b"[1.5e3,",
+]
+
+
+@pytest.mark.parametrize("opening", UNCLOSED)
+@pytest.mark.parametrize("kind", [STRING, array(STRING), BIGINT])
+def test_what_is_never_closed_is_broken_and_no_lack_of_memory(opening: bytes, kind: ColumnType) -> None:
+    """Of any length, to a decoder that is new and to one that has read others, and whatever is closed is read as before."""
+    target = struct({"b": kind, "price": decimal(9, 2)})
+    used = JsonValues(target)
+    lengths = [*range(1, 300), *(length * 7 // 5 for length in range(300, 2_000, 37)), 10_000, 25_000, 100_000]
+    for length in lengths:
+        record = opening * length
+        for values in (JsonValues(target), used):
+            rows, bad = values.decode(binary(record, b'{"price": 1}'))
+            assert [each.reason for each in bad] == [JsonReason.SYNTAX], (opening, length)
+            assert rows.to_pylist() == [None, {"b": None, "price": Decimal("1.00")}]
+
+
 @pytest.mark.parametrize(
     ("fields", "names"),
     [

@@ -146,7 +146,10 @@ def test_every_reason_is_told_with_its_place(native: bool) -> None:
         assert each.message.endswith(place), each.message
     assert rows.null_count == len(BROKEN)
     assert {row["text"] for row in rows.to_pylist()[1::2]} == {"a"}
-    assert {reason for reason, _, _ in BROKEN} == set(ProtobufReason) - {ProtobufReason.FRAME}
+    assert {reason for reason, _, _ in BROKEN} == set(ProtobufReason) - {
+        ProtobufReason.FRAME,
+        ProtobufReason.OTHER_MESSAGE,
+    }
 
 
 def test_what_is_no_fault(native: bool) -> None:
@@ -187,9 +190,35 @@ def test_the_frame_of_a_registry_is_cut_off(frame: bytes, good: bool, native: bo
     """A zero, an id, and the place of the message in its schema, whose short form is one zero."""
     found = parse_message(file_set(message("M", field("text", 1, Proto.TYPE_STRING))), "M")
     record = frame + (tagged(1, 2, b"a") if good else b"")
-    rows, bad = ProtobufValues(found, framed=True, native=native).decode(pa.array([record, None]))
+    rows, bad = ProtobufValues(found, framed=True, any_index=True, native=native).decode(pa.array([record, None]))
     assert rows.to_pylist() == [{"text": "a"} if good else None, None]
     assert [each.reason for each in bad] == ([] if good else [ProtobufReason.FRAME])
+
+
+MESSAGES = {"Order": (0,), "Refund": (1,), "Order.Line": (0, 1), "Order.Line.Part": (0, 1, 0)}
+
+
+@pytest.mark.parametrize("asked", MESSAGES)
+def test_a_record_of_another_message_is_bad(asked: str, native: bool) -> None:
+    """By the index in its frame, in both spellings of the first message; and read all the same where any will do."""
+    part = message("Part", field("text", 1, Proto.TYPE_STRING))
+    inside = [message(name, field("text", 1, Proto.TYPE_STRING)) for name in ("Address", "Line")]
+    inside[1].nested_type.append(part)
+    order, refund = (message(name, field("text", 1, Proto.TYPE_STRING)) for name in ("Order", "Refund"))
+    order.nested_type.extend(inside)
+    found = parse_message(file_set(order, refund), f"p.{asked}")
+    assert found.index == MESSAGES[asked]
+    indexes = [b"\0", *(bytes([2 * len(index), *(2 * each for each in index)]) for index in MESSAGES.values())]
+    records = pa.array([b"\0\0\0\0\7" + index + tagged(1, 2, b"a") for index in indexes])
+    good = [index == MESSAGES[asked] for index in ((0,), *MESSAGES.values())]
+    rows, bad = ProtobufValues(found, framed=True, native=native).decode(records)
+    assert rows.to_pylist() == [{"text": "a"} if each else None for each in good]
+    assert [(each.row, each.reason) for each in bad] == [
+        (row, ProtobufReason.OTHER_MESSAGE) for row, each in enumerate(good) if not each
+    ]
+    assert "value.message.index=any" in bad[0].message
+    rows, bad = ProtobufValues(found, framed=True, any_index=True, native=native).decode(records)
+    assert (rows.to_pylist(), bad) == ([{"text": "a"}] * len(records), [])
 
 
 def test_thousands_of_rows_and_columns_of_any_length(native: bool) -> None:

@@ -32,12 +32,13 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
 from sparkcohort.runtime.shell.registry.schema_registry import RegistryError
 from sparkcohort.runtime.shell.values.by_format import Decoder, Malformed, new_decoder
 from sparkcohort.runtime.values.columns import CORRUPT, Columns, Field
-from sparkcohort.runtime.values.formats import TOO_LARGE, Mode
+from sparkcohort.runtime.values.formats import DECODER_FAILED, TOO_LARGE, Mode
 
 HOLD_S, MOST_HOLD_S = 0.1, 2.0  # between attempts at records whose schema is not there
 MOST_MADE = 256 << 20
 """Bytes that one poll makes of what it is given, about; the rest is fetched again.  A null of a struct of many fields is one
 byte in a message: what is small where it comes from could be more than there is memory."""
+ENOUGH_MEMORY = 64 << 20
 TELL_S = 60.0  # one line for each topic and reason in so long
 _log = logging.getLogger("sparkcohort.values")
 
@@ -134,7 +135,7 @@ class DecodingSource(RecordSource):
     def _decode(
         self, event: Records, batch: pa.RecordBatch, runs: OffsetRuns, decoders: Mapping[Field, Decoder]
     ) -> list[_Attempt]:
-        """A batch that becomes more than a column, or memory, can hold is read in halves; a record that does so alone is bad."""
+        """A batch that its decoder can't read is read in halves: a record that it can't read alone is bad, and costs itself."""
         if self._made > MOST_MADE:
             return [_Attempt(event, _Refetch.POLL_IS_FULL, [])]
         fields: dict[Field, tuple[pa.Array, list[Malformed]]] = {}
@@ -142,15 +143,17 @@ class DecodingSource(RecordSource):
             raw = batch.column(self._decoded[of].name)
             try:
                 fields[of] = decoder(raw)
-            except OverflowError:
+            except RegistryError:
+                raise
+            except Exception as error:
                 if len(raw) > 1:
                     return list(
                         chain.from_iterable(self._decode(*each, decoders) for each in _halves(event, batch, runs))
                     )
-                fields[of] = (
-                    pa.nulls(1, self._schema.field(self._decoded[of].name).type),
-                    [Malformed(0, TOO_LARGE, "what it becomes is more than a column can hold, or 256 MiB")],
-                )
+                if isinstance(error, MemoryError) and not _memory_is_left():
+                    raise  # true of the machine and not of the record: the reader tries again
+                nothing = pa.nulls(1, self._schema.field(self._decoded[of].name).type)
+                fields[of] = nothing, [_undecodable(error)]
         return [self._row_by_row(event, batch, runs, fields)]
 
     def _row_by_row(
@@ -305,6 +308,22 @@ class DecodingSource(RecordSource):
     def exists(self, tp: TopicPartition, timeout_s: float) -> bool:
         """See ``RecordSource``."""
         return self._source.exists(tp, timeout_s)
+
+
+def _undecodable(error: Exception) -> Malformed:
+    """Why a decoder gave up on a record that it had alone."""
+    if isinstance(error, OverflowError):
+        return Malformed(0, TOO_LARGE, "what it becomes is more than a column can hold, or 256 MiB")
+    return Malformed(0, DECODER_FAILED, f"the decoder failed with {type(error).__name__}")
+
+
+def _memory_is_left() -> bool:
+    """Whether a decoder that found no memory has met a limit of its own: then there is memory for others."""
+    try:
+        bytearray(ENOUGH_MEMORY)
+    except MemoryError:
+        return False
+    return True
 
 
 def _halves(
