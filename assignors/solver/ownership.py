@@ -63,13 +63,22 @@ class Ownership:
         return (_none(), _none()) if once else _contested(places, members, self.space)
 
     def _decide(self, places: Ints, members: Ints) -> None:
-        """Contested places: the newest claim wins unless another is as new."""
+        """Contested places: the newest claim wins unless another is as new.
+
+        A claim by a member that no longer wants the place is void: it holds the place back and wins over nobody (Kafka's sticky
+        assignors, too, look at the claims of a topic's own consumers only).
+        """
+        self.claimed[places] = SEVERAL
+        self.member[places] = NOBODY
+        wanted = self.space.wanting(places, members)
+        places, members = places[wanted], members[wanted]
+        if not len(places):
+            return
         generation = np.array([said.generation for said in self.space.said])[members]
         order = np.lexsort((-generation, places))
         places, members, generation = places[order], members[order], generation[order]
         first = np.append(True, places[1:] != places[:-1])
         tied = np.append(~first[1:] & (generation[1:] == generation[:-1]), False)
-        self.claimed[places] = SEVERAL
         self.member[places[first]] = np.where(tied[first], NOBODY, members[first])
 
     @cached_property

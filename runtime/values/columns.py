@@ -81,6 +81,15 @@ def kafka_row(key: Decoding = RAW, value: Decoding = RAW, *, headers: bool = Fal
         for field, _, made in both
         if made.corrupt_column
     ]
+    taken = {column.name.lower() for column in (*decoded, *_REST, _HEADERS)}
+    for column in corrupt:
+        if column.name.lower() in taken:  # names of columns are the same in any case (spark.sql.caseSensitive)
+            which = "key" if column.field is Field.CORRUPT_KEY else "value"
+            raise OptionError(
+                f"option {which}.corrupt.column={column.name}: there is a column of this name already: set it to another name, "
+                f"as _corrupt_{which}"
+            )
+        taken.add(column.name.lower())
     row = (*decoded, *_REST, *corrupt)
     return with_headers(row) if headers else row
 

@@ -122,6 +122,25 @@ def test_a_topic_made_anew_with_fewer_partitions_is_shared_as_it_is(assignor: As
     assert groups.loads({m: said.owned for m, said in rounds.items()}) == [1, 1]
 
 
+@pytest.mark.parametrize("generation", [4, 5, 6])
+@pytest.mark.parametrize("wants", [(), ("other",)], ids=["a leaver", "a stranger"])
+def test_a_claim_without_a_subscription_takes_nothing(wants: tuple[str, ...], generation: int) -> None:
+    """However new it is: the owner keeps what balance lets it keep, as if there were no such claim."""
+    topics, mine = {"t": 6, "other": 1}, tuple(("t", number) for number in range(6))
+    members = {
+        "gone": MemberSubscription(wants, mine, generation),
+        "new": MemberSubscription(("t",), (), 5),
+        "owner": MemberSubscription(("t",), mine, 5),
+    }
+    assert resolve(topics, members).owner == dict.fromkeys(mine, "owner")
+    assert set(resolve(topics, members).claimants[mine[0]]) == {"gone", "owner"}
+    assert {name for name, held in balance(topics, members).items() for topic, _ in held if topic == "t"} == {
+        "new",
+        "owner",
+    }
+    assert len({each for each in balance(topics, members)["owner"] if each[0] == "t"}) == 3
+
+
 @BOTH
 def test_the_newer_claim_stands_wherever_its_generation_was_written(assignor: Assignor) -> None:
     """Kafka's look for a rival's generation in one of two places only, so that a stale claim can win."""

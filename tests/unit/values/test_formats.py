@@ -121,6 +121,18 @@ def test_options_of_other_formats_are_not_passed_over(name: str, format_: str) -
         parse({**OPTIONS, "value.format": format_, f"value.{name}": text})
 
 
+@pytest.mark.parametrize("name", ["offset", "Value", "headers", "timestampType"])
+def test_a_column_for_bad_bytes_has_a_name_of_its_own(name: str) -> None:
+    """Else a query that selects it would find two."""
+    for of in ("key", "value"):
+        given = {f"{of}.format": "json", f"{of}.schema": "id INT", f"{of}.corrupt.column": name}
+        with pytest.raises(OptionError, match=rf"option {of}.corrupt.column={name}: there is a column of this name"):
+            parse({**OPTIONS, **given})
+    both = {f"{of}.{name}": text for of in ("key", "value") for name, text in (("format", "json"), ("schema", "a INT"))}
+    with pytest.raises(OptionError, match=r"option value.corrupt.column=BAD: there is a column of this name"):
+        parse({**OPTIONS, **both, "key.corrupt.column": "bad", "value.corrupt.column": "BAD"})
+
+
 def test_words_that_are_none() -> None:
     """Of formats and modes."""
     for name, text in (("value.format", "xml"), ("key.mode", "strict")):
