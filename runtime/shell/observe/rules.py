@@ -69,13 +69,16 @@ RECORDINGS: Final = (
 )
 
 _IN_MOVE: Final = f'cohort_group_state{{{G}, state=~"PreparingRebalance|CompletingRebalance|Dead"}}'
+# A query that starts where the log begins has no lead, and is in no danger while the log's start stays where it is.
 _DANGER: Final = (
-    f"(cohort_partition_lead_records{{{G}}} <= 0 or predict_linear(cohort_partition_lead_records{{{G}}}[30m], 3600) < 0)"
+    f"(cohort_partition_lead_records{{{G}}} < 0"
+    f" or (cohort_partition_lead_records{{{G}}} == 0 or predict_linear(cohort_partition_lead_records{{{G}}}[30m], 3600) < 0)"
+    f" and on ({RULES_BY}, instance, topic, partition) changes(cohort_partition_log_start_offset{{{G}}}[30m]) > 0)"
     f" and on ({RULES_BY}, instance, topic, partition) cohort_partition_lag_seconds{{{G}}} > 60"
 )
 # Above metrics.partitions a topic stands for its partitions: coarser, and better than nothing.
 _TOPIC_DANGER: Final = (
-    f"(cohort_topic_lead_records{{{G}}} <= 0 or predict_linear(cohort_topic_lead_records{{{G}}}[30m], 3600) < 0)"
+    f"(cohort_topic_lead_records{{{G}}} < 0 or predict_linear(cohort_topic_lead_records{{{G}}}[30m], 3600) < 0)"
     f" and on ({RULES_BY}, instance, topic) cohort_topic_lag_seconds{{{G}}} > 60"
     f" and on ({RULES_BY}, instance) cohort_partition_series_left_out{{{G}}} > 0"
 )
@@ -183,7 +186,7 @@ ALERTS: Final = (
         "page",
         "0m",
         f"max by ({RULES_BY}) (cohort_foreign_members{{{G}}}) > 0"
-        f" or sum by ({RULES_BY}) (increase(cohort_foreign_members_total{{{G}}}[10m])) > 0",
+        f" or sum by ({RULES_BY}) (increase(cohort_foreign_members_total{{{G}}}[3m])) > 0",
         "A consumer of somebody else is in group {{ $labels.group }}.",
         "Another consumer takes partitions of group {{ $labels.group }}. If it stays, the query ends with an error that "
         "names it.",

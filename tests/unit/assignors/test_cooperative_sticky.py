@@ -32,12 +32,13 @@ def test_nobody_starts_what_another_has_not_given_up(topics: dict[str, int], mem
 
 @given(groups.topics(), groups.members())
 def test_the_newest_claim_is_the_owners(topics: dict[str, int], members: groups.Members) -> None:
-    """Of each partition that exists: whose claim alone is of the newest generation, if it wants the topic."""
+    """Of each partition that exists: whose claim alone is of the newest generation, of those who want the topic."""
     known = resolve(topics, members)
     for topic, partition in [(topic, number) for topic, count in topics.items() for number in range(count)]:
         who = [member for member in sorted(members) if (topic, partition) in members[member].owned]
-        newest = [m for m in who if members[m].generation == max(members[other].generation for other in who)]
-        owner = newest[0] if len(newest) == 1 and topic in members[newest[0]].topics else None
+        wants = [member for member in who if topic in members[member].topics]
+        newest = [m for m in wants if members[m].generation == max(members[other].generation for other in wants)]
+        owner = newest[0] if len(newest) == 1 else None
         assert (known.owner.get((topic, partition)), known.claimants.get((topic, partition), ())) == (owner, tuple(who))
 
 
