@@ -2,8 +2,8 @@
 
     tools/run_tests.py [--tier all] [pytest options]      exit status 0: all passed
 
-Side by side: lint and type check, the pure tests, and what the others need (jars, a JDK); then the tests with Spark or a
-broker, by three workers.  A test of these that fails runs once more at the end, alone; if it passes then, the run is
+Lint and type check run beside all else, and the pure tests beside what the others need besides jars (archives of classes,
+environments); then come the tests with Spark or a broker, by three workers.  A test of these that fails runs once more at the end, alone; if it passes then, the run is
 green and says so in its last lines (``ran again: …``), with the first failure kept in .cache/tests.
 """
 
@@ -26,7 +26,8 @@ LOGS = ROOT / ".cache" / "tests"
 PYTHON = str(Path(sys.executable).parent / "python")  # the environment's own, whatever it links to
 PYTEST = [PYTHON, "-P", "-m", "pytest"]
 WORKERS = 3  # tests without Spark wait for most of their time: three keep two cores busy
-NEEDS = {"test": ["jdk", "jars", "prometheus"], "all": ["jdk", "jars", "prometheus", "hosts", "wheels", "oldest"]}
+NEEDED_BY_ALL = ["jdk", "jars", "prometheus"]
+NEEDED_BESIDES = {"test": [], "all": ["hosts", "wheels", "oldest"]}
 LINT = [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"]]
 NO_TESTS = 5  # pytest's status when the options have chosen none
 FAILED = 1  # pytest's status when tests failed, and nothing else went wrong
@@ -81,9 +82,12 @@ def lint(limit_s: float) -> Step:
 
 
 def environment(tier: str, limit_s: float) -> Step:
-    """What the tests with Spark or a broker need, made where it is missing."""
-    step = run("environment", ["tools/bootstrap.sh", *NEEDS[tier]], limit_s)
-    return run("class archives", [PYTHON, "-m", "tests.kit.class_archives"], limit_s) if step.passed else step
+    """What the tests with Spark or a broker need besides, made where it is missing."""
+    if parts := NEEDED_BESIDES[tier]:
+        step = run("environment", ["tools/bootstrap.sh", *parts], limit_s)
+        if not step.passed:
+            return step
+    return run("class archives", [PYTHON, "-m", "tests.kit.class_archives"], limit_s)
 
 
 def failures(file: Path) -> dict[str, str]:
@@ -158,7 +162,7 @@ def main() -> int:
     """Everything, and one status for it."""
     parser = argparse.ArgumentParser(description="Run the suite.", allow_abbrev=False)
     parser.add_argument(
-        "--tier", choices=sorted(NEEDS), default="test", help="test: what every change needs; all: everything"
+        "--tier", choices=sorted(NEEDED_BESIDES), default="test", help="test: what every change needs; all: everything"
     )
     known, options = parser.parse_known_args()
     began = time.monotonic(), busy_s()
@@ -167,10 +171,11 @@ def main() -> int:
     options = [f"--tier={known.tier}", *options]
     with ThreadPoolExecutor() as pool:
         checks: list[Future[Step]] = [pool.submit(lint, limit_s)]
+        jars = run("jars", ["tools/bootstrap.sh", *NEEDED_BY_ALL], limit_s)
         # They yield to every other process, so each may take ten times as long as it takes alone.
         pure = [*PYTEST, "-o", "timeout=1200", "tests/unit", *options]
         checks.append(pool.submit(run, "pure tests", pure, limit_s, patient=True))
-        ready = environment(known.tier, limit_s)
+        ready = environment(known.tier, limit_s) if jars.passed else jars
         steps, lines = spark_and_broker(known.tier, options) if ready.passed else ([], [])
         steps = [ready, *(check.result() for check in checks), *steps]
     return 0 if report(steps, lines, began) else 1
