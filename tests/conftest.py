@@ -104,10 +104,20 @@ class Results:
         """Count a phase of a test, and note its failure."""
         test = report.nodeid.partition("@")[0]
         self._seconds[str(dict(report.user_properties).get("unit", test))] += report.duration
-        if report.failed and self._failures is not None:
-            parts = [report.longreprtext, *(f"--- {title}\n{text}" for title, text in report.sections)]
-            with self._failures.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"test": test, "text": "\n".join(parts)}) + "\n")
+        if report.failed:
+            self._note(test, report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that can't be imported fails as a whole."""
+        if report.failed:
+            self._note(report.nodeid, report)
+
+    def _note(self, test: str, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if self._failures is None:
+            return
+        parts = [report.longreprtext, *(f"--- {title}\n{text}" for title, text in report.sections)]
+        with self._failures.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"test": test, "text": "\n".join(parts)}) + "\n")
 
     def pytest_sessionfinish(self) -> None:
         """Keep the durations for the next run; units that did not run keep theirs."""
