@@ -48,7 +48,7 @@ ERRORS = pytest.StashKey[int]()
 
 DURATIONS = ROOT / ".cache" / "tests" / "durations.json"
 # What one worker has for a whole run: a Spark session, an application with executors, the brokers that are dear to start.
-SHARED_BY_ONE_WORKER = ("spark", "application", "guarded", "pair")
+SHARED_BY_ONE_WORKER = ("spark", "application", "guarded", "pair", "sparks")
 SHARED_BROKERS = ("broker", "guarded", "pair")
 
 

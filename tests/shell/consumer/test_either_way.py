@@ -119,7 +119,7 @@ def test_an_open_transaction_is_waited_for(broker: Broker, topic: str, way: str,
     committed, wanted = conf(broker, isolation_level="read_committed"), Range(topic, 0, 0, 10)
     found: Rows = {}
     with pytest.raises(FetchError, match=r"transaction is open at offset 5"):
-        tasks_read(committed, [wanted], way, into=found, patience_s=1, poll_timeout_ms=2_000)
+        tasks_read(committed, [wanted], way, into=found, patience_s=1, poll_timeout_ms=6_000)
     assert offsets(found[wanted.tp]) == list(range(5))
     client.commit_transaction(30)
     rows = tasks_read(committed, [wanted], way)[wanted.tp]
