@@ -29,15 +29,13 @@ def claimants(case: Case, partition: Partition) -> list[str]:
 
 
 def owner(case: Case, partition: Partition) -> str | None:
-    """Who holds it validly: the one of the highest generation, if it is one, it exists, and that one still wants it."""
-    claims = claimants(case, partition)
+    """Who holds it validly: of those who still want it the one of the highest generation, if it is one, and it exists."""
+    claims = [member for member in claimants(case, partition) if partition[0] in case.members[member].topics]
     if not claims or not 0 <= partition[1] < case.topics.get(partition[0], 0):
         return None
     latest = max(case.members[member].generation for member in claims)
     newest = [member for member in claims if case.members[member].generation == latest]
-    if len(newest) > 1 and len(claims) > 1:
-        return None
-    return newest[0] if partition[0] in case.members[newest[0]].topics else None
+    return newest[0] if len(newest) == 1 else None
 
 
 def owners(case: Case) -> Owners:
