@@ -477,5 +477,6 @@ class Broker(Cluster):
         self.node(1).pause()
 
     def resume(self) -> None:
-        """SIGCONT after ``pause``."""
+        """SIGCONT after ``pause``, and wait until it is a broker again: after a silence of 3 s its controller has fenced it."""
         self.node(1).resume()
+        wait_until(lambda: 1 in self.admin.brokers(), START_TIMEOUT_S, "the broker to be unfenced")
