@@ -61,7 +61,7 @@ test-e2e: venv jars hosts prometheus classes ## Spark and the real broker only
 	@$(PYTEST) tests/e2e $(ARGS)
 
 parity: venv jars classes ## the scenarios of Spark's own Kafka suites, on both formats, compared
-	@$(PYTEST) $$($(BIN)/python -m tests.kit.scenarios) $(ARGS)
+	@$(PYTEST) --tier all $$($(BIN)/python -m tests.kit.scenarios) $(ARGS)
 
 # Those that need no peer: Spark's own Kafka source is not published for newer versions.
 NEWEST := $(addprefix tests/e2e/test_,agents.py executors.py errors.py exclusivity.py brokers.py metrics.py sources.py)
