@@ -27,7 +27,6 @@ from sparkcohort.runtime.values.avro.steps import REASONS, AvroReason
 from sparkcohort.runtime.values.protobuf.steps import REASONS as PROTOBUF_REASONS
 from sparkcohort.runtime.values.protobuf.steps import ProtobufReason
 from tests.kit import scenarios
-from tests.kit.dashboard_picture import answers, gone_picture, whole_picture
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = ROOT / "README.md"
@@ -182,8 +181,6 @@ GENERATED: Final[dict[str, tuple[Path, Callable[[], str]]]] = {
 FILES: Final[dict[Path, Callable[[], str]]] = {
     ROOT / "dashboards/cohort.json": lambda: json.dumps(dashboard(), indent=2) + "\n",
     ROOT / "dashboards/rules/cohort.yml": rules_file,
-    DOCS / "images/dashboard.svg": lambda: whole_picture(dashboard(), answers()),
-    DOCS / "images/dashboard-driver-gone.svg": lambda: gone_picture(dashboard(), answers()),
 }
 """Each file that is made as a whole, and what makes it."""
 
