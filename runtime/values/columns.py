@@ -110,12 +110,13 @@ def has(columns: Columns, field: Field) -> bool:
 
 
 def raw_columns(columns: Columns) -> Columns:
-    """The columns of bytes, and of all else, that these are made of, in their order."""
-    return tuple(
+    """The columns of bytes, and of all else, that these are made of, in their order; headers that are read for their ids last."""
+    raw = tuple(
         each._replace(type=BINARY, decoding=RAW) if each.decoding.of_structs else each
         for each in columns
         if each.field not in CORRUPT.values()
     )
+    return with_headers(raw) if any(each.decoding.registry for each in columns) else raw
 
 
 def unknown_fields(columns: Columns) -> str:

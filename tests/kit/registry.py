@@ -1,6 +1,6 @@
 """A schema registry over HTTP: the documented REST calls, kept in memory, with faults to switch on.
 
-``POST /subjects/S/versions``, ``GET /subjects``, ``GET /subjects/S/versions[/N|latest]``, ``GET /schemas/ids/N``,
+``POST /subjects/S/versions``, ``GET /subjects``, ``GET /subjects/S/versions[/N|latest]``, ``GET /schemas/ids/N``, ``GET /schemas/guids/G``,
 with references, basic and bearer authentication, TLS, and the error codes 40401 (subject), 40402 (version), 40403 (schema).
 """
 
@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from uuid import NAMESPACE_URL, uuid5
 
 NOT_FOUND = {40401: "Subject not found.", 40402: "Version not found.", 40403: "Schema not found"}
 
@@ -65,14 +66,16 @@ class Registry:
         if method == "POST" and (found := re.fullmatch(r"/subjects/([^/]+)/versions", path)):
             given = json.loads(body)
             references = given.get("references", [])
-            return 200, {
-                "id": self.register(unquote(found[1]), given["schema"], given.get("schemaType", "AVRO"), references)
-            }
+            number = self.register(unquote(found[1]), given["schema"], given.get("schemaType", "AVRO"), references)
+            return 200, {"id": number, "guid": guid(number), **self._shown(number)}
         if method == "GET" and path == "/subjects":
             return 200, sorted(self._subjects)
         if method == "GET" and (found := re.fullmatch(r"/schemas/ids/(\d+)", path)):
             number = int(found[1])
             return (200, self._shown(number)) if 0 < number <= len(self._schemas) else _missing(40403)
+        if method == "GET" and (found := re.fullmatch(r"/schemas/guids/([-0-9a-f]+)", path)):
+            numbers = [number + 1 for number in range(len(self._schemas)) if guid(number + 1) == found[1]]
+            return (200, self._shown(numbers[0])) if numbers else _missing(40403)
         if method == "GET" and (found := re.fullmatch(r"/subjects/([^/]+)/versions(?:/([^/]+))?", path)):
             return self._versions(unquote(found[1]), found[2])
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
@@ -93,6 +96,11 @@ class Registry:
             return _missing(40402)
         number = numbers[place - 1]
         return 200, {"subject": subject, "version": place, "id": number, **self._shown(number)}
+
+
+def guid(schema_id: int) -> str:
+    """The other name of a schema."""
+    return str(uuid5(NAMESPACE_URL, f"schema/{schema_id}"))
 
 
 def _missing(code: int) -> tuple[int, Any]:

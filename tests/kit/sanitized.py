@@ -133,8 +133,8 @@ def feed_avro() -> int:
     records = [record for data in avro_fuzz.FUZZED.inputs() for record in (data[1:], good)]
     framed = [b"\0" + number.to_bytes(4, "big") + record for record in records for number in (1, 2, 3)]
 
-    def schema(number: int) -> RegisteredText | str:
-        texts = {1: everything, 2: "{"}
+    def schema(number: int | str) -> RegisteredText | str:
+        texts: dict[int | str, str] = {1: everything, 2: "{"}
         return RegisteredText("AVRO", texts[number]) if number in texts else "there is none"
 
     newer = parse_schema(json.dumps(avro_fuzz.NEWER))

@@ -86,9 +86,10 @@ class SchemaRegistry:
         self._stopped.set()
         self._client.close()
 
-    def by_id(self, schema_id: int) -> RegisteredText:
-        """The schema of an id in front of a record."""
-        found = self._ask(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
+    def by_id(self, schema_id: int | str) -> RegisteredText:
+        """The schema of a record's id, or of its GUID."""
+        ask = self._client.get_schema if isinstance(schema_id, int) else self._client.get_schema_by_guid
+        found = self._ask(f"schema {schema_id}", partial(ask, schema_id))
         return self._whole(found)
 
     def reader_schema(self, subject: str, version: str = "latest") -> ReaderSchema:

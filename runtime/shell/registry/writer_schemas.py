@@ -25,6 +25,8 @@ from sparkcohort.runtime.shell.registry.settings import RegistrySettings
 
 ASK_AGAIN_S = 1.0
 """After so long an id is asked for again that the registry does not have, or gave no answer for: either may change any time."""
+MOST_ID = 2**31 - 1
+"""A registry has ids as Java's int, and refuses the question for a larger one: that would hold up its partition for ever."""
 MOST_REFUSED = 10_000
 WAIT_S = 0.5
 """How long an answer is waited for: a registry that is there has answered by then."""
@@ -34,7 +36,7 @@ MOST_THREADS = 4
 class _SchemaFetch:
     """A schema that is being asked for: whoever needs it, too, waits for the same answer."""
 
-    def __init__(self, schema_id: int) -> None:
+    def __init__(self, schema_id: int | str) -> None:
         self.schema_id = schema_id
         self.done = threading.Event()
         self.until = time.monotonic() + WAIT_S
@@ -49,7 +51,7 @@ class _NoSchema(NamedTuple):
 
 
 class WriterSchemas:
-    """By id: the schema, or why there is none.  For any thread.
+    """By id or GUID: the schema, or why there is none.  For any thread.
 
     An id that the registry does not have is no bad record before ``timeout_s`` has passed since it was first asked for: a
     follower that is behind its leader does not have it *yet*, and records once read as nulls would stay nulls.
@@ -58,17 +60,19 @@ class WriterSchemas:
     def __init__(self, registry: SchemaRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry, self._clock = registry, clock
         self._lock = threading.Lock()
-        self._requests: dict[int, _SchemaFetch] = {}  # all that are not done
+        self._requests: dict[int | str, _SchemaFetch] = {}  # all that are not done
         self._unasked: deque[_SchemaFetch] = deque()  # those of them that no thread has taken
         self._threads = 0
-        self._schemas: dict[int, RegisteredText] = {}
-        self._refused: OrderedDict[int, _NoSchema] = OrderedDict()  # at most MOST_REFUSED, the oldest first
+        self._schemas: dict[int | str, RegisteredText] = {}
+        self._refused: OrderedDict[int | str, _NoSchema] = OrderedDict()  # at most MOST_REFUSED, the oldest first
 
-    def get(self, schema_id: int) -> RegisteredText | str:
+    def get(self, schema_id: int | str) -> RegisteredText | str:
         """The schema of an id; or the reason why no record that has it can be read.
 
         RegistryError while the registry is slow or away, or refuses us: the record is not known to be bad.
         """
+        if isinstance(schema_id, int) and schema_id > MOST_ID:
+            return f"schema {schema_id} is in no registry: ids are at most {MOST_ID}"
         with self._lock:
             known = self._known(schema_id)
             if known is not None:
@@ -87,7 +91,7 @@ class WriterSchemas:
         """End what waits for the registry; what is known stays."""
         self._registry.close()
 
-    def _known(self, schema_id: int) -> RegisteredText | str | None:
+    def _known(self, schema_id: int | str) -> RegisteredText | str | None:
         if schema_id in self._schemas:
             return self._schemas[schema_id]
         refusal = self._refused.get(schema_id)
@@ -97,7 +101,7 @@ class WriterSchemas:
             raise type(refusal.why)(str(refusal.why))  # each thread its own
         return refusal.why
 
-    def _request(self, schema_id: int) -> _SchemaFetch:
+    def _request(self, schema_id: int | str) -> _SchemaFetch:
         """Have an id asked for; more than a few ids wait for each other."""
         request = self._requests[schema_id] = _SchemaFetch(schema_id)
         self._unasked.append(request)
@@ -122,7 +126,7 @@ class WriterSchemas:
             with self._lock:
                 self._keep(request, answer)
 
-    def _answer(self, schema_id: int) -> RegisteredText | RegistryError:
+    def _answer(self, schema_id: int | str) -> RegisteredText | RegistryError:
         try:
             return self._registry.by_id(schema_id)
         except RegistryError as error:

@@ -24,8 +24,8 @@ except ImportError:  # built without a compiler
 
 FRAME = 5  # Confluent's: a zero, and the id of the writer's schema in four bytes, the highest first
 UNFRAMED = -1
-Writers = Callable[[int], RegisteredText | str]
-"""The schema of an id, or why there is none; ``WriterSchemas.get`` is one."""
+Writers = Callable[[int | str], RegisteredText | str]
+"""The schema of an id or GUID, or why there is none; ``WriterSchemas.get`` is one."""
 
 
 class BadRecord(NamedTuple):
@@ -40,8 +40,8 @@ class BadRecord(NamedTuple):
 class AvroValues:
     """Reads columns of records into one type: the reader's, or what is asked for of it (else AvroSchemaError).
 
-    ``writers`` gives the schemas that framed records were written with; without it, records have no frame and were
-    written with ``writer``, or with the reader's schema itself.
+    ``writers`` gives the schemas that framed records were written with, by what ``registered`` makes of the number in a frame;
+    without it, records have no frame and were written with ``writer``, or with the reader's schema itself.
     """
 
     def __init__(
@@ -50,11 +50,12 @@ class AvroValues:
         target: ColumnType | None = None,
         *,
         writers: Writers | None = None,
+        registered: Callable[[int], int | str] = int,
         writer: AvroSchema | None = None,
         native: bool = NativeDecoder is not None,
         most: int = MOST,
     ) -> None:
-        self._reader, self._writers = reader, writers
+        self._reader, self._writers, self._registered = reader, writers, registered
         if target:
             check_target(reader, target)
         self.target = target or column_type(reader)
@@ -90,7 +91,7 @@ class AvroValues:
         not_yet: NotYetKnownError | None = None
         for schema_id in dict.fromkeys(missing):
             try:
-                found = self._writers(schema_id) if self._writers else "no schemas are known"
+                found = self._writers(self._registered(schema_id)) if self._writers else "no schemas are known"
             except NotYetKnownError as error:
                 not_yet = error  # the others are asked for meanwhile: all of them wait at the same time
                 continue
@@ -98,14 +99,14 @@ class AvroValues:
                 passing.append(schema_id)
                 self._add(schema_id, without_schema(self.target, found))
             else:
-                self._add(schema_id, self._resolved(schema_id, found))
+                self._add(schema_id, self._resolved(self._registered(schema_id), found))
         if not_yet is not None:
             for schema_id in passing:
                 self._drop(schema_id)
             raise not_yet
         return passing
 
-    def _resolved(self, schema_id: int, found: RegisteredText) -> StepList:
+    def _resolved(self, schema_id: int | str, found: RegisteredText) -> StepList:
         if found.kind != "AVRO":
             return without_schema(self.target, f"schema {schema_id} is {found.kind}, not AVRO")
         try:

@@ -1,14 +1,19 @@
-"""One seam for all formats: a column of bytes in, a column of structs and what was wrong with which row out."""
+"""One seam for all formats: columns of bytes and of headers in, a column of structs and what was wrong with which row out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from sparkcohort.runtime.shell.values.header_ids import HeaderIds
 from sparkcohort.runtime.values.formats import Decoding, Format
 from sparkcohort.runtime.values.types import ColumnType
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.values.avro_decoder import AvroValues
+    from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues
 
 
 class Malformed(NamedTuple):
@@ -19,15 +24,26 @@ class Malformed(NamedTuple):
     message: str
 
 
-Decoder: TypeAlias = Callable[[pa.Array], tuple[pa.Array, list[Malformed]]]
-"""For one thread at a time.  Raises RegistryError while the schema of a record can't be had."""
+Decoder: TypeAlias = Callable[[pa.Array, "pa.Array | None"], tuple[pa.Array, list[Malformed]]]
+"""Reads records, with their headers where the decoding has a registry; for one thread at a time.
+
+Raises RegistryError while the schema of a record can't be had.
+"""
 
 
-def new_decoder(decoding: Decoding, target: ColumnType) -> Decoder:
-    """What reads records into ``target``, which is all of the decoding's type or a part of it."""
-    if decoding.format is Format.PROTOBUF:
-        return _protobuf(decoding, target)
-    return _avro(decoding, target) if decoding.format is Format.AVRO else _json(target)
+def new_decoder(decoding: Decoding, target: ColumnType, which: str) -> Decoder:
+    """What reads records' ``which`` (key or value) into ``target``, which is all of the decoding's type or a part of it."""
+    if decoding.format is Format.JSON:
+        return _json(target)
+    ids = HeaderIds(which, indexed=decoding.format is Format.PROTOBUF)
+    values = _avro(decoding, target, ids) if decoding.format is Format.AVRO else _protobuf(decoding, target)
+
+    def read(records: pa.Array, headers: pa.Array | None) -> tuple[pa.Array, list[Malformed]]:
+        framed, faults = (records, {}) if headers is None else ids.framed(records, headers)
+        rows, bad = values.decode(framed)
+        return rows, [Malformed(each.row, each.reason.name.lower(), faults.get(each.row, each.message)) for each in bad]
+
+    return read
 
 
 def _json(target: ColumnType) -> Decoder:
@@ -35,14 +51,14 @@ def _json(target: ColumnType) -> Decoder:
 
     values = JsonValues(target)
 
-    def read(records: pa.Array) -> tuple[pa.Array, list[Malformed]]:
+    def read(records: pa.Array, _headers: pa.Array | None) -> tuple[pa.Array, list[Malformed]]:
         rows, bad = values.decode(records)
         return rows, [Malformed(each.row, each.reason.name.lower(), each.message) for each in bad]
 
     return read
 
 
-def _avro(decoding: Decoding, target: ColumnType) -> Decoder:
+def _avro(decoding: Decoding, target: ColumnType, ids: HeaderIds) -> AvroValues:
     from sparkcohort.runtime.shell.values.avro_decoder import AvroValues, Writers  # noqa: PLC0415  as above
 
     writers: Writers | None = None
@@ -52,24 +68,12 @@ def _avro(decoding: Decoding, target: ColumnType) -> Decoder:
 
         settings = read_settings(dict(decoding.registry))
         writers = shared_writer_schemas(settings).get if settings else None
-    values = AvroValues(decoding.reader_schema(), target, writers=writers)
-
-    def read(records: pa.Array) -> tuple[pa.Array, list[Malformed]]:
-        rows, bad = values.decode(records)
-        return rows, [Malformed(each.row, each.reason.name.lower(), each.message) for each in bad]
-
-    return read
+    return AvroValues(decoding.reader_schema(), target, writers=writers, registered=ids.registered)
 
 
-def _protobuf(decoding: Decoding, target: ColumnType) -> Decoder:
+def _protobuf(decoding: Decoding, target: ColumnType) -> ProtobufValues:
     from sparkcohort.runtime.shell.values.protobuf_decoder import ProtobufValues  # noqa: PLC0415  as above
 
-    values = ProtobufValues(
+    return ProtobufValues(
         decoding.reader_message(), target, framed=bool(decoding.registry), any_index=decoding.any_index
     )
-
-    def read(records: pa.Array) -> tuple[pa.Array, list[Malformed]]:
-        rows, bad = values.decode(records)
-        return rows, [Malformed(each.row, each.reason.name.lower(), each.message) for each in bad]
-
-    return read

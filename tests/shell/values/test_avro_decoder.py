@@ -174,15 +174,15 @@ def test_every_reason_is_told_with_its_place(native: bool) -> None:
 
 def test_records_of_many_writers_and_of_none(native: bool) -> None:
     """Old and new schemas in one column, other formats, unknown ids, no frame, no bytes, null."""
-    known = {
+    known: dict[int | str, RegisteredText] = {
         1: RegisteredText("AVRO", json.dumps(ORDER)),
         2: RegisteredText("AVRO", json.dumps(MORE)),
         3: RegisteredText("PROTOBUF", ""),
         4: RegisteredText("AVRO", '{"type": "record"}'),
     }
-    asked: list[int] = []
+    asked: list[int | str] = []
 
-    def writers(schema_id: int) -> RegisteredText | str:
+    def writers(schema_id: int | str) -> RegisteredText | str:
         asked.append(schema_id)
         return known.get(schema_id, f"nobody knows {schema_id}")
 
@@ -228,10 +228,10 @@ def test_records_of_many_writers_and_of_none(native: bool) -> None:
 
 def test_ids_that_are_not_known_yet_are_waited_for_at_the_same_time(native: bool) -> None:
     """No row is read before all of them are known, or are unknown for good."""
-    known: dict[int, RegisteredText | str] = {1: RegisteredText("AVRO", json.dumps(ORDER))}
-    asked: list[int] = []
+    known: dict[int | str, RegisteredText | str] = {1: RegisteredText("AVRO", json.dumps(ORDER))}
+    asked: list[int | str] = []
 
-    def writers(schema_id: int) -> RegisteredText | str:
+    def writers(schema_id: int | str) -> RegisteredText | str:
         asked.append(schema_id)
         if schema_id not in known:
             raise NotYetKnownError(f"no {schema_id} yet")
@@ -253,7 +253,10 @@ def test_ids_that_are_not_known_yet_are_waited_for_at_the_same_time(native: bool
 )
 def test_whatever_a_registry_has_costs_the_records_that_have_it(text: str, native: bool) -> None:
     """A schema that is none, or one that nobody foresaw."""
-    texts = {1: RegisteredText("AVRO", json.dumps(ORDER)), 2: RegisteredText("AVRO", text)}
+    texts: dict[int | str, RegisteredText] = {
+        1: RegisteredText("AVRO", json.dumps(ORDER)),
+        2: RegisteredText("AVRO", text),
+    }
     values = AvroValues(parsed(ORDER), writers=texts.__getitem__, native=native)
     rows, bad = values.decode(pa.array([framed(2, b"\x02"), framed(1, b"\x02")]))
     assert rows.to_pylist() == [None, {"id": 1}]

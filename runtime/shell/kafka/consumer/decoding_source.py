@@ -31,7 +31,7 @@ from sparkcohort.runtime.shell.kafka.consumer.record_source import (
 )
 from sparkcohort.runtime.shell.registry.schema_registry import RegistryError
 from sparkcohort.runtime.shell.values.by_format import Decoder, Malformed, new_decoder
-from sparkcohort.runtime.values.columns import CORRUPT, Columns, Field
+from sparkcohort.runtime.values.columns import CORRUPT, Columns, Field, raw_columns
 from sparkcohort.runtime.values.formats import DECODER_FAILED, TOO_LARGE, Mode
 
 HOLD_S, MOST_HOLD_S = 0.1, 2.0  # between attempts at records whose schema is not there
@@ -69,9 +69,12 @@ class DecodingSource(RecordSource):
         self._schema = arrow_rows.schema(columns)
         self._decoded = {each.field: each for each in columns if each.decoding.of_structs and each.field in CORRUPT}
         self._asked = {each.field for each in columns}
+        self._headers = next((each.name for each in raw_columns(columns) if each.field is Field.HEADERS), "")
         self._free: SimpleQueue[dict[Field, Decoder]] = SimpleQueue()
         for _ in range(threads):
-            self._free.put({of: new_decoder(each.decoding, each.type) for of, each in self._decoded.items()})
+            self._free.put(
+                {of: new_decoder(each.decoding, each.type, of.name.lower()) for of, each in self._decoded.items()}
+            )
         self._pool = ThreadPoolExecutor(threads, "cohort-decode") if threads > 1 else None
         self._spans: dict[TopicPartition, tuple[int, int]] = {}  # what has not been delivered of what is assigned
         self._waiting: dict[
@@ -141,8 +144,9 @@ class DecodingSource(RecordSource):
         fields: dict[Field, tuple[pa.Array, list[Malformed]]] = {}
         for of, decoder in decoders.items():
             raw = batch.column(self._decoded[of].name)
+            headers = batch.column(self._headers) if self._decoded[of].decoding.registry else None
             try:
-                fields[of] = decoder(raw)
+                fields[of] = decoder(raw, headers)
             except RegistryError:
                 raise
             except Exception as error:
@@ -175,6 +179,8 @@ class DecodingSource(RecordSource):
             if mode is Mode.DROPMALFORMED:
                 dropped.update(each.row for each in bad)
             nbytes += arrays[of].nbytes - raw.nbytes + (arrays[CORRUPT[of]].nbytes if CORRUPT[of] in self._asked else 0)
+        if self._headers and Field.HEADERS not in self._asked:
+            nbytes -= batch.column(self._headers).nbytes
         self._made += nbytes  # by several threads: what is lost of it now and then does not matter
         made = pa.RecordBatch.from_arrays([arrays[each.field] for each in self._columns], schema=self._schema)
         if not dropped:
