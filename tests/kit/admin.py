@@ -79,7 +79,11 @@ class Admin:
         self._client = AdminClient(self._conf)
 
     def brokers(self) -> frozenset[int]:
-        """The ids of the brokers in the cluster's metadata; empty when none answers within a second."""
+        """The ids of the brokers in the cluster's metadata; empty when none answers within a second.
+
+        By another client each time, which stays: one that was told of no broker may ask nobody ever again (librdkafka 5301).
+        """
+        self._client = AdminClient(self._conf)
         try:
             return frozenset(self._client.list_topics(timeout=1).brokers)
         except KafkaException:

@@ -15,7 +15,9 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 _PIECE = 4096
 _CONNECT_S = 5.0
@@ -88,24 +90,35 @@ class Relay:
             broker.settimeout(None)  # the limit of connecting is none of waiting: clients may be quiet for minutes
             with self._lock:
                 self._open |= {client, broker}
-            for source, sink, slow in ((client, broker, False), (broker, client, True)):
-                threading.Thread(target=self._carry, args=(source, sink, slow), name="relay", daemon=True).start()
+            self._carry_both(client, broker)
 
-    def _carry(self, source: socket.socket, sink: socket.socket, slow: bool) -> None:
+    def _carry_both(self, client: socket.socket, broker: socket.socket) -> None:
+        self._carry_in_thread(self._carry, client, broker, False)
+        self._carry_in_thread(self._carry, broker, client, True)
+
+    def _carry_in_thread(
+        self, carry: Callable[..., None], source: socket.socket, sink: socket.socket, how: Any
+    ) -> None:
+        threading.Thread(target=self._until_closed, args=(carry, source, sink, how), name="relay", daemon=True).start()
+
+    def _until_closed(self, carry: Callable[..., None], source: socket.socket, sink: socket.socket, how: Any) -> None:
         with suppress(OSError):
-            while data := source.recv(_PIECE):
-                if slow:
-                    self._flowing.wait()
-                    self._closed.wait(self._due_in(len(data)))
-                if source in self._stranded:
-                    continue
-                sink.sendall(data)
+            carry(source, sink, how)
         for each in (source, sink):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
         with self._lock:
             self._open.discard(source)
         source.close()
+
+    def _carry(self, source: socket.socket, sink: socket.socket, slow: bool) -> None:
+        while data := source.recv(_PIECE):
+            if slow:
+                self._flowing.wait()
+                self._closed.wait(self._due_in(len(data)))
+            if source in self._stranded:
+                continue
+            sink.sendall(data)
 
     def _due_in(self, size: int) -> float:
         """For how long this piece has to wait for those before it.

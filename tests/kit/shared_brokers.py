@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kit.broker import Broker, Cluster, Port
+from tests.kit.brokerless import BrokerlessRelay
 from tests.kit.relay import Relay
 
 USERS = {"alice": "secret-of-alice"}
@@ -44,25 +45,33 @@ SHARED = ("guarded", "pair")
 
 
 class Guarded(Broker):
-    """One broker with all listeners of ``tests.kit.broker``, and two more.
+    """One broker with all listeners of ``tests.kit.broker``, and three more.
 
     ``at["SASL_PLAINTEXT"]`` takes PLAIN, SCRAM and unsecured tokens.  Clients of ``at["RELAYED"]`` go through ``way``, clients of
-    ``at["MISDIRECTED"]`` are sent to a port that nobody listens on, ``nowhere``.
+    ``at["MISDIRECTED"]`` are sent to a port that nobody listens on, ``nowhere``; those of ``at["BROKERLESS"]`` go through
+    ``brokerless``, which may keep the broker from them.
     """
 
     def __init__(self) -> None:
         """Choose ports; nothing runs yet."""
-        self._door_ports = [Port("127.0.0.1") for _ in range(3)]
-        relayed, misdirected, self.nowhere = (port.number for port in self._door_ports)
+        self._door_ports = [Port("127.0.0.1") for _ in range(4)]
+        relayed, brokerless, misdirected, self.nowhere = (port.number for port in self._door_ports)
         self.way = Relay("127.0.0.1", relayed)
-        doors = {"RELAYED": (relayed, self.way.port), "MISDIRECTED": (misdirected, self.nowhere)}
+        self.brokerless = BrokerlessRelay("127.0.0.1", brokerless)
+        doors = {
+            "RELAYED": (relayed, self.way.port),
+            "BROKERLESS": (brokerless, self.brokerless.port),
+            "MISDIRECTED": (misdirected, self.nowhere),
+        }
         super().__init__(users=USERS, scram=SCRAM_USERS, tls=True, tokens=True, properties=GUARDED, doors=doors)
         self.relays[1] = self.way
         self.at |= {"RELAYED": f"127.0.0.1:{self.way.port}", "MISDIRECTED": f"127.0.0.1:{misdirected}"}
+        self.at |= {"BROKERLESS": f"127.0.0.1:{self.brokerless.port}"}
 
     def close(self) -> None:
         """As every broker, and its ways with it."""
         super().close()
+        self.brokerless.close()
         for port in self._door_ports:
             port.close()
 
@@ -87,11 +96,15 @@ def put_back(request: pytest.FixtureRequest) -> Iterator[None]:
     shared = [request.getfixturevalue(name) for name in SHARED if name in request.fixturenames]
     yield
     for cluster in shared:
-        for node in cluster.nodes:
-            if node.running:
-                node.resume()
+        paused = [node for node in cluster.nodes if node.paused]
+        for node in paused:
+            node.resume()
+        if paused:
+            cluster.wait_for_nodes()
         if not all(node.running for node in cluster.nodes):
             cluster.start()
         for relay in cluster.relays.values():
             relay.rate(None)
             relay.release()
+        if isinstance(cluster, Guarded):
+            cluster.brokerless.brokerless = False
