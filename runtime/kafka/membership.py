@@ -114,7 +114,8 @@ def _join(context: MembershipContext, _event: s.Join) -> None:
     """By another client: a static member's carries the instance id, with which nothing is committed STANDALONE (KIP-345)."""
     context.lose()
     context.enter(MembershipState.JOINING)
-    context.change(client=context.membership.client + 1, next_watch_ms=context.now_ms, next_look_ms=context.now_ms)
+    context.replace_client()
+    context.change(next_watch_ms=context.now_ms, next_look_ms=context.now_ms)
 
 
 def _tick_joining(context: MembershipContext, _event: s.TimePassed) -> None:
@@ -124,11 +125,8 @@ def _tick_joining(context: MembershipContext, _event: s.TimePassed) -> None:
         _look(context)
     elif context.now_ms >= membership.next_watch_ms:
         context.change(next_watch_ms=context.now_ms + WATCH_GAP_MS)
-        joined = membership.assigned is not None or not membership.subscribed  # a member of nothing joins nothing
-        if membership.reading is None and (joined or not membership.known):
+        if membership.reading is None and (_has_joined(membership) or not membership.known or _is_silent(context)):
             _read_metadata(context)
-        else:
-            _replace_if_stuck(context)
 
 
 def _tick_member(context: MembershipContext, _event: s.TimePassed) -> None:
@@ -161,18 +159,26 @@ def _subscribe(context: MembershipContext) -> None:
     context.change(subscribed=membership.topics, reading=None)
 
 
-def _replace_if_stuck(context: MembershipContext) -> None:
-    """Join by another client where this one has tried for too long.
+def _has_joined(membership: Membership) -> bool:
+    return membership.assigned is not None or not membership.subscribed  # a member of nothing joins nothing
 
-    A broker that was frozen may tell, in the moment before it is let in again, that the cluster has no brokers.
-    librdkafka (2.16) then forgets those that it knew, and asks nobody for minutes.
+
+def _is_silent(context: MembershipContext) -> bool:
+    """Whether no broker has answered for long, though maybe nothing was asked."""
+    return context.now_ms >= context.membership.heard_ms + context.membership.config.silent_ms
+
+
+def _replace_if_stuck(context: MembershipContext) -> None:
+    """Go on by another client where no broker answers this one.
+
+    A broker that has just come back may tell, in the moment before it is let in again, that the cluster has no brokers.
+    librdkafka (2.16) then forgets those that it knew, and at times asks nobody ever again (its issue 5301).
     """
-    membership, stuck_ms = context.membership, context.membership.config.stuck_ms
-    if membership.state is not MembershipState.JOINING or context.now_ms < membership.joining_since_ms + stuck_ms:
+    if not _is_silent(context):
         return
-    context.warn(f"{context.group()}: not joined for {stuck_ms / 1000:.0f} s, once more by a new client")
+    context.actions.append(s.ClientReplaced(context.now_ms - context.membership.heard_ms))
     context.lose()
-    context.change(client=membership.client + 1, joining_since_ms=context.now_ms)
+    context.replace_client()
 
 
 def _topics_changed(context: MembershipContext, event: s.TopicsChanged) -> None:
@@ -189,13 +195,14 @@ def _created(context: MembershipContext, _event: s.ClientCreated) -> None:
 
 def _client_failed(context: MembershipContext, _event: s.ClientFailed) -> None:
     context.lose()
-    context.change(client=context.membership.client + 1)
+    context.replace_client()
     context.answer_later("the owner of the client has failed")
 
 
 def _assigned(context: MembershipContext, event: s.AssignmentReceived) -> None:
     context.lose()  # an assignment is another membership: it is verified anew, also where nothing was revoked before it
-    context.change(assigned=event.partitions, next_watch_ms=context.now_ms, next_look_ms=context.now_ms)
+    now_ms = context.now_ms
+    context.change(assigned=event.partitions, heard_ms=now_ms, next_watch_ms=now_ms, next_look_ms=now_ms)
 
 
 def _revoked(context: MembershipContext, _event: s.RevocationReceived) -> None:
@@ -211,8 +218,8 @@ def _fenced(context: MembershipContext, event: s.Fenced) -> None:
     context.warn(f"{context.group()}: fenced as {config.group_instance_id} ({event.error}); is the other one newer?")
     context.lose()
     context.enter(MembershipState.WATCHING)
+    context.replace_client()  # a fenced client never recovers: its error is fatal
     context.change(
-        client=membership.client + 1,  # a fenced client never recovers: its error is fatal
         watch_until_ms=context.now_ms + WATCH_MS * 2**membership.fencings,
         next_watch_ms=context.now_ms,
         fencings=min(membership.fencings + 1, MOST_DOUBLINGS),
@@ -245,6 +252,8 @@ def _metadata_read(context: MembershipContext, offsets: Mapping[TopicPartition, 
         context.change(known=True, reservation=membership.reservation.observe(texts))
         if membership.state is MembershipState.JOINING:
             _subscribe(context)
+    elif membership.state is MembershipState.JOINING and not _has_joined(membership):
+        return  # it was asked whether anybody answers: what is read before the join counts for nothing
     elif not membership.joined_once and not watching and membership.reservation.own is None:
         # Whoever reserved before our first join is older than we are; before any later join, it may be newer.
         context.change(joined_once=True, reservation=membership.reservation.observe(texts))
@@ -290,7 +299,13 @@ def _close(context: MembershipContext, _event: s.Close) -> None:
 # --- results of calls ---------------------------------------------------------------------------------
 
 
+def _note_answer(context: MembershipContext, call: int) -> None:
+    if call in _awaited(context.membership):
+        context.change(heard_ms=context.now_ms)
+
+
 def _offsets_fetched(context: MembershipContext, event: s.OffsetsFetched) -> None:
+    _note_answer(context, event.call)
     if event.call == context.membership.reading:
         _metadata_read(context, event.offsets)
     elif context.waits(event.call):
@@ -298,14 +313,17 @@ def _offsets_fetched(context: MembershipContext, event: s.OffsetsFetched) -> Non
 
 
 def _call_failed(context: MembershipContext, event: s.CallFailed) -> None:
+    silent = event.silent and event.call in _awaited(context.membership)
     if event.call == context.membership.reading:
         context.change(reading=None)
-        _replace_if_stuck(context)
     elif context.waits(event.call):
         _postpone(context, event.error)
+    if silent:
+        _replace_if_stuck(context)
 
 
 def _commit_answered(context: MembershipContext, event: s.CommitAnswered) -> None:
+    _note_answer(context, event.call)
     if context.waits(event.call) and event.error:
         requests.note_committed(context, event)
         _postpone(context, event.error)

@@ -44,9 +44,11 @@ class MembershipContext:
 
     def enter(self, state: MembershipState) -> None:
         """Enter a state; what is known of committed offsets holds under one membership only."""
-        if self.membership.state is not state:
-            self.change(joining_since_ms=self.now_ms)
         self.change(state=state, committed={})
+
+    def replace_client(self) -> None:
+        """Have another client made."""
+        self.change(client=self.membership.client + 1, heard_ms=self.now_ms)
 
     def lose(self) -> None:
         """Nothing is assigned; what was being read may be from before the next join."""

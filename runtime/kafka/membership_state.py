@@ -87,8 +87,8 @@ class MembershipConfig(Struct, frozen=True):
     group_id: str
     group_instance_id: str
     subscription: str
-    stuck_ms: int
-    """Joining takes no longer unless nobody answers, and then another client does no harm."""
+    silent_ms: int
+    """For so long a client may get no answer; then another does no harm, since the member's session is over."""
     host: str = ""
     """The driver's, which other runs of the group name."""
 
@@ -111,7 +111,7 @@ class Membership(Struct, frozen=True):
 
     config: MembershipConfig
     reservation: RunEpoch  # its ``own`` is what Kafka has of this run: set once its first record is committed
-    joining_since_ms: int  # when this state was entered, or another client began to join in it
+    heard_ms: int  # when a broker answered last, or the client in use was asked for
     state: MembershipState = MembershipState.STANDALONE
     failure: CohortError | None = None  # only in ENDED; the first one stays
     client: int = 1  # the client in use; one more wherever another has to be made.  Never goes down
@@ -211,10 +211,11 @@ class UnknownTopicOrPartition(Struct, frozen=True):
 
 
 class CallFailed(Struct, frozen=True):
-    """A call that may succeed at another time."""
+    """A call that may succeed at another time; ``silent``: no broker has answered it."""
 
     call: int
     error: str
+    silent: bool = False
 
 
 class CallRefused(Struct, frozen=True):
@@ -317,6 +318,12 @@ class DoubtMetadata(Struct, frozen=True):
     """The brokers say otherwise than the metadata: have those read anew."""
 
 
+class ClientReplaced(Struct, frozen=True):
+    """No broker has answered the client for so long; another one is made."""
+
+    silent_ms: int
+
+
 class Warn(Struct, frozen=True):
     """Tell the operator."""
 
@@ -350,6 +357,7 @@ MembershipAction: TypeAlias = (
     | CommitOffsets
     | LookForForeignMembers
     | DoubtMetadata
+    | ClientReplaced
     | Warn
     | AnswerCaller
     | AnswerLater

@@ -12,7 +12,7 @@ from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, decode, encode
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 TURN_MS = 50
-CONFIG = MembershipConfig("billing", "cohort-1", "subscribe:orders", stuck_ms=26_000)
+CONFIG = MembershipConfig("billing", "cohort-1", "subscribe:orders", silent_ms=10_000)
 
 
 def parts(*names: str) -> frozenset[TopicPartition]:
@@ -129,7 +129,7 @@ class MembershipWorld:
     def call(self, action: s.FetchOffsets | s.CommitOffsets) -> s.MembershipEvent:
         """What the coordinator answers."""
         if self.away:
-            return s.CallFailed(action.call, "_TIMED_OUT: no answer")
+            return s.CallFailed(action.call, "_TIMED_OUT: no answer", silent=True)
         if isinstance(action, s.FetchOffsets):
             return s.OffsetsFetched(
                 action.call, {tp: self.store.get(tp, Committed(None, "")) for tp in action.partitions}
@@ -170,6 +170,8 @@ class MembershipWorld:
                 return f"looks who holds {names(missing)}"
             case s.DoubtMetadata():
                 return "has the metadata read anew"
+            case s.ClientReplaced(silent_ms):
+                return f"replaces a client that was silent for {silent_ms} ms"
             case s.Warn(text):
                 return f"warns: {text}"
             case s.AnswerCaller(request, result):

@@ -50,6 +50,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "assignor_failure": None,
         "partitions_moved": 4,
         "foreign_members": {"found": 3, "present": 1},
+        "clients_replaced": 2,
         "fenced": False,
         "agent_starts": {"2": 1, "3": 2},
         "throttled": {"2": 0.5, "3": None},

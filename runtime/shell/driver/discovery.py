@@ -141,6 +141,7 @@ class Discovery:
         """
         self._renewed().poll(0)  # serves log lines and errors, nothing is subscribed
         now, _missing = self._look(LOOK_TIMEOUT_S)
+        self._kept.answered(yes=now is not None)
         if now is None:
             return None
         before = self._layout
@@ -174,6 +175,7 @@ class Discovery:
             except KafkaException as error:
                 threading.Event().wait(ASK_GAP_S)
                 self._consumer().poll(0)
+                self._kept.answered(yes=False)
                 if self._fatal is not None:
                     raise self._fatal from None
                 if time.monotonic() >= deadline:
@@ -206,6 +208,9 @@ class Discovery:
                     if name
                     else self._consumer().list_topics(timeout=timeout_s)
                 )
+                if not found.brokers:  # a broker that has just come back and isn't let in yet knows nothing
+                    self._last_error = "the broker that was asked knows of no broker"
+                    return None, frozenset()
                 nodes |= {
                     node.id: printable(joined(node.host, node.port), MOST_HOST) for node in found.brokers.values()
                 }

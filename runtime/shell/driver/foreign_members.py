@@ -122,9 +122,9 @@ class ForeignMembers:
 
     def _describe(self, topic: str | None = None) -> Future[Any] | None:
         try:
-            admin = self._admin.get(lambda: self._new_admin(topic))
-            admin.list_topics(ANYBODY, timeout=REACH_S)
-            asked = group_requests.describe_groups(admin, [self._group_id])
+            with self._admin.asking(lambda: self._new_admin(topic)) as admin:
+                admin.list_topics(ANYBODY, timeout=REACH_S)
+                asked = group_requests.describe_groups(admin, [self._group_id])
         except KafkaException as error:
             clients.log.warning("group %s cannot be described: %s", self._group_id, clients.text_of(error))
             return None

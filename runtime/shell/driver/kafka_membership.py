@@ -24,8 +24,9 @@ from sparkcohort.runtime.kafka.run_epoch import RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.client_thread import Again, ClientThread, CommitDelayed
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
-from sparkcohort.runtime.shell.driver.membership_settings import member_settings, membership_config
+from sparkcohort.runtime.shell.driver.membership_settings import READ_TIMEOUT_S, member_settings, membership_config
 from sparkcohort.runtime.shell.kafka import clients, errors
+from sparkcohort.runtime.shell.kafka.renewed_client import replaced
 from sparkcohort.runtime.shell.options.certificate_files import ChangedFiles
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.threads import Supervised, look
@@ -33,7 +34,6 @@ from sparkcohort.runtime.shell.process.threads import Supervised, look
 log = clients.log
 
 POLL_S = 0.03
-READ_TIMEOUT_S = 5.0
 WAIT_S = 1.0
 CLOSE_S = 3.0
 
@@ -342,6 +342,10 @@ class GroupMembership:
             case s.DoubtMetadata():
                 if self._doubted is not None:
                     self._doubted()
+            case s.ClientReplaced(silent_ms):
+                replaced.add()
+                text = "group %s: no broker has answered for %.0f s, once more by a new client"
+                log.warning(text, self._options.group_id, silent_ms / 1000)
             case s.Warn(text):
                 log.warning("%s", text)
             case s.AnswerCaller() | s.AnswerLater() | s.AnswerError():
@@ -410,7 +414,7 @@ class GroupMembership:
                 text = "commit metadata is larger than the broker's offset.metadata.max.bytes"
                 return s.CallRefused(call, CohortError(text, "OFFSET_METADATA_TOO_LARGE"))
             self._on_error(inner, topics)
-        return s.CallFailed(call, clients.text_of(error))
+        return s.CallFailed(call, clients.text_of(error), silent=clients.code_of(error) < 0)
 
     # --- the client ------------------------------------------------------------------------------------
 

@@ -43,7 +43,6 @@ MIN_GAP_S = 0.02  # between two requests to one broker, however often answers ar
 ERROR_GAP_S = 0.1  # the same where some answered with an error: it costs them as much, and comes at once
 PROBE_S = 0.3
 PROBE_GAP_S = 0.1
-ANEW_S = 5.0  # a client that has had no answer since it was made gives way to another
 REFRESH_S = 1.0  # age of metadata after which errors are worth another look
 
 
@@ -153,16 +152,12 @@ def _unknown(error: KafkaException, node: int, layout: Layout) -> str:
 
 
 class KeptClient:
-    """A consumer to ask with, made when it is needed, by one thread.
-
-    It is made anew where it never had an answer: one that was made in a moment without threads knows no broker, for good.
-    """
+    """A consumer to ask with, made when it is needed, by one thread, and anew where it is stuck."""
 
     def __init__(self, conf: Mapping[str, str], renewed: Callable[[], None] = lambda: None) -> None:
         """``renewed`` is called when another one has been made, which is connected to nobody."""
         self._conf, self._renewed = conf, renewed
         self._kept: RenewedClient[Consumer] = RenewedClient(conf)
-        self._made, self._answered = 0.0, False
 
     def get(self) -> Consumer:
         """The consumer; raises CohortError where none can be made."""
@@ -176,13 +171,10 @@ class KeptClient:
 
     def answered(self, *, yes: bool) -> None:
         """Whether anybody has answered it just now."""
-        self._answered = self._answered or yes
-        if not self._answered and time.monotonic() > self._made + ANEW_S:
-            self._kept.release()
+        self._kept.answered(yes=yes)
 
     def _new(self) -> Consumer:
         made = clients.new_consumer(self._conf)
-        self._made, self._answered = time.monotonic(), False
         self._renewed()
         return made
 

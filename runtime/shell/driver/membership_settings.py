@@ -8,7 +8,7 @@ from sparkcohort.runtime.kafka.membership_state import MembershipConfig
 from sparkcohort.runtime.kafka.run_epoch import MOST_HOST
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 
-STUCK_S = 20.0  # and two sessions: joining takes no longer unless nobody answers, and then a new client does no harm
+READ_TIMEOUT_S = 5.0  # of a call that reads what is committed
 
 
 def membership_config(options: SourceOptions) -> MembershipConfig:
@@ -17,7 +17,8 @@ def membership_config(options: SourceOptions) -> MembershipConfig:
         options.group_id,
         options.group_instance_id,
         str(options.subscription),
-        int(STUCK_S * 1000) + 2 * options.session_timeout_ms,
+        # And a call more: what librdkafka has heard of a refusal comes when it is polled, after the call's timeout.
+        options.session_timeout_ms + int(READ_TIMEOUT_S * 1000),
         socket.gethostname()[:MOST_HOST],
     )
 

@@ -47,9 +47,9 @@ class NodeRacks:
 
     def _look(self) -> None:
         try:
-            admin = self._admin.get(lambda: clients.new_admin(self._conf))
-            asked = admin.describe_cluster(request_timeout=ANSWER_S)
-            self._racks |= {node.id: node.rack for node in asked.result(ANSWER_S).nodes if node.rack}
+            with self._admin.asking(lambda: clients.new_admin(self._conf)) as admin:
+                nodes = admin.describe_cluster(request_timeout=ANSWER_S).result(ANSWER_S).nodes
+            self._racks |= {node.id: node.rack for node in nodes if node.rack}
         except (KafkaException, TimeoutError) as error:
             if not self._racks and not self._told:
                 self._told = True

@@ -19,6 +19,7 @@ from sparkcohort.runtime.shell.driver.group_commits import GroupCommits
 from sparkcohort.runtime.shell.driver.log_ends import LogEnds
 from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
 from sparkcohort.runtime.shell.driver.query_progress import QueryProgress
+from sparkcohort.runtime.shell.kafka.renewed_client import replaced
 from sparkcohort.runtime.shell.observe import status
 from sparkcohort.runtime.shell.options.source_options import SourceOptions
 from sparkcohort.runtime.shell.process.figures import ProcessFigures, process_figures
@@ -63,6 +64,7 @@ class RunStatus:
         driver = status.DriverFigures(
             self._commits.totals(),
             self._commits.foreign_members(),
+            replaced.total,
             self._commits.fenced(),
             _processes(coordinator, agents),
             self._progress.as_value(),

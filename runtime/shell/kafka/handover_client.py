@@ -114,6 +114,8 @@ class HandoverClient:
                 self._cluster = offsets.partitions(REQUEST_S)
             return offsets.committed(self._cluster if self._places is None else self._places(), REQUEST_S)
         except KafkaException as error:
+            if clients.code_of(error) < 0:  # nobody has answered: the client may be stuck, see RenewedClient
+                self.close()
             raise self._failure(error) from None
 
     def _group(self, group: str) -> GroupOffsets:

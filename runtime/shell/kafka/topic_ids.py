@@ -53,15 +53,15 @@ class TopicIds:
         """The ids of those topics that there are.  Raises KafkaException, TimeoutError when nobody answers."""
         if not topics:
             return {}
-        admin = self._admin.get(lambda: clients.new_admin(self._conf))
-        asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
         found: dict[str, str] = {}
-        for topic, answer in asked.items():
-            try:
-                found[topic] = display_id(str(answer.result(timeout_s).topic_id))
-            except KafkaException as error:
-                if clients.code_of(error) < 0:  # the library's own: nobody has answered
-                    raise
+        with self._admin.asking(lambda: clients.new_admin(self._conf)) as admin:
+            asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
+            for topic, answer in asked.items():
+                try:
+                    found[topic] = display_id(str(answer.result(timeout_s).topic_id))
+                except KafkaException as error:
+                    if clients.code_of(error) < 0:  # the library's own: nobody has answered
+                        raise
         return {topic: topic_id for topic, topic_id in found.items() if topic_id != NO_ID}
 
 

@@ -24,10 +24,13 @@ class UncommittedEnds:
 
     def ask(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """The end of each partition's log.  Raises KafkaException, TimeoutError."""
-        admin = self._admin.get(lambda: clients.new_admin(self._conf))
         asked = {Position(*tp): OffsetSpec.latest() for tp in partitions}
-        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout_s)
-        return {TopicPartition(at.topic, at.partition): each.result(timeout_s).offset for at, each in answers.items()}
+        level = IsolationLevel.READ_UNCOMMITTED
+        with self._admin.asking(lambda: clients.new_admin(self._conf)) as admin:
+            answers = admin.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
+            return {
+                TopicPartition(at.topic, at.partition): each.result(timeout_s).offset for at, each in answers.items()
+            }
 
     def release(self) -> None:
         """Let go of the client; for the thread that asks."""

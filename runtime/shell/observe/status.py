@@ -37,6 +37,7 @@ class DriverFigures(NamedTuple):
 
     commits: Mapping[str, Any]  # see ``GroupCommits.totals``
     foreign_members: Mapping[str, int] = {"found": 0, "present": 0}  # in the real group
+    clients_replaced: int = 0  # Kafka clients of the driver that got no answer
     fenced: bool = False  # a newer driver has taken the real group over
     processes: Mapping[str, Mapping[str, float]] = {}  # what the query's processes take, by their names
     query: Mapping[str, Any] | None = None  # what a listener has told of it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import ClusterMetadata, PartitionMetadata, TopicMetadata
+from confluent_kafka.admin import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
 
 from sparkcohort.runtime.shell.driver.discovery import Discovery
 from sparkcohort.runtime.shell.options.parse import parse
@@ -24,6 +24,9 @@ class Scripted:
         """The next answer."""
         counts = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         found = ClusterMetadata()
+        broker: Any = BrokerMetadata()
+        found.brokers[1] = broker
+        broker.id, broker.host, broker.port = 1, "b", 9092
         for name, count in counts.items():
             found.topics[name] = described = TopicMetadata()
             described.topic = name

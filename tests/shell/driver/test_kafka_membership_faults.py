@@ -19,7 +19,6 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.membership_state import MembershipState
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.cli.live_case import CaseRequest, of_kafka
-from sparkcohort.runtime.shell.driver import membership_settings
 from sparkcohort.runtime.shell.driver.client_thread import CommitDelayed
 from sparkcohort.runtime.shell.driver.kafka_membership import GroupMembership
 from sparkcohort.runtime.shell.options.parse import parse
@@ -181,10 +180,9 @@ def test_a_broker_paused_for_longer_than_a_session(guarded: Broker, topic: str) 
 
 
 def test_a_client_that_does_not_get_in_is_replaced(
-    guarded: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    guarded: Broker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who has tried to join for long tries anew, from the bootstrap servers on, and gets in when they answer."""
-    monkeypatch.setattr(membership_settings, "STUCK_S", 1.0)
     guarded.admin.create_topic(topic, 4)
     with member(options_of(guarded.bootstrap, topic)) as membership:
         start(membership, topic)
