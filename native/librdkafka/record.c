@@ -40,6 +40,7 @@ event_kind append_record(columns *rows, const kafka_message *message, int64_t *m
   if (!columns_grow(rows)) return ERROR;
   if (has[FIELD_TIMESTAMP] || has[FIELD_TIMESTAMP_TYPE]) {
     *milliseconds = kafka.message_timestamp(message, &type);
+    if (!type) *milliseconds = -1; /* NO_TIMESTAMP of Java, where librdkafka has 0: message format v0 knows no time */
     if (has[FIELD_TIMESTAMP] && __builtin_mul_overflow(*milliseconds, MICROSECONDS, &rows->timestamps[at])) return BAD_TIMESTAMP;
     if (has[FIELD_TIMESTAMP_TYPE]) rows->types[at] = type - 1; /* librdkafka counts the types from 0, Java from -1 */
   }

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import struct
 import threading
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
@@ -32,6 +35,8 @@ from sparkcohort.runtime.values.columns import KAFKA_ROW, KAFKA_ROW_WITH_HEADERS
 from tests.kit.mock import MockCluster
 from tests.kit.odd_headers import write_header_key
 from tests.kit.produce import produce, producer
+from tests.kit.scripted_broker import ScriptedBroker, fetched
+from tests.kit.scripted_broker import partition as share
 from tests.kit.tier import of_tier
 from tests.kit.waiting import wait_until
 
@@ -367,3 +372,34 @@ def test_nothing_is_kept(mock_broker: MockCluster, topic: str, kind: Kind) -> No
     times = of_tier(quick=12, thorough=30)
     settled = read(12)
     assert read(times) - settled < times * (5 << 20) / 3  # five megabytes each time, were they kept
+
+
+@ALL
+def test_records_older_than_timestamps(kind: Kind) -> None:
+    """Message format v0: each has Java's NO_TIMESTAMP, -1 ms, and no type; those of v1 beside them have theirs."""
+    old, new = _message(0, b"\0\0" + _KEY_AND_VALUE), _message(1, b"\1\0" + struct.pack(">q", 5) + _KEY_AND_VALUE)
+    sent = [old + new] * (2 if kind is FetchSource else 1)  # which has librdkafka read what it can't
+
+    def script(asked: int) -> bytes:
+        return fetched(asked, share(end=2, records=sent.pop() if sent else b""))
+
+    with ScriptedBroker(script) as broker:
+        broker.speaks[PRODUCE] = 9  # without it librdkafka takes the broker for one that knows no record batches
+        source = kind(
+            {"bootstrap.servers": broker.bootstrap, "log_level": 0, "fetch.wait.max.ms": 100}, columns=KAFKA_ROW
+        )
+        with closing(source):
+            source.assign({TopicPartition("t", 0): (0, 2)})
+            found = table(source, {TopicPartition("t", 0): 2})[TopicPartition("t", 0)]
+    assert found.column("timestamp").cast(pa.int64()).to_pylist() == [-1_000, 5_000]
+    assert found.column("timestampType").to_pylist() == [-1, 0]
+    assert found.column("value").to_pylist() == [b"v", b"v"]
+
+
+PRODUCE = 0
+_KEY_AND_VALUE = struct.pack(">i1si1s", 1, b"k", 1, b"v")
+
+
+def _message(offset: int, body: bytes) -> bytes:
+    """An entry of a message set, as brokers before Kafka 0.11 wrote them."""
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body

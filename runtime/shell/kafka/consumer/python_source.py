@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from sparkcohort.runtime.batches.offset_runs import OffsetRuns
@@ -260,6 +260,8 @@ def _bytes(column: Column, values: Iterable[bytes | None], n: int) -> pa.Array:
 
 def _timestamps(tp: TopicPartition, messages: Sequence[Message], offsets: Sequence[int]) -> pa.Array:
     times = list(map(_SECOND, map(Message.timestamp, messages)))
+    if 0 in times:  # message format v0 knows no time: Java's NO_TIMESTAMP, where librdkafka has 0
+        times = [-1 if kind == TIMESTAMP_NOT_AVAILABLE else ms for kind, ms in map(Message.timestamp, messages)]
     try:
         return pa.array(times, pa.timestamp("ms", tz="UTC")).cast(arrow_rows.TIMESTAMP)
     except pa.ArrowInvalid:
