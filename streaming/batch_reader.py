@@ -114,10 +114,22 @@ class CohortBatchReader(DataSourceReader):
 class FilteringBatchReader(CohortBatchReader):
     """As it is, with filters: PySpark refuses a reader that takes some while its configuration says that there are none."""
 
+    def __init__(self, options: BatchOptions, load_id: str) -> None:
+        """Nothing is asked yet; ``load_id`` tells one ``load()`` from another."""
+        super().__init__(options)
+        self._load_id = load_id
+
+    @message_first
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  PySpark's name
-        """Take the filters that bound what is read; those whose bounds say less than they do go back to Spark."""
+        """Take the filters that bound what is read; those whose bounds say less than they do go back to Spark.
+
+        Raises OptionError where this ``load()`` is read with other filters already.
+        """
+        from sparkcohort.runtime.shell.driver.load_selections import claim  # noqa: PLC0415  only here
+
         conditions = {number: condition_of(each, self._options.source.columns) for number, each in enumerate(filters)}
         self._selected = selection(each for each in conditions.values() if each is not None)
+        claim(self._load_id, self._selected)
         return [each for number, each in enumerate(filters) if not _is_done(each, conditions[number], self._options)]
 
 
@@ -130,10 +142,12 @@ class RangesReader:
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """The rows of one input partition, on an executor; the same ones whenever it is asked again."""
         from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed  # noqa: PLC0415  only tasks
+        from sparkcohort.streaming.session_zone import check_timestamps  # noqa: PLC0415  likewise
 
         if not isinstance(partition, RangesPartition):
             return  # Spark's own, where there is nothing to read
         try:
+            check_timestamps(self._options.columns)
             reading = DirectRead(self._options.on_executor(os.environ))
             yield from packed(batch for _, batch in reading.batches(partition.ranges, partition.ids))
         except CohortError as error:

@@ -6,6 +6,7 @@ this one, the stream runner and the one that plans a read.  So each imports the 
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -34,6 +35,11 @@ class CohortSource(DataSource):
 
     _stream: SourceOptions | None = None  # both pickled with the source: later processes needn't parse them again
     _batch: BatchOptions | None = None
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """One ``load()``: Spark makes the source once for all DataFrames of it."""
+        super().__init__(options)
+        self._load_id = secrets.token_hex(8)
 
     def _stream_options(self) -> SourceOptions:
         """The options of a stream, parsed.  Raises OptionError."""
@@ -100,7 +106,9 @@ class CohortSource(DataSource):
 
         options = self._batch_options()
         options = replace(options, source=_with_columns(options.source, schema))
-        return FilteringBatchReader(options) if options.push_down_predicate else CohortBatchReader(options)
+        if not options.push_down_predicate:
+            return CohortBatchReader(options)
+        return FilteringBatchReader(options, self._load_id)
 
     @message_first
     def writer(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: ARG002  PySpark's signature

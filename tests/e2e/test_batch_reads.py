@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -365,6 +366,20 @@ def test_each_load_has_its_own_filter(spark: SparkSession, broker: Broker, hours
         ]
         assert parts[0].count() == parts[1].count() == HOURS * PER_HOUR
         assert ordered(parts[0].union(parts[1])) == ordered(load(spark, broker, hours, pushDownPredicate="true"))
+
+
+def test_one_load_has_one_filter(spark: SparkSession, broker: Broker, hours: str) -> None:
+    """Spark keeps what the first has left for all DataFrames of a load(): another is refused, whatever they come together in."""
+    with pushed_down(spark):
+        for both in (DataFrame.union, partial(DataFrame.join, on="offset")):
+            frame = load(spark, broker, hours, pushDownPredicate="true")
+            one, other = (frame.where(f"partition = {number}") for number in (0, 1))
+            assert "call load() anew for each filter" in told(lambda: both(one, other))  # noqa: B023
+        day = load(spark, broker, hours, pushDownPredicate="true").where("partition = 1 and offset < 5")
+        assert [day.count(), day.union(day).count(), len(day.where("key is null").collect())] == [5, 10, 0]
+        load(spark, broker, hours, pushDownPredicate="true").createOrReplaceTempView("view_with_a_filter")
+        assert spark.sql("select * from view_with_a_filter where partition = 0").count() == HOURS * PER_HOUR
+        assert "call load() anew" in told(lambda: spark.sql("select * from view_with_a_filter where partition = 1"))
 
 
 def test_push_down_needs_sparks_configuration(spark: SparkSession, broker: Broker, hours: str) -> None:

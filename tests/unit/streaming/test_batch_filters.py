@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 from sparkcohort.runtime.batches.offset_filters import ALL, Bounds
+from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options.batch_options import parse_batch
 from sparkcohort.streaming.batch_reader import CohortBatchReader, FilteringBatchReader, condition_of
@@ -30,9 +33,28 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOON_MS = 1_767_268_800_000
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each push is written down there."""
+    monkeypatch.setenv("COHORT_HOME", str(tmp_path))
+
+
+def test_a_load_has_one_selection() -> None:
+    """The first stays, in whatever order its conditions are told; another load has another."""
+    low, third, topic = LessThan(("offset",), 5), EqualTo(("partition",), 3), EqualTo(("topic",), "t")
+    FilteringBatchReader(OPTIONS, "one").pushFilters([low, third, topic])
+    FilteringBatchReader(OPTIONS, "one").pushFilters([topic, IsNotNull(("offset",)), third, low])
+    others: list[list[Filter]] = [[low], [low, EqualTo(("partition",), 4), topic], [IsNotNull(("key",))]]
+    for other in others:
+        with pytest.raises(CohortError, match="anew for each filter"):
+            FilteringBatchReader(OPTIONS, "one").pushFilters(other)
+        FilteringBatchReader(OPTIONS, uuid.uuid4().hex).pushFilters(other)
+    FilteringBatchReader(OPTIONS, "one").pushFilters([low, third, topic])
+
+
 def pushed(*filters: Filter) -> tuple[Any, list[Filter]]:
     """What is selected, and what Spark looks at again."""
-    reader = FilteringBatchReader(OPTIONS)
+    reader = FilteringBatchReader(OPTIONS, uuid.uuid4().hex)
     left = list(reader.pushFilters(list(filters)))
     return reader._selected, left
 
