@@ -8,10 +8,11 @@ class JsonDecoder:
 
     ``fields`` has four 32-bit numbers for each column, parents first: its kind, how many columns are inside of it, and a
     decimal's precision and scale; ``names`` has their names, a zero behind each.  ValueError where these make no struct.
-    ``most``: bytes or items of a column, as many as 32-bit offsets can tell.
+    ``most``: bytes or items of a column, as many as 32-bit offsets can tell.  ``zone``: of texts that name none, pairs of 64-bit
+    numbers as in ``runtime.values.json.zone``; none is UTC.
     """
 
-    def __init__(self, fields: bytes, names: bytes, most: int = ...) -> None: ...
+    def __init__(self, fields: bytes, names: bytes, most: int = ..., zone: bytes = ...) -> None: ...
     def decode(
         self, validity: Any, offsets: Any, data: Any, first: int, rows: int, take: Callable[[int], Any]
     ) -> tuple[Any, list[tuple[int, int, int]]]:

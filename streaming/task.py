@@ -31,6 +31,7 @@ from sparkcohort.runtime.shell.agent.task_frames import SILENT
 from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
 from sparkcohort.runtime.text import printable
 from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed
+from sparkcohort.streaming.session_zone import check_timestamps, local_property
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
@@ -72,6 +73,7 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
 
     Raises CohortError when the coordinator refuses the claim (FENCED_INSTANCE_ID, a plan of long ago) or cannot be reached.
     """
+    check_timestamps(options.columns)
     slot_client = _SlotClient(options.on_executor(os.environ), partition)
     try:
         claimed, tally = slot_client.claim(), _Tally()
@@ -263,14 +265,9 @@ def _executor() -> tuple[Executor | None, str]:
 
 
 def _driver_host() -> str:
-    return _local_property("spark.driver.host") or "127.0.0.1"
+    return local_property("spark.driver.host") or "127.0.0.1"
 
 
 def _query_id() -> str:
     """Spark's id of the query; only its tasks are told (``StreamExecution.QUERY_ID_KEY``)."""
-    return _local_property("sql.streaming.queryId")
-
-
-def _local_property(name: str) -> str:
-    context = TaskContext.get()
-    return (context.getLocalProperty(name) if context else None) or ""
+    return local_property("sql.streaming.queryId")

@@ -147,7 +147,8 @@ static outcome put_timestamp(json_reader *in, int32_t at, yyjson_val *value) {
   bool zoned = in->plan.fields[at].kind == J_TIMESTAMP;
   int64_t micros;
   if (yyjson_is_str(value)) {
-    if (!text_to_timestamp(yyjson_get_str(value), yyjson_get_len(value), zoned, &micros)) return bad(in, at, JSON_BAD_TEXT);
+    const time_zone *zone = zoned ? &in->zone : NULL;
+    if (!text_to_timestamp(yyjson_get_str(value), yyjson_get_len(value), zone, &micros)) return bad(in, at, JSON_BAD_TEXT);
     return put_fixed(in, at, &micros);
   }
   /* A number is seconds, but says nothing of a clock on a wall. */
@@ -354,6 +355,8 @@ void json_reader_free(json_reader *in) {
   json_plan_free(&in->plan);
   tree_free(&in->into);
   free(in->pool);
+  free((void *)in->zone.offsets);
+  in->zone = (time_zone){0};
   in->pool = NULL;
   in->pool_size = 0;
 }

@@ -3,6 +3,7 @@
 #ifndef COHORT_JSON_H
 #define COHORT_JSON_H
 
+#include "text.h"
 #include "values/tree.h"
 #include "yyjson.h"
 
@@ -52,6 +53,7 @@ typedef struct {
   tree into;
   char *pool; /* yyjson's memory */
   size_t pool_size;
+  time_zone zone; /* of texts that name none; its offsets are the reader's own */
   bool as_text; /* numbers stay text until a column says what they are */
   json_error error;
 } json_reader;

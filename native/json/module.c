@@ -93,24 +93,35 @@ static bool make(json_reader *reader, const Py_buffer *fields, const Py_buffer *
          json_plan_new(&reader->plan, described, count, names->buf, (size_t)names->len);
 }
 
+static bool take_zone(time_zone *zone, const Py_buffer *given) {
+  size_t size = (size_t)given->len;
+  if (size % sizeof *zone->offsets) return false;
+  zone_offset *offsets = malloc(size + 1);
+  if (!offsets) return false;
+  if (size) memcpy(offsets, given->buf, size);
+  *zone = (time_zone){offsets, size / sizeof *offsets};
+  return true;
+}
+
 static int decoder_init(Decoder *self, PyObject *arguments, PyObject *keywords) {
-  static char *words[] = {"fields", "names", "most", NULL};
-  Py_buffer fields, names;
+  static char *words[] = {"fields", "names", "most", "zone", NULL};
+  Py_buffer fields, names, zone = {0};
   int most = INT32_MAX;
   if (self->reader.into.columns) return PyErr_SetString(PyExc_RuntimeError, "a decoder is made once"), -1;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*y*|i", words, &fields, &names, &most)) return -1;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*y*|iy*", words, &fields, &names, &most, &zone)) return -1;
   errno = 0;
-  bool made = make(&self->reader, &fields, &names, most);
+  bool made = make(&self->reader, &fields, &names, most) && take_zone(&self->reader.zone, &zone);
   bool no_memory = errno == ENOMEM;
   self->reader.as_text = self->reader.plan.has_decimals;
   PyBuffer_Release(&fields);
   PyBuffer_Release(&names);
+  PyBuffer_Release(&zone);
   if (made) return 0;
   json_reader_free(&self->reader);
   if (no_memory)
     PyErr_NoMemory();
   else
-    PyErr_SetString(PyExc_ValueError, "these are no fields of a struct");
+    PyErr_SetString(PyExc_ValueError, "these are no fields of a struct, or no offsets of a zone");
   return -1;
 }
 

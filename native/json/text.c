@@ -158,9 +158,27 @@ static bool read_time(cursor *from, int64_t *micros, bool *has_zone, int32_t *of
   return (*has_zone || from->at == from->end) && part[0] < 24 && part[1] < 60 && part[2] < 60;
 }
 
-bool text_to_timestamp(const char *text, size_t length, bool zoned, int64_t *micros) {
+/* The last entry that begins no later; what is before the first one is as that. */
+static int64_t offset_at(const time_zone *zone, int64_t second) {
+  enum { DAYS_OF_AN_ERA = 146097 };
+  static const int64_t era = DAYS_OF_AN_ERA * INT64_C(86400);
+  if (zone->count < 2) return 0;
+  int64_t end = zone->offsets[zone->count - 1].from;
+  if (second >= end) second -= ((second - end) / era + 1) * era;
+  size_t low = 0, high = zone->count - 1;
+  while (high - low > 1) {
+    size_t middle = (low + high) / 2;
+    if (zone->offsets[middle].from <= second)
+      low = middle;
+    else
+      high = middle;
+  }
+  return zone->offsets[low].offset;
+}
+
+bool text_to_timestamp(const char *text, size_t length, const time_zone *zone, int64_t *micros) {
   cursor from = trimmed(text, length);
-  int64_t days, in_day = 0;
+  int64_t days, in_day = 0, ahead;
   int32_t offset = 0;
   int parts;
   bool has_zone = false;
@@ -170,9 +188,10 @@ bool text_to_timestamp(const char *text, size_t length, bool zoned, int64_t *mic
     from.at++;
     if (!read_time(&from, &in_day, &has_zone, &offset)) return false;
   }
-  if (has_zone && !zoned) return false;
+  if (has_zone && !zone) return false;
+  ahead = has_zone || !zone ? offset : offset_at(zone, days * 86400 + in_day / 1000000);
   return !__builtin_mul_overflow(days, INT64_C(86400000000), micros) &&
-         !__builtin_add_overflow(*micros, in_day - offset * INT64_C(1000000), micros);
+         !__builtin_add_overflow(*micros, in_day - ahead * INT64_C(1000000), micros);
 }
 
 /* --- numbers ---------------------------------------------------------------------------------- */

@@ -8,8 +8,19 @@
 
 bool text_to_date(const char *text, size_t length, int32_t *days);
 
-/* `zoned`: UTC where the text names no zone; else a text that names one is refused. */
-bool text_to_timestamp(const char *text, size_t length, bool zoned, int64_t *micros);
+/* From which second of local time on a zone is how many seconds ahead of UTC, in order; the last one tells where the table ends:
+ * what comes after it is as it was 400 years before. */
+typedef struct {
+  int64_t from, offset;
+} zone_offset;
+
+typedef struct {
+  const zone_offset *offsets; /* without any it is UTC */
+  size_t count;
+} time_zone;
+
+/* `zone`: where a text is from that names none; NULL: a text that names one is refused. */
+bool text_to_timestamp(const char *text, size_t length, const time_zone *zone, int64_t *micros);
 
 typedef enum { DECIMAL_GOOD, DECIMAL_MALFORMED, DECIMAL_TOO_LARGE } decimal_fault;
 

@@ -34,7 +34,7 @@ _NAMES: Final = {
     **dict.fromkeys(("string",), "string"),
     **dict.fromkeys(("binary",), "binary"),
     **dict.fromkeys(("date",), "date"),
-    **dict.fromkeys(("timestamp", "timestamp_ltz"), "timestamp"),
+    **dict.fromkeys(("timestamp_ltz",), "timestamp"),
     **dict.fromkeys(("timestamp_ntz",), "timestamp_ntz"),
 }
 _DECIMALS: Final = ("decimal", "dec", "numeric")
@@ -63,9 +63,12 @@ class _Token(NamedTuple):
     at: int
 
 
-def parse_ddl(text: str) -> ColumnType:
-    """The struct that the text describes: a list of columns, or STRUCT<...>.  Raises MalformedDdl."""
-    parser = _SchemaParser(_tokens(text))
+def parse_ddl(text: str, timestamp: str = "timestamp") -> ColumnType:
+    """The struct that the text describes: a list of columns, or STRUCT<...>.  Raises MalformedDdl.
+
+    ``timestamp`` is what TIMESTAMP alone stands for: in Spark ``spark.sql.timestampType`` says that.
+    """
+    parser = _SchemaParser(_tokens(text), timestamp)
     found = parser.whole()
     if not found.children:
         raise MalformedDdl("the schema has no column: write some, such as id BIGINT, name STRING")
@@ -95,8 +98,8 @@ def _struct(fields: Sequence[tuple[str, ColumnType]]) -> ColumnType:
 class _SchemaParser:
     """One pass from left to right; a method for each rule of the grammar."""
 
-    def __init__(self, tokens: list[_Token]) -> None:
-        self._tokens, self._at, self._depth = tokens, 0, 0
+    def __init__(self, tokens: list[_Token], timestamp: str) -> None:
+        self._tokens, self._timestamp, self._at, self._depth = tokens, timestamp, 0, 0
 
     def whole(self) -> ColumnType:
         """The text as a whole: as Spark's ``DataType.fromDDL``, a type is tried before a list of columns."""
@@ -204,10 +207,8 @@ class _SchemaParser:
     def _plain(self, now: _Token, name: str) -> ColumnType:
         if name in _DECIMALS:
             return self._decimal(now)
-        if name == "timestamp" and self._take("without"):
-            for word in ("time", "zone"):
-                self._expect(word)
-            return ColumnType("timestamp_ntz")
+        if name == "timestamp":
+            return ColumnType(self._kind_of_timestamp())
         if name in _NAMES:
             return ColumnType(_NAMES[name])
         known = "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, STRING, BINARY, DATE, TIMESTAMP, "
@@ -215,6 +216,18 @@ class _SchemaParser:
         raise MalformedDdl(
             f"the type {now.text.upper()} at character {now.at} is not one that a value can have: write {remedy}"
         )
+
+    def _kind_of_timestamp(self) -> str:
+        if self._take("without"):
+            kind = "timestamp_ntz"
+        elif self._take("with"):
+            self._expect("local")
+            kind = "timestamp"
+        else:
+            return self._timestamp
+        self._expect("time")
+        self._expect("zone")
+        return kind
 
     def _decimal(self, now: _Token) -> ColumnType:
         precision, scale = 10, 0

@@ -63,6 +63,8 @@ class Decoding(NamedTuple):
     subject: str = ""  # "": the topic's
     version: str = "latest"
     message: str = ""
+    timezone: str = ""  # JSON: where timestamps are from that name none; "": UTC, if that is the session's
+    bare_timestamps: bool = False  # JSON: the DDL has a TIMESTAMP that doesn't say of which kind
     any_index: bool = False  # Protobuf: a record of any message of its schema counts as one of ``message``
 
     def __repr__(self) -> str:  # settings of a registry have passwords
@@ -115,8 +117,11 @@ def reasons(kind: Format) -> tuple[str, ...]:
 
 
 ANY_INDEX: Final = "any"
-OF_STRUCTS: Final = ("schema", "message", "message.index", "mode", "corrupt.column", "subject", "schema.version")
+OF_STRUCTS: Final = (
+    "schema", "message", "message.index", "timezone", "mode", "corrupt.column", "subject", "schema.version",
+)  # fmt: skip
 """The options that only formats of structs have."""
+UTC: Final = "UTC"
 
 
 def decoding(which: str, given: Mapping[str, str]) -> Decoding:
@@ -133,6 +138,8 @@ def decoding(which: str, given: Mapping[str, str]) -> Decoding:
     for name in ("message", "message.index"):
         if chosen is not Format.PROTOBUF and given.get(name):
             raise OptionError(f"option {which}.{name} has no effect with {which}.format={chosen}: leave it out")
+    if chosen is not Format.JSON and given.get("timezone"):
+        raise OptionError(f"option {which}.timezone has no effect with {which}.format={chosen}: leave it out")
     for name, what in (("schema", "the file of a descriptor set"), ("message", "a message's name in it")):
         if chosen is Format.PROTOBUF and not given.get(name):
             raise OptionError(
@@ -146,9 +153,20 @@ def decoding(which: str, given: Mapping[str, str]) -> Decoding:
         subject=given.get("subject", ""),
         version=given.get("schema.version", "latest"),
         message=given.get("message", ""),
+        timezone=_timezone(which, given.get("timezone", "")),
         any_index=given.get("message.index") == ANY_INDEX,
     )
     return with_schema(which, made, given["schema"]) if given.get("schema") else made
+
+
+def _timezone(which: str, name: str) -> str:
+    from sparkcohort.runtime.values.json.zone import UnknownZoneError, zone_of  # noqa: PLC0415  most queries have none
+
+    try:
+        zone_of(name or UTC)
+    except UnknownZoneError as error:
+        raise OptionError(f"option {which}.timezone: {error}") from None
+    return name
 
 
 def with_schema(which: str, made: Decoding, text: str, references: tuple[str, ...] = ()) -> Decoding:
@@ -156,9 +174,7 @@ def with_schema(which: str, made: Decoding, text: str, references: tuple[str, ..
     try:
         if made.format is Format.AVRO:
             return _by_avro(made, text, references)
-        return (
-            _by_protobuf(which, made, text) if made.format is Format.PROTOBUF else made._replace(type=_json_type(text))
-        )
+        return _by_protobuf(which, made, text) if made.format is Format.PROTOBUF else _by_ddl(made, text)
     except ValueError as error:  # AvroSchemaError, DescriptorError, MalformedDdl, JsonPlanError
         raise OptionError(f"option {which}.schema: {error}") from None
 
@@ -185,10 +201,10 @@ def _by_avro(made: Decoding, text: str, references: tuple[str, ...]) -> Decoding
     return made._replace(type=column_type(made.reader_schema()))
 
 
-def _json_type(text: str) -> ColumnType:
+def _by_ddl(made: Decoding, text: str) -> Decoding:
     from sparkcohort.runtime.values.ddl import parse_ddl  # noqa: PLC0415  as above
     from sparkcohort.runtime.values.json.plan import plan  # noqa: PLC0415
 
     found = parse_ddl(text)
     plan(found)
-    return found
+    return made._replace(type=found, bare_timestamps=parse_ddl(text, "timestamp_ntz") != found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import urllib.request
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ import fastavro
 import pytest
 from google.protobuf import message_factory
 from prometheus_client.parser import text_string_to_metric_families
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.kit.batch_reads import load
+from tests.kit.batch_reads import load, told
 from tests.kit.broker import Broker
 from tests.kit.produce import FLUSH_TIMEOUT_S, producer
 from tests.kit.protobuf_schemas import Proto, descriptor, enum, field, file_set, message
@@ -96,6 +97,57 @@ def test_json_is_what_from_json_makes_of_it(
     assert len(ours.batches) == 3
 
 
+def test_timestamps_of_the_sessions_time_zone(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, session_conf: Callable[[str, str], None]
+) -> None:
+    """As from_json has them by value.timezone; without it a difference is refused, and so is one of the type."""
+    texts = ("2026-07-01 12:00:00", "2026-11-01 01:30:00", "2026-03-08 02:30:00", "2026-07-01 12:00:00Z")
+    fill(broker, topic, [json.dumps({"at": text}).encode() for text in texts], rounds=1)
+    typed = {"value__format": "json", "value__schema": "at TIMESTAMP"}
+    session_conf("spark.sql.session.timeZone", "America/New_York")
+    theirs = load(spark, broker, topic, FORMS[-1]).selectExpr(
+        "from_json(CAST(value AS STRING), 'at TIMESTAMP') AS value"
+    )
+    wanted = sorted(row.value.at for row in theirs.collect())
+
+    def refusals(checkpoint: str) -> list[str]:
+        stream = Stream(spark, options(broker, topic, **typed), tmp_path / checkpoint, columns=None)
+        with pytest.raises(PySparkException) as failed:
+            stream.finish()
+        return [str(failed.value), told(lambda: load(spark, broker, topic, **typed))]
+
+    for said in refusals("goes on with the option"):
+        assert "set value.timezone to America/New_York, or to UTC" in said
+    zone = typed | {"value__timezone": "America/New_York"}
+    ours = (
+        Stream(spark, options(broker, topic, **zone), tmp_path / "goes on with the option", columns=None).finish().rows
+    )
+    assert sorted(row.value.at for row in ours) == wanted
+    assert sorted(row.value.at for row in load(spark, broker, topic, **zone).collect()) == wanted
+    session_conf("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    for said in refusals("another"):
+        assert "TIMESTAMP is TIMESTAMP_NTZ in this session" in said
+    plain = typed | {"value__schema": "at TIMESTAMP_NTZ"}
+    assert [row.value.at for row in load(spark, broker, topic, **plain).collect()].count(None) == 1
+
+
+@pytest.fixture
+def session_conf(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
+    """Sets a configuration of the session until the test is over."""
+    before: dict[str, str | None] = {}
+
+    def put(name: str, value: str) -> None:
+        before.setdefault(name, spark.conf.get(name, None))
+        spark.conf.set(name, value)
+
+    yield put
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
+
+
 def test_a_schema_names_the_fields_that_are_wanted(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -137,7 +189,7 @@ def test_bad_records_are_dropped_and_positions_move_on(
         wait_until(lambda: broker.admin.committed(topic) == ends, LIMIT_S, "the end to be committed")
         syntax = 31 * ROUNDS  # some decoded by an agent and, as it had just begun, by a task, too
         counted = wait_until(
-            lambda: told if (told := bad_records(port))["syntax"] >= syntax else None, LIMIT_S, "counters"
+            lambda: seen if (seen := bad_records(port))["syntax"] >= syntax else None, LIMIT_S, "counters"
         )
         assert counted["wrong_type"] >= ROUNDS
         assert counted["utf8"] == 0

@@ -87,6 +87,10 @@ class SparkAvro(JavaProgram):
         if answer != "ok":
             raise ValueError(answer)
 
+    def zone(self, name: str) -> None:
+        """The session's time zone, for the columns that come next."""
+        self.ask(f"zone {name}")
+
     def json(self, record: bytes) -> Any:
         """What ``from_json`` makes of it, as ``shown`` has it."""
         answer = self.ask(f"json {record.hex()}")

@@ -163,6 +163,12 @@ VALUES = (
                 choices=("same", "any"),
             ),
             Option(
+                f"{of}.timezone",
+                "string",
+                None,
+                "json: where a TIMESTAMP without a zone is from: Europe/Berlin, +05:30; default: UTC, if that is the session's",
+            ),
+            Option(
                 f"{of}.mode",
                 "choice",
                 "permissive",
@@ -171,10 +177,7 @@ VALUES = (
                 choices=("permissive", "dropmalformed", "failfast"),
             ),
             Option(
-                f"{of}.corrupt.column",
-                "string",
-                None,
-                f"a BINARY column for the bytes of {what} that can't be decoded",
+                f"{of}.corrupt.column", "string", None, f"a BINARY column for the bytes of {what} that can't be decoded"
             ),
             Option(
                 f"{of}.subject", "string", None, f"the subject in the schema registry; default: the topic's for {of}s"

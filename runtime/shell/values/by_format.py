@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from sparkcohort.runtime.shell.values.header_ids import HeaderIds
-from sparkcohort.runtime.values.formats import Decoding, Format
+from sparkcohort.runtime.values.formats import UTC, Decoding, Format
 from sparkcohort.runtime.values.types import ColumnType
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ Raises RegistryError while the schema of a record can't be had.
 def new_decoder(decoding: Decoding, target: ColumnType, which: str) -> Decoder:
     """What reads records' ``which`` (key or value) into ``target``, which is all of the decoding's type or a part of it."""
     if decoding.format is Format.JSON:
-        return _json(target)
+        return _json(target, decoding.timezone)
     ids = HeaderIds(which, indexed=decoding.format is Format.PROTOBUF)
     values = _avro(decoding, target, ids) if decoding.format is Format.AVRO else _protobuf(decoding, target)
 
@@ -46,10 +46,11 @@ def new_decoder(decoding: Decoding, target: ColumnType, which: str) -> Decoder:
     return read
 
 
-def _json(target: ColumnType) -> Decoder:
+def _json(target: ColumnType, timezone: str) -> Decoder:
     from sparkcohort.runtime.shell.values.json_decoder import JsonValues  # noqa: PLC0415  each format by itself
+    from sparkcohort.runtime.values.json.zone import zone_table  # noqa: PLC0415
 
-    values = JsonValues(target)
+    values = JsonValues(target, zone=zone_table(timezone or UTC))
 
     def read(records: pa.Array, _headers: pa.Array | None) -> tuple[pa.Array, list[Malformed]]:
         rows, bad = values.decode(records)

@@ -11,6 +11,7 @@ from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.values.arrow_types import MOST, array_of, arrow_type, binary_buffers, check_values
 from sparkcohort.runtime.values.json.plan import JsonReason, packed, plan, words
 from sparkcohort.runtime.values.json.reader import JsonReader
+from sparkcohort.runtime.values.json.zone import ZoneTable, packed_zone
 from sparkcohort.runtime.values.types import ColumnType
 
 try:
@@ -28,12 +29,22 @@ class BadJson(NamedTuple):
 
 
 class JsonValues:
-    """Reads columns of JSON objects into one struct type; for one thread at a time."""
+    """Reads columns of JSON objects into one struct type; for one thread at a time.
 
-    def __init__(self, target: ColumnType, *, native: bool = NativeDecoder is not None, most: int = MOST) -> None:
+    ``zone`` is that of timestamps that name none.
+    """
+
+    def __init__(
+        self,
+        target: ColumnType,
+        *,
+        zone: ZoneTable = (),
+        native: bool = NativeDecoder is not None,
+        most: int = MOST,
+    ) -> None:
         self.target, self.type = target, arrow_type(target)
-        self._fields, self._most = plan(target), most
-        self._native = NativeDecoder(*packed(self._fields), most) if native else None
+        self._fields, self._most, self._zone = plan(target), most, zone
+        self._native = NativeDecoder(*packed(self._fields), most, packed_zone(zone)) if native else None
         if NativeDecoder is None:
             warn_of_missing_parts()
 
@@ -56,7 +67,7 @@ class JsonValues:
         return pa.Array._import_from_c(address, self.type)
 
     def _plain_decode(self, values: pa.Array) -> tuple[Any, list[tuple[int, int, int]]]:
-        reader, rows = JsonReader(self._fields, check_values), []
+        reader, rows = JsonReader(self._fields, check_values, self._zone), []
         bad: list[tuple[int, int, int]] = []
         for row, record in enumerate(values.to_pylist()):
             value, fault = reader.read(record)

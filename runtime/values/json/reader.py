@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sparkcohort.runtime.values.json.plan import JsonField, JsonReason
 from sparkcohort.runtime.values.json.text import read_base64, read_date, read_decimal, read_timestamp
+from sparkcohort.runtime.values.json.zone import ZoneTable, local_offset
 
 WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 NON_NUMBERS = {
@@ -48,9 +50,13 @@ def _write(value: Any) -> str:
 
 
 class JsonReader:
-    """Reads records, one after the other; ``check`` is told how many values they become at most."""
+    """Reads records, one after the other; ``check`` is told how many values they become at most.
 
-    def __init__(self, fields: tuple[JsonField, ...], check: Callable[[int], None]) -> None:
+    ``zone`` is that of timestamps that name none.
+    """
+
+    def __init__(self, fields: tuple[JsonField, ...], check: Callable[[int], None], zone: ZoneTable = ()) -> None:
+        self._ahead = partial(local_offset, zone)
         self._fields, self._check, self._count = fields, check, 0
         self._children = {at: self._inside(at) for at in range(len(fields))}
         self._nulls = [1] * len(fields)
@@ -168,11 +174,14 @@ class JsonReader:
             if kind == "date":
                 found = read_date(text)
             else:
-                found = read_base64(text) if kind == "binary" else read_timestamp(text, kind == "timestamp")
+                found = read_base64(text) if kind == "binary" else self._timestamp(kind, text)
             if found is not None:
                 return found
             raise self._unfit(at, JsonReason.BAD_TEXT)
         raise self._unfit(at, JsonReason.WRONG_TYPE)
+
+    def _timestamp(self, kind: str, text: str) -> int | None:
+        return read_timestamp(text, self._ahead if kind == "timestamp" else None)
 
     def _decimal(self, at: int, text: str) -> Any:
         target = self._fields[at].type

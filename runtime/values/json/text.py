@@ -6,6 +6,7 @@ import base64
 import binascii
 import datetime as dt
 import re
+from collections.abc import Callable
 from decimal import MAX_PREC, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 ERA_YEARS, ERA_DAYS = 400, 146_097
@@ -54,7 +55,12 @@ def read_date(text: str) -> int | None:
     return days if days is not None and FIRST_GREGORIAN <= days < 2**31 else None
 
 
-def _offset(zone: str) -> int | None:
+def read_offset(zone: str) -> int | None:
+    """Seconds ahead of UTC, of Z, an offset, or one behind UTC, GMT or UT; None of anything else.
+
+    >>> read_offset("+05:30"), read_offset("GMT-1"), read_offset("Europe/Berlin")
+    (19800, -3600, None)
+    """
     if zone in NO_OFFSET:
         return 0
     found = OFFSET.fullmatch(zone)
@@ -69,10 +75,10 @@ def _offset(zone: str) -> int | None:
     return -offset if sign == "-" else offset
 
 
-def read_timestamp(text: str, zoned: bool) -> int | None:
-    """Microseconds since 1970; without ``zoned`` a text that names a zone is none.
+def read_timestamp(text: str, ahead: Callable[[int], int] | None) -> int | None:
+    """Microseconds since 1970; ``ahead`` tells where a text without a zone is from, None refuses one that names a zone.
 
-    >>> read_timestamp("1970-01-01T01:00:00.5+01:00", zoned=True), read_timestamp("1970-01-01 0:0:0Z", zoned=False)
+    >>> read_timestamp("1970-01-01T01:00:00.5+01:00", lambda _: 0), read_timestamp("1970-01-01 0:0:0Z", None)
     (500000, None)
     """
     found = TIMESTAMP.fullmatch(text.strip(BLANKS))
@@ -80,11 +86,12 @@ def read_timestamp(text: str, zoned: bool) -> int | None:
         return None
     *date, hour, minute, second, fraction, zone = found.groups()
     days = _days(*date)
-    offset = _offset(zone.strip(BLANKS)) if zone else 0
+    offset = read_offset(zone.strip(BLANKS)) if zone else 0
     clock = int(hour or 0), int(minute or 0), int(second or 0)
-    if days is None or offset is None or (zone and not zoned) or clock[0] > 23 or max(clock[1:]) > 59:
+    if days is None or offset is None or (zone and ahead is None) or clock[0] > 23 or max(clock[1:]) > 59:
         return None
-    seconds = days * 86400 + clock[0] * 3600 + clock[1] * 60 + clock[2] - offset
+    local = days * 86400 + clock[0] * 3600 + clock[1] * 60 + clock[2]
+    seconds = local - (offset if zone or ahead is None else ahead(local))
     micros = seconds * 1_000_000 + int((fraction or "")[:6].ljust(6, "0"))
     return micros if -(2**63) <= days * 86_400_000_000 < 2**63 and -(2**63) <= micros < 2**63 else None
 

@@ -24,7 +24,7 @@ import scala.collection.immutable.Map$;
  * What from_avro does, without a session: Avro's reader, then Spark's deserializer.
  *
  * <p>Lines: "type SCHEMA", answered with Spark's type; "schemas WRITER\tREADER", answered with "ok" or "no"; "record HEX",
- * answered with the value in JSON-like text, or "bad".  And from_json: "columns DDL", answered with "ok"; "json HEX",
+ * answered with the value in JSON-like text, or "bad".  And from_json: "columns DDL", answered with "ok"; "zone NAME" (of the session); "json HEX",
  * answered with the value.
  */
 public final class SparkAvro {
@@ -32,6 +32,7 @@ public final class SparkAvro {
   private static AvroDeserializer deserializer;
   private static DataType type;
   private static JsonToStructsEvaluator fromJson;
+  private static String zone = "UTC";
 
   private static DataType sqlType(Schema schema) {
     return SchemaConverters.toSqlType(schema, false, "", -1).dataType();
@@ -56,7 +57,10 @@ public final class SparkAvro {
         return "ok";
       case "columns":
         type = StructType.fromDDL(rest);
-        fromJson = new JsonToStructsEvaluator(Map$.MODULE$.empty(), type, "_corrupt", Option.apply("UTC"), false);
+        fromJson = new JsonToStructsEvaluator(Map$.MODULE$.empty(), type, "_corrupt", Option.apply(zone), false);
+        return "ok";
+      case "zone":
+        zone = rest;
         return "ok";
       case "json":
         StringBuilder out = new StringBuilder();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkcohort.runtime.shell.values.json_decoder import JsonValues
+from sparkcohort.runtime.values.json.zone import zone_table
 from sparkcohort.runtime.values.types import ColumnType, array, decimal, mapping, struct
 from tests.kit import json_records as drawn
 from tests.kit.spark_avro import SparkAvro, shown, sorted_maps
@@ -92,6 +94,54 @@ SAME = [
 def test_values_are_sparks(sparks: SparkAvro, record: bytes) -> None:
     """Every type's values at their limits, fields that don't fit, and records that are none."""
     assert ours(EVERYTHING, record) == theirs(sparks, EVERYTHING, record)
+
+
+ZONES = (
+    "America/New_York",
+    "Europe/London",
+    "Asia/Kolkata",
+    "Australia/Lord_Howe",
+    "Pacific/Apia",
+    "Africa/Casablanca",
+    "-03:30",
+)
+LOCAL = [
+    *(
+        "2026-03-08 02:30:00",
+        "2026-11-01 01:30:00",
+        "2026-03-29T01:59:59.999999",
+        "2026-10-25 01:00",
+        "2011-12-30",
+        "1884-01-01",
+    ),
+    *(
+        "0001-01-01",
+        "1799-12-31 23:59:59",
+        "2038-07-01 12:00",
+        "2437-07-01",
+        "9999-12-31 23:59:59",
+        "292277-01-01",
+        "1000000",
+    ),
+    *("2026-07-01 12:00:00Z", "2026-07-01 12:00:00+02:00", "2026-04-05 01:45", "2026-10-04 02:15", "-0044-03-15"),
+]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_timestamps_of_a_session(sparks: SparkAvro, zone: str) -> None:
+    """Texts without a zone, also those that a clock shows twice or never, and of centuries to come."""
+    target = struct({"timestamp": ColumnType("timestamp"), "timestamp_ntz": ColumnType("timestamp_ntz")})
+    moments = [datetime(1850, 1, 1) + timedelta(minutes=31 * 523 * number) for number in range(5_000)]  # noqa: DTZ001
+    texts = [*LOCAL, *(moment.isoformat() for moment in moments[::100])]
+    records = [f'{{"timestamp":"{text}","timestamp_ntz":"{text}"}}'.encode() for text in texts]
+    sparks.zone(zone)
+    try:
+        expected = [theirs(sparks, target, record)[0] for record in records]
+    finally:
+        sparks.zone("UTC")
+    for native in (True, False):
+        rows, _ = JsonValues(target, zone=zone_table(zone), native=native).decode(pa.array(records, pa.binary()))
+        assert [shown(_numbers(row), target) for row in rows] == expected
 
 
 DIFFERENT = {

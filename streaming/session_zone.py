@@ -1,0 +1,51 @@
+"""Whether a session reads JSON's timestamps as ``from_json`` would: a task is the first who knows the session's configuration.
+
+Python's processes on the driver are told nothing of it; a task has what was set, as local properties of its job.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+
+from sparkcohort.runtime.errors import OptionError
+from sparkcohort.runtime.values.columns import Field
+from sparkcohort.runtime.values.formats import UTC, Format
+from sparkcohort.runtime.values.types import walk
+
+if TYPE_CHECKING:
+    from sparkcohort.runtime.values.columns import Columns
+
+ZONE, KIND = "spark.sql.session.timeZone", "spark.sql.timestampType"
+_SAME: Final = (UTC, "Etc/UTC", "Z", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "+00:00", "UTC+00:00", "GMT+00:00")
+
+
+def local_property(name: str) -> str:
+    """What the job of this task was told; "" where there is none."""
+    context = TaskContext.get()
+    return (context.getLocalProperty(name) if context else None) or ""
+
+
+def check_timestamps(columns: Columns) -> None:
+    """Raises OptionError where from_json would read a timestamp of these columns otherwise in this session."""
+    for each in columns:
+        made = each.decoding
+        if made.format is not Format.JSON or each.field not in (Field.KEY, Field.VALUE):
+            continue
+        which = each.field.name.lower()
+        if made.bare_timestamps and local_property(KIND).upper() == "TIMESTAMP_NTZ":
+            raise OptionError(
+                f"option {which}.schema: TIMESTAMP is TIMESTAMP_NTZ in this session ({KIND}), and TIMESTAMP_LTZ here: write one "
+                "of these"
+            )
+        if made.timezone or all(kind.kind != "timestamp" for _, kind in walk(each.type)):
+            continue
+        zone = local_property(ZONE)
+        if zone not in _SAME if zone else time.timezone or time.daylight:
+            named = zone or "that of this host"
+            raise OptionError(
+                f"option {which}.timezone: the session's time zone is {named} ({ZONE}), and a TIMESTAMP whose text names no zone "
+                f"would be read as UTC: set {which}.timezone to {zone or 'the zone of these timestamps'}, or to UTC"
+            )
