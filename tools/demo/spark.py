@@ -101,6 +101,7 @@ def stream(
         .option("group.id", group_id)
         .option("value.format", "json")
         .option("value.schema", flights.FIELDS)
+        .option("value.timezone", "UTC")
         .option("maxOffsetsPerTrigger", 20_000)
         .load()
     )

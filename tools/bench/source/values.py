@@ -46,7 +46,7 @@ def _json(name: str, fields: str) -> View:
     return View(
         name,
         schema=f"value STRUCT<{fields}>",
-        options={"value.format": "json"},
+        options={"value.format": "json", "value.timezone": "UTC"},
         of_kafka=(f"from_json(cast(value as string), '{fields}') as value",),
         selected=("value.*",),
     )
