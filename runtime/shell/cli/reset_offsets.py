@@ -104,8 +104,8 @@ def reset_command(
         wanted = _new_offsets(group, target, partitions, committed, plan)
     except OptionError as error:
         raise click.UsageError(str(error), context) from None
+    _refuse_members(group, group_id)  # a plan that can't be carried out is none, as with Kafka's own tool
     if given["execute"]:
-        _refuse_members(group, group_id)
         group.reset(wanted, committed)
     if given["export"]:
         click.echo(reset_plan.exported(wanted), nl=False)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sparkcohort.runtime.checkpoint.repairs import Files
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.cli.checkpoint import folder, kafka_offsets
+from sparkcohort.runtime.shell.cli.checkpoint import folder, kafka_offsets, subcommands
 from sparkcohort.runtime.shell.cli.checkpoint.folder import Folder
 from tests.kit.broker import Broker
 from tests.kit.command import cohort, process
@@ -144,6 +145,30 @@ def test_what_a_restart_would_read(broker: Broker, topic: str, tmp_path: Path) -
     assert not (at / "offsets" / ".8.crc").exists()
     assert (at / "offsets" / ".6.crc").exists()
     assert cohort(*asked).returncode == 0
+
+
+def test_a_query_that_runs_is_not_accused(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """A batch ends, is committed to the group, and the next one is planned, in the middle of a comparison."""
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 160, partitions=2)
+    at = made(tmp_path / "checkpoint", topic)
+    broker.admin.commit(topic, topic, {0: 70, 1: 7})
+
+    def read() -> Files:
+        return Folder(str(at)).files()
+
+    def goes_on() -> Files:
+        produce(broker.bootstrap, topic, 40, partitions=2, first=80)
+        (at / "commits" / "8").write_text(COMMIT)
+        (at / "offsets" / "9").write_text((at / "offsets" / "8").read_text().replace('"0":80,"1":8', '"0":100,"1":100'))
+        broker.admin.commit(topic, topic, {0: 80, 1: 8})
+        return read()
+
+    rows, _ = subcommands._compared(read(), goes_on, {"bootstrap.servers": broker.bootstrap}, topic)
+    assert [(row.checkpoint, row.planned, row.group, row.verdict) for row in rows] == [
+        (80, 100, "behind by 10", "ok"),
+        (8, 100, "behind by 1", "ok"),
+    ]
 
 
 def test_a_state_is_not_made_inexact_unasked(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -22,17 +22,23 @@ TIMEOUT_S: Final = 15.0
 _GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
-def ask(conf: Mapping[str, str], topics: Collection[str], group: str | None) -> KafkaPositions:
-    """The answers; partitions whose leader doesn't answer are told as silent.  Raises CohortError: nobody answers, or refuses us."""
+def ask(
+    conf: Mapping[str, str], topics: Collection[str], group: str | None, between: Callable[[], None]
+) -> KafkaPositions:
+    """The answers; partitions whose leader doesn't answer are told as silent.  Raises CohortError: nobody answers, or refuses us.
+
+    ``between`` is called when the group's commits are known, and the logs' ends aren't yet.
+    """
     heard: list[KafkaError] = []
     settings = {**conf, "log_level": "0", "allow.auto.create.topics": "false"}
     consumer = clients.new_consumer(settings, heard.append, **{"group.id": group or "cohort-checkpoint"})
     with _in_words(conf, group, topics, heard):
         try:
             there = _partitions(consumer, topics)
+            committed = None if group is None else _committed(consumer, there)
+            between()
             starts, silent = _offsets(consumer, there, EARLIEST)
             ends, more = _offsets(consumer, there, LATEST)
-            committed = None if group is None else _committed(consumer, there)
         finally:
             consumer.close()
         ids = TopicIds(settings).ask({tp.topic for tp in there}, TIMEOUT_S)

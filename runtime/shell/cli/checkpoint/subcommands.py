@@ -7,7 +7,7 @@ on the command line.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import click
@@ -86,7 +86,7 @@ def diff_command(directory: str, servers: str | None, config: str | None, group:
     """
     files = Folder(directory).files()
     _readable(files)
-    rows, _ = _compared(files, client_config(servers, config), group)
+    rows, _ = _compared(files, lambda: Folder(directory).files(), client_config(servers, config), group)
     printing.print_view(listing.differences(rows), output)
     failing = [row for row in rows if row.fails]
     if failing:
@@ -124,7 +124,7 @@ def repair_command(
     files = folder.files()
     mends = repairs.of_files(files)
     if not mends and (servers or config):
-        rows, brokers = _compared(files, client_config(servers, config), group)
+        rows, brokers = _compared(files, lambda: files, client_config(servers, config), group)
         mends = repairs.of_positions(files, rows, brokers)
     try:
         if mends:
@@ -175,13 +175,22 @@ def _readable(files: Files) -> None:
 
 
 def _compared(
-    files: Files, conf: dict[str, str], group: str | None
+    files: Files, again: Callable[[], Files], conf: dict[str, str], group: str | None
 ) -> tuple[list[PartitionComparison], KafkaPositions]:
+    """The checkpoint beside Kafka; ``again`` reads it anew.
+
+    A query that runs goes on meanwhile: the log grows, then the checkpoint, then the group.  Whoever asks the other way round
+    finds none ahead of what it follows.
+    """
     plans = _plans(files)
     topics = {tp.topic for plan in plans for each in (plan.start, plan.planned) if each for tp in each.ends}
     if not topics:
         raise CohortError("no source of this checkpoint reads Kafka")
-    found = kafka_offsets.ask(conf, topics, group)
+
+    def read() -> None:
+        plans[:] = _plans(again())
+
+    found = kafka_offsets.ask(conf, topics, group, read)
     return [row for plan in plans for row in compare(plan, found)], found
 
 
