@@ -20,7 +20,8 @@ They may have different code and checkpoints, and run on different hosts: all th
   replaced by another's ends (OVERTAKEN), so that two that ask at once do not both start.  One that finds ``parked`` for
   somebody else claims it, and starts when that one has reserved no run within ten seconds: it has died.  What ``cohort
   handover`` asked for is free for whoever comes.
-* **Where nobody answers** the one who asks goes on as without a hand-over: it joins, which fences.
+* **Where nobody answers** the one who asks goes on as without a hand-over: it joins, which fences.  So it does where the
+  other one has heard, and dies in its batch: while it lives it renews ``heard`` every three seconds.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from sparkcohort.runtime.kafka.run_epoch import MAX_BYTES, MOST, CommitMetadata
 
 HEARD_MS = 10_000
 """An answer that a driver is there comes in a second, also in the middle of a batch."""
+RENEWAL_MS = 3_000
+"""How often the one that has heard says so again, while it lives."""
 ALONE_MS = 3_000
 """The same where the group has no member: a driver that has not joined yet may be there all the same."""
 FREE = ""
@@ -67,6 +70,7 @@ class HandoverRecord(Struct, frozen=True):
     request: str
     to: RunName
     text: str = ""  # who asks, or why it is declined
+    renewal: int = 0  # of ``heard``: another number is a later word
 
 
 def name_of(record: CommitMetadata) -> RunName:
@@ -77,7 +81,8 @@ def name_of(record: CommitMetadata) -> RunName:
 def encode_handover(record: HandoverRecord) -> str:
     """The record as metadata text."""
     value = {"cohort": 1, "handover": str(record.answer), "request": record.request, "run": record.to.run}
-    return json.dumps({**value, "id": record.to.id, "text": record.text[:_LONGEST_TEXT]}, separators=(",", ":"))
+    more = {"id": record.to.id, "text": record.text[:_LONGEST_TEXT], "renewal": record.renewal}
+    return json.dumps({**value, **more}, separators=(",", ":"))
 
 
 def decode_handover(text: str) -> HandoverRecord | None:
@@ -86,20 +91,22 @@ def decode_handover(text: str) -> HandoverRecord | None:
         return None
     try:
         value = json.loads(text)
-        answer, run = HandoverAnswer(value["handover"]), value["run"]
+        answer, run, renewal = HandoverAnswer(value["handover"]), value["run"], value["renewal"]
         texts = [value["request"], value["id"], value["text"]]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    if type(run) is not int or not 0 <= run < MOST or not all(isinstance(each, str) for each in texts):
+    if not all(type(each) is int and 0 <= each < MOST for each in (run, renewal)):
         return None
-    return HandoverRecord(answer, texts[0][:64], RunName(run, texts[1][:64]), texts[2][:_LONGEST_TEXT])
+    if not all(isinstance(each, str) for each in texts):
+        return None
+    return HandoverRecord(answer, texts[0][:64], RunName(run, texts[1][:64]), texts[2][:_LONGEST_TEXT], renewal)
 
 
 # --- the one who asks -----------------------------------------------------------------------------------
 
 
 class AskingState(StrEnum):
-    """Where the one who asks stands; the last six are ends."""
+    """Where the one who asks stands; the last seven are ends."""
 
     LOOKING = "looking"
     ASKED = "asked"
@@ -108,6 +115,7 @@ class AskingState(StrEnum):
     GRANTED = "granted"
     ABSENT = "absent"  # no run of this group has ever been
     SILENT = "silent"  # nobody has heard: the newest run is dead, or of a version without hand-over
+    LOST = "lost"  # the other one has heard, and renews its word no more: it is dead, or frozen
     DECLINED = "declined"
     TIMED_OUT = "timed out"
     OVERTAKEN = "overtaken"  # somebody else asks, too, and came later
@@ -126,6 +134,8 @@ class AskingSide(Struct, frozen=True):
     state: AskingState = AskingState.LOOKING
     to: RunName | None = None  # who is asked; set once somebody is
     asked_ms: int = 0
+    renewal: int = -1  # of the last ``heard``; -1 before the first
+    heard_ms: int = 0  # when that was first read, or could have been; in HEARD
     alone: bool = False  # the group had no member at the last look
     text: str = ""  # why it was declined
 
@@ -149,6 +159,8 @@ def step_asking(
     if asking.state in ENDS:
         return asking, None
     written: HandoverRecord | None = None
+    if isinstance(event, LookFailed):
+        asking = replace(asking, heard_ms=now_ms)  # where Kafka is away, the other one can't renew its word
     if isinstance(event, Looked):
         asking, written = _looked(replace(asking, alone=not event.members), event, now_ms)
     if asking.state in ENDS:
@@ -168,7 +180,7 @@ def _looked(asking: AskingSide, event: Looked, now_ms: int) -> tuple[AskingSide,
     for_newest = [record for record in event.records if record.to == newest]
     mine = [record for record in for_newest if record.request == asking.request]
     if asking.to != newest:
-        asking = replace(asking, state=AskingState.ASKED, to=newest, asked_ms=now_ms)
+        asking = replace(asking, state=AskingState.ASKED, to=newest, asked_ms=now_ms, renewal=-1)
         parked = [record for record in for_newest if record.answer is HandoverAnswer.PARKED]
         if any(record.request == FREE for record in parked):
             return replace(asking, state=AskingState.GRANTED), None
@@ -185,12 +197,19 @@ def _looked(asking: AskingSide, event: Looked, now_ms: int) -> tuple[AskingSide,
     if not mine:  # what was written never arrived
         return asking, HandoverRecord(HandoverAnswer.ASKED, asking.request, newest, asking.who)
     record = mine[0]
+    if record.answer is HandoverAnswer.HEARD:
+        return _is_heard(asking, record, now_ms), None
     states: Mapping[HandoverAnswer, AskingState] = {
-        HandoverAnswer.HEARD: AskingState.HEARD,
         HandoverAnswer.PARKED: AskingState.GRANTED,
         HandoverAnswer.DECLINED: AskingState.DECLINED,
     }
     return replace(asking, state=states.get(record.answer, asking.state), text=record.text), None
+
+
+def _is_heard(asking: AskingSide, record: HandoverRecord, now_ms: int) -> AskingSide:
+    if record.renewal != asking.renewal:
+        return replace(asking, state=AskingState.HEARD, text=record.text, renewal=record.renewal, heard_ms=now_ms)
+    return replace(asking, state=AskingState.LOST) if now_ms - asking.heard_ms >= HEARD_MS else asking
 
 
 # --- the one that runs ----------------------------------------------------------------------------------

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from random import Random
 
+from msgspec.structs import replace
+
 from sparkcohort.runtime.kafka import handover as h
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata
 
 STEP_MS = 250
 MOST_STEPS = 400
 _BUSY = h.RunningState.BATCH
+_ANSWERED = (h.RunningState.ANSWERING, h.RunningState.PARKED)
 
 
 class DrawnHandover:
@@ -27,7 +30,7 @@ class DrawnHandover:
         self.record: h.HandoverRecord | None = None
         self.group = self.log = self.sink = 0  # offsets: in Kafka's group, in Spark's commit log, written
         self.running = h.RunningSide(h.RunningState.CLEAN)
-        self.alive = True
+        self.alive, self.renewals = True, 0
         self.actions: list[h.RunningAction] = []
         self.sent = False  # the answer, which may have arrived
         self.asking = [self._asker(name) for name in ("a", "b")]
@@ -36,6 +39,9 @@ class DrawnHandover:
         self.deadly = self.random.random() < 0.5
         self.slow = self.random.random()
         self.refused = self.random.choice((0.0, 0.2))
+        self.looks = (
+            0.2 if careless else 0.9
+        )  # that come through: one right after the answer hides what the other does then
 
     def _asker(self, name: str) -> h.AskingSide:
         return h.AskingSide(name, name, self.random.randrange(20) * STEP_MS, 60_000)
@@ -51,7 +57,7 @@ class DrawnHandover:
         """One moment of the driver that runs: its query, or its watching thread."""
         if self.random.random() < self.slow:
             return
-        match self.random.randrange(5):
+        match self.random.randrange(6):
             case 0 if self.running.state is _BUSY and self.sink == self.log:
                 self.sink += 1  # the batch is in the sink; a death from here on is one that a plain sink sees
             case 1 if self.running.state is _BUSY:
@@ -64,6 +70,10 @@ class DrawnHandover:
             case 4 if self.record is not None and self.record.to.run == self.newest.run:
                 if self.record.answer in (h.HandoverAnswer.ASKED, h.HandoverAnswer.HEARD):
                     self._feed(h.HandoverRequested(self.record))
+            case 5 if self.running.request is not None and self.running.state not in _ANSWERED:
+                if self.record is not None and self.record.answer is h.HandoverAnswer.HEARD:
+                    self.renewals += 1
+                    self.record = replace(self.running.request, answer=h.HandoverAnswer.HEARD, renewal=self.renewals)
 
     def _act(self, action: h.RunningAction) -> None:
         if isinstance(action, h.AwaitCommits):
@@ -97,7 +107,7 @@ class DrawnHandover:
         if number in self.dead or asking.state in h.ENDS or self.now < asking.since_ms:
             return False
         records = () if self.record is None else (self.record,)
-        event = h.Looked(self.newest, True, records) if self.random.random() < 0.9 else h.LookFailed()
+        event = h.Looked(self.newest, True, records) if self.random.random() < self.looks else h.LookFailed()
         self.asking[number], written = h.step_asking(asking, event, self.now)
         if written is not None and self.random.random() < 0.9:
             self.record = written

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -108,7 +109,8 @@ class HandoverWatch:
         self._closed = self._told = False
         self._sent = False  # ``parked``, once at least: it may be in Kafka
         self._trying: tuple[str, float] = "", 0.0  # whose request can't be answered, and since when
-        self._next_look = self._next_try = 0.0
+        self._next_look = self._next_try = self._next_renewal = 0.0
+        self._renewals = 0
         self._thread = Supervised("cohort-handover", self._wait, self._work, self._fail, ended=client.close)
 
     def start(self) -> None:
@@ -232,7 +234,18 @@ class HandoverWatch:
             for record in self._client.records():
                 if record.to == self._run and record.answer in _OPEN:
                     self._feed(machine.HandoverRequested(record))
+                    if record.answer is machine.HandoverAnswer.HEARD:
+                        self._renew()
         self._next_look = time.monotonic() + WATCH_S
+
+    def _renew(self) -> None:
+        """Tell whoever waits that this driver lives: who hears no more of it takes it for dead."""
+        request, now = self._running.request, time.monotonic()
+        if request is None or self.handed_over or now < self._next_renewal:
+            return
+        self._next_renewal = now + machine.RENEWAL_MS / 1000
+        self._renewals += 1
+        self._client.write(replace(request, answer=machine.HandoverAnswer.HEARD, renewal=self._renewals))
 
     def _do(self, action: machine.RunningAction) -> None:
         if isinstance(action, machine.AwaitCommits):
@@ -251,11 +264,15 @@ class HandoverWatch:
 
     def _see_commits(self) -> None:
         waits, taken = self._running, False
-        if waits.state is RunningState.COMMITTING:
-            try:
-                taken = self._flush(COMMITS_S)
-            except CohortError as error:  # fenced, say: the query is told of it by its next commit
-                log.debug("%s", error)
+        pieces = max(1, round(1000 * COMMITS_S / machine.RENEWAL_MS))
+        try:
+            for _ in range(pieces if waits.state is RunningState.COMMITTING else 0):
+                if taken := self._flush(COMMITS_S / pieces):
+                    break
+                with suppress(HandoverDenied, HandoverDelayed):
+                    self._renew()
+        except CohortError as error:  # fenced, say: the query is told of it by its next commit
+            log.debug("%s", error)
         with self._changed:
             # A query that has gone on meanwhile may wait for the commits of a later batch, which this has not seen.
             event = machine.CommitsTaken() if taken else machine.CommitsDelayed()

@@ -199,6 +199,7 @@ def in_words(asking: AskingSide, group_id: str) -> str:
         AskingState.GRANTED: "the driver before has committed its last batch and stopped",
         AskingState.ABSENT: "no driver has read in this group yet",
         AskingState.SILENT: "the driver before does not answer: it has ended, or its version knows no hand-over",
+        AskingState.LOST: "the driver before has answered, and gives no sign any more: it has died in its batch",
         AskingState.DECLINED: f"the driver before declines: {asking.text}",
         AskingState.TIMED_OUT: f"the driver before did not finish its batch within {asking.timeout_ms} ms",
         AskingState.OVERTAKEN: "somebody else has asked for the group since",

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import handover as machine
-from sparkcohort.runtime.kafka.handover import HandoverAnswer, HandoverRecord, RunName, encode_handover
+from sparkcohort.runtime.kafka.handover import HandoverAnswer, HandoverRecord, RunName, RunningState, encode_handover
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver import handover
 from sparkcohort.runtime.shell.driver.handover import HandoverWatch
@@ -48,6 +48,7 @@ class Kafka:
         self.answers: Sequence[CohortError | None] = answers
         self.looks: list[float] = []
         self.tries: list[tuple[float, HandoverAnswer]] = []
+        self.renewed = 0
 
     def records(self) -> tuple[HandoverRecord, ...]:
         """What stands there."""
@@ -55,7 +56,10 @@ class Kafka:
         return (self.record,)
 
     def write(self, record: HandoverRecord) -> None:
-        """Or not."""
+        """Or not; a word that is renewed is no answer, and always taken."""
+        if record.renewal:
+            self.record, self.renewed = record, self.renewed + 1
+            return
         answer = self.answers[min(len(self.tries), len(self.answers) - 1)]
         self.tries.append((time.monotonic(), record.answer))
         if answer is not None:
@@ -107,6 +111,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "COMMITS_S", 1.0)
     monkeypatch.setattr(handover, "ANSWER_S", 1.0)
     monkeypatch.setattr(machine, "HEARD_MS", 1000)
+    monkeypatch.setattr(machine, "RENEWAL_MS", 100)
 
 
 def test_an_answer_that_does_not_arrive_is_tried_as_long_as_somebody_waits() -> None:
@@ -126,6 +131,32 @@ def test_an_answer_that_does_not_arrive_is_tried_as_long_as_somebody_waits() -> 
     # What arrives all the same is a promise: somebody waits.
     with watching(Kafka(HEARD, DELAYED)) as watch:
         wait_until(lambda: watch.requested, 5, "what was heard")
+
+
+def test_who_lives_says_so_again() -> None:
+    """In the middle of a batch, and while Kafka takes no commit; never behind the answer."""
+    kafka, taken = Kafka(ASKED, None), threading.Event()
+
+    def renewed_again() -> None:
+        before = kafka.renewed
+        wait_until(lambda: kafka.renewed >= before + 3, 5, "words that are renewed")
+
+    def stop() -> None:
+        with pytest.raises(CohortError, match="HANDED_OVER"):
+            watch.reach()
+
+    with watching(kafka, taken.wait) as watch:
+        renewed_again()
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        wait_until(lambda: watch._running.state is RunningState.COMMITTING, 5, "a clean point")
+        renewed_again()
+        taken.set()
+        stopping.join(5)
+        renewed = kafka.renewed
+        hold_for(
+            lambda: (kafka.renewed, kafka.record.answer) == (renewed, HandoverAnswer.PARKED), HOLD_S, "no word more"
+        )
 
 
 def test_an_answer_that_may_have_arrived_is_not_taken_back() -> None:

@@ -96,12 +96,21 @@ def test_an_end_stays() -> None:
 
 
 def test_patience() -> None:
-    """Nobody hears: ten seconds, three where the group is empty; whoever has heard has the whole time-out."""
+    """Nobody hears: ten seconds, three where the group is empty; whoever has heard, and says so again, has the whole time-out."""
     assert h.step_asking(asking(), h.LookFailed(), h.HEARD_MS - 1)[0].state is AskingState.ASKED
     assert h.step_asking(asking(), h.LookFailed(), h.HEARD_MS)[0].state is AskingState.SILENT
     assert h.step_asking(asking(), looked(ASK, members=False), h.ALONE_MS)[0].state is AskingState.SILENT
     assert h.step_asking(asking(AskingState.HEARD), h.LookFailed(), 59_999)[0].state is AskingState.HEARD
     assert h.step_asking(asking(AskingState.HEARD), h.LookFailed(), 60_000)[0].state is AskingState.TIMED_OUT
+    heard = asking(AskingState.HEARD)
+    for number, at in enumerate(range(0, 50_000, h.HEARD_MS - 1)):  # each word is renewed, none twice read in time
+        heard = h.step_asking(heard, looked(replace(HEARD, renewal=number)), at)[0]
+        assert heard.state is AskingState.HEARD
+        assert (
+            h.step_asking(heard, looked(replace(HEARD, renewal=number)), at + h.HEARD_MS)[0].state is AskingState.LOST
+        )
+    away = h.step_asking(heard, h.LookFailed(), 59_000)[0]  # Kafka was: the other one could say nothing, too
+    assert h.step_asking(away, looked(replace(HEARD, renewal=number)), 59_999)[0].state is AskingState.HEARD
     claimed = h.step_asking(asking(AskingState.CLAIMING), looked(PARKED), h.HEARD_MS)[0]
     assert claimed.state is AskingState.GRANTED
     assert h.step_asking(asking(AskingState.LOOKING), h.LookFailed(), 60_000)[0].state is AskingState.TIMED_OUT
