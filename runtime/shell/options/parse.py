@@ -15,6 +15,7 @@ from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.options import config_providers
 from sparkcohort.runtime.shell.options.kafka_settings import bounds
+from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, Fate
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
 from sparkcohort.runtime.shell.options.late_values import kept_out
 from sparkcohort.runtime.shell.options.option_row import Reads
@@ -23,6 +24,7 @@ from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES, STREA
 from sparkcohort.runtime.shell.options.topic_pattern import topic_pattern
 from sparkcohort.runtime.shell.options.value_options import idle_registry, read_decodings
 from sparkcohort.runtime.shell.options.values import Start, Values, json_object
+from sparkcohort.runtime.text import printable
 from sparkcohort.runtime.values.columns import Columns, kafka_row
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
 
 PROVIDER = "kafka.sasl.oauthbearer.provider"
 _SERVERS = "kafka.bootstrap.servers"
+_ADDRESS = re.compile(r"\s*([A-Za-z_]+://)?(\[[^\[\]]+\]|[^\[\]:;,\s]+):[0-9]+\s*")
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 
 
@@ -134,15 +137,16 @@ def _idle(given: Mapping[str, str]) -> list[str]:
 
 
 def _nearest(key: str) -> str:
+    if (kafkas := ROWS.get(key)) is not None and kafkas.fate is not Fate.REFUSED:
+        return f"; Kafka's own settings are written with the prefix: kafka.{key}"
+    if f"value.{key}" in BY_KEY:
+        return f"; did you mean value.{key}, or key.{key}?"
     near = difflib.get_close_matches(key, BY_KEY, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {BY_KEY[near[0]].name}?"
-    prefixed = f"kafka.{key}"
-    return (
-        f"; Kafka's own settings are written with the prefix: {prefixed}"
-        if "." in key
-        else "; docs/options.md lists every option"
-    )
+    if "." in key:
+        return f"; Kafka's own settings are written with the prefix: kafka.{key}"
+    return "; docs/options.md lists every option"
 
 
 def _unalias(given: dict[str, str]) -> None:
@@ -184,6 +188,13 @@ def _bootstrap(given: Mapping[str, str], java: Mapping[str, str]) -> str:
     except ValueError as error:
         what = f"{error}" if servers == written else f"there are no addresses where {written} is"
         raise OptionError(f"option {_SERVERS}: {what}; give host:port,host:port") from None
+    # librdkafka would take 9092 for a port that is missing, and wait for it; Java refuses it (ClientUtils.parseAndValidateAddresses).
+    if servers == written and (
+        wrong := [each for each in servers.split(",") if each.strip() and not _ADDRESS.fullmatch(each)]
+    ):
+        raise OptionError(
+            f"option {_SERVERS}: {printable(wrong[0].strip(), 100)} is no host with a port; give host:port,host:port"
+        )
     return servers
 
 

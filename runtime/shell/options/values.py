@@ -66,7 +66,9 @@ class Values:
         if not text and name.lower() not in self._given:
             return None
         if not _WHOLE.fullmatch(text):
-            raise OptionError(f"option {option.name}={text!r} is not a whole number")
+            since = " since 1970" if option.name.endswith("Timestamp") else ""
+            what = f" of milliseconds{since}" if option.kind == "milliseconds" else ""
+            raise OptionError(f"option {option.name}={text!r} is not a whole number{what}")
         number = int(text)
         if not option.minimum <= number <= option.maximum:
             raise OptionError(f"option {option.name}={number} is out of bounds: {_bounds(option)}")

@@ -104,6 +104,19 @@ def test_unknown_options_name_the_nearest() -> None:
     """A typing mistake is answered with what was probably meant."""
     assert "startingOffsets" in refused(startingOffset="earliest")
     assert "kafka.fetch.min.bytes" in refused(fetch__min__bytes="1")
+    assert "with the prefix: kafka.client.id" in refused(client__id="me")
+    assert "did you mean value.subject, or key.subject?" in refused(subject="s")
+
+
+def test_numbers_say_of_what() -> None:
+    """A date is none."""
+    assert "'2026-11-01' is not a whole number of milliseconds since 1970" in refused(startingTimestamp="2026-11-01")
+
+
+@pytest.mark.parametrize("servers", ["a", "a:9092;b:9092", "a:9092,b", "::1", "a:b", "SSL://a", "[::1]", "a:9092/path"])
+def test_brokers_have_a_port(servers: str) -> None:
+    """As Kafka's own client wants it, and at once: nobody waits for a broker at a port that was never meant."""
+    assert "give host:port,host:port" in refused(kafka__bootstrap__servers=servers)
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.status == "refused"], ids=lambda o: o.name)

@@ -9,6 +9,7 @@ import difflib
 import logging
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
@@ -94,6 +95,8 @@ def _explain(refusal: str, conf: Mapping[str, str], given: Mapping[str, str]) ->
     together = {name: conf[name] for name in ("security.protocol",) if name in conf}
     for name, value in conf.items():
         if _probe({**together, name: value})[0] == refusal:
+            if name.endswith(".location") and not Path(value).exists():  # of which OpenSSL has words of its own
+                words = f"there is no file {value[:200]!r} on the driver"
             return f"option kafka.{_as_given(name, given)}: {words}"
     return f"the kafka.* options {', '.join(sorted(given))} do not go together: {words}"
 
