@@ -5,26 +5,23 @@ from __future__ import annotations
 from contextlib import closing
 from itertools import chain
 
-import pytest
-
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.kafka.consumer.new_source import new_record_source
 from sparkcohort.runtime.shell.kafka.consumer.record_source import Records
 from sparkcohort.runtime.values.columns import KAFKA_ROW
 from tests.kit.produce import produce
-from tests.kit.record_sources import SOURCES, read_by
+from tests.kit.record_sources import read_by
 from tests.kit.shared_brokers import Guarded
 from tests.kit.waiting import wait_until
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_source_reads_on(guarded: Guarded, topic: str, name: str) -> None:
-    """By whatever it reads."""
+def test_our_own_client_reads_on(guarded: Guarded, topic: str) -> None:
+    """It asks the brokers that it was given, whatever it was told since."""
     guarded.admin.create_topic(topic, 1)
     produce(guarded.bootstrap, topic, 10, partitions=1)
     way, tp = guarded.brokerless, TopicPartition(topic, 0)
-    conf = {"bootstrap.servers": guarded.at["BROKERLESS"], "topic.metadata.refresh.interval.ms": 500}
-    with read_by(name), closing(new_record_source(conf, columns=KAFKA_ROW)) as source:
+    conf = {"bootstrap.servers": guarded.at["BROKERLESS"]}
+    with read_by("fetching"), closing(new_record_source(conf, columns=KAFKA_ROW)) as source:
         source.assign({tp: (0, 2**63 - 1)})
         stands = 0
 
@@ -37,7 +34,7 @@ def test_a_source_reads_on(guarded: Guarded, topic: str, name: str) -> None:
         wait_until(lambda: reads_up_to(10), 30, "the first records")
         way.brokerless, told = True, way.told
         way.cut()
-        wait_until(lambda: not reads_up_to(20) and way.told >= told + 2, 30, "answers without a broker")
+        wait_until(lambda: not reads_up_to(20) and way.told > told, 60, "an answer without a broker")
         way.brokerless = False
         produce(guarded.bootstrap, topic, 10, partitions=1, first=10)
         wait_until(lambda: reads_up_to(20), 60, "the records after that")
