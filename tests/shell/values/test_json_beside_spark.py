@@ -159,6 +159,9 @@ DIFFERENT = {
     "a time of day without a date": b'{"timestamp":"10:11:12"}',
     "a timestamp with the name of a region": b'{"timestamp":"2020-01-02 03:04:05 Europe/Berlin"}',
     "a number of seconds that TIMESTAMP can't hold": b'{"timestamp":9223372036855}',
+    "`GMT` in the middle of a timestamp": b'{"timestamp":"2020-01-02GMT 03:04:05"}',
+    "digits of other scripts in a string, for DECIMAL": '{"decimal":"\u0661"}'.encode(),
+    "a character beyond U+FFFF inside of an object, for STRING": '{"string":{"a":"\U0001f600"}}'.encode(),
     "base64 behind its padding": b'{"binary":"YQ==YQ=="}',
     "a date as days before 1582-10-15 in a string": b'{"date":"-99999999"}',
 }
