@@ -59,21 +59,6 @@ def test_the_newer_application_wins(
     delivery.check(newer.delivered(), delivery.held(broker.bootstrap, [topic])).assert_exact()
 
 
-@pytest.mark.thorough("two applications")
-def test_who_takes_its_place_in_the_group_fences_it(
-    spark: SparkSession, broker: Broker, topic: str, checkpoint: Path
-) -> None:
-    """Another member of its group.instance.id, as a newer driver is one: the query ends with FENCED_INSTANCE_ID."""
-    broker.admin.create_topic(topic, 2)
-    produce(broker.bootstrap, topic, 100, partitions=2)
-    query = Stream(spark, options(broker, topic), checkpoint, trigger=ASAP).start().wait_for_rows(100)
-    (member,) = wait_until(lambda: broker.admin.members(topic), END_S, "its member")
-    newer = consumer(broker, topic, **{"group.instance.id": member.group_instance_id})
-    wait_until(lambda: newer.poll(0.1) is None and not query.query.isActive, END_S, "the end of the query")
-    newer.close()
-    assert_fenced(query.failure(), topic)
-
-
 def consumer(broker: Broker, topic: str, **more: str) -> Consumer:
     """An ordinary one, in the group of that name."""
     conf = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "partition.assignment.strategy": "range"}
