@@ -1,4 +1,4 @@
-"""Text that others wrote (brokers, members, peers), fit for a log line, an error or a terminal."""
+"""Text for a log line, an error or a terminal: what others wrote (brokers, members, peers), and numbers of things."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def printable(text: str, most: int = MOST) -> str:
         each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode() for each in text
     )
     return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+def counted(number: int, word: str) -> str:
+    """``1 member``, ``2,000 members``."""
+    return f"{number:,} {word}{'s' * (number != 1)}"

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from sparkcohort.assignors import Load, MemberSubscription, Partition, Racks
 from sparkcohort.assignors.load.weights import MOST
+from sparkcohort.runtime.text import counted
 
 T = TypeVar("T")
 
@@ -345,11 +346,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def quoted(word: str) -> str:
     """A name in an error: on one line, printable, not endless."""
     return json.dumps(word if len(word) <= 60 else f"{word[:60]}…", ensure_ascii=not word.isprintable())
-
-
-def counted(number: int, word: str) -> str:
-    """``1 member``, ``2,000 members``."""
-    return f"{number:,} {word}{'s' * (number != 1)}"
 
 
 def _bare(name: str) -> str:

@@ -18,7 +18,8 @@ from itertools import count, islice
 from typing import Final
 
 from sparkcohort.assignors import MemberSubscription
-from sparkcohort.runtime.simulate.case import MOST_MEMBERS, Case, CaseError, check_size, counted, nearest, quoted
+from sparkcohort.runtime.simulate.case import MOST_MEMBERS, Case, CaseError, check_size, nearest, quoted
+from sparkcohort.runtime.text import counted
 
 NEW: Final = "new-"
 """What the names of added members begin with."""

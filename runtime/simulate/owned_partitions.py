@@ -18,7 +18,7 @@ from sparkcohort.assignors import MemberSubscription, Partition
 from sparkcohort.assignors.api import Assignment
 from sparkcohort.assignors.solver.ownership import Ownership, resolve
 from sparkcohort.runtime.group.summary import ranges
-from sparkcohort.runtime.simulate.case import counted
+from sparkcohort.runtime.text import counted
 
 Members = Mapping[str, MemberSubscription]
 

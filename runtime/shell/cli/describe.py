@@ -15,6 +15,7 @@ from sparkcohort.runtime.shell.cli.kafka_group import KafkaGroup
 from sparkcohort.runtime.shell.cli.live_case import CaseRequest
 from sparkcohort.runtime.shell.cli.live_runs import of_each, status_of
 from sparkcohort.runtime.shell.rpc.connection_file import Connection
+from sparkcohort.runtime.text import counted
 
 Row = Mapping[str, Any]
 Key = Callable[[Row], Any]
@@ -162,14 +163,14 @@ def _table(status: dict[str, Any], what: str, verbose: bool, chosen: Chosen) -> 
 def _total(status: Mapping[str, Any], kept: Mapping[str, Any], what: str) -> str:
     """The sums of what is shown, in words."""
     shown, all_of_them = len(kept[what := "members" if what == "members" else "partitions"]), len(status[what])
-    counted = f"{shown} of {all_of_them}" if shown != all_of_them else str(shown)
-    head = f"{status['group']}, {status['state']}: {counted} {what}"
+    rows = f"{shown} of {counted(all_of_them, what[:-1])}" if shown != all_of_them else counted(shown, what[:-1])
+    head = f"{status['group']}, {status['state']}: {rows}"
     if what == "members":
-        return f"{head}, {sum(len(row['owned']) for row in kept['members'])} partitions"
+        return f"{head}, {counted(sum(len(row['owned']) for row in kept['members']), 'partition')}"
     lags = [row["lag"] for row in kept["partitions"]]
     ages = [row["lag_seconds"] for row in kept["partitions"] if row["lag_seconds"] is not None]
     unknown = lags.count(None)
-    parts = [head, f"{sum(filter(None, lags))} records behind"]
+    parts = [head, f"{counted(sum(filter(None, lags)), 'record')} behind"]
     parts += [f"the oldest since {views.duration(1000 * max(ages))}"] if ages and max(ages) > 0 else []
     parts += [f"the lag of {unknown} not known"] if unknown else []
     return ", ".join(parts)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sparkcohort.runtime.group.summary import ranges
 from sparkcohort.runtime.shell.cli.views import View, duration
+from sparkcohort.runtime.text import counted
 
 REBALANCES: Final = (
     "GROUP",
@@ -55,7 +56,7 @@ def title(group_id: str, item: Mapping[str, Any], now: float) -> list[str]:
         f"group {group_id}, rebalance to generation {item['generation']}: {item['result']}",
         f"ended {iso(item['at'])}, {ago} ago, after {item['duration_ms']} ms; {item['protocol']}",
         f"reason: {item['reason'] or 'unknown'}",
-        f"{item['members']} members, {item['moved']} partitions moved, {item['revoked']} revoked",
+        f"{counted(item['members'], 'member')}, {counted(item['moved'], 'partition')} moved, {item['revoked']} revoked",
     ]
     lines += [f"gone: {gone['client_id'] or gone['member_id']}, {gone['reason']}" for gone in item["removed"]]
     return lines

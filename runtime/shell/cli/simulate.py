@@ -27,10 +27,11 @@ from sparkcohort.runtime.shell.cli.views import printable
 from sparkcohort.runtime.shell.coordinator import custom_assignors
 from sparkcohort.runtime.shell.options import parse as options
 from sparkcohort.runtime.shell.rpc import connection_file
-from sparkcohort.runtime.simulate.case import MOST_BYTES, Case, CaseError, as_value, counted, parse
+from sparkcohort.runtime.simulate.case import MOST_BYTES, Case, CaseError, as_value, parse
 from sparkcohort.runtime.simulate.changes import change_members, change_partitions
 from sparkcohort.runtime.simulate.outcome import compare, simulate
 from sparkcohort.runtime.simulate.owned_partitions import OwnedPartitions, oddities
+from sparkcohort.runtime.text import counted
 
 SHOWN: Final = 20
 DEFAULT_ASSIGNOR: Final = "cooperative-sticky"

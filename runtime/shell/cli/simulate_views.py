@@ -19,8 +19,9 @@ from rich.text import Text
 from sparkcohort.assignors import Partition
 from sparkcohort.runtime.group.summary import ranges
 from sparkcohort.runtime.shell.cli.views import printable
-from sparkcohort.runtime.simulate.case import Case, counted
+from sparkcohort.runtime.simulate.case import Case
 from sparkcohort.runtime.simulate.outcome import Outcome, subscribed_partitions
+from sparkcohort.runtime.text import counted
 
 PLAIN_WIDTH: Final = 80
 CELL: Final = 36

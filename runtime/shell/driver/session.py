@@ -50,6 +50,7 @@ from sparkcohort.runtime.shell.rpc import connection_file
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import new_authority
+from sparkcohort.runtime.text import counted
 
 log = logging.getLogger("sparkcohort.session")
 
@@ -269,7 +270,7 @@ class Session:
             "group %s: coordinator run %s%s on port %d, instance id %s, first generation %d",
             options.group_id,
             run_id,
-            f", taken over with {len(coordinator.members())} members," if before else "",
+            f", taken over with {counted(len(coordinator.members()), 'member')}," if before else "",
             server.port,
             options.group_instance_id,
             coordinator.settings.first_generation,

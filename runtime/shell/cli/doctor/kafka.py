@@ -23,6 +23,7 @@ from sparkcohort.runtime.shell.kafka import clients, group_requests
 from sparkcohort.runtime.shell.kafka import errors as kafka_errors
 from sparkcohort.runtime.shell.kafka.fetch import connection
 from sparkcohort.runtime.shell.options.security_settings import redact_text
+from sparkcohort.runtime.text import counted
 
 TIMEOUT_S: Final = 10.0
 FIRST_S: Final = 0.4
@@ -174,7 +175,7 @@ def _topic(admin: AdminClient, topic: str) -> tuple[Check, bool]:
     missing = _missing(about.authorized_operations)
     if missing:
         return failed(name, f"{_words(missing)} is not allowed", _grant("topic", topic, missing)), True
-    return ok(name, f"{len(about.partitions)} partitions; describe and read are allowed"), True
+    return ok(name, f"{counted(len(about.partitions), 'partition')}; describe and read are allowed"), True
 
 
 def _group(admin: AdminClient, conf: Mapping[str, str], group: str, topics: Collection[str]) -> tuple[Check, bool]:
@@ -191,7 +192,9 @@ def _group(admin: AdminClient, conf: Mapping[str, str], group: str, topics: Coll
     missing = _missing(about.authorized_operations)
     if missing:
         return failed(name, f"{_words(missing)} is not allowed", _grant("group", group, missing)), True
-    return ok(name, f"{about.state.name.lower()}, {len(about.members)} members; describe and read are allowed"), True
+    return ok(
+        name, f"{about.state.name.lower()}, {counted(len(about.members), 'member')}; describe and read are allowed"
+    ), True
 
 
 def _commits(conf: Mapping[str, str], group: str, topics: Collection[str]) -> Check:
