@@ -6,7 +6,7 @@ this one, the stream runner and the one that plans a read.  So each imports the 
 
 from __future__ import annotations
 
-import secrets
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -39,7 +39,7 @@ class CohortSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         """One ``load()``: Spark makes the source once for all DataFrames of it."""
         super().__init__(options)
-        self._load_id = secrets.token_hex(8)
+        self._load_id = os.urandom(8).hex()
 
     def _stream_options(self) -> SourceOptions:
         """The options of a stream, parsed.  Raises OptionError."""

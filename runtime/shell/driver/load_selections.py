@@ -32,28 +32,28 @@ KEPT_S: Final = 7 * 86_400.0
 def claim(load_id: str, selected: Selection) -> None:
     """Have the DataFrames of this load read this selection.  Raises OptionError where they read another one already."""
     places = tuple(sorted(selected.places, key=repr))  # Spark tells them in any order
-    said = hashlib.sha256(repr(selected._replace(places=places)).encode()).hexdigest()
+    fingerprint = hashlib.sha256(repr(selected._replace(places=places)).encode()).hexdigest()
     try:
-        before = _first(home() / FOLDER, load_id, said)
+        before = _first(home() / FOLDER, load_id, fingerprint)
     except (OSError, CohortError) as error:
         log.warning("whether this load() has been read with another filter is not known: %s", error)
         return
-    if before != said:
+    if before != fingerprint:
         raise OptionError(
             "option pushDownPredicate: this load() has been read with another filter, and Spark keeps one selection for all "
             "DataFrames of a load(): call load() anew for each filter, or leave the option out"
         )
 
 
-def _first(folder: Path, load_id: str, said: str) -> str:
-    """What was said first of this load: ``said``, where nothing was."""
+def _first(folder: Path, load_id: str, fingerprint: str) -> str:
+    """What was written first of this load: ``fingerprint``, where nothing was."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for old in folder.iterdir():
         with suppress(FileNotFoundError):  # another process clears up, too
             if time.time() - old.stat().st_mtime > KEPT_S:
                 old.unlink()
     fresh, path = folder / f"{load_id}.{os.getpid()}", folder / load_id
-    fresh.write_text(said)
+    fresh.write_text(fingerprint)
     try:
         with suppress(FileExistsError):
             path.hardlink_to(fresh)  # whole, and the first one stays

@@ -45,6 +45,9 @@ def zone_table(name: str) -> ZoneTable:
     -14400
     """
     zone = zone_of(name)
+    fixed = zone.utcoffset(None)  # None of a zone with rules: only that has to be gone through
+    if fixed is not None:
+        return ((_seconds(FIRST), fixed // timedelta(seconds=1)), (_seconds(END), 0)) if fixed else ()
     found = [(_seconds(FIRST), _ahead(zone, FIRST))]
     day = FIRST
     while day < END:
@@ -53,7 +56,7 @@ def zone_table(name: str) -> ZoneTable:
             change = _first_change(zone, day, after, found[-1][1])
             found.append((_seconds(change), _ahead(zone, change)))
         day = after
-    return (*found, (_seconds(END), 0)) if len(found) > 1 or found[0][1] else ()
+    return (*found, (_seconds(END), 0))
 
 
 def zone_of(name: str) -> tzinfo:
