@@ -22,7 +22,7 @@ from tests.kit.waiting import wait_until
 SESSION_MS = 6_000
 AGENT_MS = 2_000
 LIMIT_S = 240
-LONG_MS = 300_000  # a session longer than the test
+SLACK_S = 10.0  # of a busy machine, beside agent.timeout.ms
 
 
 def _options(broker: Broker, topic: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _refused(status: Status) -> int:
 @pytest.mark.thorough("a session that ends while an agent is frozen")
 @pytest.mark.timeout(900)
 def test_an_agent_frozen_before_its_commit(application: Application, broker: Broker, topic: str) -> None:
-    """Its partitions move, tasks go on, its late commit is refused, it rejoins empty-handed."""
+    """Its partitions move, tasks go on within agent.timeout.ms, its late commit is refused, it rejoins empty-handed."""
     broker.admin.create_topic(topic, 6)
     query = application.start(topic, _options(broker, topic))
     with Steady(broker.bootstrap, topic, partitions=6, rate=300):
@@ -78,8 +78,9 @@ def test_an_agent_frozen_before_its_commit(application: Application, broker: Bro
         with _thawed(pid):
             victim = _member(before, pid)
             assert victim is not None and len(victim["owned"]) == 2
+            last = query.last_batch()
             query.wait_for_members(2)  # everything moved to the others
-            query.next_batches(1)  # tasks don't wait for it to thaw
+            query.next_batches(1)
         query.wait_for_status(_refused, "a refused commit")
         after = query.wait_for_members(3)
         refused = _refused(after)
@@ -88,6 +89,8 @@ def test_an_agent_frozen_before_its_commit(application: Application, broker: Bro
 
     assert refused in {1, 2}  # the commit has what was handed over within a moment, one or both of its partitions
     _check_rejoined_empty_handed(after, victim, pid)
+    frozen = [event["seconds"] for event in query.events("batch") if event["batch"] > last]
+    assert max(frozen) < AGENT_MS / 1000 + SLACK_S, frozen
     check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
 
 
@@ -110,8 +113,8 @@ def _places(status: Status) -> dict[str, Any]:
 def test_an_agent_fails_within_a_range(application: Application, broker: Broker, topic: str, how: str) -> None:
     """The task goes on by itself, from the first row it has not given on: no row twice, none missing; nothing moves."""
     broker.admin.create_topic(topic, 3)
-    # It is not by an expiry that a killed agent's partitions come back.
-    query = application.start(topic, {**_options(broker, topic), "session.timeout.ms": LONG_MS})
+    # A session longer than the test: it is not by an expiry that a killed agent's partitions come back.
+    query = application.start(topic, {**_options(broker, topic), "session.timeout.ms": 300_000})
     produce(broker.bootstrap, topic, 300, partitions=3)
     before = query.wait_for_members(3)
     query.wait_for_no_lag()  # nothing in flight
@@ -136,7 +139,7 @@ def test_an_agent_fails_within_a_range(application: Application, broker: Broker,
     assert status["generation"] == before["generation"]
     assert len(status["rebalances"]) == len(before["rebalances"])
     assert status["audit"]["agent_timeouts"] >= 1
-    assert large["seconds"] < LONG_MS / 1000 / 2  # agent.timeout.ms is what it waited for
+    assert large["seconds"] < AGENT_MS / 1000 + SLACK_S
     check(from_parquet(query.out), held(broker.bootstrap, [topic])).assert_exact()
 
 
