@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
 import sys
+import zipfile
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -134,6 +137,34 @@ def test_what_is_wrong_on_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert f":{number}" in checks["coordinator.port"]["found"]
     assert checks["metrics.port"]["result"] == "failed"
     assert "spark.executor.memoryOverhead=1334m" in checks["memory overhead"]["remedy"]
+
+
+def test_an_archive_of_pyspark_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The remedy is a line for a shell: after it Python imports what is compiled, in another time zone too."""
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "it's Spark"))
+    file = tmp_path / "it's Spark" / "python" / "lib" / "pyspark.zip"
+    assert host.archive() == []
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"PK")
+    assert [each.result for each in host.archive()] == ["failed"]
+    with zipfile.ZipFile(file, "w") as modules:
+        modules.writestr("pyspark/__init__.py", "")
+        modules.writestr("pyspark/errors/conditions.json", "{}")
+    kept = tmp_path / "uv's cache"
+    os.link(file, kept)
+    size = kept.stat().st_size
+    (check,) = host.archive()
+    assert (check.result, "failed to connect back" in check.found) == ("warning", True)
+    subprocess.run(["sh", "-c", check.remedy.partition(": ")[2]], check=True, timeout=60)
+    assert [each.result for each in host.archive()] == ["ok"]
+    assert kept.stat().st_size == size
+    for zone in ("UTC", "Asia/Tokyo"):
+        program = "import importlib.resources as r, pyspark; print(pyspark.__file__, r.files('pyspark').joinpath('errors/conditions.json').read_text())"
+        env = {**os.environ, "PYTHONPATH": str(file), "TZ": zone}
+        said = subprocess.run(
+            [sys.executable, "-c", program], env=env, check=True, timeout=60, capture_output=True, text=True
+        )
+        assert said.stdout.split("pyspark.zip/")[1].split() == ["pyspark/__init__.pyc", "{}"]
 
 
 def ports(**options: str) -> dict[str, tuple[str, str, str]]:

@@ -53,7 +53,7 @@ def doctor_command(
     """
     options = _pairs(given, "--option")
     spark, where = host.spark_conf(_pairs(conf, "--conf"))
-    checks = [*host.interpreters(), *host.versions(), *_of_kafka(options, servers, config)]
+    checks = [*host.interpreters(), *host.versions(), *host.archive(), *_of_kafka(options, servers, config)]
     checks += [host.proxies(options), *host.limits(), *host.ports(options), host.memory_overhead(spark, options)]
     checks += host.executors(master, spark, EXECUTORS_S) if executors else [host.NO_EXECUTORS]
     if output == "table":

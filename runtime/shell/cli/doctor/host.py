@@ -7,13 +7,16 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
+import zipfile
 from collections.abc import Mapping
 from contextlib import closing
 from importlib import metadata
+from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,6 +118,47 @@ def versions() -> list[Check]:
             warning("Java", where, "install Java 17 or 21 and set JAVA_HOME, unless the driver runs elsewhere"),
         ]
     return [*found, ok("Java", java)]
+
+
+def archive() -> list[Check]:
+    """Whether Spark's archive of PySpark is compiled for this Python; nothing where there is none.
+
+    Spark puts it first on the path of each Python that it starts, and gives the one of a query's source ten seconds.
+    """
+    spec = None if os.environ.get("SPARK_HOME") else find_spec("pyspark")
+    home = os.environ.get("SPARK_HOME") or (Path(spec.origin).parent if spec and spec.origin else "/nonexistent")
+    file, check = Path(home, "python", "lib", "pyspark.zip"), "archive of PySpark"
+    if not file.is_file():
+        return []
+    try:
+        with zipfile.ZipFile(file) as modules, modules.open("pyspark/__init__.pyc") as compiled:
+            magic = compiled.read(len(MAGIC_NUMBER))
+    except KeyError:
+        magic = b""
+    except (OSError, zipfile.BadZipFile) as error:
+        return [failed(check, f"{file} can't be read: {error}", "install Spark again")]
+    version = ".".join(map(str, sys.version_info[:2]))
+    if magic == MAGIC_NUMBER:
+        return [ok(check, f"{file} is compiled for Python {version}")]
+    return [
+        warning(
+            check,
+            f"{file} is not compiled for Python {version}: each Python that Spark starts compiles it, a second of a core; on a busy host queries fail with 'Python worker failed to connect back'",
+            f"while no Spark runs: {_compile_command(file)}",
+        )
+    ]
+
+
+def _compile_command(file: Path) -> str:
+    """One line of shell, with what Python and coreutils bring."""
+    python, target = shlex.quote(sys.executable), shlex.quote(str(file))
+    # unchecked-hash: zipimport compares times in the zone of the process, and takes another zone's for a stale module.
+    # install: uv links what it installs to its cache, so the file is replaced and not written to.
+    return (
+        f'(cd "$(mktemp -d)" && {python} -m zipfile -e {target} . && '
+        f"{python} -m compileall -q -b --invalidation-mode unchecked-hash pyspark && "
+        f"{python} -m zipfile -c pyspark.zip pyspark && install -m 644 pyspark.zip {target})"
+    )
 
 
 def proxies(options: Mapping[str, str]) -> Check:
