@@ -55,6 +55,7 @@ def _registered(options: SourceOptions, column: Column) -> tuple[Column, str]:
             f"option {which}.format=avro: subject {found.subject!r}, version {found.version} has a schema of "
             f"{found.schema.kind}"
         )
-    made = with_schema(which, made, found.schema.text, found.schema.references)
+    where = f"subject {found.subject!r}, version {found.version}, of the schema registry"
+    made = with_schema(which, made, found.schema.text, found.schema.references, where)
     note = f"{which}s are read with version {found.version} of subject {found.subject!r} (schema {found.schema_id})"
     return column._replace(type=made.type, decoding=made), note

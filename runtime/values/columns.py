@@ -191,7 +191,9 @@ def _check_type(asked: UserColumn, column: Column) -> None:
             raise OptionError(_wrong_type(asked, column))
         return
     told = f"the schema of format('cohort') has the column {asked.name} as"
-    if asked.type.kind != "struct" or not asked.type.children:
+    # Avro's outermost schema may be of any type: keys of Kafka Connect are often a string or a long.
+    is_struct = column.type == UNKNOWN_FIELDS or column.type.kind == "struct"
+    if is_struct and (asked.type.kind != "struct" or not asked.type.children):
         raise OptionError(
             f"{told} {ddl(asked.type)}, and with {column.name}.format={column.decoding.format} it can only be a STRUCT "
             "with fields"
@@ -204,7 +206,7 @@ def _check_type(asked: UserColumn, column: Column) -> None:
         except JsonPlanError as error:
             raise OptionError(f"{told} {ddl(asked.type)}: {error}") from None
     elif other := _not_part(asked.type, column.type, asked.name):
-        raise OptionError(f"{told} a STRUCT that its schema does not have: {other}")
+        raise OptionError(f"{told} a type that its schema does not have: {other}")
 
 
 def _not_part(asked: ColumnType, whole: ColumnType, path: str) -> str:

@@ -169,14 +169,17 @@ def _timezone(which: str, name: str) -> str:
     return name
 
 
-def with_schema(which: str, made: Decoding, text: str, references: tuple[str, ...] = ()) -> Decoding:
-    """The decoding by a schema: DDL for JSON, Avro's own JSON, Protobuf's descriptor set in base64.  Raises OptionError."""
+def with_schema(which: str, made: Decoding, text: str, references: tuple[str, ...] = (), where: str = "") -> Decoding:
+    """The decoding by a schema: DDL for JSON, Avro's own JSON, Protobuf's descriptor set in base64.
+
+    Raises OptionError, which names ``where`` the schema comes from (the option, if nothing is given).
+    """
     try:
         if made.format is Format.AVRO:
             return _by_avro(made, text, references)
         return _by_protobuf(which, made, text) if made.format is Format.PROTOBUF else _by_ddl(made, text)
     except ValueError as error:  # AvroSchemaError, DescriptorError, MalformedDdl, JsonPlanError
-        raise OptionError(f"option {which}.schema: {error}") from None
+        raise OptionError(f"{where or f'option {which}.schema'}: {error}") from None
 
 
 def _by_protobuf(which: str, made: Decoding, text: str) -> Decoding:

@@ -224,7 +224,7 @@ NEW = {
 }
 
 
-def avro(schema: Any, record: dict[str, Any], schema_id: int | None = None) -> bytes:
+def avro(schema: Any, record: Any, schema_id: int | None = None) -> bytes:
     """A record, behind Confluent's frame if it has an id."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, schema, record)
@@ -271,6 +271,23 @@ def test_avro_by_its_schemas_text_or_file(spark: SparkSession, broker: Broker, t
             schema="value STRUCT<tags: ARRAY<STRING>, id: BIGINT>",
         )
         assert rows(run.finish()) == [{"value": None}] * 2 + [{"value": {"tags": ["t"], "id": 5}}] * 2
+
+
+def test_avro_that_is_no_record(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """Keys of Kafka Connect are a string or a long, and values may be of any type."""
+    with serving() as registry:
+        plain, several = '"string"', {"type": "array", "items": ["null", "long"]}
+        key, value = registry.register(f"{topic}-key", plain), registry.register(f"{topic}-value", several)
+        broker.admin.create_topic(topic, 1)
+        client = producer(broker.bootstrap)
+        client.produce(topic, avro(several, [1, None], value), avro("string", "Prague", key))
+        client.produce(topic, b"bad", b"bad")
+        assert client.flush(FLUSH_TIMEOUT_S) == 0
+        frame = load(spark, broker, topic, key__format="avro", value__format="avro", schema__registry__url=registry.url)
+        assert dict(frame.dtypes)["key"] == "string"
+        assert dict(frame.dtypes)["value"] == "array<bigint>"
+        found = [(row["key"], row["value"]) for row in frame.orderBy("offset").collect()]
+    assert found == [("Prague", [1, None]), (None, None)]
 
 
 LINE = message("Line", field("sku", 1, Proto.TYPE_STRING), field("count", 2, Proto.TYPE_INT32))

@@ -28,6 +28,7 @@ class Registry:
     def __init__(self, *, user_info: str = "", token: str = "") -> None:
         self.url = ""
         self.requests: list[str] = []
+        self.headers: list[Mapping[str, str]] = []  # of each request
         self.status = 0
         self.nonsense = False
         self.says: Any = ...  # the answer to everything, whatever it is
@@ -56,6 +57,7 @@ class Registry:
     def answer(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, Any]:
         """Status and JSON."""
         self.requests.append(f"{method} {path}")
+        self.headers.append(headers)
         self.held.wait(30)
         if self.status:
             return self.status, {"error_code": self.status * 100 + 1, "message": "as asked for"}

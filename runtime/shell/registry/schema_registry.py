@@ -1,22 +1,31 @@
-"""A schema registry, asked by Confluent's own client; what goes wrong is one of three errors, without a secret."""
+"""A schema registry; what goes wrong is one of three errors, without a secret."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from sparkcohort.runtime.errors import CohortError, OptionError
+from sparkcohort.runtime.shell.registry.requests import (
+    MOST_BYTES,
+    RefusedConnectionError,
+    RegistryRequests,
+    RegistryStatusError,
+    TooLargeError,
+)
 from sparkcohort.runtime.shell.registry.settings import PREFIX, RegistrySettings
+
+Value = TypeVar("Value")
 
 NO_SUCH = (40401, 40402, 40403)  # subject, version, schema
 LOGIN = (401, 403)
-TRANSIENT = (408, 429)  # besides all from 500
 FIRST_PAUSE, MOST_PAUSE = 0.1, 2.0
 MOST_REFERENCES = 100
+LOAD_S = 3.0
+"""How long ``load()`` tries to connect: somebody waits for it, and nothing is lost."""
 
 
 class RegistryError(CohortError):
@@ -66,10 +75,13 @@ class SchemaRegistry:
     """One registry, for any thread; ``stopped`` ends what waits."""
 
     def __init__(self, settings: RegistrySettings, stopped: threading.Event | None = None) -> None:
-        """Nothing is asked yet.  OptionError where the settings or the client are wrong."""
+        """Nothing is asked yet.  OptionError where the settings or their files are wrong."""
         self._settings = settings
         self._stopped = stopped or threading.Event()
-        self._client = self._redacting(lambda: _client(settings))
+        try:
+            self._requests = RegistryRequests(settings)
+        except (ValueError, OSError) as error:
+            raise OptionError(f"{PREFIX}*: {self._words(error)}") from None
 
     @property
     def place(self) -> str:
@@ -82,43 +94,35 @@ class SchemaRegistry:
         return self._settings.timeout
 
     def close(self) -> None:
-        """End what waits, and the connections."""
+        """End what waits."""
         self._stopped.set()
-        self._client.close()
 
     def by_id(self, schema_id: int | str) -> RegisteredText:
         """The schema of a record's id, or of its GUID."""
-        ask = self._client.get_schema if isinstance(schema_id, int) else self._client.get_schema_by_guid
-        found = self._ask(f"schema {schema_id}", partial(ask, schema_id))
-        return self._whole(found)
+        path = f"schemas/{'ids' if isinstance(schema_id, int) else 'guids'}/{schema_id}"
+        return self._whole(self._ask(f"schema {schema_id}", path))
 
     def reader_schema(self, subject: str, version: str = "latest") -> ReaderSchema:
-        """The schema that a subject has now, or that it had as ``version``."""
+        """The schema that a subject has now, or that it had as ``version``, for ``load()``.
+
+        A registry that can't be connected to is an error within ``LOAD_S``.
+        """
         if version != "latest" and not (version.isdecimal() and int(version)):
             raise OptionError(f"schema version {version[:40]!r}: 'latest' or a number from 1 is expected.")
-        what = f"subject {subject!r}, version {version}"
-        number = version if version == "latest" else int(version)
-        found = self._ask(what, lambda: self._client.get_version(subject, number))
-        return ReaderSchema(subject, found.version, found.schema_id, self._whole(found.schema))
+        found = self._ask(_version_words(subject, version), _version_path(subject, version), connect_s=LOAD_S)
+        number, schema_id = (self._field(found, name, int) for name in ("version", "id"))
+        return ReaderSchema(subject, number, schema_id, self._whole(found))
 
     def _whole(self, schema: Any) -> RegisteredText:
         texts: dict[tuple[str, int], str] = {}
         self._follow(schema, texts, ())
-        return RegisteredText(schema.schema_type or "AVRO", self._text(schema), tuple(texts.values()))
-
-    def _text(self, schema: Any) -> str:
-        """The schema's text; RegistryError where the answer has something else in its place."""
-        if not isinstance(schema.schema_str, str):
-            raise RegistryError(
-                f"The schema registry {self._settings.place} answered with a schema that is no text:"
-                f" {type(schema.schema_str).__name__}."
-            )
-        return schema.schema_str
+        kind = self._field(schema, "schemaType", str) if "schemaType" in schema else "AVRO"
+        return RegisteredText(kind, self._field(schema, "schema", str), tuple(texts.values()))
 
     def _follow(self, schema: Any, texts: dict[tuple[str, int], str], trail: tuple[tuple[str, int], ...]) -> None:
         """Collect what a schema refers to, deepest first."""
-        for each in schema.references or ():
-            place = each.subject, each.version
+        for each in self._field(schema, "references", list) if self._object(schema).get("references") else ():
+            place = self._field(each, "subject", str), self._field(each, "version", int)
             if place in texts:
                 continue
             if place in trail or len(texts) + len(trail) >= MOST_REFERENCES:
@@ -126,61 +130,74 @@ class SchemaRegistry:
                     f"The schema registry {self._settings.place} has a schema whose references have no end:"
                     f" subject {place[0]!r}, version {place[1]}."
                 )
-            what = f"subject {place[0]!r}, version {place[1]}"
-            found = self._ask(what, partial(self._client.get_version, *place))
-            self._follow(found.schema, texts, (*trail, place))
-            texts[place] = self._text(found.schema)
+            # A version that was deleted is still what the schema was written with.
+            found = self._ask(_version_words(*place), f"{_version_path(*place)}?deleted=true")
+            self._follow(found, texts, (*trail, place))
+            texts[place] = self._field(found, "schema", str)
 
-    def _ask(self, what: str, call: Callable[[], Any]) -> Any:
-        """An answer, trying again for as long as it may take."""
-        end, pause = time.monotonic() + self._settings.timeout, FIRST_PAUSE
+    def _object(self, answer: Any) -> dict[str, Any]:
+        if not isinstance(answer, dict):
+            raise RegistryError(
+                f"The schema registry {self._settings.place} answered with {type(answer).__name__} instead of an object."
+            )
+        return answer
+
+    def _field(self, answer: Any, name: str, kind: type[Value]) -> Value:
+        """A field of an answer; RegistryError where it is missing or of another type."""
+        value = self._object(answer).get(name)
+        if not isinstance(value, kind):
+            raise RegistryError(
+                f"The schema registry {self._settings.place} answered without {name}: {type(value).__name__} instead of {kind.__name__}."
+            )
+        return value
+
+    def _ask(self, what: str, path: str, connect_s: float | None = None) -> Any:
+        """An answer, trying again for as long as it may take; ``connect_s``: for as long as no address can be connected to."""
+        begin, pause, timeout_s = time.monotonic(), FIRST_PAUSE, self._settings.timeout
         while True:
             try:
-                return call()
-            except Exception as error:  # noqa: BLE001 - the client's own errors, its HTTP library's, and those of odd answers
+                return self._requests.get(path)
+            except Exception as error:  # noqa: BLE001 - statuses, errors of the HTTP client, and those of odd answers
                 self._judge(error, what)
-                left = end - time.monotonic()
+                is_refused = isinstance(error, RefusedConnectionError)
+                patience_s = min(connect_s, timeout_s) if connect_s is not None and is_refused else timeout_s
+                left = begin + patience_s - time.monotonic()
                 if left <= 0 or self._stopped.wait(min(pause, left)):
                     raise RegistryUnavailableError(
                         f"The schema registry {self._settings.place} did not answer for {what} within"
-                        f" {self._settings.timeout:g} s ({PREFIX}timeout.ms): {self._words(error)}"
+                        f" {patience_s:g} s{'' if patience_s < timeout_s else f' ({PREFIX}timeout.ms)'}: {self._words(error)}"
                     ) from None
                 pause = min(2 * pause, MOST_PAUSE)
 
     def _judge(self, error: Exception, what: str) -> None:
         """Raise what trying again can't help."""
-        status = getattr(error, "http_status_code", None)
         place, words = self._settings.place, self._words(error)
-        if status in LOGIN:
+        if isinstance(error, TooLargeError):
             raise RegistryError(
-                f"The schema registry {place} refused the login for {what}; see {PREFIX}basic.auth.user.info,"
-                f" {PREFIX}bearer.auth.token: {words}"
+                f"The schema registry {place} answered with more than {MOST_BYTES >> 20} MiB for {what}."
             ) from None
-        if status is not None and getattr(error, "error_code", 0) in NO_SUCH:
-            raise UnknownSchemaError(f"The schema registry {place} has no {what}: {words}") from None
-        if status is not None and status < 500 and status not in TRANSIENT:
-            raise RegistryError(f"The schema registry {place} refused {what}: {words}") from None
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise RegistryError(
                 f"The certificate of the schema registry {place} is not trusted; see {PREFIX}ssl.ca.location: {words}"
             ) from None
+        if not isinstance(error, RegistryStatusError) or error.is_transient:
+            return
+        if error.status in LOGIN:
+            raise RegistryError(
+                f"The schema registry {place} refused the login for {what}; see {PREFIX}basic.auth.user.info,"
+                f" {PREFIX}bearer.auth.token: {words}"
+            ) from None
+        if error.code in NO_SUCH:
+            raise UnknownSchemaError(f"The schema registry {place} has no {what}: {words}") from None
+        raise RegistryError(f"The schema registry {place} refused {what}: {words}") from None
 
     def _words(self, error: Exception) -> str:
         return self._settings.redacted(str(error) or type(error).__name__)
 
-    def _redacting(self, make: Callable[[], Any]) -> Any:
-        try:
-            return make()
-        except (ValueError, TypeError, OSError) as error:
-            raise OptionError(f"{PREFIX}*: {self._words(error)}") from None
+
+def _version_words(subject: str, version: str | int) -> str:
+    return f"subject {subject!r}, version {version}"
 
 
-def _client(settings: RegistrySettings) -> Any:
-    try:
-        from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise OptionError(
-            f"{PREFIX}url: the registry's client is not installed ({error.name} is missing);"
-            " on the driver and on all executors: pip install 'sparkcohort[registry]'."
-        ) from None
-    return SchemaRegistryClient(settings.client_conf())
+def _version_path(subject: str, version: str | int) -> str:
+    return f"subjects/{quote(subject, safe='')}/versions/{version}"

@@ -1,11 +1,10 @@
-"""The options ``schema.registry.*``, as Confluent's client takes them."""
+"""The options ``schema.registry.*``, by the names of Confluent's clients."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from sparkcohort.runtime.errors import OptionError
@@ -53,13 +52,10 @@ class RegistrySettings:
         """What others have said, without any secret of these settings."""
         return redaction.without(_LOGIN.sub(rf"//{redaction.REDACTED}@", text), _secrets(self.conf))
 
-    def client_conf(self) -> dict[str, Any]:
-        """For Confluent's client; waiting and trying again is ours."""
-        conf: dict[str, Any] = dict(self.conf)
-        if TOKEN in conf:
-            conf["bearer.auth.credentials.source"] = "STATIC_TOKEN"
-            conf.setdefault("bearer.auth.logical.cluster", "")
-        return {**conf, "timeout": min(self.timeout, MOST_REQUEST_SECONDS), "max.retries": 0}
+    @property
+    def request_timeout(self) -> float:
+        """Seconds that one request may take."""
+        return min(self.timeout, MOST_REQUEST_SECONDS)
 
 
 def read_settings(options: Mapping[str, str]) -> RegistrySettings | None:
@@ -83,6 +79,11 @@ def read_settings(options: Mapping[str, str]) -> RegistrySettings | None:
         raise OptionError(f"{PREFIX}url: one or more addresses like https://registry:8081 are expected, with commas.")
     if ":" not in conf.get("basic.auth.user.info", ":"):
         raise OptionError(f"{PREFIX}basic.auth.user.info: a user and a password are expected, as user:password.")
+    if "basic.auth.user.info" in conf and urlsplit(urls[0]).username is not None:
+        raise OptionError(f"{PREFIX}basic.auth.user.info: {PREFIX}url has a login too; leave one of them out.")
+    for name in ("ssl.key.location", "ssl.key.password"):
+        if name in conf and "ssl.certificate.location" not in conf:
+            raise OptionError(f"{PREFIX}{name} needs {PREFIX}ssl.certificate.location, the certificate of that key.")
     if TOKEN in conf and "basic.auth.user.info" in conf:
         raise OptionError(f"{PREFIX}{TOKEN} and {PREFIX}basic.auth.user.info: only one of them can be sent.")
     return RegistrySettings(conf, timeout)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.registry.schema_registry import (
+    LOAD_S,
     NotYetKnownError,
     RegisteredText,
     RegistryError,
@@ -343,6 +346,76 @@ def test_an_answer_that_nobody_foresaw_is_an_error_of_the_registry(registry: Reg
         SchemaRegistry(settings(registry.url, timeout_ms="200")).by_id(1)
 
 
+@contextmanager
+def speaking(head: bytes, drip: bytes, pause_s: float = 0.0) -> Iterator[str]:
+    """The address of a server that answers every request with ``head``, and then with ``drip`` again and again."""
+    ended = threading.Event()
+
+    def answer(connection: socket.socket) -> None:
+        with closing(connection), suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(head)
+            while drip and not ended.wait(pause_s):
+                connection.sendall(drip)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=(server.accept()[0],), daemon=True).start()
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        threading.Thread(target=accept, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            ended.set()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n", b"HTTP/1.1 200 OK\r\n", b""],
+    ids=["body", "header", "status"],
+)
+def test_an_answer_that_drips_has_a_limit_of_whole_time(head: bytes) -> None:
+    """A byte now and then is no silence, wherever in the answer; it is no answer either."""
+    with (
+        speaking(head, b"H", 0.05) as url,
+        pytest.raises(RegistryUnavailableError, match="did not answer for schema 1"),
+    ):
+        client(url, timeout_ms="400").by_id(1)
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 503 Away\r\n\r\n"])
+def test_an_answer_has_a_limit_of_size(head: bytes) -> None:
+    """Of an error as well; it is not asked for again and again."""
+    with speaking(head, b"[" * 65536) as url, pytest.raises(RegistryError, match="with more than 16 MiB for schema 1"):
+        client(url, timeout_ms="60000").by_id(1)
+
+
+def moved(place: str) -> bytes:
+    """An answer that sends the caller elsewhere."""
+    return f"HTTP/1.1 307 Elsewhere\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+def test_redirects_are_followed(registry: Registry) -> None:
+    """To another host, where no login of ours goes; not to another kind of address, and not for ever."""
+    number = registry.register("s", ORDER)
+    with speaking(moved(f"{registry.url}/schemas/ids/{number}"), b"") as url:
+        assert client(url, basic_auth_user_info="me:secret").by_id(number).kind == "AVRO"
+        assert registry.headers[-1].get("Authorization") is None
+    for place in ("/schemas/ids/1", "ftp://127.0.0.1/schemas", "file:///etc/passwd"):
+        with speaking(moved(place), b"") as url, pytest.raises(RegistryError, match="The schema registry http"):
+            client(url, timeout_ms="300").by_id(number)
+
+
+def test_load_names_a_registry_that_refuses_connections_soon() -> None:
+    """Somebody waits for ``load()``; an executor that needs a schema waits for as long as the option says."""
+    with pytest.raises(
+        RegistryUnavailableError, match=rf"did not answer for subject 's', version latest within {LOAD_S:g} s: "
+    ):
+        client("http://127.0.0.1:1", timeout_ms="3600000").reader_schema("s")
+
+
 def test_a_process_has_one_of_each_registry(registry: Registry) -> None:
     """All its tasks and queries; another login is another one."""
     assert shared_writer_schemas(settings(registry.url)) is shared_writer_schemas(settings(registry.url))
@@ -359,6 +432,8 @@ def test_a_process_has_one_of_each_registry(registry: Registry) -> None:
         ({"url": "http://r", "basic.auth.user.info": "a:b", "bearer.auth.token": "c"}, "only one of them"),
         ({"url": "http://r", "ssl.truststore": "x"}, "schema.registry.ssl.truststore: there is no such option"),
         ({"url": "http://r", "timeout.ms": "soon"}, "no number of milliseconds"),
+        ({"url": "http://a:b@r", "basic.auth.user.info": "a:b"}, "schema.registry.url has a login too"),
+        ({"url": "http://r", "ssl.key.location": "key.pem"}, "needs schema.registry.ssl.certificate.location"),
     ],
 )
 def test_wrong_options_are_told(options: dict[str, str], message: str) -> None:
