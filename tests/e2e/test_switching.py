@@ -30,7 +30,7 @@ ROWS: Final = {
     "Java's bounds of numbers": "tests/unit/options/test_javas_settings.py",
     "`kafka.reconnect.backoff.ms` less than a second": "tests/shell/kafka/test_logins.py",
     "`spark.kafka.clusters.*` (delegation tokens)": "tests/e2e/test_delegation_tokens.py",
-    "`kafka.config.providers` with a class of anybody's": "tests/unit/options/test_config_providers.py",
+    "`kafka.config.providers`": "tests/unit/options/test_kafka_settings.py",
     "Java's regular expressions in `subscribePattern`": "tests/unit/options/test_topic_pattern.py",
     "Kerberos": "tests/unit/options/test_kafka_settings.py",
     "Java classes that make tokens (`sasl.login.callback.handler.class`)": "tests/unit/options/test_token_settings.py",
@@ -234,24 +234,6 @@ def test_what_is_refused(spark: SparkSession, broker: Broker, turns: str, tmp_pa
         if not expected or isinstance(expected, str):
             given = source(broker, turns, name, form, changes)
             assert_outcome(Stream(spark, given, tmp_path / form, form=form).outcome(), expected)
-
-
-def test_values_that_are_looked_up(spark: SparkSession, broker: Broker, turns: str, tmp_path: Path) -> None:
-    """``kafka.config.providers`` of Kafka's: driver and executors of both sources find what the file says, and go by it."""
-    changes = {
-        "kafka__config__providers": "file",
-        "kafka__config__providers__file__class": "org.apache.kafka.common.config.provider.FileConfigProvider",
-        "kafka__security__protocol": f"${{file:{tmp_path / 'kafka.properties'}:the.protocol}}",
-    }
-    words = {
-        "kafka": "Invalid value NONSENSE for configuration security.protocol",
-        "cohort": "option kafka.security.protocol refers to a value that is not fit for it",
-    }
-    for protocol in ("PLAINTEXT", "NONSENSE"):
-        (tmp_path / "kafka.properties").write_text(f"# of the team\nthe.protocol = {protocol}\n")
-        for form in FORMS:
-            run = Stream(spark, source(broker, turns, protocol, form, changes), tmp_path / protocol / form, form=form)
-            assert_outcome(run.outcome(), 2 * PER_PARTITION if protocol == "PLAINTEXT" else words[form])
 
 
 def test_a_group_is_required(spark: SparkSession, broker: Broker, turns: str, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from sparkcohort.runtime.shell.kafka.token_provider import NoToken
 from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
 from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column
-from sparkcohort.runtime.shell.options.late_values import with_values
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.process.resources import check_room
 from sparkcohort.runtime.text import printable
@@ -47,8 +46,8 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
         settings["error_cb"] = on_error
     try:
         check_room()
-        return Consumer(paced(with_trusted_certificates(with_values(with_tokens(settings)))), logger=log)
-    except ValueError as error:  # of a trust store, or of what is looked up
+        return Consumer(paced(with_trusted_certificates(with_tokens(settings))), logger=log)
+    except ValueError as error:  # of a trust store
         raise CohortError(f"the Kafka client cannot be made: {error}") from None
     except OSError as error:
         raise CohortError(f"the Kafka client cannot be made now: {error.strerror}") from None
@@ -67,10 +66,10 @@ def new_admin(conf: Mapping[str, str]) -> AdminClient:
         **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},
     }
     try:
-        return AdminClient(paced(with_trusted_certificates(with_values(with_tokens(settings)))), logger=log)
+        return AdminClient(paced(with_trusted_certificates(with_tokens(settings))), logger=log)
     except NoToken as error:
         raise as_refusal(error) from None
-    except ValueError as error:  # of a trust store, or of what is looked up
+    except ValueError as error:  # of a trust store
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
     except KafkaException as error:  # which may quote a setting: redacted here, whoever tells it
         text = redact_text(str(inner.str() if (inner := error_of(error)) is not None else error), conf)

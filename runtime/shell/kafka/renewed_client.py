@@ -13,7 +13,6 @@ from confluent_kafka import KafkaException
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka import clients
 from sparkcohort.runtime.shell.options.certificate_files import Stamp, stamp
-from sparkcohort.runtime.shell.options.late_values import are_read
 
 T = TypeVar("T")
 
@@ -43,8 +42,7 @@ class RenewedClient(Generic[T]):
     """Keeps one client; for one thread at a time.
 
     librdkafka reads certificates when a client is made, never again.  Which state of the files a client was made of is written
-    down together with the client, so a change is never taken for dealt with where no client could be made of it: nor where
-    one was made, but of the values that were looked up before.
+    down together with the client, so a change is never taken for dealt with where no client could be made of it.
 
     A client may be stuck: told of no broker by a broker that has just come back, librdkafka (2.16) forgets all that it
     knew, and at times asks nobody ever again, its bootstrap servers neither (its issue 5301).
@@ -72,9 +70,8 @@ class RenewedClient(Generic[T]):
         """
         now = stamp(self._conf)  # before they are read: what changes meanwhile is another state
         if self._client is None:
-            self._made_of = now if are_read(self._conf) else None
-            self._client = make()
-        elif now != self._made_of and are_read(self._conf):
+            self._client, self._made_of = make(), now
+        elif now != self._made_of:
             try:
                 self._client, self._made_of = make(), now
             except (CohortError, KafkaException) as error:

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.options.redaction import REDACTED
-from sparkcohort.runtime.shell.options.security_settings import WRITTEN, redact_text
+from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 
 PROVIDER: Final = "sasl.oauthbearer.provider"
@@ -64,7 +64,7 @@ def make_token(name: str, settings: Mapping[str, str], now: float, former: str =
     """
     function = _find(name)
     try:
-        made = function(MappingProxyType({key: text for key, text in settings.items() if key != WRITTEN}))
+        made = function(MappingProxyType(dict(settings)))
     except Exception as error:  # noqa: BLE001  the user's function may raise anything
         words = str(error).replace(former, REDACTED) if former else str(error)
         raise NoToken(

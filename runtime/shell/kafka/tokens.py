@@ -20,8 +20,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.kafka.token_provider import PROVIDER, LoginToken, NoToken, make_token
-from sparkcohort.runtime.shell.options.late_values import with_values
-from sparkcohort.runtime.shell.options.security_settings import WRITTEN
 from sparkcohort.runtime.shell.process.threads import Supervised, look
 
 log = logging.getLogger("sparkcohort.tokens")
@@ -44,12 +42,12 @@ _lock = threading.Lock()
 class TokenSource:
     """One provider's tokens; every method may be called from any thread."""
 
-    def __init__(self, name: str, written: Mapping[str, str]) -> None:
-        """``name`` is the option's value; of ``written`` the function gets the settings, with secrets as they are then.
+    def __init__(self, name: str, login: Mapping[str, str]) -> None:
+        """``name`` is the option's value; the function gets the settings of ``login``.
 
         Nothing is called before the first question.
         """
-        self._name, self._written = name, dict(written)
+        self._name, self._login = name, dict(login)
         self._changed = threading.Condition()
         self._token: LoginToken | None = None
         self._asked = False  # for the token that there is, or for the first one
@@ -166,7 +164,7 @@ class TokenSource:
     def _call(self) -> None:
         former = self._token.value if self._token is not None else ""
         try:
-            token = make_token(self._name, self._settings(), time.time(), former)
+            token = make_token(self._name, self._login, time.time(), former)
         except NoToken as error:
             self._failed(error)
             return
@@ -185,13 +183,6 @@ class TokenSource:
             self._next_at = time.monotonic() + LEAST_PACE_S
             self._called_at = None
             self._changed.notify_all()
-
-    def _settings(self) -> dict[str, str]:
-        """Looked up for each call: kept, they would be of a secret that is renewed.  Raises NoToken."""
-        try:
-            return _of_login({**self._written, **with_values(self._written)}, (*_TOLD, WRITTEN))
-        except ValueError as error:
-            raise NoToken(str(error)) from None
 
     def _failed(self, error: NoToken) -> None:
         with self._changed:
@@ -216,18 +207,15 @@ class TokenSource:
 
 
 def source_of(conf: Mapping[str, Any]) -> TokenSource | None:
-    """This process' tokens for a client with these settings; None where they name no provider.
-
-    They are known by what the user wrote: secrets that are looked up may be others with each look.
-    """
+    """This process' tokens for a client with these settings; None where they name no provider."""
     name = str(conf.get(PROVIDER, ""))
     if not name:
         return None
-    written = _of_login(conf, (*_TOLD, WRITTEN))
-    key = (name, frozenset(written.items()))
+    login = _of_login(conf)
+    key = (name, frozenset(login.items()))
     with _lock:
         if key not in _sources:
-            _sources[key] = TokenSource(name, written)
+            _sources[key] = TokenSource(name, login)
         return _sources[key]
 
 

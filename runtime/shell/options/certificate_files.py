@@ -1,18 +1,11 @@
-"""Files with certificates that librdkafka doesn't read itself, read by whoever makes a client; and whether files changed.
-
-Those that ``kafka.config.providers`` look values up in are among the files that may change.
-"""
+"""Files with certificates that librdkafka doesn't read itself, read by whoever makes a client; and whether files changed."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from sparkcohort.runtime.shell.options import config_providers
-from sparkcohort.runtime.shell.options.late_values import are_read
-from sparkcohort.runtime.shell.options.security_settings import WRITTEN
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE, TRUSTSTORE_PASSWORD
 
 FILES: Final = (
@@ -66,27 +59,22 @@ class ChangedFiles:
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         """As they are now."""
-        self._conf = conf
-        now = stamp(conf)
-        self._seen = now if are_read(conf) else None
+        self._conf, self._seen = conf, stamp(conf)
 
     def let_go(self, release: Callable[[], object]) -> None:
         """Have ``release`` let go of what was made of them, where they are others by now, once for each change.
 
-        librdkafka reads them when a client is made, never again.  While values can't be looked up in them, another client
-        would be made of those of before: nothing is let go of, and the change is still one the next time.
+        librdkafka reads them when a client is made, never again.
         """
         now = stamp(self._conf)
-        if now != self._seen and are_read(self._conf):
+        if now != self._seen:
             self._seen = now
             release()
 
 
 def stamp(conf: Mapping[str, Any]) -> Stamp:
     """What tells one state of the files named in these settings from another; costs a look at each, no reading."""
-    named = [str(conf[name]) for name in FILES if conf.get(name) and conf[name] != "probe"]
-    written = conf.get(WRITTEN)
-    return tuple(_of(path) for path in (*named, *(config_providers.files(json.loads(written)) if written else ())))
+    return tuple(_of(str(conf[name])) for name in FILES if conf.get(name) and conf[name] != "probe")
 
 
 def _of(path: str) -> tuple[int, int, int]:

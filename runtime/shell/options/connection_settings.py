@@ -19,7 +19,6 @@ from typing import Any, Self
 
 from sparkcohort.runtime.shell.options.certificate_files import Stamp, stamp, with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import OTHER_LOGINS_BEGIN, ROWS, UNKNOWN, OurClient, value_of
-from sparkcohort.runtime.shell.options.late_values import are_read, with_values
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.shell.options.tls_settings import TRUSTSTORE
 from sparkcohort.runtime.text import printable
@@ -70,10 +69,6 @@ class Beyond(TransportError):
 
 def unsupported(conf: Mapping[str, Any]) -> str:
     """The first of these librdkafka settings that can't be honoured here, as a phrase for a log line; "" when all can."""
-    try:
-        conf = with_values(conf)
-    except ValueError as error:
-        return str(error)
     for name, value in conf.items():
         if not isinstance(value, str | int | float):
             return f"{name}, which is not plain text"
@@ -132,7 +127,7 @@ class Settings:
         wrong = unsupported(conf)
         if wrong:
             raise TransportError(f"no connection without librdkafka: {wrong}")
-        texts = _texts(with_values(conf))
+        texts = _texts(conf)
         protocol = str(value_of(texts, "security.protocol")).lower()
         login = protocol.startswith("sasl_")
         return cls(
@@ -155,7 +150,7 @@ class Settings:
     @property
     def credentials(self) -> tuple[str, str]:
         """Who logs in, and the password, for the next connection."""
-        texts = _texts(with_values(self._conf)) if self.mechanism else {}
+        texts = _texts(self._conf) if self.mechanism else {}
         return texts.get("sasl.username", ""), texts.get("sasl.password", "")
 
     @property
@@ -217,21 +212,20 @@ class _RenewedContext:
         """Read the files.  Raises TransportError for those that can't be used."""
         self._conf, self._lock = dict(conf), threading.Lock()
         self._told: Stamp | None = None
-        now = stamp(self._conf)
-        self._stamp = now if are_read(self._conf) else None
-        self._context = _tls(_texts(with_values(self._conf)))
+        self._stamp = stamp(self._conf)
+        self._context = _tls(_texts(self._conf))
 
     def current(self) -> ssl.SSLContext:
         """As of the files now; as before while they can't be used, since they may be half written."""
         with self._lock:
             now = stamp(self._conf)
-            if now != self._stamp and are_read(self._conf):
+            if now != self._stamp:
                 self._take_up(now)
             return self._context
 
     def _take_up(self, now: Stamp) -> None:
         try:
-            self._context = _tls(_texts(with_values(self._conf)))
+            self._context = _tls(_texts(self._conf))
         except TransportError as error:
             # Tried again for the next connection: for want of descriptors, say, no file changes.
             if now != self._told:

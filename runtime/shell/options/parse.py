@@ -13,11 +13,9 @@ from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.kafka.java_patterns import PatternError
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.options import config_providers
 from sparkcohort.runtime.shell.options.kafka_settings import bounds
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, Fate
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
-from sparkcohort.runtime.shell.options.late_values import kept_out
 from sparkcohort.runtime.shell.options.option_row import Reads
 from sparkcohort.runtime.shell.options.source_options import LOAD_BALANCED, SourceOptions, SourceSubscription
 from sparkcohort.runtime.shell.options.table import BY_KEY, KAFKA_ALIASES, STREAMS_HAVE_NO_END
@@ -68,7 +66,6 @@ def read_values(options: Mapping[str, str], reads: Reads) -> tuple[dict[str, str
     """The options by their keys in lower case, and what is to be warned of.  Raises OptionError for what can't be here."""
     given = {key.lower(): str(value) for key, value in options.items()}
     warnings = _table_check(given, {key.lower(): key for key in options}, reads)
-    _refuse_references(given)
     _unalias(given)
     return given, tuple(warnings)
 
@@ -84,9 +81,8 @@ def parse_values(given: Mapping[str, str], warnings: tuple[str, ...]) -> SourceO
     }
     if value.text(PROVIDER):
         prefixed[PROVIDER.removeprefix("kafka.")] = value.text(PROVIDER)
-    checked, more = translate(prefixed)
-    conf = kept_out(checked, prefixed)
-    conf["bootstrap.servers"] = _bootstrap(given, prefixed)
+    conf, more = translate(prefixed)
+    conf["bootstrap.servers"] = _bootstrap(given)
     age, warning = bounds.within("metadata.max.age.ms", str(value.integer("metadata.max.age.ms")))
     warnings += (warning,) if warning else ()
     conf["metadata.max.age.ms"] = age
@@ -157,41 +153,17 @@ def _unalias(given: dict[str, str]) -> None:
             raise OptionError(f"options {name} and kafka.{name} mean the same and differ: leave one out")
 
 
-def _refuse_references(given: Mapping[str, str]) -> None:
-    """Our own options that have Kafka's names are no client's: but for two, they are taken as they are written."""
-    known = config_providers.providers(
-        {key.removeprefix("kafka."): text for key, text in given.items() if key.startswith("kafka.")}
-    )
-    for key, text in given.items():
-        own = key in BY_KEY or key.removeprefix("kafka.") in KAFKA_ALIASES
-        if (
-            key.startswith("kafka.")
-            and own
-            and key not in (_SERVERS, PROVIDER)
-            and config_providers.refers(text, known)
-        ):
-            raise OptionError(f"option {key} refers to a value, and none is looked up for it: give the value itself")
-
-
-def _bootstrap(given: Mapping[str, str], java: Mapping[str, str]) -> str:
-    """The brokers' addresses, looked up by the providers of ``java`` where they stand elsewhere."""
-    written = given.get(_SERVERS, "").strip()
-    name = _SERVERS.removeprefix("kafka.")
-    providers = {key: text for key, text in java.items() if key.startswith(config_providers.PROVIDERS)}
-    servers = config_providers.looked_up({**providers, name: written})[name].strip()
-    if servers != written:
-        servers = ",".join(map(str.strip, servers.split(",")))  # a file ends with the end of a line
+def _bootstrap(given: Mapping[str, str]) -> str:
+    """The brokers' addresses."""
+    servers = given.get(_SERVERS, "").strip()
     if not servers:
         raise OptionError(f"option {_SERVERS} is missing: give the brokers to start from, host:port,host:port")
     try:
         addresses.servers(servers)
     except ValueError as error:
-        what = f"{error}" if servers == written else f"there are no addresses where {written} is"
-        raise OptionError(f"option {_SERVERS}: {what}; give host:port,host:port") from None
+        raise OptionError(f"option {_SERVERS}: {error}; give host:port,host:port") from None
     # librdkafka would take 9092 for a port that is missing, and wait for it; Java refuses it (ClientUtils.parseAndValidateAddresses).
-    if servers == written and (
-        wrong := [each for each in servers.split(",") if each.strip() and not _ADDRESS.fullmatch(each)]
-    ):
+    if wrong := [each for each in servers.split(",") if each.strip() and not _ADDRESS.fullmatch(each)]:
         raise OptionError(
             f"option {_SERVERS}: {printable(wrong[0].strip(), 100)} is no host with a port; give host:port,host:port"
         )

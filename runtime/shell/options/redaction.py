@@ -19,27 +19,9 @@ WITHHELD: Final = "(its words are not shown, a secret may be among them)"
 
 _UNMISTAKABLE: Final = 6  # characters of a secret with letters and others that no ordinary text has by chance
 _LONG: Final = 8  # characters of a word that is no part of another by chance
-_KEPT: Final = 64  # secrets of one query's settings, the last ones
 _LINE: Final = 16  # characters of a line of PEM that is a secret by itself
 _BEFORE: Final = r"(?:(?<!\w)|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=\\[nrt0]))"
 _AFTER: Final = r"(?!\w|\.\w|:\d)"  # not as part of a number, a setting's name or an address
-
-
-class Remembered:
-    """Secrets that were looked up, by what refers to them; the older ones too, which somebody may still quote."""
-
-    def __init__(self) -> None:
-        """Nothing yet."""
-        self._found: dict[str, tuple[str, ...]] = {}
-
-    def keep(self, written: str, secrets: Iterable[str]) -> None:
-        """They are what ``written`` comes to now."""
-        before = self._found.get(written, ())
-        self._found[written] = tuple(dict.fromkeys((*secrets, *before)))[:_KEPT]
-
-    def of(self, written: str) -> tuple[str, ...]:
-        """All that it has come to of late."""
-        return self._found.get(written, ())
 
 
 def without(text: str, secrets: Iterable[str]) -> str:

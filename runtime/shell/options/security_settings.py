@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
 
 from sparkcohort.runtime.errors import OptionError
 from sparkcohort.runtime.shell.options import redaction, tls_settings, token_settings
 from sparkcohort.runtime.shell.options.kafka_settings.rows import SETTINGS
 
-WRITTEN: Final = "looked.up.secrets"
-"""Among librdkafka's settings: the options as they were written, where secrets are looked up late (``late_values``)."""
-REMEMBERED: Final = redaction.Remembered()
 SENSITIVE = frozenset(row.name for row in SETTINGS if row.secret)
 _SENSITIVE_WORD = re.compile(
     r"password|passphrase|secret|jaas|credential|private\.key|key\.pem|(^|[._])token$", re.IGNORECASE
@@ -49,8 +45,7 @@ def redact(conf: Mapping[str, str]) -> dict[str, str]:
 
 def redact_text(text: str, conf: Mapping[str, str]) -> str:
     """What a library or a broker has said, without the secret values of ``conf`` (see ``redaction``)."""
-    found = [str(value) for name, value in conf.items() if is_sensitive(name) and value]
-    return redaction.without(text, [*found, *REMEMBERED.of(str(conf.get(WRITTEN, "")))])
+    return redaction.without(text, [str(value) for name, value in conf.items() if is_sensitive(name) and value])
 
 
 def stores_and_login(java: Mapping[str, str]) -> dict[str, str]:

@@ -219,35 +219,6 @@ def test_one_thread_for_all_clients(desk: Desk) -> None:
     assert len(desk.calls()) == 2
 
 
-def test_a_renewed_secret_is_for_the_same_thread(tmp_path: Path) -> None:
-    """Clients of before and after it share the tokens; the function gets the secret of now, and the former one is not kept."""
-    folders = [tmp_path / name for name in ("former", "latter")]
-    for folder in folders:
-        folder.mkdir()
-    former, latter = (Desk(folder, lifetime_s=2) for folder in folders)
-    (tmp_path / "where").write_text(str(former.folder))
-    options = token_options("127.0.0.1:1", former) | {
-        "kafka.config.providers": "dir",
-        "kafka.config.providers.dir.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
-        "kafka.sasl.oauthbearer.config": f"${{dir:{tmp_path}:where}}",
-    }
-    conf = parse(options | {"group.id": TP.topic, "subscribe": TP.topic}).kafka
-    source = tokens.source_of(conf)
-    assert source is not None
-    clients.new_consumer(conf).close()
-    assert former.calls()
-    threads = [each.name for each in threading.enumerate()].count("cohort-tokens")
-    (tmp_path / "where").write_text(str(latter.folder))
-    assert tokens.source_of(conf) is source
-    wait_until(lambda: source.token().value and latter.calls(), 20, "a token by the renewed secret")
-    clients.new_consumer(conf).close()
-    clients.new_admin(conf)
-    for kind in KINDS.values():
-        kind(conf, columns=KAFKA_ROW).close()
-    assert [each.name for each in threading.enumerate()].count("cohort-tokens") == threads
-    assert str(former.folder) not in str(vars(source))
-
-
 class Quoting(Logins):
     """Refuses, and quotes what it was told."""
 

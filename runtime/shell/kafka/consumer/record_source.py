@@ -25,7 +25,6 @@ from sparkcohort.runtime.shell.kafka import tokens
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
 from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column, value_of
-from sparkcohort.runtime.shell.options.late_values import with_values
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 
@@ -218,9 +217,9 @@ def settings_of(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def librdkafkas(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for a client of librdkafka, with trust store and secrets read.  Raises KafkaException where they can't be read."""
+    """The same for a client of librdkafka, with its trust store read.  Raises KafkaException where they can't be read."""
     try:
-        return with_trusted_certificates(with_values(settings_of(conf)))
+        return with_trusted_certificates(settings_of(conf))
     except ValueError as error:
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from None
 

@@ -77,6 +77,10 @@ _COMMITS: Final = "offsets are committed after Spark's commit log; it cannot be 
 _OURS: Final = "the source sets it itself; leave it out"
 _CLASSIC: Final = "the driver is a member by the classic protocol; leave it out"
 _MOCK: Final = "every client would have a cluster of its own; give kafka.bootstrap.servers of one"
+_NO_PROVIDERS: Final = (
+    "values are not looked up; read the secret where the query is made: .option('kafka.sasl.jaas.config', f'… "
+    'password="{Path("/etc/kafka/secret/password").read_text().strip()}";\')'
+)
 _NO_JVM: Final = "there is no JVM; see metrics.port"
 _CREDENTIALS: Final = "it is a Java class; put the credentials into kafka.sasl.jaas.config"
 _JAVAS_SECURITY: Final = "it configures Java's security machinery, librdkafka has its own"
@@ -109,7 +113,7 @@ SETTINGS: Final = (
     KafkaSetting("compression.codec", our_client=PRODUCERS),
     KafkaSetting("compression.level", our_client=PRODUCERS),
     KafkaSetting("compression.type", our_client=PRODUCERS),
-    KafkaSetting("config.providers", TRANSLATED),
+    KafkaSetting("config.providers", REFUSED, why=_NO_PROVIDERS),
     KafkaSetting("connections.max.idle.ms", our_client=INDIFFERENT, least=0, most=_INT, javas_least=_ANY),
     KafkaSetting("coordinator.query.interval.ms", our_client=INDIFFERENT),
     KafkaSetting("debug", our_client=HONOURED, only=("",)),
@@ -456,7 +460,7 @@ ROWS: Final = {row.name: row for row in SETTINGS}
 UNKNOWN: Final = KafkaSetting("")
 """What is known of a name without a row."""
 BEGINNINGS: Final = {
-    "config.providers.": KafkaSetting("config.providers.", TRANSLATED),
+    "config.providers.": KafkaSetting("config.providers.", REFUSED, why=_NO_PROVIDERS),
     "metrics.context.": KafkaSetting("metrics.context.", NO_EFFECT, why=_NO_JVM),
     "metrics.jmx.": KafkaSetting("metrics.jmx.", NO_EFFECT, why=_NO_JVM),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sparkcohort.runtime.errors import OptionError
-from sparkcohort.runtime.shell.options import config_providers, security_settings, tls_settings, token_settings
+from sparkcohort.runtime.shell.options import security_settings, tls_settings, token_settings
 from sparkcohort.runtime.shell.options.kafka_settings import bounds
 from sparkcohort.runtime.shell.options.kafka_settings.rows import (
     BEGINNINGS,
@@ -18,26 +18,18 @@ from sparkcohort.runtime.shell.options.kafka_settings.rows import (
 
 
 def translate(java: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """librdkafka's settings for these bare ``kafka.*`` options, looked up here, and the warnings that they are worth.
+    """librdkafka's settings for these bare ``kafka.*`` options, and the warnings that they are worth.
 
     Raises ``OptionError`` naming the option that is refused, unknown or malformed.
     """
-    providers = config_providers.providers(java)
-    found: config_providers.Found = {}
-    here = config_providers.looked_up(java, found)
-    with config_providers.unquoted(found):
-        conf, warnings = in_librdkafkas_words(here)
-        conf.setdefault("isolation.level", str(ROWS["isolation.level"].reading))
-        checked = _checked(conf, here) if here else []
+    conf, warnings = in_librdkafkas_words(java)
+    conf.setdefault("isolation.level", str(ROWS["isolation.level"].reading))
+    checked = _checked(conf, java) if java else []
     shown = [
         f"option kafka.{name} is shown whole by df.explain(True) and in Spark's UI, whose default redaction does not know "
         "it: set spark.redaction.regex and spark.sql.redaction.options.regex as conf/spark-defaults.conf has them"
-        for name in security_settings.shown_by_spark(here)
-        if not config_providers.refers(java[name], providers)
+        for name in security_settings.shown_by_spark(java)
     ]
-    warnings, checked = (
-        [config_providers.without_values(each, found) for each in some] for some in (warnings, checked)
-    )
     return conf, [*warnings, *shown, *checked]
 
 
