@@ -190,11 +190,10 @@ oldest() { # what is declared, at its lower bounds; what tests need besides, as 
     rm -rf .venv-oldest
     "$UV" venv --quiet --python "$PYTHON" .venv-oldest
     {
-      # The extra `registry` is not here: what its client needs asks for a newer cryptography than we do.
       .venv/bin/python -c 'import tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 extras = project["optional-dependencies"]
-print(*project["dependencies"], *extras["spark"], *extras["aws"], sep="\n")'
+print(*project["dependencies"], *extras["spark"], *extras["aws"], *extras["registry"], sep="\n")'
       "$UV" export --quiet --frozen --only-group dev --no-hashes | grep -E '^(pytest|pytest-timeout|hypothesis|psutil|fastavro|protobuf)=='
     } >"$CACHE/oldest.txt"
     UV_COMPILE_BYTECODE=0 "$UV" pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct -r "$CACHE/oldest.txt"

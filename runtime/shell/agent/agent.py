@@ -36,9 +36,9 @@ from sparkcohort.runtime.shell.agent.query_member import QueryMember
 from sparkcohort.runtime.shell.agent.task_frames import is_ours
 from sparkcohort.runtime.shell.process.log_lines import GROUP, OneLine
 from sparkcohort.runtime.shell.process.process_exit import until_gone
+from sparkcohort.runtime.shell.process.resources import raise_limit
 from sparkcohort.runtime.shell.process.threads import Supervised
 from sparkcohort.runtime.shell.rpc.acceptor import Acceptor
-from sparkcohort.runtime.shell.rpc.doorkeeper import raise_limit
 
 log = logging.getLogger("sparkcohort.agent")
 

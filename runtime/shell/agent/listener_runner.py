@@ -21,7 +21,6 @@ from typing import Any
 from sparkcohort.runtime.errors import CohortError, OptionError
 from sparkcohort.runtime.listener import LISTENER_EVENTS
 from sparkcohort.runtime.protocol.partitions import TopicPartition
-from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
 from sparkcohort.runtime.shell.process.threads import Supervised
 
 log = logging.getLogger("sparkcohort.listener")
@@ -127,7 +126,7 @@ class ListenerRunner:
             self._overrun(call, 0)
         else:
             try:
-                DaemonThread(partial(self._wait_for, call), "cohort-patience").start()
+                threading.Thread(target=partial(self._wait_for, call), name="cohort-patience", daemon=True).start()
             except RuntimeError:  # no thread to be had: nobody would end the wait
                 self._overrun(call, 0)
         self._calls.put(call)

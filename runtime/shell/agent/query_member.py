@@ -41,7 +41,6 @@ from sparkcohort.runtime.shell.agent.prefetch import Prefetcher
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
 from sparkcohort.runtime.shell.process.blocking_calls import BlockingCalls
-from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
 from sparkcohort.runtime.shell.process.threads import Supervised, in_context
 from sparkcohort.runtime.shell.rpc.flight import CoordinatorRefused, CoordinatorUnreachable, Link
 
@@ -422,7 +421,7 @@ class QueryMember:
         self._host.ending(self)
         try:
             ending = in_context(self._close, reason, leave, lost)
-            DaemonThread(ending, "cohort-ending").start()
+            threading.Thread(target=ending, name="cohort-ending", daemon=True).start()
         except (RuntimeError, MemoryError) as error:
             self._host.fail(f"no thread to end a member in: {error}")
 

@@ -20,7 +20,6 @@ from sparkcohort.runtime.shell.kafka.tokens import as_refusal, with_tokens
 from sparkcohort.runtime.shell.options.certificate_files import with_trusted_certificates
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN, column
 from sparkcohort.runtime.shell.options.security_settings import redact_text
-from sparkcohort.runtime.shell.process.resources import check_room
 from sparkcohort.runtime.text import printable
 
 __all__ = ["code_of", "connect", "error_of", "log", "new_admin", "new_consumer", "text_of"]
@@ -45,22 +44,15 @@ def new_consumer(conf: Mapping[str, str], on_error: Errors | None = None, **more
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
-        check_room()
         return Consumer(paced(with_trusted_certificates(with_tokens(settings))), logger=log)
     except ValueError as error:  # of a trust store
         raise CohortError(f"the Kafka client cannot be made: {error}") from None
-    except OSError as error:
-        raise CohortError(f"the Kafka client cannot be made now: {error.strerror}") from None
     except KafkaException as error:
         raise CohortError(f"the Kafka client cannot be made: {redact_text(text_of(error), conf)}") from None
 
 
 def new_admin(conf: Mapping[str, str]) -> AdminClient:
     """An administrator with the same settings, less those of consumers.  Raises KafkaException."""
-    try:
-        check_room()
-    except OSError as error:
-        raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, error.strerror)) from None
     settings = {
         **_DEFAULTS,
         **{name: value for name, value in conf.items() if not ROWS.get(name, UNKNOWN).consumers_only},

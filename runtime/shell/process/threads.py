@@ -24,7 +24,6 @@ from functools import partial
 from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
-from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
 
 log = logging.getLogger("sparkcohort.threads")
 
@@ -175,7 +174,7 @@ class Supervised:
     def _begin(self) -> None:
         thread: threading.Thread | None = None
         try:
-            thread = DaemonThread(partial(self._context.copy().run, self._run), self._name)
+            thread = threading.Thread(target=partial(self._context.copy().run, self._run), name=self._name, daemon=True)
             self._thread = thread
             thread.start()
         except (RuntimeError, MemoryError) as error:

@@ -12,7 +12,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
 from sparkcohort.runtime.shell.registry.schema_registry import (
     NotYetKnownError,
     RegisteredText,
@@ -107,7 +106,7 @@ class WriterSchemas:
         self._unasked.append(request)
         if self._threads < MOST_THREADS:
             try:
-                DaemonThread(self._ask, "cohort-schemas").start()
+                threading.Thread(target=self._ask, name="cohort-schemas", daemon=True).start()
                 self._threads += 1
             except RuntimeError as error:  # no thread to be had
                 self._unasked.remove(request)

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
 from sparkcohort.runtime.shell.process.threads import in_context
 
 _log = logging.getLogger("sparkcohort.local")
@@ -42,7 +41,7 @@ class Acceptor:
         self._failure = ""  # and why
         self._taking_since: float | None = None  # since when somebody is being taken on
         self._spare: int | None = None
-        self._thread = DaemonThread(in_context(self._run), "cohort-local")
+        self._thread = threading.Thread(target=in_context(self._run), name="cohort-local", daemon=True)
 
     def start(self) -> None:
         """Accept from now on."""
@@ -54,7 +53,6 @@ class Acceptor:
         now, failing, taking = time.monotonic(), self._failing_since, self._taking_since
         if failing is not None and now - failing >= DEAF_S:
             return f"no task could be taken on for {DEAF_S:g} s: {self._failure}"
-        # A thread that has no memory to begin with is waited for that long (``DaemonThread``).
         if taking is not None and now - taking >= DEAF_S:
             return f"a task is being taken on since {DEAF_S:g} s"
         return "" if self._thread.is_alive() or self._closed.is_set() else "nobody takes tasks on any more"
@@ -78,7 +76,7 @@ class Acceptor:
                 self._taking_since = time.monotonic()
                 if self._admits(connection):
                     task = in_context(self._converse, connection)
-                    DaemonThread(task, "cohort-local").start()
+                    threading.Thread(target=task, name="cohort-local", daemon=True).start()
                 else:
                     connection.close()
             except ConnectionAbortedError:

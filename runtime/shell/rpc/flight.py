@@ -22,8 +22,7 @@ from pyarrow import flight
 
 from sparkcohort.runtime.kafka.addresses import joined
 from sparkcohort.runtime.protocol.codec import MAX_BYTES, WireError
-from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
-from sparkcohort.runtime.shell.rpc.doorkeeper import Doorkeeper
+from sparkcohort.runtime.shell.process.resources import raise_limit
 from sparkcohort.runtime.shell.rpc.tls import SERVER_NAME, Credentials, RunAuthority
 
 EVENTS: Final = "Events"
@@ -125,12 +124,10 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
         self._handlers = handlers
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
-        self._door = Doorkeeper(self.port)
-        self._door.start()  # whoever has no business here is not kept
+        raise_limit()  # gRPC keeps whoever connects and says nothing for two minutes, with a descriptor
 
-    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:  # noqa: ARG002  Flight's signature
         """Answer one action (Flight calls this)."""
-        self._door.let_in(context.peer())
         return iter([flight.Result(self._answer(action.type, action.body.to_pybytes()))])
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002  Flight's signature
@@ -138,7 +135,6 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
 
         ``Events`` is the last: from then on events are sent, until there are no more.
         """
-        self._door.let_in(context.peer())
         for chunk in reader:
             if chunk.app_metadata is None:
                 raise flight.FlightServerError("a stream of requests carries no data")
@@ -176,8 +172,7 @@ class GroupServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
 
     def stop(self, timeout_s: float) -> None:
         """Stop serving; gives up waiting for calls under way after ``timeout_s``."""
-        self._door.close()
-        stopper = DaemonThread(self.shutdown, "cohort-flight-stop")
+        stopper = threading.Thread(target=self.shutdown, name="cohort-flight-stop", daemon=True)
         try:
             stopper.start()
         except RuntimeError:  # no thread to be had: the port is closed with the process
@@ -195,7 +190,7 @@ class _RequestStream:
         self._answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
         self.closed = False
         self._reader: Any = None  # while an answer is waited for
-        DaemonThread(self._run, "cohort-line").start()
+        threading.Thread(target=self._run, name="cohort-line", daemon=True).start()
 
     def ask(self, action: str, body: bytes, timeout_s: float) -> bytes:
         """The answer; after any exception, of Flight or TimeoutError, the line is of no use any more."""

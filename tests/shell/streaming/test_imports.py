@@ -14,7 +14,6 @@ RPC = (
     "pyarrow._flight",
     "sparkcohort.runtime.shell.rpc.flight",
     "cryptography",
-    "sparkcohort.runtime.shell.rpc.doorkeeper",
 )
 DRIVERS = ("sparkcohort.runtime.shell.driver.session", "sparkcohort.runtime.shell.coordinator.coordinator")
 OBSERVERS = ("prometheus_client", "sparkcohort.runtime.shell.observe.metrics", "rich", "click")

@@ -112,15 +112,3 @@ def _defined(module: ast.Module) -> Iterator[Function | ast.ClassDef]:
             yield node
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield from (part for part in node.body if isinstance(part, Function))
-
-
-def test_no_thread_is_waited_for_without_a_limit() -> None:
-    """Python's own ``Thread.start`` waits for ever where memory is short: ours are DaemonThreads."""
-    rooms = [path for path in FILES if _name(path).startswith(("runtime/", "streaming/", "api/"))]
-    makers = {
-        _name(path)
-        for path in rooms
-        for node in nodes(path)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("threading.Thread", "Thread", "threading.Timer")
-    }
-    assert makers == set()

@@ -15,7 +15,6 @@ from typing import Any
 
 from sparkcohort.native import warn_of_missing_parts
 from sparkcohort.runtime.shell.kafka.consumer.record_source import BATCH_BYTES, UNHURRIED, Largest, RecordSource
-from sparkcohort.runtime.shell.process.resources import check_room
 from sparkcohort.runtime.values.columns import Columns, raw_columns
 
 SWITCH = "COHORT_NATIVE"
@@ -60,7 +59,6 @@ def _source_of_bytes(
         fetching = _fetching(conf, columns, batch_bytes, unhurried=unhurried, largest=largest)
         if fetching is not None:
             return fetching
-    check_room()
     held_back = {**UNHURRIED, **conf} if unhurried else conf
     return (kind or _in_python())(held_back, columns=columns, batch_bytes=batch_bytes)
 

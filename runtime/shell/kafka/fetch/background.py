@@ -11,8 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from sparkcohort.runtime.shell.process.daemon_thread import DaemonThread
-
 T = TypeVar("T")
 
 
@@ -37,7 +35,7 @@ class BackgroundWork:
 
         After ``close``, ``drop`` is called instead, or the ``close`` of the result.
         """
-        thread = DaemonThread(partial(self._run, work, then, drop), "cohort-fetch-job")
+        thread = threading.Thread(target=partial(self._run, work, then, drop), name="cohort-fetch-job", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # none to be had now: as if the work had failed, which is tried again
