@@ -22,6 +22,8 @@ They may have different code and checkpoints, and run on different hosts: all th
   handover`` asked for is free for whoever comes.
 * **Where nobody answers** the one who asks goes on as without a hand-over: it joins, which fences.  So it does where the
   other one has heard, and dies in its batch: while it lives it renews ``heard`` every three seconds.
+* **A run that is fenced says so.**  Its process is about to end, and a metric of it would not be read any more.  So it writes
+  ``fenced`` for the run that fenced it, which counts it.  It writes nothing where anything else stands for that run.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ ALONE_MS = 3_000
 """The same where the group has no member: a driver that has not joined yet may be there all the same."""
 FREE = ""
 """The request of a hand-over that is for whoever comes next."""
-_LONGEST_TEXT = 200
+LONGEST_TEXT = 200
 
 
 class HandoverAnswer(StrEnum):
@@ -54,6 +56,7 @@ class HandoverAnswer(StrEnum):
     HEARD = "heard"
     PARKED = "parked"
     DECLINED = "declined"
+    FENCED = "fenced"  # ``request`` is the run that was fenced, ``to`` the run that fenced it: no part of a hand-over
 
 
 class RunName(NamedTuple):
@@ -81,7 +84,7 @@ def name_of(record: CommitMetadata) -> RunName:
 def encode_handover(record: HandoverRecord) -> str:
     """The record as metadata text."""
     value = {"cohort": 1, "handover": str(record.answer), "request": record.request, "run": record.to.run}
-    more = {"id": record.to.id, "text": record.text[:_LONGEST_TEXT], "renewal": record.renewal}
+    more = {"id": record.to.id, "text": record.text[:LONGEST_TEXT], "renewal": record.renewal}
     return json.dumps({**value, **more}, separators=(",", ":"))
 
 
@@ -99,7 +102,7 @@ def decode_handover(text: str) -> HandoverRecord | None:
         return None
     if not all(isinstance(each, str) for each in texts):
         return None
-    return HandoverRecord(answer, texts[0][:64], RunName(run, texts[1][:64]), texts[2][:_LONGEST_TEXT], renewal)
+    return HandoverRecord(answer, texts[0][:64], RunName(run, texts[1][:64]), texts[2][:LONGEST_TEXT], renewal)
 
 
 # --- the one who asks -----------------------------------------------------------------------------------
@@ -177,7 +180,7 @@ def _looked(asking: AskingSide, event: Looked, now_ms: int) -> tuple[AskingSide,
     newest = name_of(event.newest)
     if newest.run == 0:
         return replace(asking, state=AskingState.ABSENT), None
-    for_newest = [record for record in event.records if record.to == newest]
+    for_newest = [r for r in event.records if r.to == newest and r.answer is not HandoverAnswer.FENCED]
     mine = [record for record in for_newest if record.request == asking.request]
     if asking.to != newest:
         asking = replace(asking, state=AskingState.ASKED, to=newest, asked_ms=now_ms, renewal=-1)

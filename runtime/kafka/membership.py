@@ -259,7 +259,7 @@ def _metadata_read(context: MembershipContext, offsets: Mapping[TopicPartition, 
         context.change(joined_once=True, reservation=membership.reservation.observe(texts))
         _read_metadata(context)  # once more: from here on, what is new is newer than we are
     elif (later := membership.reservation.superseded(texts)) is not None:
-        requests.end(context, requests.superseded_by(membership, later))
+        requests.end_superseded(context, later)
     elif membership.state is MembershipState.JOINING:
         # What isn't assigned may be a stranger's, who is told of at once, not at the next look.
         context.change(joined_once=True, next_look_ms=context.now_ms)

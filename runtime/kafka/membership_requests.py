@@ -140,17 +140,19 @@ def end(context: MembershipContext, error: CohortError) -> None:
         refuse(context, context.membership.pending.request)
 
 
-def superseded_by(membership: Membership, later: CommitMetadata) -> CohortError:
-    """Another run has come after this one."""
-    config, own = membership.config, membership.reservation.own
+def end_superseded(context: MembershipContext, later: CommitMetadata) -> None:
+    """Another run has come after this one: end the membership for good."""
+    config, own = context.membership.config, context.membership.reservation.own
     mine = f"run {own.run}" if own else "not numbered yet"
     where = f" on {later.host}" if later.host else ""
-    return CohortError(
+    error = CohortError(
         f"FENCED_INSTANCE_ID: a newer driver{where} (run {later.run}, this one is {mine}) reads {config.subscription} in group "
         f"{config.group_id} as {config.group_instance_id}, so this query has stopped for good. If both should run, give "
         "each its own group.id",
         "FENCED_INSTANCE_ID",
     )
+    context.change(successor=later)
+    end(context, error)
 
 
 def _wait(context: MembershipContext, phase: Phase, **fields: Any) -> int:
@@ -262,7 +264,7 @@ def _is_superseded(context: MembershipContext, offsets: _Offsets) -> bool:
         return False
     later = membership.reservation.superseded(committed.metadata for committed in offsets.values())
     if later is not None:
-        end(context, superseded_by(membership, later))
+        end_superseded(context, later)
     return later is not None
 
 

@@ -114,6 +114,7 @@ class Membership(Struct, frozen=True):
     heard_ms: int  # when a broker answered last, or the client in use was asked for
     state: MembershipState = MembershipState.STANDALONE
     failure: CohortError | None = None  # only in ENDED; the first one stays
+    successor: CommitMetadata | None = None  # the later run that ended this one; only in ENDED
     client: int = 1  # the client in use; one more wherever another has to be made.  Never goes down
     known: bool = False  # what earlier runs have left has been read; nothing is subscribed to before
     joined_once: bool = False  # a record that shows up from now on may be of a newer run

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -26,6 +25,7 @@ from tests.chaos import clock
 from tests.chaos.endings import DRIVER, OTHER, QUERY, STOPPED
 from tests.kit import processes
 from tests.kit.application import HOME, SCRIPT
+from tests.kit.ports import free_port
 from tests.kit.spark import Driver
 from tests.kit.waiting import wait_until
 
@@ -63,7 +63,7 @@ class QueryUnderTest:
         self._written: list[float] = []
         self.checkpoint, self.out = self.folder / "disk" / "checkpoint", self.folder / "out"
         self.other_out, self.home = self.folder / "other", self.folder / "home"
-        self.port = _free_port()
+        self.port = free_port()
         library = clock.build(self.folder)
         self.driver_clock = clock.Clock(library, self.folder / "clock-of-driver")
         self.executors_clock = clock.Clock(library, self.folder / "clock-of-executors")
@@ -281,12 +281,6 @@ def _has_read(status: dict[str, Any] | None) -> bool:
 def _ends(log: Path) -> dict[str, int]:
     (said,) = [line for line in log.read_text().splitlines()[2:] if line not in ("-", "")]
     return {f"{topic}-{number}": at for topic, ends in json.loads(said).items() for number, at in ends.items()}
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def pause(process: psutil.Process) -> None:

@@ -12,9 +12,7 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,6 +22,7 @@ from sparkcohort import ProgressListener
 from tests.kit.application import Application
 from tests.kit.broker import Broker, Cluster
 from tests.kit.faults import Faults
+from tests.kit.ports import free_port
 
 PASSWORD = "secret-of-alice"
 
@@ -108,7 +107,4 @@ def checkpoint(tmp_path: Path) -> Path:
 @pytest.fixture
 def port() -> int:
     """A port that nobody uses."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        number: int = free.getsockname()[1]
-        return number
+    return free_port()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from sparkcohort import dashboards
 from sparkcohort.runtime.shell.observe.dashboard import dashboard, metric_names
 from sparkcohort.runtime.shell.observe.metric_specs import METRICS
 from sparkcohort.runtime.shell.observe.panels import STATE_QUERY
@@ -16,7 +14,7 @@ from tests.kit.application import Application
 from tests.kit.broker import Broker
 from tests.kit.grafana import interpolated, queries
 from tests.kit.produce import produce
-from tests.kit.prometheus import Prometheus
+from tests.kit.prometheus import Prometheus, quick_rules
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.thorough("needs a Prometheus server")
@@ -34,13 +32,6 @@ EMPTY = {
 }
 """Panels that a healthy query leaves empty, and why."""
 TABLE = {spec.name for spec in METRICS}
-
-
-def quick_rules(folder: Path) -> Path:
-    """The rules as shipped, but that two minutes are four seconds."""
-    path = folder / "cohort.yml"
-    path.write_text(re.sub(r"\bfor: \d+m", "for: 4s", dashboards.text(dashboards.RULES)))
-    return path
 
 
 def empty_panels(server: Prometheus) -> set[str]:

@@ -52,6 +52,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
         "foreign_members": {"found": 3, "present": 1},
         "clients_replaced": 2,
         "fenced": False,
+        "take_overs": {"handover": 0, "fencing": 1},
         "agent_starts": {"2": 1, "3": 2},
         "throttled": {"2": 0.5, "3": None},
         "processes": {

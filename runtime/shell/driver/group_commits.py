@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.handover import RunName, name_of
 from sparkcohort.runtime.kafka.leader_epochs import ObservedEpochs
 from sparkcohort.runtime.kafka.run_epoch import GENERATION_BLOCK, RunEpoch, decode
 from sparkcohort.runtime.protocol.error_codes import ErrorCode
@@ -114,6 +115,11 @@ class GroupCommits:
         """Whether a newer driver has taken the group over."""
         failure = self.failure()
         return failure is not None and failure.error == ErrorCode.FENCED_INSTANCE_ID.name
+
+    def successor(self) -> RunName | None:
+        """The newer run that has taken the group over, if it is known."""
+        later = self._membership.successor
+        return None if later is None else name_of(later)
 
     def committed(self) -> Offsets:
         """What the real group has, as far as this run committed it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ from sparkcohort.runtime.shell.kafka.handover_client import (
 )
 from sparkcohort.runtime.shell.options.parse import SourceOptions
 from sparkcohort.runtime.shell.process.threads import Supervised, look
+from sparkcohort.runtime.text import printable
 
 log = logging.getLogger("sparkcohort.handover")
 
@@ -40,6 +42,8 @@ Offsets = Mapping[TopicPartition, int]
 WATCH_S = 1.0
 DENIED_S = 60.0
 COMMITS_S = 30.0
+FAREWELL_S = 2.0
+"""So long a fenced run's end waits until the newer one has been told."""
 FIRST = 100
 """Partitions, from the first committed one, beside which a request is looked for."""
 ANSWER_S = 30.0
@@ -91,17 +95,29 @@ def watch(options: SourceOptions, commits: GroupCommits) -> HandoverWatch:
         return sorted(commits.committed())[:FIRST]
 
     client = HandoverClient(options.kafka, options.group_id, places)
-    return HandoverWatch(client, run, commits.flush, commits.end)
+    return HandoverWatch(client, run, commits.flush, commits.end, commits.successor)
 
 
 class HandoverWatch:
     """Watches for whoever asks, and stops planning once asked; methods may be called from any thread."""
 
     def __init__(
-        self, client: HandoverClient, run: RunName, flush: Callable[[float], bool], parked: Callable[[], None]
+        self,
+        client: HandoverClient,
+        run: RunName,
+        flush: Callable[[float], bool],
+        parked: Callable[[], None],
+        successor: Callable[[], RunName | None],
     ) -> None:
-        """``flush`` waits for Kafka to have all commits; ``parked`` is called once no batch will be planned any more."""
+        """``flush`` waits for Kafka to have all commits; ``parked`` is called once no batch will be planned any more.
+
+        ``successor`` names the run that has fenced this one, once one has.
+        """
         self._client, self._run, self._flush, self._on_parked = client, run, flush, parked
+        self._successor = successor
+        self._fenced_runs: frozenset[str] = frozenset()  # that stand in Kafka as fenced by this run
+        self._fencings = 0
+        self._farewell_over = False  # the successor was told, or can't be
         self._changed = threading.Condition()
         self._running = RunningSide()
         self._actions: tuple[machine.RunningAction, ...] = ()
@@ -118,7 +134,11 @@ class HandoverWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Watch no more; a run that was fenced says so first."""
+        with self._changed:
+            self._next_look = 0.0 if self._successor() else self._next_look
+            self._changed.notify_all()
+        self._await(lambda: self._farewell_over or self._closed or self._successor() is None, FAREWELL_S)
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -130,6 +150,11 @@ class HandoverWatch:
     def requested(self) -> bool:
         """Whether somebody waits for this query to stop."""
         return self._running.request is not None
+
+    @property
+    def fencings(self) -> int:
+        """How many drivers this run has fenced that still ran."""
+        return self._fencings
 
     @property
     def handed_over(self) -> bool:
@@ -222,6 +247,7 @@ class HandoverWatch:
                 self._look()
         except HandoverDenied as error:
             self._next_look = time.monotonic() + DENIED_S
+            self._farewell_over = self._successor() is not None
             if not self._told:
                 self._told = True
                 log.info("nobody can ask this query to hand over, and a newer driver fences it: %s", error)
@@ -230,13 +256,38 @@ class HandoverWatch:
             log.debug("%s", error)
 
     def _look(self) -> None:
-        if self._running.state is not RunningState.PARKED:
-            for record in self._client.records():
-                if record.to == self._run and record.answer in _OPEN:
+        if (successor := self._successor()) is not None:
+            self._say_farewell(successor)
+        elif self._running.state is not RunningState.PARKED:
+            records = [record for record in self._client.records() if record.to == self._run]
+            self._count_fenced([record for record in records if record.answer is machine.HandoverAnswer.FENCED])
+            for record in records:
+                if record.answer in _OPEN:
                     self._feed(machine.HandoverRequested(record))
                     if record.answer is machine.HandoverAnswer.HEARD:
                         self._renew()
         self._next_look = time.monotonic() + WATCH_S
+
+    def _say_farewell(self, successor: RunName) -> None:
+        """Tell the run that has fenced this one, once; a request that stands there is not overwritten."""
+        records = self._client.records()
+        if not self._farewell_over and not any(record.to.run >= successor.run for record in records):
+            answer = machine.HandoverAnswer.FENCED
+            self._client.write(HandoverRecord(answer, self._run.id, successor, socket.gethostname()))
+        self._farewell_over = True
+
+    def _count_fenced(self, records: list[HandoverRecord]) -> None:
+        """Count each driver that says it was fenced by this run, when its word is first read."""
+        for record in records:
+            if record.request not in self._fenced_runs:
+                self._fencings += 1
+                log.warning(
+                    "group %s: a driver on %s still ran when this query took the group over, and was fenced: unless this is "
+                    "a deploy, the job was started twice",
+                    self._client.group_id,
+                    printable(record.text, machine.LONGEST_TEXT),
+                )
+        self._fenced_runs = frozenset(record.request for record in records)
 
     def _renew(self) -> None:
         """Tell whoever waits that this driver lives: who hears no more of it takes it for dead."""

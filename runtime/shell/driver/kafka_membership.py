@@ -20,7 +20,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka import membership as machine
 from sparkcohort.runtime.kafka import membership_state as s
 from sparkcohort.runtime.kafka.membership_state import Committed, MembershipState
-from sparkcohort.runtime.kafka.run_epoch import RunEpoch
+from sparkcohort.runtime.kafka.run_epoch import CommitMetadata, RunEpoch
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver.client_thread import Again, ClientThread, CommitDelayed
 from sparkcohort.runtime.shell.driver.foreign_members import ForeignMembers
@@ -125,6 +125,11 @@ class GroupMembership:
     def failure(self) -> CohortError | None:
         """What ended the membership for good, or None."""
         return self._failure
+
+    @property
+    def successor(self) -> CommitMetadata | None:
+        """The later run that ended this one, if one did."""
+        return self._membership.successor
 
     def foreign_members(self) -> dict[str, int]:
         """How many consumers of others have been found with partitions that this query reads, and have some now."""

@@ -56,8 +56,12 @@ class RunStatus:
         announced: Mapping[TopicPartition, int],
         abilities: ReachabilityWatch | None,
         agents: Mapping[str, AgentFigures],
+        take_overs: Mapping[str, int],
     ) -> dict[str, Any]:
-        """The status; ``announced`` is the end of the batch in flight, ``agents`` what members' processes take."""
+        """The status; ``announced`` is the end of the batch in flight, ``agents`` what members' processes take.
+
+        ``take_overs`` counts the drivers that gave way to this one, by how they did.
+        """
         committed, snapshot = self._commits.committed(), self._ends_now()
         self._lookup.want(self._log_ends.layout(), self.ages.unseen(committed, snapshot.ends))
         ages_ms = self.ages.ages_ms(committed, snapshot.ends, snapshot.ids)
@@ -66,6 +70,7 @@ class RunStatus:
             self._commits.foreign_members(),
             replaced.total,
             self._commits.fenced(),
+            take_overs,
             _processes(coordinator, agents),
             self._progress.as_value(),
             _throttled(coordinator, agents),

@@ -163,7 +163,7 @@ class Session:
             check_start(self._options.group_id, start, self._commits.in_kafka(start))
         first_generation = self._commits.begin(start)
         self._handover = watch(self._options, self._commits)
-        self._ending.add(Order.INSIDE, self._handover.close)
+        self._ending.add(Order.COMMITS, self._handover.close)
         self._handover.start()
         self._plans.seed(start)
         self._announced = start
@@ -487,7 +487,8 @@ class Session:
     def _status(self) -> dict[str, Any]:
         if self._coordinator is None or self._ending.begun:
             return {}
-        return self._described(self._coordinator, self._announced, self._abilities, self._agents())
+        take_overs = {"handover": int(self._handed_over), "fencing": self._handover.fencings if self._handover else 0}
+        return self._described(self._coordinator, self._announced, self._abilities, self._agents(), take_overs)
 
 
 def _remove(path: Path | None) -> None:

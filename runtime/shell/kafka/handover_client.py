@@ -86,6 +86,8 @@ class HandoverClient:
         self._found = found
         if found:
             self._place = max(found, key=lambda tp: (found[tp].to.run, tp))
+        elif self._places is not None:
+            self._place = min(self._places(), default=None)
         return tuple(found.values())
 
     def look(self) -> Looked:

@@ -40,7 +40,12 @@ _RUN: Final = (
     _gauge(
         "build_info", "1; the labels say which versions run on the driver", "version", "python", "pyspark", "librdkafka"
     ),
-    _gauge("fenced", "1 once a newer driver has taken the group over"),
+    _gauge("fenced", "1 once a newer driver has taken the group over, for as long as this one's process lives"),
+    _counter(
+        "take_overs",
+        "Drivers that gave way to this one, by how: handover (asked to stop), fencing (it still ran, and told so)",
+        "how",
+    ),
     _gauge("process_resident_memory_bytes", "Memory of a process of the query", *_PROCESS),
     _gauge("process_open_fds", "File descriptors that it has open", *_PROCESS),
     _gauge("process_max_fds", "File descriptors that it may open", *_PROCESS),

@@ -50,6 +50,7 @@ def _run(status: Status) -> dict[str, Samples]:
     return {
         "cohort_build_info": [(_versions(), 1.0)],
         "cohort_fenced": [((), float(status["fenced"]))],
+        "cohort_take_overs_total": sorted(((how,), count) for how, count in status["take_overs"].items()),
         **{name: [((process,), row[key]) for process, row in processes] for name, key in _PROCESS.items()},
     }
 

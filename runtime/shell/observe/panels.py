@@ -164,9 +164,9 @@ _NOW: Final = (
         ((1, "red"),),
     ),
     stat(
-        "Fenced",
-        "1 once a newer driver has taken the group over.",
-        _largest("cohort_fenced"),
+        "Drivers fenced",
+        "Drivers that still ran when the one of now took the group over.",
+        f'max by (job, group) (cohort_take_overs_total{{{SELECTED}, how="fencing"}})',
         ((1, "red"),),
     ),
     stat("Generation", "The group's generation; it never goes down.", _largest("cohort_group_generation"), base="blue"),

@@ -1,7 +1,6 @@
 """The rules for Prometheus, made from the tables below: ``dashboards/rules/cohort.yml`` is ``rules_file()``.
 
-Each alert is about one group of one job.  A counter is compared by its increase, and each is there from the first scrape,
-so an alert fires the first time.  docs/operate/runbooks.md has a paragraph for each.
+Each alert is about one group of one job.  A counter is compared by its growth (``grown``), so an alert fires the first time.  docs/operate/runbooks.md has a paragraph for each.
 """
 
 from __future__ import annotations
@@ -68,6 +67,16 @@ RECORDINGS: Final = (
     ),
 )
 
+
+def grown(counter: str, selected: str, minutes: int) -> str:
+    """The series of a counter that have grown within so many minutes; ``selected``: how series of the same group are chosen.
+
+    What a new driver has counted before its first scrape is growth, too: ``increase`` does not see that.
+    """
+    young = f'time() - cohort_process_start_time_seconds{{{selected}, process="driver"}} < {60 * minutes}'
+    return f"(increase({counter}[{minutes}m]) > 0 or {counter} > 0 and on ({RULES_BY}, instance) {young})"
+
+
 _IN_MOVE: Final = f'cohort_group_state{{{G}, state=~"PreparingRebalance|CompletingRebalance|Dead"}}'
 # A query that starts where the log begins has no lead, and is in no danger while the log's start stays where it is.
 _DANGER: Final = (
@@ -82,6 +91,9 @@ _TOPIC_DANGER: Final = (
     f" and on ({RULES_BY}, instance, topic) cohort_topic_lag_seconds{{{G}}} > 60"
     f" and on ({RULES_BY}, instance) cohort_partition_series_left_out{{{G}}} > 0"
 )
+
+# Told by the driver that goes on: the one that is fenced ends within a second, and no scrape comes in between.
+_FENCINGS: Final = f'cohort_take_overs_total{{{G}, how="fencing"}}'
 
 ALERTS: Final = (
     Alert(
@@ -141,7 +153,7 @@ ALERTS: Final = (
         "CohortCommitsFail",
         "ticket",
         "0m",
-        f"sum by ({RULES_BY}) (increase(cohort_commit_failures_total{{{G}}}[10m])) > 0",
+        f"sum by ({RULES_BY}) {grown(f'cohort_commit_failures_total{{{G}}}', G, 10)} > 0",
         "Commits of group {{ $labels.group }} to Kafka fail.",
         "Within ten minutes a commit of group {{ $labels.group }} failed. No record is lost: the checkpoint counts. Tools "
         "that look at Kafka see an old position.",
@@ -176,17 +188,17 @@ ALERTS: Final = (
         "CohortFenced",
         "page",
         "0m",
-        f"max by ({RULES_BY}) (max_over_time(cohort_fenced{{{G}}}[10m])) > 0",
+        f"sum by ({RULES_BY}) {grown(_FENCINGS, G, 10)} > 0",
         "Two drivers ran group {{ $labels.group }}.",
-        "A newer driver took group {{ $labels.group }} over, and the older one was fenced. If nobody deployed, the job was "
-        "started twice.",
+        "A newer driver took group {{ $labels.group }} over while the older one still ran, and fenced it. Unless this is a "
+        "deploy, the job was started twice.",
     ),
     Alert(
         "CohortForeignMember",
         "page",
         "0m",
         f"max by ({RULES_BY}) (cohort_foreign_members{{{G}}}) > 0"
-        f" or sum by ({RULES_BY}) (increase(cohort_foreign_members_total{{{G}}}[3m])) > 0",
+        f" or sum by ({RULES_BY}) {grown(f'cohort_foreign_members_total{{{G}}}', G, 3)} > 0",
         "A consumer of somebody else is in group {{ $labels.group }}.",
         "Another consumer takes partitions of group {{ $labels.group }}. If it stays, the query ends with an error that "
         "names it.",
@@ -196,7 +208,7 @@ ALERTS: Final = (
         "ticket",
         "0m",
         # An executor that is new begins at 1; ids begin anew with a new driver.
-        f"sum by ({RULES_BY}, executor) (increase(cohort_agent_starts_total{{{G}}}[30m])) > 0.5"
+        f"sum by ({RULES_BY}, executor) {grown(f'cohort_agent_starts_total{{{G}}}', G, 30)} > 0.5"
         f" and on ({RULES_BY}, executor) cohort_agent_starts_total{{{G}}} > 1",
         "The agent of executor {{ $labels.executor }} in group {{ $labels.group }} was started again.",
         "Within half an hour executor {{ $labels.executor }} of group {{ $labels.group }} had a new agent: the one before "
@@ -215,7 +227,7 @@ ALERTS: Final = (
         "CohortAssignorFails",
         "ticket",
         "0m",
-        f"sum by ({RULES_BY}, assignor) (increase(cohort_assignor_failures_total{{{G}}}[10m])) > 0",
+        f"sum by ({RULES_BY}, assignor) {grown(f'cohort_assignor_failures_total{{{G}}}', G, 10)} > 0",
         "The assignor {{ $labels.assignor }} of group {{ $labels.group }} fails.",
         "Within ten minutes the assignor {{ $labels.assignor }} failed. Everybody keeps what they have.",
     ),
@@ -223,7 +235,7 @@ ALERTS: Final = (
         "CohortAgentsTimeOut",
         "ticket",
         "0m",
-        f"sum by ({RULES_BY}) (increase(cohort_agent_timeouts_total{{{G}}}[10m])) > 0",
+        f"sum by ({RULES_BY}) {grown(f'cohort_agent_timeouts_total{{{G}}}', G, 10)} > 0",
         "Agents of group {{ $labels.group }} do not answer their tasks.",
         "Within ten minutes a task of group {{ $labels.group }} gave its agent up and read from Kafka itself.",
     ),

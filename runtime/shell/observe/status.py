@@ -39,6 +39,7 @@ class DriverFigures(NamedTuple):
     foreign_members: Mapping[str, int] = {"found": 0, "present": 0}  # in the real group
     clients_replaced: int = 0  # Kafka clients of the driver that got no answer
     fenced: bool = False  # a newer driver has taken the real group over
+    take_overs: Mapping[str, int] = {"handover": 0, "fencing": 0}  # drivers that gave way to this one
     processes: Mapping[str, Mapping[str, float]] = {}  # what the query's processes take, by their names
     query: Mapping[str, Any] | None = None  # what a listener has told of it
     throttled: Mapping[str, float | None] = {}  # by executor, seconds

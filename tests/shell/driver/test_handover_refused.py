@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import cast
@@ -75,9 +76,15 @@ class Kafka:
 
 
 @contextmanager
-def watching(kafka: Kafka | HandoverClient, flush: Callable[[float], bool] = lambda _: True) -> Iterator[HandoverWatch]:
+def watching(
+    kafka: Kafka | HandoverClient,
+    flush: Callable[[float], bool] = lambda _: True,
+    *,
+    run: RunName = RUN,
+    successor: Callable[[], RunName | None] = lambda: None,
+) -> Iterator[HandoverWatch]:
     """The run's hand-over, which looks."""
-    watch = HandoverWatch(cast("HandoverClient", kafka), RUN, flush, lambda: None)
+    watch = HandoverWatch(cast("HandoverClient", kafka), run, flush, lambda: None, successor)
     watch.start()
     try:
         yield watch
@@ -253,6 +260,51 @@ def test_an_answer_stands_where_its_request_stands(broker: Broker, topic: str) -
         assert set(client.records()) == {HEARD, gone}
     finally:
         client.close()
+
+
+NEWER = RunName(8, "eight")
+
+
+def test_a_fenced_driver_says_so_to_the_one_that_goes_on(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when it ends before its next look; the newer one counts it once, and says who it was."""
+    broker.admin.create_topic(topic, 2)
+    places = [TopicPartition(topic, number) for number in (0, 1)]
+    conf = {"bootstrap.servers": broker.bootstrap}
+    successors: list[RunName] = []
+    with watching(HandoverClient(conf, topic, lambda: places), run=NEWER) as newer:
+        with watching(
+            HandoverClient(conf, topic, lambda: places), successor=lambda: next(iter(successors), None)
+        ) as older:
+            older._next_look = time.monotonic() + 3600
+            successors.append(NEWER)
+        wait_until(lambda: newer.fencings, 30, "the word of the one that was fenced")
+        looks = newer._next_look
+        wait_until(lambda: newer._next_look > looks, 30, "another look")
+        assert newer.fencings == 1
+    assert caplog.text.count("still ran when this query took the group over") == 1
+    assert socket.gethostname() in caplog.text
+    asks(conf, topic, places[0], replace(ASKED, to=NEWER))  # as whoever hands over next: the word stops nobody
+    with watching(HandoverClient(conf, topic, lambda: places), run=NEWER) as again:
+        wait_until(lambda: again.requested, 30, "the request")
+
+
+@pytest.mark.parametrize(
+    ("stands", "answer", "tries"),
+    [(replace(ASKED, to=NEWER), None, {0}), (ASKED, DENIED, {1}), (ASKED, DELAYED, range(1, 100))],
+    ids=["a request", "denied", "delayed"],
+)
+def test_a_farewell_that_cannot_be_said(
+    stands: HandoverRecord, answer: CohortError | None, tries: Container[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes no request's place, and the end of the query waits for it no longer than for a moment."""
+    monkeypatch.setattr(handover, "FAREWELL_S", 0.5)
+    kafka = Kafka(stands, answer)
+    with watching(kafka, successor=lambda: NEWER):
+        wait_until(lambda: kafka.looks, 30, "a look")
+    assert kafka.record == stands
+    assert len(kafka.tried(HandoverAnswer.FENCED)) in tries
 
 
 def test_a_driver_that_may_read_its_requests_and_not_answer_them(

@@ -19,6 +19,7 @@ HEARD = replace(ASK, answer=HandoverAnswer.HEARD)
 PARKED = replace(ASK, answer=HandoverAnswer.PARKED)
 ASK_8 = replace(ASK, to=h.RunName(8, "eight"))
 OTHER = replace(ASK, request="another")
+FENCED = h.HandoverRecord(HandoverAnswer.FENCED, "six", TO, "old-host")
 
 
 def looked(*records: h.HandoverRecord, newest: CommitMetadata = RUN, members: bool = True) -> h.Looked:
@@ -65,6 +66,10 @@ CASES = [
         AskingState.ASKED,
         ASK,
     ),
+    (AskingState.LOOKING, looked(FENCED), AskingState.ASKED, ASK),
+    (AskingState.ASKED, looked(FENCED), AskingState.ASKED, ASK),
+    (AskingState.ASKED, looked(FENCED, ASK), AskingState.ASKED, None),
+    (AskingState.HEARD, looked(FENCED, HEARD), AskingState.HEARD, None),
     (AskingState.ASKED, looked(), AskingState.ASKED, ASK),
     (AskingState.ASKED, looked(ASK), AskingState.ASKED, None),
     (AskingState.ASKED, looked(replace(ASK, answer=HandoverAnswer.HEARD)), AskingState.HEARD, None),

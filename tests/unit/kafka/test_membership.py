@@ -181,6 +181,8 @@ WORLDS: dict[str, Callable[[], MembershipWorld]] = {
 def check(before: Membership, event: s.MembershipEvent, after: Membership, actions: tuple[Any, ...]) -> None:
     """What holds after every step."""
     assert (after.failure is None) or after.state is ENDED
+    superseded = after.failure is not None and after.failure.error == "FENCED_INSTANCE_ID"
+    assert superseded == (after.successor is not None)
     if before.state is ENDED:
         assert after is before or (after.state, after.failure) == (ENDED, before.failure)
     assert not after.committed or after.state in COMMITTING
@@ -359,6 +361,7 @@ def test_two_drivers_of_which_the_newer_wins() -> None:
         drivers.act(1, what)
     older, newer = (world.membership for world in drivers.worlds)
     assert older.state is ENDED and older.failure is not None and older.failure.error == "FENCED_INSTANCE_ID"
+    assert older.successor is not None and older.successor.run == 2
     assert newer.state is MEMBER
     assert {decode(known.metadata).run for known in drivers.store.values()} == {2}
 

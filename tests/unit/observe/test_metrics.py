@@ -58,6 +58,8 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_foreign_members_total{group="billing"} 3.0',
         'cohort_foreign_members{group="billing"} 1.0',
         'cohort_fenced{group="billing"} 0.0',
+        'cohort_take_overs_total{group="billing",how="fencing"} 1.0',
+        'cohort_take_overs_total{group="billing",how="handover"} 0.0',
         'cohort_group_lag_records{group="billing"} 50.0',
         'cohort_group_lag_seconds{group="billing"} 7.5',
         'cohort_topic_lag_records{group="billing",topic="orders"} 50.0',
