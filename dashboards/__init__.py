@@ -12,8 +12,8 @@ from typing import Final
 EVERY_GROUP: Final = 'group=~".+"'
 """The selector that each query of the rules has, so that rules for one group can be made of them."""
 
-RUNBOOKS: Final = "docs/operate/runbooks.md"
-"""Where the alerts send who is called: a place in this repository, which ``--runbooks`` makes an address."""
+RUNBOOK: Final = "runbook: 'docs/operate/runbooks.md"
+"""How the alerts send who is called to a place in this repository; ``--runbooks`` makes ``runbook_url`` and an address of it."""
 
 TESTED_GROUP: Final = "billing"
 DASHBOARD: Final = "cohort.json"

@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 from sparkcohort.runtime.batches.offset_filters import ALL, Comparison, Condition, Selection, Value, selection
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
+from sparkcohort.runtime.shell.process.log_lines import log_to_stderr
 from sparkcohort.runtime.values.columns import Columns, Field
 from sparkcohort.streaming.batch_planner import task_ranges
 from sparkcohort.streaming.pyfiles import find_pyfiles, has_own_provider
@@ -86,7 +87,6 @@ class CohortBatchReader(DataSourceReader):
         try:
             from sparkcohort.runtime.shell.driver import delegation_tokens  # noqa: PLC0415  only here
             from sparkcohort.runtime.shell.driver.batch_ranges import batch_ranges  # noqa: PLC0415
-            from sparkcohort.runtime.shell.driver.stream_process import log_to_stderr  # noqa: PLC0415
         except Exception as failed:
             from pyspark_cohort import what_is_wrong  # noqa: PLC0415
 
@@ -146,6 +146,7 @@ class RangesReader:
 
         if not isinstance(partition, RangesPartition):
             return  # Spark's own, where there is nothing to read
+        log_to_stderr()
         try:
             check_timestamps(self._options.columns)
             reading = DirectRead(self._options.on_executor(os.environ))

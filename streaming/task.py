@@ -29,6 +29,7 @@ from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
 from sparkcohort.runtime.shell.agent.task_client import AgentTimeout, CoordinatorSilent, TaskClient
 from sparkcohort.runtime.shell.agent.task_frames import SILENT
 from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
+from sparkcohort.runtime.shell.process.log_lines import log_to_stderr
 from sparkcohort.runtime.text import printable
 from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed
 from sparkcohort.streaming.session_zone import check_timestamps, local_property
@@ -73,6 +74,7 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
 
     Raises CohortError when the coordinator refuses the claim (FENCED_INSTANCE_ID, a plan of long ago) or cannot be reached.
     """
+    log_to_stderr(options.group_id)
     check_timestamps(options.columns)
     slot_client = _SlotClient(options.on_executor(os.environ), partition)
     try:

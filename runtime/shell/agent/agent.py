@@ -34,7 +34,7 @@ from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.agent.agent_config import AgentConfig, MalformedConfig, from_json
 from sparkcohort.runtime.shell.agent.query_member import QueryMember
 from sparkcohort.runtime.shell.agent.task_frames import is_ours
-from sparkcohort.runtime.shell.process.log_lines import GROUP, OneLine
+from sparkcohort.runtime.shell.process.log_lines import GROUP, chosen_level, stderr_handler
 from sparkcohort.runtime.shell.process.process_exit import until_gone
 from sparkcohort.runtime.shell.process.resources import raise_limit
 from sparkcohort.runtime.shell.process.threads import Supervised
@@ -255,9 +255,7 @@ def _set_kill_timer() -> None:
 
 def main() -> None:
     """Run the agent whose socket is inherited: its name, its descriptor and the executor's process id are the arguments."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(level=chosen_level(), handlers=[stderr_handler()])
     raise_limit()
     name, descriptor, executor = sys.argv[1:4]
     listener = socket.socket(fileno=int(descriptor))

@@ -61,7 +61,9 @@ def write_dashboards(directory: Path, force: bool) -> None:
 @rules_command.command("write", epilog=_RULES_EPILOG)
 @_directory
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Rules for this group.id only; repeatable.")
-@click.option("--runbooks", metavar="URL", help="Where the page of the runbooks is; runbook_url begins with it.")
+@click.option(
+    "--runbooks", metavar="URL", help="Address of the page of the runbooks, for runbook_url; left out: no link."
+)
 @_force
 def write_rules(directory: Path, groups: tuple[str, ...], runbooks: str | None, force: bool) -> None:
     """Write Prometheus' rules and their unit tests into DIR, which is made if it isn't there."""
@@ -70,7 +72,7 @@ def write_rules(directory: Path, groups: tuple[str, ...], runbooks: str | None, 
         rules = rules.replace(dashboards.EVERY_GROUP, _selector(groups))
         tests = tests.replace(f'group="{dashboards.TESTED_GROUP}"', f'group="{groups[0]}"')
     if runbooks is not None:
-        rules = rules.replace(dashboards.RUNBOOKS, _address(runbooks))
+        rules = rules.replace(dashboards.RUNBOOK, f"runbook_url: '{_address(runbooks)}")
     names = {dashboards.RULES: rules, dashboards.RULES_TEST: tests}
     write({directory / Path(name).name: text for name, text in names.items()}, force=force)
 

@@ -439,8 +439,7 @@ class Coordinator:
         if delay.missing != self._awaited and delay.due_ms is not None:
             log.info(
                 "group %s: %s departed: %d partitions are read directly until a replacement comes, for %d ms at most",
-                self.settings.group_id,
-                ", ".join(map(self._name, delay.missing)),
+                *(self.settings.group_id, ", ".join(map(self._name, delay.missing))),
                 len(delay.lost),
                 delay.due_ms - self._clock.now_ms,
             )
@@ -456,7 +455,8 @@ class Coordinator:
         }
         entry = self.history.rebalanced(done, revoking)
         self.moved += len(entry.moved)
-        log.info("group %s: %s", self.settings.group_id, summary.line(done, entry.given, revoking, self._name))
+        level = logging.INFO if self.members() or any(done.before.values()) else logging.DEBUG  # its own join
+        log.log(level, "group %s: %s", self.settings.group_id, summary.line(done, entry.given, revoking, self._name))
 
     def _on_topics_changed(self) -> None:
         topics = dict(self._topics())

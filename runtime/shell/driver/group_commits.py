@@ -65,9 +65,12 @@ class GroupCommits:
         self._failure: CohortError | None = None
         self._committing = Supervised("cohort-group-commits", self._wait, self._work, self._fail)
 
-    def open(self) -> None:
-        """Find out what the real group has.  Raises CohortError: no permission, group coordinator unreachable."""
-        self._membership.start(self._options.api_timeout_ms / 1000)
+    def open(self, *, handed_over: bool = False) -> None:
+        """Find out what the real group has; ``handed_over``: the driver before has stopped for this one.
+
+        Raises CohortError: no permission, group coordinator unreachable.
+        """
+        self._membership.start(self._options.api_timeout_ms / 1000, handed_over=handed_over)
         self._committing.start()
 
     def join(self) -> None:

@@ -87,10 +87,10 @@ class GroupMembership:
 
     # --- for everybody -------------------------------------------------------------------------------
 
-    def start(self, timeout_s: float) -> None:
+    def start(self, timeout_s: float, *, handed_over: bool = False) -> None:
         """Find out what earlier runs have left; where anybody is in the group, join first.
 
-        An older driver is fenced before its last offsets are read.  Raises ``CohortError``: no permission on group or topic,
+        An older driver is fenced before its last offsets are read, and told of unless it has ``handed_over``.  Raises ``CohortError``: no permission on group or topic,
         another protocol in the way, no answer in time.
         """
         if self._foreign_members.nobody(self._a_topic()):
@@ -101,7 +101,8 @@ class GroupMembership:
         self._thread.start()
         if not self._await(self._is_ready, timeout_s):
             raise errors.not_joined(self._options, timeout_s, self._foreign_members.everybody())
-        self._foreign_members.tell_predecessor(self._membership.reservation.seen)
+        if not handed_over:
+            self._foreign_members.tell_predecessor(self._membership.reservation.seen)
 
     def join(self) -> None:
         """Become the group's static member, in the background; nothing happens where that has begun."""

@@ -44,6 +44,7 @@ from sparkcohort.runtime.shell.kafka.consumer.leader_probe import reached
 from sparkcohort.runtime.shell.kafka.consumer.range_reader import RangeReader
 from sparkcohort.runtime.shell.kafka.consumer.relay import Relay
 from sparkcohort.runtime.shell.options.parse import SourceOptions
+from sparkcohort.runtime.shell.process.log_lines import log_to_stderr
 from sparkcohort.runtime.shell.process.shutdown import Ender, Ending, Order
 from sparkcohort.runtime.shell.process.threads import look
 from sparkcohort.runtime.shell.rpc import connection_file
@@ -104,7 +105,7 @@ class Session:
 
         Raises CohortError: lock taken, topic missing, brokers unreachable, no permission.
         """
-        stream_process.log_to_stderr()
+        log_to_stderr()
         jvm = stream_process.driver_jvm()
         Ender(self._ending, None if jvm is None else jvm.pid).start()
         for warning in (*self._options.warnings, *delegation_tokens.warnings()):
@@ -120,7 +121,7 @@ class Session:
             self._handed_over = take_over(self._options, self.pause)
         closing(Order.COMMITS, self._commits.end)
         closing(Order.INSIDE, self._commits.close)
-        self._commits.open()
+        self._commits.open(handed_over=self._handed_over)
 
     def initial(self) -> Offsets:
         """Where a query starts that has no batch yet; nothing is changed."""

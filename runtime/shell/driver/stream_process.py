@@ -1,18 +1,16 @@
-"""The stream runner process itself: its log, and the lock of an instance id within one application (its end: ``shutdown``)."""
+"""The stream runner process itself: its JVM, and the lock of an instance id within one application (its end: ``shutdown``)."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import socket
-import sys
 import threading
 import time
 from functools import cache
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, find_executor
-from sparkcohort.runtime.shell.process.log_lines import OneLine
 
 log = logging.getLogger("sparkcohort.process")
 
@@ -31,17 +29,6 @@ def driver_jvm() -> Executor | None:
             error,
         )
         return None
-
-
-def log_to_stderr() -> None:
-    """Where nobody has set logging up, let Cohort's own lines reach the driver's log in Spark's form."""
-    ours = logging.getLogger("sparkcohort")
-    if logging.getLogger().handlers or ours.handlers:
-        return
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s", "%y/%m/%d %H:%M:%S"))
-    ours.addHandler(handler)
-    ours.setLevel(logging.INFO)
 
 
 class InstanceLock:

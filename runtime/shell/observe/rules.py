@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparkcohort.dashboards import EVERY_GROUP as G
-from sparkcohort.dashboards import RUNBOOKS
+from sparkcohort.dashboards import RUNBOOK
 
 RULES_BY: Final = "job, group"
 REMEMBERED: Final = "6h"
@@ -243,11 +243,6 @@ ALERTS: Final = (
 """Every alert; docs/operate/monitoring.md has them as a table."""
 
 
-def runbook(alert: Alert) -> str:
-    """Where the alert's paragraph is."""
-    return f"{RUNBOOKS}#{alert.name.lower()}"
-
-
 def rules_file() -> str:
     """The file as Prometheus loads it."""
     lines = [HEAD.rstrip(), "groups:", "  - name: cohort-recordings", "    rules:"]
@@ -257,8 +252,9 @@ def rules_file() -> str:
     for alert in ALERTS:
         lines += [f"      - alert: {alert.name}", f"        expr: {_quoted(alert.expr)}", f"        for: {alert.wait}"]
         lines += ["        labels:", f"          severity: {alert.severity}", "        annotations:"]
-        notes = {"summary": alert.summary, "description": alert.description, "runbook_url": runbook(alert)}
+        notes = {"summary": alert.summary, "description": alert.description}
         lines += [f"          {key}: {_quoted(text)}" for key, text in notes.items()]
+        lines += [f"          {RUNBOOK}#{alert.name.lower()}'"]
     return "\n".join(lines) + "\n"
 
 

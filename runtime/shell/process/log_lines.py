@@ -1,14 +1,27 @@
-"""Our log lines where nobody else has set logging up: one line each, whoever is quoted in them."""
+"""Our log lines where nobody else has set logging up: one line each, whoever is quoted in them.
+
+Spark's ``setLogLevel`` is about the JVM, and reaches no Python process: ``COHORT_LOG_LEVEL`` in the environment does.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from contextvars import ContextVar
 from typing import Any, Final
 
 from sparkcohort.runtime.text import printable
 
 MOST = 10_000
+LEVEL_VARIABLE: Final = "COHORT_LOG_LEVEL"
+LEVELS: Final = {
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "WARNING": logging.WARNING,
+    "ERROR": logging.ERROR,
+}
 GROUP: Final[ContextVar[str]] = ContextVar("cohort-group", default="")
 """The group of whose member the lines are that are written now; empty where a process has one query, or none."""
 
@@ -25,3 +38,25 @@ class OneLine(logging.Formatter):
     def formatException(self, ei: Any) -> str:  # noqa: N802  logging's name
         """The lines under it."""
         return "\n".join(f"  {printable(line)}" for line in super().formatException(ei).splitlines())
+
+
+def stderr_handler() -> logging.Handler:
+    """What writes the lines of this process to its standard error, in Spark's form."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s", "%y/%m/%d %H:%M:%S"))
+    return handler
+
+
+def chosen_level() -> int:
+    """The level that the environment names; INFO where it names none, or nonsense."""
+    name = os.environ.get(LEVEL_VARIABLE, "").strip().upper()
+    return LEVELS.get(name, logging.INFO)
+
+
+def log_to_stderr(group: str = "") -> None:
+    """Where nobody has set logging up, let Cohort's own lines reach the log of Spark's process; ``group`` begins each."""
+    GROUP.set(group)
+    ours = logging.getLogger("sparkcohort")
+    if not logging.getLogger().handlers and not ours.handlers:
+        ours.addHandler(stderr_handler())
+        ours.setLevel(chosen_level())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Iterator
 
@@ -364,6 +365,18 @@ def test_an_agent_listens_once(world: World) -> None:
     world.coordinator.stop()
     assert [json.loads(event)["event"] for event in stream][-1] == "stop"
     second.close()
+
+
+def test_the_drivers_own_join_is_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    """It was the first line of every start, and said that nothing moved; what concerns an agent is told."""
+    caplog.set_level(logging.INFO, "sparkcohort")
+    world = World()
+    try:
+        assert "rebalance to generation" not in caplog.text
+        Member(world, "a")
+        wait_until(lambda: "assigned 4 partitions that nobody had" in caplog.text, 30, "a line")
+    finally:
+        world.close()
 
 
 def test_a_fenced_driver_refuses_claims_by_name(world: World) -> None:

@@ -24,6 +24,9 @@ def test_nothing_is_lost_or_doubled(broker: Broker, tmp_path: Path, topic: str) 
     error = (tmp_path / "old" / "error").read_text()
     assert error.startswith("HANDED_OVER: group")
     assert "ended on purpose" in error
+    log = (tmp_path / "new" / "log").read_text()
+    assert "the driver before has committed its last batch and stopped" in log
+    assert "ends that one" not in log, "nobody is fenced"
 
 
 def test_fifty_rounds_have_every_step_of_both_sides() -> None:

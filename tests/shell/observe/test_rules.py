@@ -42,6 +42,7 @@ def test_the_command_writes_rules_that_pass(tmp_path: Path) -> None:
     ]
     for name in ("cohort.yml", "cohort_test.yml"):
         assert (tmp_path / "new" / name).read_text() == (RULES / name).read_text()
+    assert "runbook_url" not in (tmp_path / "new" / "cohort.yml").read_text(), "a link that leads nowhere"
 
 
 def test_rules_for_some_groups(tmp_path: Path) -> None:
@@ -54,6 +55,7 @@ def test_rules_for_some_groups(tmp_path: Path) -> None:
     assert dashboards.EVERY_GROUP not in rules
     assert r'group=~"shop\\.orders|a\\+b"' in rules
     assert "runbook_url: 'https://w/run#cohortdrivergone'" in rules
+    assert "runbook:" not in rules
     passed = promtool("test", "rules", tmp_path / "cohort_test.yml")
     assert passed.returncode == 0, passed.stdout
     tests = (tmp_path / "cohort_test.yml").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import socket
 import threading
@@ -21,6 +22,7 @@ from sparkcohort.runtime.shell.agent.task_frames import Served
 from sparkcohort.runtime.shell.agent.task_server import TaskServer
 from sparkcohort.runtime.shell.kafka.consumer import arrow_rows
 from sparkcohort.runtime.shell.options.parse import parse
+from sparkcohort.runtime.shell.process.log_lines import GROUP, OneLine
 from sparkcohort.runtime.shell.rpc.endpoint import Run
 from sparkcohort.runtime.shell.rpc.flight import GroupServer
 from sparkcohort.runtime.shell.rpc.tls import Credentials, new_authority
@@ -98,6 +100,28 @@ def test_nothing_is_read_twice_after_its_agent_died(steps: int) -> None:
     assert (tally.agent[0], tally.timed_out) == (len(rows), True)
     assert tally.agent[1] == sum(tally.sizes.values()) == [0, 40, 70, 70][steps]
     assert tally.sizes.get(TopicPartition("t", 1), 0) == [0, 0, 20, 20][steps]
+
+
+def test_a_tasks_lines_are_of_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nobody has set logging up in its worker, and the worker has served another query."""
+
+    def end(*_: object) -> None:
+        raise CohortError("enough")
+
+    ours = logging.getLogger("sparkcohort")
+    for each in (ours, logging.getLogger()):
+        monkeypatch.setattr(each, "handlers", [])
+    monkeypatch.setattr(ours, "level", ours.level)
+    monkeypatch.setattr(task, "check_timestamps", end)
+    for group in ("g", "h"):
+        options = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": group})
+        slot = SlotPartition(Run("run", "127.0.0.1", 1, Credentials(b"", b"", b"", TOKEN)), "plan", 0)
+        with pytest.raises(CohortError, match="enough"):
+            next(task.read_slot(options, slot))
+        (handler,) = ours.handlers
+        assert isinstance(handler.formatter, OneLine)
+        assert GROUP.get() == group
+    GROUP.set("")
 
 
 def _claiming(port: int, token: Credentials, session_timeout_ms: int) -> _SlotClient:

@@ -120,7 +120,7 @@ def main(folder: Path, options: dict[str, str], kill: str, silence_ms: int) -> i
     points.around(HandoverClient, "write", lambda _, record: str(record.answer))
     points.around(HandoverWatch, "reach", lambda *_: "reach")
     points.around(GroupCommits, "begin", lambda *_: "reserve")
-    points.around(GroupCommits, "open", lambda *_: "open")
+    points.around(GroupCommits, "open", lambda *_, **__: "open")
     try:
         Query(folder, CohortStreamReader(parse(options)), points).run()
     except CohortError as error:
