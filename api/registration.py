@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType, StructField, StructType
 
 from sparkcohort.runtime.errors import CohortError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 PROBE = "cohort-python"
 ROOM = "sparkcohort.streaming.source"
 EXECUTOR_TASKS = 32
 _MISMATCH, _NOT_FOUND = "PYTHON_VERSION_MISMATCH", "DATA_SOURCE_NOT_FOUND"
+_ANY_TOPIC = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "any"}
 _ENV = f"export PYSPARK_PYTHON={sys.executable}"
 
 
@@ -80,18 +81,12 @@ def _on_driver(spark: SparkSession) -> Interpreter:
 
 def _on_executors(spark: SparkSession) -> list[Interpreter]:
     """The Pythons of executors, each once.  Raises CohortError where one doesn't run at all."""
-    look = _looking()
-
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # noqa: PLC0415  on the executor
-
-        for _ in batches:
-            pass
-        yield pa.RecordBatch.from_pylist([{"python": json.dumps(look(ROOM))}])
-
+    look, room = _looking(), ROOM
+    # By pickled rows: Spark's other ways into Python need pandas here.
+    python = udf(lambda _: json.dumps(look(room)), "string", useArrow=False)
     try:
         tasks = spark.range(EXECUTOR_TASKS, numPartitions=EXECUTOR_TASKS)
-        rows = tasks.mapInArrow(each, "python STRING").collect()
+        rows = tasks.select(python("id").alias("python")).collect()
     except (PySparkException, Py4JError) as error:
         raise CohortError(_cannot_run(error, spark)) from error
     return sorted({Interpreter(**json.loads(row["python"])) for row in rows})
@@ -142,11 +137,19 @@ def _set_by(spark: SparkSession) -> str:
     return "the first python3 in PATH, since PYSPARK_PYTHON isn't set"
 
 
+def _is_mine(command: str) -> bool:
+    """Whether this command starts this script's Python: to set that is no advice."""
+    found, mine = Path(shutil.which(command) or ""), Path(sys.executable)
+    return (found.parent, found.resolve()) == (mine.parent, mine.resolve())  # python3 beside python, of one environment
+
+
 def _no_cohort(found: Interpreter, where: str, set_by: str) -> str:
     """What is wrong with a Python that runs, but can't import Cohort."""
     missing = found.trouble.startswith("ModuleNotFoundError: No module named 'sparkcohort'")
     has = "has no Cohort" if missing else f"can't load Cohort ({found.trouble})"
-    if where == "the driver":
+    if where == "the driver" and _is_mine(found.executable):
+        remedy = f"{found.executable} -m pip install --force-reinstall sparkcohort (it is this script's Python)"
+    elif where == "the driver":
         remedy = f"{_ENV} before the session is made (this script's Python has it), or install sparkcohort in that one"
     else:
         remedy = f"install sparkcohort there, or let spark.pyspark.python name a Python that has it on every host; on the driver it is {sys.executable}"
@@ -161,10 +164,10 @@ def _cannot_run(error: Exception, spark: SparkSession) -> str:
         why = f"is of another version than this script's, which is {mine} ({sys.executable})"
     else:
         why = f"does not run: {_reason(text)}"
-    return (
-        f"Spark's Python is {command}, {_set_by(spark)}: it {why}. Do: {_ENV} before the session is made; on a cluster "
-        "--conf spark.pyspark.python=…, a path that exists on every host, with the same version"
-    )
+    remedy = f"{_ENV} before the session is made; on a cluster --conf spark.pyspark.python=…, a path that exists on every host"
+    if _is_mine(command):
+        remedy = "see that this path, which is this script's Python, exists on every host"
+    return f"Spark's Python is {command}, {_set_by(spark)}: it {why}. Do: {remedy}, with the same version"
 
 
 def _reason(text: str) -> str:
@@ -179,7 +182,9 @@ def _reason(text: str) -> str:
 def _ask_server(spark: SparkSession) -> None:
     """Whether the server of a Spark Connect session has found the format.  Raises CohortError."""
     try:
-        spark.read.format("cohort").load().schema  # noqa: B018  what it says to no options is the answer
+        # With the options that a read needs: what it refused would be an error of a hundred lines in the server's log.
+        # A schema asks no broker.
+        spark.read.format("cohort").options(**_ANY_TOPIC).load().schema  # noqa: B018
     except PySparkException as error:
         text = str(error)
         if _NOT_FOUND in text:
@@ -191,3 +196,4 @@ def _ask_server(spark: SparkSession) -> None:
         if "needs PySpark" in text or "can't be loaded in" in text:
             told = next(line for line in text.splitlines() if "format('cohort') " in line)
             raise CohortError(told[told.index("format('cohort') ") :]) from error
+        raise CohortError(f"the Spark Connect server can't use format('cohort'): {_reason(text)}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -165,7 +166,11 @@ def registered(url: str) -> str:
 @pytest.mark.timeout(300)
 def test_register_asks_the_server(remote: Remote, tmp_path: Path) -> None:
     """It is content with one whose Python has Cohort, and says of another what to do there."""
+    log = remote.directory / "server.log"
+    before = len(log.read_text())
     assert registered(remote.url) == "None"
+    told = log.read_text()[before:]
+    assert not re.search(r"^\s+at |Exception|ERROR", told, re.MULTILINE), told
     python, run = interpreters.without_cohort(tmp_path / "server"), uuid.uuid4().hex
     env = environment(tmp_path, run) | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
     try:

@@ -60,6 +60,18 @@ def test_a_python_that_does_not_run(tmp_path: Path) -> None:
     assert len(said["register"].splitlines()) == 1
 
 
+@pytest.mark.timeout(300)
+def test_the_environment_of_the_quickstart(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """What ``sparkcohort[spark]`` brings, and no pandas: ``register`` looks at executors too, and has nothing to say."""
+    broker.admin.create_topic(topic, 1)
+    produce(broker.bootstrap, topic, 100, partitions=1)
+    python = interpreters.linked(tmp_path / "quickstart", ("pandas", "grpc", "googleapis", "zstandard"))
+    absent = subprocess.run([str(python), "-c", "import pandas"], capture_output=True, timeout=60, check=False)
+    assert absent.returncode == 1
+    said = told(tmp_path, str(python), "-P", str(SCRIPT), broker.bootstrap, topic, PYSPARK_PYTHON=str(python))
+    assert said == {"unregistered": "", "register": "", "batch": "100", "stream": "100"}
+
+
 OTHER_VERSION = """
 import collections, sys
 
