@@ -8,6 +8,7 @@ from sparkcohort.runtime.protocol.reasons import Cause, Reason
 from sparkcohort.runtime.shell.coordinator.totals import Histogram, ListenerTotals, RebalanceTotals
 
 A_LOAD = {"records_per_second": 1200.4, "bytes_per_second": 360_000, "backlog": 17, "share": 0.3333}
+HELD_UP = {"records": 457, "seconds": 123.4}
 
 
 def a_status(**changes: Any) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
         ],
         "partitions": [
             a_partition(0, 100, 150, "2", start=40, age_s=7.5),
-            a_partition(1, 90, 90, "2", late="its leader is slow", start=0, age_s=0.0),
+            a_partition(1, 90, 90, "2", late="its leader is slow", start=0, age_s=0.0, transaction=HELD_UP),
             a_partition(2, None, None, None, unreachable="broker 3 does not answer"),
         ],
         "cut_off": [],
@@ -146,6 +147,7 @@ def a_partition(
     late: str | None = None,
     start: int | None = None,
     age_s: float | None = None,
+    transaction: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """One row of ``partitions`` of the topic orders; ``executor`` owns it."""
     return {
@@ -162,6 +164,7 @@ def a_partition(
         "host": f"10.0.0.1{executor}" if executor else None,
         "unreachable": unreachable,
         "late": late,
+        "open_transaction": transaction,
         "racks": [],
         "load": None,
     }

@@ -78,6 +78,7 @@ def _partition(
         "log_end_offset": end,
         "lag": None if offset is None else max(end - offset, 0),
         "lag_seconds": None,
+        "open_transaction": None,
         "executor": None,
         **{key: None if owner is None else owner[key] for key in ("member_id", "host", "client_id")},
     }

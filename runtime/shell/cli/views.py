@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparkcohort.runtime.group.summary import ranges
+from sparkcohort.runtime.text import counted
 
 Status = Mapping[str, Any]
 Row = tuple[object, ...]
@@ -128,7 +129,18 @@ def notes(status: Status) -> tuple[str, ...]:
     failure, group = status["assignor_failure"], status["group"]
     said = [] if failure is None else [f"group {group}: {_failure(failure)}; everybody keeps what it has"]
     held = (*_held(status, "unreachable", "held"), *_held(status, "late", "read as far as it is fetched"))
-    return (*said, *held, *_cut_off(status))
+    return (*said, *held, *_held_by_transactions(status), *_cut_off(status))
+
+
+def _held_by_transactions(status: Status) -> list[str]:
+    """A line for the partitions that stand still, with lag 0, since a transaction is open."""
+    rows = [row for row in status["partitions"] if row["open_transaction"]]
+    if not rows:
+        return []
+    names = _first([f"{row['topic']}-{row['partition']}" for row in rows])
+    records = counted(sum(row["open_transaction"]["records"] for row in rows), "record")
+    age = duration(1000 * max(row["open_transaction"]["seconds"] for row in rows))
+    return [f"group {status['group']}: {names} held by open transactions: {records} wait, for {age} or longer"]
 
 
 def _cut_off(status: Status) -> list[str]:
@@ -176,6 +188,7 @@ def _partition(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
         "host": row["host"],
         "client_id": client_id(row["executor"]) or row.get("client_id"),
         "lag_seconds": row["lag_seconds"],
+        "open_transaction": row["open_transaction"],
     }
 
 

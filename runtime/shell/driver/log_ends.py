@@ -2,7 +2,7 @@
 
 Nothing is asked while nobody waits for an answer, except for metadata (new topics and partitions, moved leaders) every
 ``metadata.max.age.ms``.  With ``isolation.level=read_committed`` the end is the last stable offset, as for Spark's
-source.  How brokers are asked is in ``list_offsets``.
+source; ``log_lookup`` tells what lies beyond it.  How brokers are asked is in ``list_offsets``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,6 @@ class LogEnds:
         self.epoch_ends = EpochEndLookup(options.kafka, self._fail)
         self._committed_only = options.kafka.get("isolation.level") == "read_committed"
         self._uncommitted = UncommittedEnds(options.kafka)  # for the thread that plans
-        self._waits: frozenset[TopicPartition] = frozenset()  # for transactions, of which has been told
         self._failure: CohortError | None = None
         self._closed = False
 
@@ -174,7 +173,7 @@ class LogEnds:
         """Those of the positions, all behind their log's end, that the log has: a transaction is open before them.
 
         So it is where an uncommitted reader has come to them.  The end is the last stable offset with ``read_committed``, and
-        nothing is lost.  Those of which nobody tells are among them, since nothing speaks for a loss then.
+        nothing is lost.  Those of which nobody tells are among them, since nothing speaks for a loss then.  ``LogLookup`` warns.
         """
         if not self._committed_only or not positions:
             return frozenset()
@@ -183,14 +182,7 @@ class LogEnds:
         except (KafkaException, TimeoutError) as error:
             log.info("%s: not known whether a transaction is open: %s", names_of(positions), clients.text_of(error))
             return frozenset(positions)
-        found = frozenset(tp for tp, at in positions.items() if ends[tp] >= at)
-        if found - self._waits:
-            log.warning(
-                "%s: held until a transaction ends that is open before the position, as isolation.level is read_committed",
-                names_of(found),
-            )
-        self._waits = found
-        return found
+        return frozenset(tp for tp, at in positions.items() if ends[tp] >= at)
 
     # --- inside ------------------------------------------------------------------------------------
 

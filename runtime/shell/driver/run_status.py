@@ -44,7 +44,12 @@ class RunStatus:
         self._instance_id, self._late = options.group_instance_id, late
         self._reasons = {reason for each in options.columns for reason in reasons(each.decoding.format)}
         self.ages = RecordAgesWatch()
-        self._lookup = LogLookup(options.kafka, self.ages.add)
+        committed_only = options.kafka.get("isolation.level") == "read_committed"
+        self._lookup = LogLookup(options.kafka, self.ages.add, log_ends if committed_only else None)
+
+    def start(self) -> None:
+        """Look for open transactions, where these hold the query up."""
+        self._lookup.start()
 
     def close(self) -> None:
         """Look nothing up any more."""
@@ -78,7 +83,9 @@ class RunStatus:
         return status.build(
             coordinator,
             self._plans,
-            status.LogView(committed, announced, snapshot, self._lookup.starts(), ages_ms),
+            status.LogView(
+                committed, announced, snapshot, self._lookup.starts(), ages_ms, self._lookup.open_transactions()
+            ),
             instance_id=self._instance_id,
             driver=driver,
             late=self._late.reasons(),

@@ -196,6 +196,7 @@ class Session:
         stop = self._coordinator.stop
         self._ending.add(Order.AGENTS, lambda: stop(for_good=not self._may_run_again()))
         self._ending.add(Order.INSIDE, self._described.close)
+        self._described.start()
         self._abilities = ReachabilityWatch(
             partial(reached, options.kafka), self._coordinator.members, self._coordinator.trigger
         )

@@ -129,6 +129,16 @@ _PARTITIONS: Final = (
         "1 while the partition is read only as far as it is fetched, since its leader is slow or throttles",
         *_PARTITION,
     ),
+    _gauge(
+        "partition_open_transaction_records",
+        "Records behind an open transaction that holds the partition up (read_committed); 0 where none does",
+        *_PARTITION,
+    ),
+    _gauge(
+        "partition_open_transaction_seconds",
+        "For how long, at least, that transaction has held the partition up; 0 where none does",
+        *_PARTITION,
+    ),
 )
 _BATCHES: Final = (
     _histogram("batch_duration_seconds", "Time from the plan of a batch to the delivery of its last range"),

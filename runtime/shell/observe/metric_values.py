@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby, product
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import confluent_kafka
@@ -135,10 +136,10 @@ def _logs(status: Status, most: int) -> dict[str, Samples]:
     def of_each(key: str) -> Samples:
         return _known([((row["topic"], str(row["partition"])), row[key]) for row in own])
 
-    def is_set(key: str) -> Samples:
+    def of_few(key: str, value: Callable[[Any], float] = lambda _: 1.0) -> Samples:
         # Few have it, and it is what an alert asks for: they have series however many partitions there are.
         told = own or [row for row in rows if row[key] is not None]
-        return [((row["topic"], str(row["partition"])), float(row[key] is not None)) for row in told]
+        return [((row["topic"], str(row["partition"])), 0.0 if row[key] is None else value(row[key])) for row in told]
 
     def of_topics(key: str, join: Callable[[Iterable[float]], float]) -> Samples:
         by_topic = groupby(rows, key=lambda row: row["topic"])
@@ -157,8 +158,12 @@ def _logs(status: Status, most: int) -> dict[str, Samples]:
         "cohort_topic_lag_seconds": of_topics("lag_seconds", max),
         "cohort_topic_lead_records": of_topics("lead", min),
         "cohort_partition_series_left_out": [((), left_out)],
-        "cohort_partition_unreachable": is_set("unreachable"),
-        "cohort_partition_late": is_set("late"),
+        "cohort_partition_unreachable": of_few("unreachable"),
+        "cohort_partition_late": of_few("late"),
+        **{
+            f"cohort_partition_open_transaction_{name}": of_few("open_transaction", itemgetter(name))
+            for name in ("records", "seconds")
+        },
         **_behind(status["query"]),
     }
 

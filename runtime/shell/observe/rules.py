@@ -141,6 +141,15 @@ ALERTS: Final = (
         "far as they are fetched.",
     ),
     Alert(
+        "CohortTransactionOpen",
+        "page",
+        "5m",
+        f"max by ({RULES_BY}, topic) (cohort_partition_open_transaction_seconds{{{G}}}) > 60",
+        "An open transaction holds {{ $labels.topic }} up in group {{ $labels.group }}.",
+        "For five minutes the last stable offset of a partition of {{ $labels.topic }} has not moved: a producer has left a "
+        "transaction open, or its transactions take minutes. What comes after it is not read, and does not count as lag.",
+    ),
+    Alert(
         "CohortRetentionNear",
         "page",
         "5m",

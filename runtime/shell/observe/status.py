@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sparkcohort.runtime import group as groups
+from sparkcohort.runtime.batches.open_transactions import OpenTransaction
 from sparkcohort.runtime.batches.snapshot import Snapshot
 from sparkcohort.runtime.group.state import Group
 from sparkcohort.runtime.group.table import GroupState
@@ -30,6 +31,7 @@ class LogView(NamedTuple):
     snapshot: Snapshot | None
     starts: Mapping[TopicPartition, int] = {}
     ages_ms: Mapping[TopicPartition, int] = {}  # of the first record that is not committed; 0 where there is none
+    transactions: Mapping[TopicPartition, OpenTransaction] = {}  # that hold a partition up
 
 
 class DriverFigures(NamedTuple):
@@ -171,7 +173,7 @@ def _pending(group: Group, now_ms: int) -> list[dict[str, Any]]:
 
 
 def _partitions(coordinator: Coordinator, logs: LogView, late: Mapping[TopicPartition, str]) -> list[dict[str, Any]]:
-    committed, announced, snapshot, starts, ages_ms = logs
+    committed, announced, snapshot, starts, ages_ms, transactions = logs
     owners, infos = coordinator.owners(), coordinator.members()
     ends = snapshot.ends if snapshot else {}
     rows = []
@@ -195,6 +197,7 @@ def _partitions(coordinator: Coordinator, logs: LogView, late: Mapping[TopicPart
                 "host": owner.host if owner else None,
                 "unreachable": snapshot.unreachable.get(tp) if snapshot else None,
                 "late": late.get(tp),
+                "open_transaction": transactions[tp]._asdict() if tp in transactions else None,
                 "racks": sorted(racks[tp.topic][tp.partition]) if tp.partition < len(racks.get(tp.topic, ())) else [],
                 "load": list(loads[tp]) if tp in loads else None,
             }

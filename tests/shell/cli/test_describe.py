@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 from tests.kit.broker import Broker
 from tests.kit.command import cohort
 from tests.kit.produce import produce
-from tests.kit.status import a_status
+from tests.kit.status import HELD_UP, a_status
 from tests.kit.waiting import wait_until
 from tests.shell.cli.test_main import a_run, on_a_terminal
 from tests.shell.cli.test_main import home as home  # noqa: PLC0414  the fixture
@@ -44,6 +44,16 @@ def test_rows_are_chosen_and_sorted(home: Path, flags: list[str], shown: list[in
     assert [row["partition"] for row in rows] == shown
     assert whole[0]["lag_seconds"] == 7.5
     assert all(row.keys() == whole[0].keys() for row in rows)
+
+
+def test_what_an_open_transaction_holds_up_is_named(home: Path) -> None:
+    """In words beside the table, where its lag is 0, and as figures in JSON."""
+    with a_run("r1", a_status):
+        text = cohort("describe").stderr
+        rows = json.loads(cohort("describe", "--output", "json").stdout)
+    assert "orders-1 held by open transactions: 457 records wait, for 2m3s or longer" in text
+    assert [row["open_transaction"] for row in rows] == [None, HELD_UP, None]
+    assert rows[1]["lag"] == 0
 
 
 def test_the_sums_stand_below(home: Path) -> None:

@@ -62,6 +62,7 @@ def test_describe_prints_the_live_group(home: Path) -> None:
     with a_run("r1", a_status):
         said = process("describe", "--group", "billing")
     held = ["orders-2 held: broker 3 does not answer", "orders-1 read as far as it is fetched: its leader is slow"]
+    held += ["orders-1 held by open transactions: 457 records wait, for 2m3s or longer"]
     assert (said.returncode, said.stderr) == (0, "".join(f"group billing: {line}\n" for line in held))
     assert said.stdout.startswith(views.as_text(views.offsets(a_status())) + "\nbilling, Stable: 3 partitions, ")
 

@@ -7,16 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparkcohort.runtime.batches import open_transactions
 from sparkcohort.runtime.batches.record_ages import FirstRecord
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 from sparkcohort.runtime.shell.driver import log_lookup
 from sparkcohort.runtime.shell.driver.discovery import Layout
 from sparkcohort.runtime.shell.driver.log_lookup import LogLookup
 from sparkcohort.runtime.shell.kafka.consumer.first_records import Found
+from sparkcohort.runtime.shell.options.parse import parse
 from tests.kit.broker import Broker
-from tests.kit.produce import abort, produce, transact
-from tests.kit.waiting import wait_until
+from tests.kit.produce import abort, open_transaction, produce, transact
+from tests.kit.waiting import hold_for, wait_until
+from tests.shell.driver.test_log_ends import log_ends
 
+OPTIONS = {"subscribe": "t", "group.id": "g", "kafka.isolation.level": "read_committed"}
 EARLIER_MS = int(time.time() * 1000) - 3_600_000
 
 
@@ -71,6 +75,36 @@ def test_starts_and_times(broker: Broker, topic: str, lookup: LogLookup, heard: 
     assert (position, offset) == (10, 16), "the aborted records and their mark lie before it"
     assert abs(written_ms - time.time() * 1000) < 60_000
     assert empty not in heard.times
+
+
+def test_an_open_transaction_is_told_of(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has to ask: what waits behind it, for how long, and one warning; and it is over when the transaction is."""
+    monkeypatch.setattr(log_lookup, "GAP_S", 0.2)
+    monkeypatch.setattr(open_transactions, "STANDS_MS", 1_000)
+    broker.admin.create_topic(topic, 2)
+    produce(broker.bootstrap, topic, 10, partitions=2)
+    held = TopicPartition(topic, 1)
+    with log_ends(broker.bootstrap, subscribe=topic, kafka__isolation__level="read_committed") as ends:
+        ends.start()
+        lookup = LogLookup(parse({**OPTIONS, "kafka.bootstrap.servers": broker.bootstrap}).kafka, Heard(), ends)
+        lookup.start()
+        try:
+            hold_for(lambda: not lookup.open_transactions(), 3, "nothing open")
+            client = open_transaction(broker.bootstrap, topic, 5, 12, partition=1)
+            produce(broker.bootstrap, topic, 4, partitions=2, first=12)
+            wait_until(lambda: lookup.open_transactions().get(held, (0, 0))[0] == 9, 60, "what waits")
+            first = lookup.open_transactions()
+            assert first.keys() == {held}
+            wait_until(lambda: lookup.open_transactions()[held].seconds > first[held].seconds + 1, 60, "its age")
+            client.commit_transaction(30)
+            wait_until(lambda: not lookup.open_transactions(), 60, "its end")
+        finally:
+            lookup.close()
+    (warning,) = [each.getMessage() for each in caplog.records if each.name == "sparkcohort.log_lookup"]
+    assert warning.startswith(f"{topic}-1: open transactions hold ")
+    assert "kafka-transactions find-hanging" in warning
 
 
 def test_nobody_is_asked_for_nothing(lookup: LogLookup) -> None:

@@ -113,6 +113,7 @@ def test_partitions_that_do_not_flow_are_told_with_every_view() -> None:
     assert views.notes(a_status()) == (
         "group billing: orders-2 held: broker 3 does not answer",
         "group billing: orders-1 read as far as it is fetched: its leader is slow",
+        "group billing: orders-1 held by open transactions: 457 records wait, for 2m3s or longer",
     )
     many = [a_partition(number, 0, 0, None, unreachable="no leader is available") for number in range(7)]
     told = "orders-0, orders-1, orders-2, orders-3, orders-4 and 2 more held: no leader is available"

@@ -99,6 +99,9 @@ def exposition(status: dict[str, Any]) -> list[str]:
         'cohort_offsets_behind_latest_max{group="billing",query="bills"} 50.0',
         'cohort_offsets_behind_latest_avg{group="billing",query="bills"} 16.5',
         'cohort_partition_late{group="billing",partition="1",topic="orders"} 1.0',
+        'cohort_partition_open_transaction_records{group="billing",partition="1",topic="orders"} 457.0',
+        'cohort_partition_open_transaction_seconds{group="billing",partition="1",topic="orders"} 123.4',
+        'cohort_partition_open_transaction_seconds{group="billing",partition="2",topic="orders"} 0.0',
         'cohort_partition_late{group="billing",partition="2",topic="orders"} 0.0',
         'cohort_records_consumed_total{group="billing",path="agent"} 9000.0',
         'cohort_bytes_consumed_total{group="billing",path="direct"} 100000.0',
@@ -144,6 +147,7 @@ def test_the_parts_are_the_whole(most: int, left_out: int) -> None:
     assert lag == (0 if left_out else 50)
     assert (("orders", "2"), 1.0) in samples["cohort_partition_unreachable"]
     assert (("orders", "1"), 1.0) in samples["cohort_partition_late"]
+    assert (("orders", "1"), 457) in samples["cohort_partition_open_transaction_records"]
 
 
 def test_a_restart_makes_no_new_series() -> None:

@@ -1,0 +1,83 @@
+"""Partitions whose reading an open transaction holds up, under ``isolation.level=read_committed``.
+
+Such a reader gets no record at or after the first one of a transaction that is open: Kafka's last stable offset (LSO).
+Between two transactions the LSO moves on.  Where it stands for ``STANDS_MS`` below the log's end, the producer is slow, or
+it is gone and its transaction *hangs*, which may be for ever (KIP-664).  Nothing else shows it: the lag is 0.
+
+>>> tp = TopicPartition("orders", 3)
+>>> tracks = after_round({}, {tp: BothEnds(stable=120, end=150)}, now_ms=0)
+>>> standing(tracks, now_ms=4_000)
+{}
+>>> tracks = after_round(tracks, {tp: BothEnds(stable=120, end=577)}, now_ms=10_000)
+>>> standing(tracks, now_ms=12_000)
+{TopicPartition(topic='orders', partition=3): OpenTransaction(records=457, seconds=12.0)}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from sparkcohort.runtime.protocol.partitions import TopicPartition
+
+STANDS_MS: Final = 5_000
+QUIET_MS: Final = 600_000
+"""Long transactions one after the other are worth one warning, the next after so long without any."""
+
+
+class BothEnds(NamedTuple):
+    """The last stable offset, and the end with the records of open transactions."""
+
+    stable: int
+    end: int
+
+
+class OpenTransaction(NamedTuple):
+    """Offsets between the stable one and the log's end, and for how long it is known to stand."""
+
+    records: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StableOffset:
+    """One partition whose leader has answered."""
+
+    stable: int
+    since_ms: int  # the first answer of those in a row with this stable offset, below the end
+    records: int  # between both by the last answer; 0: no transaction is open
+    stood_ms: int | None  # the last answer, if any, by which a transaction held the partition up
+
+
+TransactionTracks = Mapping[TopicPartition, StableOffset]
+
+
+def after_round(
+    tracks: TransactionTracks, answers: Mapping[TopicPartition, BothEnds], now_ms: int
+) -> dict[TopicPartition, StableOffset]:
+    """The tracks after leaders have answered; what has no answer is not known to have changed."""
+    return {**tracks, **{tp: _after(tracks.get(tp), at, now_ms) for tp, at in answers.items()}}
+
+
+def standing(tracks: TransactionTracks, now_ms: int) -> dict[TopicPartition, OpenTransaction]:
+    """The partitions that an open transaction holds up."""
+    return {
+        tp: OpenTransaction(track.records, (now_ms - track.since_ms) / 1000)
+        for tp, track in tracks.items()
+        if track.stood_ms is not None and track.stood_ms >= track.since_ms and track.records
+    }
+
+
+def worth_warning(before: TransactionTracks, after: TransactionTracks, now_ms: int) -> list[TopicPartition]:
+    """Those that are held up by the round of ``now_ms``, and were not within ``QUIET_MS`` before it."""
+    known = {tp for tp, track in before.items() if track.stood_ms is not None and now_ms - track.stood_ms <= QUIET_MS}
+    return sorted(tp for tp, track in after.items() if track.stood_ms == now_ms and tp not in known)
+
+
+def _after(track: StableOffset | None, at: BothEnds, now_ms: int) -> StableOffset:
+    records = max(at.end - at.stable, 0)
+    same = track is not None and records and track.records and track.stable == at.stable
+    since_ms = track.since_ms if track is not None and same else now_ms
+    stood_ms = track.stood_ms if track is not None else None
+    return StableOffset(at.stable, since_ms, records, now_ms if now_ms - since_ms >= STANDS_MS else stood_ms)
