@@ -1,4 +1,4 @@
-"""Requests of Kafka's as bytes: Metadata v12 and Fetch v13, the first to call topics by their ids, OffsetForLeaderEpoch v4.
+"""Requests of Kafka's as bytes: Metadata v12 and Fetch v13, the first to call topics by their ids, OffsetForLeaderEpoch v4, LeaveGroup v4.
 
 Layouts: Kafka's ``MetadataRequest.json`` and the like, and their responses (KIP-516, KIP-320); flexible versions (KIP-482), so
 lengths are unsigned varints, one more than what they count, and every structure ends with tagged fields.
@@ -20,6 +20,7 @@ FETCH, FETCH_VERSION = 1, 13
 NEEDED: Mapping[int, int] = {METADATA: METADATA_VERSION, FETCH: FETCH_VERSION}
 """Which version of which request a broker must speak."""
 EPOCH_ENDS, EPOCH_ENDS_VERSION = 23, 4
+LEAVE_GROUP, LEAVE_GROUP_VERSION = 13, 4
 
 NO_ID = bytes(16)
 _NO_TAGS = b"\x00"
@@ -194,6 +195,12 @@ def epoch_ends_request(wanted: Mapping[str, Mapping[int, tuple[int, int]]]) -> b
     return struct.pack(">i", -1) + _array(topics) + _NO_TAGS
 
 
+def leave_group_request(group: str, members: Mapping[str, str]) -> bytes:
+    """Take static members out of their group (KIP-345): instance ids by member ids."""
+    leaving = [_string(member) + _string(instance) + _NO_TAGS for member, instance in members.items()]
+    return _string(group) + _array(leaving) + _NO_TAGS
+
+
 # --- answers ------------------------------------------------------------------------------------
 
 
@@ -364,3 +371,20 @@ def _epoch_end(body: _Bytes) -> tuple[int, EpochEnd]:
     error, index, epoch, end = body.unpack(_EPOCH_END)
     body.tags()
     return index, EpochEnd(error, epoch, end)
+
+
+_LEFT = struct.Struct(">ih")
+
+
+def leave_group_answer(frame: bytes | bytearray | memoryview, size: int, correlation_id: int) -> dict[str, int]:
+    """Kafka's error of each member id, or of all under ""; ``frame`` begins behind its length.  Raises MalformedResponse."""
+    body = _body(frame, size, correlation_id)
+    _, error = body.unpack(_LEFT)
+    return {"": error} | dict(body.array(_leaving))
+
+
+def _leaving(body: _Bytes) -> tuple[str, int]:
+    member, _instance = body.text(), body.text()
+    (error,) = body.unpack(_SHORT)
+    body.tags()
+    return member, error

@@ -135,7 +135,7 @@ def _tick_member(context: MembershipContext, _event: s.TimePassed) -> None:
 
 
 def _look(context: MembershipContext) -> None:
-    """Once a second: topics of a pattern come and go, foreign members too."""
+    """Once a second: topics of a pattern come and go, foreign members too, newer runs among them."""
     if context.membership.topics != context.membership.subscribed:
         _subscribe(context)
     context.change(next_look_ms=context.now_ms + LOOK_GAP_MS)
@@ -143,6 +143,10 @@ def _look(context: MembershipContext) -> None:
     if membership.state is MembershipState.MEMBER:
         missing = membership.partitions - (membership.assigned or frozenset())
         context.actions.append(s.LookForForeignMembers(missing))
+        if missing and membership.reading is None:
+            _read_metadata(
+                context
+            )  # a newer run that reads other topics, too, has another instance id: it fences nobody
 
 
 def _describing(context: MembershipContext, _event: s.Describing) -> None:

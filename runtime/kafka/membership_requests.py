@@ -146,9 +146,9 @@ def end_superseded(context: MembershipContext, later: CommitMetadata) -> None:
     mine = f"run {own.run}" if own else "not numbered yet"
     where = f" on {later.host}" if later.host else ""
     error = CohortError(
-        f"FENCED_INSTANCE_ID: a newer driver{where} (run {later.run}, this one is {mine}) reads {config.subscription} in group "
-        f"{config.group_id} as {config.group_instance_id}, so this query has stopped for good. If both should run, give "
-        "each its own group.id",
+        f"FENCED_INSTANCE_ID: a newer driver{where} (run {later.run}, this one is {mine}) reads what {config.group_instance_id} "
+        f"read ({config.subscription}) in group {config.group_id}, so this query has stopped for good. If both should run, "
+        "give each its own group.id",
         "FENCED_INSTANCE_ID",
     )
     context.change(successor=later)

@@ -1,10 +1,14 @@
-"""Who else is in the real group: consumers that hold partitions which this query reads, named by client id and host."""
+"""Who else is in the real group: consumers that hold partitions which this query reads, named by client id and host.
+
+A driver's instance id is of what it reads, so the last run of a query whose subscription has changed is another member.  A
+rebalance would wait for it until its session ends.  It is taken out (KIP-345); one that still runs joins again.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -12,10 +16,14 @@ from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.fetch_messages import Node
 from sparkcohort.runtime.kafka.run_epoch import CommitMetadata
 from sparkcohort.runtime.protocol.partitions import TopicPartition, names_of
 from sparkcohort.runtime.shell.kafka import clients, group_requests
+from sparkcohort.runtime.shell.kafka.leave_group import remove_members
 from sparkcohort.runtime.shell.kafka.renewed_client import RenewedClient
+from sparkcohort.runtime.shell.options.connection_settings import TransportError
+from sparkcohort.runtime.shell.options.parse import is_default_instance_id
 from sparkcohort.runtime.text import printable
 
 DESCRIBE_TIMEOUT_S = 3.0
@@ -48,7 +56,9 @@ class ForeignMembers:
         self._gap_s = ASK_GAP_S
         self._named: set[str] = set()
         self.found = self.present = 0  # in all, and as of the last answer
-        self._predecessor = ""  # who had our instance id when ``nobody`` asked
+        self._predecessor = ""  # who had our instance id, or our partitions, when ``nobody`` asked
+        self._former: frozenset[str] = frozenset()  # member ids of drivers that had partitions of ours then
+        self._removed: set[str] = set()  # instance ids of drivers taken out while this one is a member: each once
         self._admin: RenewedClient[AdminClient] = RenewedClient(conf)
 
     def look(self, missing: frozenset[TopicPartition]) -> CohortError | None:
@@ -75,24 +85,33 @@ class ForeignMembers:
             self._asked, self._asked_at = self._describe(), now
         if now - self._since >= PART_OF_SESSION * self._limit_s:
             self._since = now
-            owners = self.owners_of(missing)
-            return self._failure(owners, missing) if owners else None
+            group = self._group()
+            owners = self._others(group, missing) if group else []
+            # The older one of two drivers ends once it sees the newer one's run, but stays a member until its session ends.
+            drivers = [each for each in owners if each.group_instance_id not in self._removed]
+            if self._remove(group, drivers):
+                self._removed |= {each.group_instance_id for each in drivers}
+                return None
+            return self._failure(_names(owners), missing) if owners else None
         return None
 
-    def nobody(self, topic: str | None) -> bool:
+    def nobody(self, topic: str | None, ours: frozenset[TopicPartition] = EVERYBODY) -> bool:
         """Whether the group is known to have no member at all: then an OffsetCommit needs none either.
 
-        ``topic``: one that there is, of which a leader can be asked first.
+        ``topic``: one that there is, of which a leader can be asked first; ``ours``: the partitions that this query reads.
         """
         with self._lock:
-            return self._nobody(topic)
+            return self._nobody(topic, ours)
 
-    def _nobody(self, topic: str | None) -> bool:
+    def _nobody(self, topic: str | None, ours: frozenset[TopicPartition]) -> bool:
         asked = self._describe(topic)
         try:
             group = asked.result(DESCRIBE_TIMEOUT_S) if asked is not None else None
-            same = [each for each in group.members if each.group_instance_id == self._instance_id] if group else []
-            self._predecessor = _name(same[0]) if same else ""
+            members = group.members if group else []
+            same = [each for each in members if each.group_instance_id == self._instance_id]
+            former = [each for each in self._drivers(members) if _held(each) & ours]
+            self._predecessor = ", ".join(_names(same or former))
+            self._former = frozenset(each.member_id for each in former)
             return group is not None and group.state in _MEMBERLESS
         except KafkaException as error:
             return clients.code_of(error) == KafkaError.GROUP_ID_NOT_FOUND
@@ -108,6 +127,41 @@ class ForeignMembers:
                 "group %s: %s%s was its driver until now; this query takes over, and ends that one if it still runs",
                 *(self._group_id, self._predecessor, where),
             )
+
+    def remove_former(self) -> None:
+        """Take out the drivers that had partitions of ours when ``nobody`` asked, as joining fences one of our instance id."""
+        with self._lock:
+            group = self._group() if self._former else None
+            if group is not None:
+                self._remove(group, [each for each in group.members if each.member_id in self._former])
+
+    def remove_drivers(self) -> None:
+        """Take out all other drivers: those that run had time to rejoin, and can do so again."""
+        with self._lock:
+            group = self._group()
+            if group is not None:
+                self._remove(group, group.members)
+
+    def _drivers(self, members: Iterable[Any]) -> list[Any]:
+        others = (each for each in members if each.group_instance_id != self._instance_id)
+        return [each for each in others if is_default_instance_id(each.group_instance_id)]
+
+    def _remove(self, group: Any, members: Iterable[Any]) -> bool:
+        """Take the drivers among these out of the group; whether there were any, and they are."""
+        leaving = self._drivers(members)
+        if not leaving:
+            return False
+        names, coordinator = ", ".join(_names(leaving)), Node(group.coordinator.host, group.coordinator.port)
+        instances = {each.member_id: each.group_instance_id for each in leaving}
+        try:
+            remove_members(self._conf, coordinator, self._group_id, instances)
+        except TransportError as error:
+            text = "group %s: %s stays in it until its session.timeout.ms is over: it can't be taken out: %s"
+            clients.log.warning(text, self._group_id, names, error)
+            return False
+        text = "group %s: %s was taken out, so that nothing waits for it; if it still runs, it joins again"
+        clients.log.info(text, self._group_id, names)
+        return True
 
     def release(self) -> None:
         """Let go of the client, and of what it was asked."""
@@ -141,7 +195,8 @@ class ForeignMembers:
         if self._asked is None or not self._asked.done():
             return
         asked, self._asked = self._asked, None
-        holding = self._holding(asked, missing)
+        group = self._answer(asked)
+        holding = _names(self._others(group, missing)) if group is not None else []
         self.present = len(holding)
         new = [name for name in holding if name not in self._named]
         if not new:
@@ -157,26 +212,30 @@ class ForeignMembers:
             self._limit_s,
         )
 
-    def owners_of(self, partitions: frozenset[TopicPartition]) -> list[str]:
-        """``client id (host)`` of each other member that has some of these partitions (``EVERYBODY``: of each)."""
+    def everybody(self) -> list[str]:
+        """``client id (host)`` of each other member."""
         with self._lock:
-            asked = self._describe()
-            return self._holding(asked, partitions) if asked is not None else []
+            group = self._group()
+            return _names(self._others(group, EVERYBODY)) if group is not None else []
 
-    def _holding(self, asked: Future[Any], partitions: frozenset[TopicPartition]) -> list[str]:
+    def _group(self) -> Any:
+        """The group as Kafka describes it; None where it can't be described now."""
+        asked = self._describe()
+        return self._answer(asked) if asked is not None else None
+
+    def _answer(self, asked: Future[Any]) -> Any:
         try:
-            members = asked.result(DESCRIBE_TIMEOUT_S).members
+            return asked.result(DESCRIBE_TIMEOUT_S)
         except (KafkaException, TimeoutError) as error:
             if isinstance(error, TimeoutError):
                 self.release()
             clients.log.warning("group %s cannot be described: %s", self._group_id, clients.text_of(error))
-            return []
-        others = [member for member in members if member.group_instance_id != self._instance_id]
-        return sorted(_name(member) for member in others if partitions == EVERYBODY or _held(member) & partitions)
+            return None
 
-    def everybody(self) -> list[str]:
-        """All other members."""
-        return self.owners_of(EVERYBODY)
+    def _others(self, group: Any, partitions: frozenset[TopicPartition]) -> list[Any]:
+        """The other members that have some of these partitions (``EVERYBODY``: all others)."""
+        others = [member for member in group.members if member.group_instance_id != self._instance_id]
+        return [member for member in others if partitions == EVERYBODY or _held(member) & partitions]
 
     def _failure(self, owners: list[str], missing: frozenset[TopicPartition]) -> CohortError:
         return CohortError(
@@ -186,8 +245,13 @@ class ForeignMembers:
         )
 
 
+def _names(members: Iterable[Any]) -> list[str]:
+    return sorted(map(_name, members))
+
+
 def _name(member: Any) -> str:
-    return printable(f"client {member.client_id} ({str(member.host).lstrip('/')})", MOST_NAME)
+    driver = f", driver {member.group_instance_id}" if is_default_instance_id(member.group_instance_id) else ""
+    return printable(f"client {member.client_id} ({str(member.host).lstrip('/')}{driver})", MOST_NAME)
 
 
 def _held(member: Any) -> set[TopicPartition]:

@@ -36,6 +36,8 @@ log = clients.log
 POLL_S = 0.03
 WAIT_S = 1.0
 CLOSE_S = 3.0
+REPLACE_S = 0.5  # in which a driver takes its own last run's place: a tenth of it, as a rule
+HEARTBEATS = 2  # in which a member that runs rejoins
 
 _FENCED = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED, KafkaError._FATAL})
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
@@ -60,6 +62,7 @@ class GroupMembership:
         self._conf = {**options.kafka, "group.id": options.group_id}
         # Short against the limit of ``start``: why nobody answers (no permission, say) is told between two tries.
         self._read_timeout_s = min(READ_TIMEOUT_S, options.api_timeout_ms / 4000)
+        self._rejoin_s = HEARTBEATS * options.heartbeat_interval_ms / 1000
         self._foreign_members = ForeignMembers(
             options.kafka, options.group_id, options.group_instance_id, options.session_timeout_ms
         )
@@ -93,16 +96,32 @@ class GroupMembership:
         An older driver is fenced before its last offsets are read, and told of unless it has ``handed_over``.  Raises ``CohortError``: no permission on group or topic,
         another protocol in the way, no answer in time.
         """
-        if self._foreign_members.nobody(self._a_topic()):
+        self._tell_topics()
+        if self._foreign_members.nobody(self._a_topic(), self._membership.partitions):
             self._foreign_members.release()
         else:
             self.join()
         self._consumer, self._made = self._new_client(), self._membership.client
         self._thread.start()
-        if not self._await(self._is_ready, timeout_s):
+        if not self._await_place(timeout_s):
             raise errors.not_joined(self._options, timeout_s, self._foreign_members.everybody())
         if not handed_over:
             self._foreign_members.tell_predecessor(self._membership.reservation.seen)
+
+    def _await_place(self, timeout_s: float) -> bool:
+        """Wait until this run is ready, and for no driver that is gone; whether it is ready."""
+        # One that runs hears of the rebalance by its next heartbeat, and rejoins.
+        limits = (
+            (REPLACE_S, self._foreign_members.remove_former),
+            (self._rejoin_s, self._foreign_members.remove_drivers),
+        )
+        for patience_s, remove in limits:
+            if self._await(self._is_ready, min(patience_s, timeout_s)):
+                return True
+            timeout_s = max(0.0, timeout_s - patience_s)
+            if self.state is MembershipState.JOINING:
+                remove()
+        return self._await(self._is_ready, timeout_s)
 
     def join(self) -> None:
         """Become the group's static member, in the background; nothing happens where that has begun."""
@@ -384,9 +403,9 @@ class GroupMembership:
         answers = self._client().committed([Position(*tp) for tp in partitions], timeout=self._read_timeout_s)
         wrong = next((answer.error for answer in answers if answer.error is not None), None)
         if wrong is not None:
-            return self._unsuccessful(call, KafkaException(wrong), _topics_with(wrong, answers))
+            return self._unsuccessful(call, KafkaException(wrong), clients.topics_with(wrong, answers))
         return s.OffsetsFetched(
-            call, {TopicPartition(answer.topic, answer.partition): _committed(answer) for answer in answers}
+            call, {TopicPartition(answer.topic, answer.partition): clients.committed_of(answer) for answer in answers}
         )
 
     def _commit(self, call: int, offsets: tuple[s.OffsetToCommit, ...]) -> s.MembershipEvent:
@@ -405,7 +424,7 @@ class GroupMembership:
         wrong = next((error for _, error in refused if error.code() not in _GONE), None)
         result = None
         if wrong is not None:
-            result = self._unsuccessful(call, KafkaException(wrong), _topics_with(wrong, answers))
+            result = self._unsuccessful(call, KafkaException(wrong), clients.topics_with(wrong, answers))
         if isinstance(result, s.CallRefused):
             return result
         return s.CommitAnswered(call, taken, gone, result.error if result is not None else "")
@@ -485,13 +504,3 @@ class GroupMembership:
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-def _topics_with(error: KafkaError, answers: Iterable[Position]) -> set[str]:
-    """The topics of the partitions with the same error."""
-    return {each.topic for each in answers if each.error is not None and each.error.code() == error.code()}
-
-
-def _committed(answer: Position) -> Committed:
-    """What the group coordinator says of one partition."""
-    return Committed(answer.offset if answer.offset >= 0 else None, answer.metadata or "", clients.epoch_of(answer))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any
@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from sparkcohort.runtime.errors import CohortError
+from sparkcohort.runtime.kafka.membership_state import Committed
 from sparkcohort.runtime.protocol.offsets_json import LATEST
 from sparkcohort.runtime.shell.kafka.client_log import log
 from sparkcohort.runtime.shell.kafka.reconnect_backoff import paced
@@ -22,7 +23,17 @@ from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, UNKNOWN,
 from sparkcohort.runtime.shell.options.security_settings import redact_text
 from sparkcohort.runtime.text import printable
 
-__all__ = ["code_of", "connect", "error_of", "log", "new_admin", "new_consumer", "text_of"]
+__all__ = [
+    "code_of",
+    "committed_of",
+    "connect",
+    "error_of",
+    "log",
+    "new_admin",
+    "new_consumer",
+    "text_of",
+    "topics_with",
+]
 
 # The driver moves no records: the smallest queues, and quick reconnects so that a broker that comes back is seen.
 _DEFAULTS = column(lambda row: row.driver)
@@ -110,3 +121,13 @@ def epoch_of(position: Position) -> int:
     """The leader epoch beside an offset; -1 where there is none, which confluent-kafka's stubs don't know of."""
     epoch = getattr(position, "leader_epoch", None)
     return -1 if epoch is None else int(epoch)
+
+
+def topics_with(error: KafkaError, answers: Iterable[Position]) -> set[str]:
+    """The topics of the partitions with the same error."""
+    return {each.topic for each in answers if each.error is not None and each.error.code() == error.code()}
+
+
+def committed_of(answer: Position) -> Committed:
+    """What the group coordinator says of one partition."""
+    return Committed(answer.offset if answer.offset >= 0 else None, answer.metadata or "", epoch_of(answer))

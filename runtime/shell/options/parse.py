@@ -297,7 +297,13 @@ def check_named(name: str, start: Start | None, subscription: SourceSubscription
 
 
 def _instance_id(subscription: SourceSubscription) -> str:
+    """Of what is read: queries on different topics share a group, and two on the same ones fence each other (KIP-345)."""
     return "cohort-" + hashlib.sha256(str(subscription).encode()).hexdigest()[:8]
+
+
+def is_default_instance_id(text: str | None) -> bool:
+    """Whether a static member is the driver of a query of ours, whose options name no instance id."""
+    return re.fullmatch("cohort-[0-9a-f]{8}", text or "") is not None
 
 
 def _subscription(given: Mapping[str, str]) -> SourceSubscription:

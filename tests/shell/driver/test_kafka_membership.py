@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -168,6 +168,93 @@ def test_two_sources_share_a_group(broker: Broker, topic: str) -> None:
         wait_until(lambda: (len(one.assigned()), len(two.assigned())) == (4, 2), 10, "both assigned")
         assert one.commit({TopicPartition(topic, 0): (1, "")})
         assert two.commit({TopicPartition(other, 0): (1, "")})
+
+
+@contextmanager
+def reader(bootstrap: str, group: str, topics: Iterable[str], **more: str) -> Iterator[GroupMembership]:
+    """A membership of a query that reads these topics, of one partition each."""
+    with member(bootstrap, group, 1, subscribe=",".join(topics), **more) as membership:
+        membership._topics = lambda: dict.fromkeys(topics, 1)
+        yield membership
+
+
+LONG = {"session__timeout__ms": "90000", "heartbeat__interval__ms": "500"}
+
+
+@pytest.mark.parametrize(("before", "after"), [("a", "ab"), ("ab", "b"), ("a", "b")])
+def test_a_changed_subscription_does_not_wait_for_the_last_run(
+    broker: Broker, topic: str, before: str, after: str
+) -> None:
+    """The last run is a member for 90 s more, under another instance id: the next one is ready in half of that."""
+    for letter in "ab":
+        broker.admin.create_topic(f"{topic}-{letter}")
+    with reader(broker.bootstrap, topic, [f"{topic}-{letter}" for letter in before], **LONG) as older:
+        join(older, 20)
+        older.reserve({TopicPartition(f"{topic}-{before[0]}", 0): 5})
+    with reader(broker.bootstrap, topic, [f"{topic}-{letter}" for letter in after], **LONG) as newer:
+        join(newer, 45)
+        assert newer.assigned() == {TopicPartition(f"{topic}-{letter}", 0) for letter in after}
+        (shown,) = broker.admin.members(topic)
+        assert shown.group_instance_id == newer._options.group_instance_id
+
+
+def test_of_two_drivers_that_read_one_topic_the_newer_goes_on(broker: Broker, topic: str) -> None:
+    """Also where their subscriptions differ: the older one ends as if fenced, and what it leaves in the group goes, too."""
+    topics = [f"{topic}-{letter}" for letter in "ab"]
+    for each in topics:
+        broker.admin.create_topic(each)
+    first, both = TopicPartition(topics[0], 0), frozenset(TopicPartition(each, 0) for each in topics)
+    with reader(broker.bootstrap, topic, topics[:1]) as older:
+        join(older, 20)
+        older.reserve({first: 0})
+        with reader(broker.bootstrap, topic, topics) as newer:
+            join(newer, 20)
+            newer.reserve(dict.fromkeys(both, 0))
+            failure = wait_until(older.failure, 30, "the older driver's failure")
+            assert failure is not None
+            assert failure.error == "FENCED_INSTANCE_ID"
+            older.close()
+            wait_until(lambda: newer.assigned() == both, 30, "all partitions")
+            assert newer.failure() is None
+            assert newer.commit({first: (7, "")}) == {first: 7}
+
+
+def test_a_driver_that_was_taken_out_joins_again(broker: Broker, topic: str) -> None:
+    """One on other topics, which was only slow: both are members, and both commit."""
+    topics = [f"{topic}-{letter}" for letter in "ab"]
+    for each in topics:
+        broker.admin.create_topic(each)
+    one, two = (TopicPartition(each, 0) for each in topics)
+    with (
+        reader(broker.bootstrap, topic, topics[:1]) as slow,
+        reader(broker.bootstrap, topic, topics[1:]) as other,
+    ):
+        join(slow, 20)
+        join(other, 20)
+        other._foreign_members.remove_drivers()
+        wait_until(lambda: len(broker.admin.members(topic)) == 2, 20, "both members")
+        assert slow.commit({one: (1, "")}) == {one: 1}
+        assert other.commit({two: (1, "")}) == {two: 1}
+        assert (slow.failure(), other.failure()) == (None, None)
+
+
+def test_a_driver_that_cannot_be_taken_out_is_named(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where only librdkafka can log in: the start fails when its time is over, and names the last run as a driver."""
+    topics = [f"{topic}-{letter}" for letter in "ab"]
+    for each in topics:
+        broker.admin.create_topic(each)
+    with reader(broker.bootstrap, topic, topics[:1], **LONG) as older:
+        join(older, 20)
+        gone = older._options.group_instance_id
+    only = {"kafka__ssl__curves__list": "P-256"}  # of no use without TLS
+    with (
+        reader(broker.bootstrap, topic, topics, **LONG, **only) as newer,
+        pytest.raises(CohortError, match=f"also in it: .*, driver {gone}"),
+    ):
+        newer.start(3)
+    assert f"driver {gone}) stays in it until its session.timeout.ms is over" in caplog.text
 
 
 def test_a_stranger_is_named(broker: Broker, topic: str) -> None:

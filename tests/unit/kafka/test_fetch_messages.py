@@ -29,6 +29,8 @@ from sparkcohort.runtime.kafka.fetch_messages import (
     fetch_answer,
     fetch_request,
     framed,
+    leave_group_answer,
+    leave_group_request,
     metadata_answer,
     metadata_request,
     varint,
@@ -218,10 +220,38 @@ def test_where_epochs_end() -> None:
     }
 
 
+def test_a_leave_group_request() -> None:
+    """LeaveGroupRequest v4: each member by its id and its instance id."""
+    assert leave_group_request("g", {"m": "i"}) == b"\2g" + b"\2" + b"\2m" + b"\2i" + b"\0" + b"\0"
+
+
+LEFT = (
+    int_(5)
+    + b"\0"
+    + int_(0)
+    + short(0)
+    + b"\3"
+    + b"\2m"
+    + b"\2i"
+    + short(0)
+    + b"\0"
+    + b"\2n"
+    + b"\0"
+    + short(25)
+    + b"\0\0"
+)
+
+
+def test_a_leave_group_answer() -> None:
+    """LeaveGroupResponse v4: the error of all, and of each; one has no instance id."""
+    assert leave_group_answer(LEFT, len(LEFT), 5) == {"": 0, "m": 0, "n": 25}
+
+
 READERS: list[tuple[Callable[..., Any], bytes, int]] = [
     (metadata_answer, METADATA, 9),
     (fetch_answer, FETCHED, 3),
     (epoch_ends_answer, EPOCHS_END, 4),
+    (leave_group_answer, LEFT, 5),
 ]
 
 
