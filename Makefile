@@ -64,7 +64,7 @@ parity: venv jars classes ## the scenarios of Spark's own Kafka suites, on both 
 	@$(PYTEST) --tier all $$($(BIN)/python -m tests.kit.scenarios) $(ARGS)
 
 # Those that need no peer: Spark's own Kafka source is not published for newer versions.
-NEWEST := $(addprefix tests/e2e/test_,agents.py executors.py errors.py exclusivity.py brokers.py metrics.py sources.py)
+NEWEST := $(addprefix tests/e2e/test_,agents.py executors.py errors.py exclusivity.py brokers.py metrics.py sources.py spark_releases.py)
 NEWEST_PYTHON := $(CURDIR)/.venv-newest/bin/python
 
 test-newest: jars ## the streaming tests on the newest PySpark 4

@@ -142,13 +142,13 @@ class RangesReader:
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """The rows of one input partition, on an executor; the same ones whenever it is asked again."""
         from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed  # noqa: PLC0415  only tasks
-        from sparkcohort.streaming.session_zone import check_timestamps  # noqa: PLC0415  likewise
+        from sparkcohort.streaming.session_zone import check_session  # noqa: PLC0415  likewise
 
         if not isinstance(partition, RangesPartition):
             return  # Spark's own, where there is nothing to read
         log_to_stderr()
         try:
-            check_timestamps(self._options.columns)
+            check_session(self._options)
             reading = DirectRead(self._options.on_executor(os.environ))
             yield from packed(batch for _, batch in reading.batches(partition.ranges, partition.ids))
         except CohortError as error:

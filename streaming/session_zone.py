@@ -1,4 +1,4 @@
-"""Whether a session reads JSON's timestamps as ``from_json`` would: a task is the first who knows the session's configuration.
+"""What a session's configuration says of a read: a task is the first who knows it.
 
 Python's processes on the driver are told nothing of it; a task has what was set, as local properties of its job.
 """
@@ -16,9 +16,11 @@ from sparkcohort.runtime.values.formats import UTC, Format
 from sparkcohort.runtime.values.types import walk
 
 if TYPE_CHECKING:
+    from sparkcohort.runtime.shell.options.source_options import SourceOptions
     from sparkcohort.runtime.values.columns import Columns
 
 ZONE, KIND = "spark.sql.session.timeZone", "spark.sql.timestampType"
+DISALLOWED: Final = "spark.sql.kafka.disallowedOptions"
 _SAME: Final = (UTC, "Etc/UTC", "Z", "GMT", "Etc/GMT", "Etc/UCT", "Zulu", "+00:00", "UTC+00:00", "GMT+00:00")
 
 
@@ -28,7 +30,16 @@ def local_property(name: str) -> str:
     return (context.getLocalProperty(name) if context else None) or ""
 
 
-def check_timestamps(columns: Columns) -> None:
+def check_session(options: SourceOptions) -> None:
+    """Raises OptionError where this session doesn't allow an option, or ``from_json`` would read a timestamp otherwise in it."""
+    if listed := local_property(DISALLOWED):
+        from sparkcohort.runtime.shell.options.disallowed import check_allowed  # noqa: PLC0415  with the tables of options
+
+        check_allowed(options.kafka_names, listed)
+    _check_timestamps(options.columns)
+
+
+def _check_timestamps(columns: Columns) -> None:
     """Raises OptionError where from_json would read a timestamp of these columns otherwise in this session."""
     for each in columns:
         made = each.decoding

@@ -46,7 +46,7 @@ class CohortSource(DataSource):
         if self._stream is None:
             from sparkcohort.runtime.shell.options import parse as source_options  # noqa: PLC0415  not to be found
 
-            self._stream = with_registered(source_options.parse(self.options))
+            self._stream = with_registered(_allowed(source_options.parse(self.options)))
         return self._stream
 
     def _batch_options(self) -> BatchOptions:
@@ -59,7 +59,7 @@ class CohortSource(DataSource):
             source = (
                 replace(parsed.source, columns=known.columns, notes=known.notes)
                 if known is not None
-                else with_registered(parsed.source)
+                else with_registered(_allowed(parsed.source))
             )
             self._batch = replace(parsed, source=source)
         return self._batch
@@ -77,7 +77,7 @@ class CohortSource(DataSource):
                 if (common := parse_for_either(self.options)).group_id:
                     ends = any(key.lower().startswith("ending") for key in self.options)
                     raise (of_a_batch if ends else of_a_stream) from None
-                return with_registered(common).columns  # the read itself says what is wrong with it
+                return with_registered(_allowed(common)).columns  # the read itself says what is wrong with it
 
     @classmethod
     def name(cls) -> str:
@@ -119,6 +119,15 @@ class CohortSource(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> NoReturn:  # noqa: N802  PySpark's signature
         """Writing is refused with what to do instead."""
         self.writer(schema, overwrite)
+
+
+def _allowed(options: SourceOptions) -> SourceOptions:
+    """The options, before anything is asked by them.  Raises OptionError where the operator's list has one."""
+    from sparkcohort.runtime.shell.driver import spark_settings  # noqa: PLC0415  not to be found
+    from sparkcohort.runtime.shell.options.disallowed import SETTING, check_allowed  # noqa: PLC0415
+
+    check_allowed(options.kafka_names, spark_settings.of_application().get(SETTING, ""))
+    return options
 
 
 def _with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:

@@ -32,7 +32,7 @@ from sparkcohort.runtime.shell.process.executor import Executor, NoExecutor, fin
 from sparkcohort.runtime.shell.process.log_lines import log_to_stderr
 from sparkcohort.runtime.text import printable
 from sparkcohort.streaming.direct_read import DirectRead, keep_imports, packed
-from sparkcohort.streaming.session_zone import check_timestamps, local_property
+from sparkcohort.streaming.session_zone import check_session, local_property
 
 if TYPE_CHECKING:
     from sparkcohort.runtime.shell.options.source_options import SourceOptions
@@ -75,7 +75,7 @@ def read_slot(options: SourceOptions, partition: SlotPartition) -> Iterator[pa.R
     Raises CohortError when the coordinator refuses the claim (FENCED_INSTANCE_ID, a plan of long ago) or cannot be reached.
     """
     log_to_stderr(options.group_id)
-    check_timestamps(options.columns)
+    check_session(options)
     slot_client = _SlotClient(options.on_executor(os.environ), partition)
     try:
         claimed, tally = slot_client.claim(), _Tally()

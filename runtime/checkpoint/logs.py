@@ -2,26 +2,34 @@ r"""Spark's offset log and commit log, read from their text.
 
 >>> entry = read_offsets('v1\n{"batchTimestampMs":5}\n{"t":{"0":7}}\n-', "offsets/3")
 >>> entry.sources
-('{"t":{"0":7}}', None)
+{0: '{"t":{"0":7}}', 1: None}
 >>> source_of(entry.sources[0], "offsets/3").ends[TopicPartition("t", 0)]
 7
+>>> read_offsets('v2\n{"batchTimestampMs":5}\norders:{"t":{"0":7}}', "offsets/3").sources
+{'orders': '{"t":{"0":7}}'}
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import MalformedOffsets, ids_in, load, read
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
-VERSION: Final = "v1"
+NAMED: Final = "v2"
+"""Spark 4.2's, of queries with ``spark.sql.streaming.offsetLog.formatVersion=2``: each source by its name, in any order."""
+VERSIONS: Final = ("v1", NAMED)
 COMMIT_VERSIONS: Final = ("v1", "v2", "v3")
 VOID: Final = "-"
 """What stands for a source that had no offset yet (Spark: ``SERIALIZED_VOID_OFFSET``)."""
+
+Source: TypeAlias = int | str
+"""A source's place in the query (v1), or its name (v2: ``readStream.name``, else the place in digits)."""
 
 
 class BrokenLog(CohortError, ValueError):
@@ -38,7 +46,7 @@ class OffsetEntry:
 
     version: str
     metadata: Mapping[str, Any]
-    sources: tuple[str | None, ...]
+    sources: Mapping[Source, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +73,31 @@ class KafkaEnds:
 def read_offsets(text: str, name: str) -> OffsetEntry:
     """A file of ``offsets``.  Raises BrokenLog, also where a source's JSON is cut off."""
     version, *lines = _lines(text, name)
-    if version != VERSION:
-        raise _unknown(version, name, VERSION)
+    if version not in VERSIONS:
+        raise _unknown(version, name, VERSIONS[-1])
     if not lines:
         raise BrokenLog(f"{name} has no more than its version")
     metadata = _object(lines[0], f"{name}, line 2")
     if len(lines) < 2:
         raise BrokenLog(f"{name} has no offsets: it ends after its metadata")
-    for number, line in enumerate(lines[1:], 3):
-        _complete(line, f"{name}, line {number}")
-    return OffsetEntry(version, metadata, tuple(None if line == VOID else line for line in lines[1:]))
+    if version == NAMED and text.endswith("\n"):
+        lines.append("")  # Spark ends no file so: what was cut off is a source
+    sources: dict[Source, str | None] = {}
+    for number, line in enumerate(lines[1:]):
+        where = f"{name}, line {number + 3}"
+        source, text = _named(line, where) if version == NAMED else (number, line)
+        if source in sources:
+            raise BrokenLog(f"{where} is of source {source}, as a line before it")
+        _complete(text, where)
+        sources[source] = None if text == VOID else text
+    return OffsetEntry(version, metadata, sources)
+
+
+def _named(line: str, name: str) -> tuple[str, str]:
+    source, colon, text = line.partition(":")
+    if not colon or not re.fullmatch(r"\w+", source, re.ASCII):
+        raise BrokenLog(f"{name} doesn't begin with a source's name: it is cut off, or was changed")
+    return source, text
 
 
 def read_commit(text: str, name: str) -> CommitEntry:
@@ -106,14 +129,20 @@ def source_of(line: str | None, name: str) -> KafkaEnds | None:
         return None
 
 
-def rewritten(text: str, source: int, line: str) -> str:
-    r"""The same file with another end of one source.
+def rewritten(text: str, source: Source, line: str) -> str:
+    r"""The same file, which can be read, with another end of one source.
 
     >>> rewritten("v1\n{}\na\nb", 1, "c") == "v1\n{}\na\nc"
     True
+    >>> rewritten("v2\n{}\na:x\nb:y", "b", "z") == "v2\n{}\na:x\nb:z"
+    True
     """
     lines = text.split("\n")
-    lines[2 + source] = line
+    if isinstance(source, str):
+        place, line = next(at for at, each in enumerate(lines[2:]) if each.startswith(f"{source}:")), f"{source}:{line}"
+    else:
+        place = source
+    lines[2 + place] = line
     return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from sparkcohort.runtime.checkpoint.logs import KafkaEnds
+from sparkcohort.runtime.checkpoint.logs import KafkaEnds, Source
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
 OK: Final = "ok"
@@ -32,7 +32,7 @@ class RestartPlan:
     ``start`` is None where batch 0 is in flight: its start isn't in the offset log.
     """
 
-    source: int
+    source: Source
     start: KafkaEnds | None
     planned: KafkaEnds | None
 
@@ -52,7 +52,7 @@ class KafkaPositions:
 class PartitionComparison:
     """One partition: offsets are None where they aren't known; ``records`` counts offsets, which compaction leaves gaps in."""
 
-    source: int
+    source: Source
     topic: str
     partition: int
     checkpoint: int | None

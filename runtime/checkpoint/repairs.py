@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparkcohort.runtime.checkpoint import logs
-from sparkcohort.runtime.checkpoint.logs import BrokenLog, KafkaEnds, UnknownVersion
+from sparkcohort.runtime.checkpoint.logs import BrokenLog, KafkaEnds, Source, UnknownVersion
 from sparkcohort.runtime.checkpoint.positions import ANEW, BEYOND, LOST, MISSING, KafkaPositions, PartitionComparison
 from sparkcohort.runtime.protocol.partitions import TopicPartition
 
@@ -162,7 +162,7 @@ def _version(text: str) -> str:
 
 def of_positions(files: Files, rows: Iterable[PartitionComparison], brokers: KafkaPositions) -> list[Mend]:
     """What moves a checkpoint to offsets that the logs have; each costs what it says.  The files have to be readable."""
-    bad: dict[int, list[PartitionComparison]] = {}
+    bad: dict[Source, list[PartitionComparison]] = {}
     for row in rows:
         if row.fails:
             bad.setdefault(row.source, []).append(row)
@@ -179,12 +179,17 @@ def of_positions(files: Files, rows: Iterable[PartitionComparison], brokers: Kaf
 
 
 def _moved(
-    text: str, name: str, bad: Mapping[int, Sequence[PartitionComparison]], brokers: KafkaPositions, *, stateful: bool
+    text: str,
+    name: str,
+    bad: Mapping[Source, Sequence[PartitionComparison]],
+    brokers: KafkaPositions,
+    *,
+    stateful: bool,
 ) -> Mend:
     entry = logs.read_offsets(text, name)
     every = [row for rows in bad.values() for row in rows]
     for source, rows in bad.items():
-        line = entry.sources[source]
+        line = entry.sources.get(source)  # None in the batch before the one that a source begins in
         found = logs.source_of(line, name)
         if found is None or line is None:
             continue

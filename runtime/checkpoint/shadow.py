@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sparkcohort.runtime.checkpoint.logs import KafkaEnds
+from sparkcohort.runtime.checkpoint.logs import KafkaEnds, Source
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.offsets_json import MalformedOffsets, load, read
 from sparkcohort.runtime.protocol.partitions import Range, TopicPartition
@@ -69,7 +69,7 @@ class RangeComparison:
     """One range of one batch, read twice; ``why`` says what differs, or why it was not read."""
 
     batch: int
-    source: int
+    source: Source
     range: Range
     records: int
     size: int
@@ -78,7 +78,7 @@ class RangeComparison:
     why: str = ""
 
 
-def compared(batch: int, source: int, wanted: Range, ours: ReadTotals, theirs: ReadTotals) -> RangeComparison:
+def compared(batch: int, source: Source, wanted: Range, ours: ReadTotals, theirs: ReadTotals) -> RangeComparison:
     """The verdict on one range.
 
     >>> compared(3, 0, Range("t", 0, 5, 9), ReadTotals(), ReadTotals()).verdict

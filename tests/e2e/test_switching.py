@@ -31,6 +31,8 @@ ROWS: Final = {
     "`kafka.reconnect.backoff.ms` less than a second": "tests/shell/kafka/test_logins.py",
     "`spark.kafka.clusters.*` (delegation tokens)": "tests/e2e/test_delegation_tokens.py",
     "`kafka.config.providers`": "tests/unit/options/test_kafka_settings.py",
+    "`spark.sql.kafka.disallowedOptions` (after Spark 4.2)": "tests/e2e/test_disallowed_options.py",
+    "`partition.metadata.cache.ttl.ms` (after Spark 4.2)": "tests/unit/options/test_parse.py",
     "Java's regular expressions in `subscribePattern`": "tests/unit/options/test_topic_pattern.py",
     "Kerberos": "tests/unit/options/test_kafka_settings.py",
     "Java classes that make tokens (`sasl.login.callback.handler.class`)": "tests/unit/options/test_token_settings.py",

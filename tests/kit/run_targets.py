@@ -238,7 +238,7 @@ def checkpoints(data: bytes) -> None:
             read(text, "file")
     with suppress(logs.BrokenLog):
         entry = logs.read_offsets(text, "offsets/3")
-        for at, line in enumerate(entry.sources[:3]):
+        for at, line in list(entry.sources.items())[:3]:
             ends = logs.source_of(line, "offsets/3")
             if ends is not None:
                 written = logs.rewritten(text, at, logs.as_line(ends.ends, ends.ids, str(line)))

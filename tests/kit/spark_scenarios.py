@@ -26,6 +26,7 @@ DELEGATED, RENEWED = f"{E2E}test_delegation_tokens.py", f"{E2E}test_tokens.py::t
 
 MICRO, RELATION, LOSS = "KafkaMicroBatchSourceSuite", "KafkaRelationSuite", "KafkaDontFailOnDataLossSuite"
 OPTIONS, READER, STRATEGY = "KafkaSourceProviderSuite", "KafkaOffsetReaderSuite", "ConsumerStrategySuite"
+EVOLUTION: Final = "StreamingSourceEvolutionSuite"
 CONSUMER, TOKENS, REDACTED = "KafkaDataConsumerSuite", "KafkaDelegationTokenSuite", "KafkaRedactionUtilSuite"
 
 INSIDE: Final = "a class of Spark's own, nothing that a user sees"
@@ -171,6 +172,13 @@ _ROWS: Final[tuple[tuple[str, Result, str, str, str, tuple[str, ...]], ...]] = (
         *(f"SPARK-25151 Handles multiple tasks in executor fetching same (topic, partition) pair{edge}"
           for edge in ("", " and same offset (edge-case) - data in use", " and same offset (edge-case) - data not in use")))),
     (TOKENS, REFUSED, NO_TOKENS, DELEGATED, NO_LOGIN, ("Roundtrip",)),
+    (EVOLUTION, SAME, "a source named, added, in another place, and removed; cohort reads their checkpoints", f"{E2E}test_named_sources.py::test_sources_come_and_go_by_name", "", (
+        "named sources enforcement uses V2 offset log format",
+        "source evolution - add new source with named sources",
+        "source evolution - reorder sources with named sources",
+        "names preserved through union operations")),
+    (OPTIONS, SAME, "on every Spark, at load()", f"{E2E}test_disallowed_options.py", "Spark's own has it after 4.2", (
+        "SPARK-59328: disallowed Kafka options are rejected on the source path",)),
     (REDACTED, SAME, "no secret in a log or an error", f"{REDACTION}::test_errors_of_options_are_whole_and_have_no_secret", ITS_OWN, (
         "redactParams should redact passwords from parameters", "redactParams should redact token password from parameters")),
     (REDACTED, SAME, "no secret in a log or an error", f"{REDACTION}::test_a_secret_that_is_quoted_is_never_shown", ITS_OWN, ("redactJaasParam should redact token password",)),

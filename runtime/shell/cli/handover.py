@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sparkcohort.runtime.checkpoint import logs
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.kafka.handover import FREE, AskingState, HandoverAnswer, HandoverRecord, RunName
 from sparkcohort.runtime.kafka.run_epoch import decode
@@ -123,12 +124,13 @@ def writable(folder: Path) -> int | None:
             "next query without a checkpoint"
         )
     last = max(offsets)
-    lines = _lines(folder / "offsets" / str(last))
-    if len(lines) != 3:  # version, metadata, one source
-        raise CohortError(f"--to-checkpoint {folder} is of a query with {len(lines) - 2} sources: name a new folder")
+    text = _text(folder / "offsets" / str(last))
+    sources = len(logs.read_offsets(text, f"--to-checkpoint {folder}: offsets/{last}").sources)
+    if sources != 1:
+        raise CohortError(f"--to-checkpoint {folder} is of a query with {sources} sources: name a new folder")
     if last not in commits and last - 1 not in commits:
         raise CohortError(f"--to-checkpoint {folder}: batch {last} is planned and not committed, nor is the one before")
-    _lines(folder / "commits" / str(last if last in commits else last - 1))  # can be read, before anything is written
+    _text(folder / "commits" / str(last if last in commits else last - 1))  # can be read, before anything is written
     for log in ("offsets", "commits"):
         _open_to_us(folder, folder / log)
     return last
@@ -158,18 +160,20 @@ def write_checkpoint(folder: Path, ended: Offsets) -> int:
         if last is None:
             _write_new(folder, end)
             return 0
-        lines = _lines(folder / "offsets" / str(last))
+        before = _text(folder / "offsets" / str(last))
+        (source,) = logs.read_offsets(before, f"offsets/{last}").sources
+        after = logs.rewritten(before, source, end)
         if not (folder / "commits" / str(last)).exists():
-            if lines[2] != end:
+            if before != after:
                 raise CohortError(
                     f"--to-checkpoint {folder}: batch {last} is planned and not committed: run its query once more until it "
                     "is, with the topics' offsets untouched, or name a new folder"
                 )
-        elif lines[2] != end:
+        elif before != after:
             last += 1
-            _write(folder / "offsets" / str(last), f"{lines[0]}\n{lines[1]}\n{end}")
+            _write(folder / "offsets" / str(last), after)
         if not (folder / "commits" / str(last)).exists():
-            _write(folder / "commits" / str(last), "\n".join(_lines(folder / "commits" / str(last - 1))))
+            _write(folder / "commits" / str(last), _text(folder / "commits" / str(last - 1)))
     except OSError as error:
         raise CohortError(f"--to-checkpoint {folder} cannot be written: {error.strerror}") from None
     return last
@@ -198,7 +202,7 @@ def _batches(folder: Path) -> set[int]:
     return {int(path.name) for path in folder.glob("*") if path.name.isascii() and path.name.isdigit()}
 
 
-def _lines(path: Path) -> list[str]:
+def _text(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MOST + 1)
@@ -208,7 +212,7 @@ def _lines(path: Path) -> list[str]:
         raise CohortError(
             f"--to-checkpoint: {path} has more than {_MOST} characters, the most that are read: name a new folder"
         )
-    return text.splitlines()
+    return text.removesuffix("\n")
 
 
 def _as_json(offsets: Offsets) -> dict[str, Any]:

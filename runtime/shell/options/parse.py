@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from sparkcohort.runtime.batches.hold import Policy
 from sparkcohort.runtime.errors import OptionError
@@ -13,6 +14,7 @@ from sparkcohort.runtime.kafka import addresses
 from sparkcohort.runtime.kafka.java_patterns import PatternError
 from sparkcohort.runtime.protocol.offsets_json import MAX_PARTITION
 from sparkcohort.runtime.protocol.partitions import TopicPartition
+from sparkcohort.runtime.shell.options.disallowed import kafka_names
 from sparkcohort.runtime.shell.options.kafka_settings import bounds
 from sparkcohort.runtime.shell.options.kafka_settings.rows import ROWS, Fate
 from sparkcohort.runtime.shell.options.kafka_settings.translate import translate
@@ -93,7 +95,7 @@ def parse_values(given: Mapping[str, str], warnings: tuple[str, ...]) -> SourceO
     columns = kafka_row(*made, headers=value.boolean("includeHeaders"))
     parsed = _build(value, subscription, conf, columns, (*warnings, *more, *idle_registry(given, *made)))
     _check_relations(parsed)
-    return parsed
+    return replace(parsed, kafka_names=kafka_names(given))
 
 
 def _table_check(given: Mapping[str, str], written: Mapping[str, str], reads: Reads) -> list[str]:

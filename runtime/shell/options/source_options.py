@@ -99,6 +99,7 @@ class SourceOptions:
     kafka: Mapping[str, str] = field(repr=False)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # for the driver's log, as the warnings are
+    kafka_names: tuple[str, ...] = ()  # of Kafka's settings among the options, as they were written, in lower case
 
     def __repr__(self) -> str:
         from sparkcohort.runtime.shell.options.security_settings import redact  # noqa: PLC0415  a task shows them to nobody

@@ -111,12 +111,7 @@ BATCH = (
     Option("minPartitions", "integer", None, "about the least number of tasks when there is data", minimum=1),
     Option("maxRecordsPerPartition", "integer", None, "most offsets per task", minimum=1),
     Option("failOnDataLoss", "boolean", "true", "fail when data is gone before it was read (false: warn and go on)"),
-    Option(
-        "includeHeaders",
-        "boolean",
-        "false",
-        "add the column headers; a schema given with .schema(...) decides by itself",
-    ),
+    Option("includeHeaders", "boolean", "false", "add the column headers; a schema of .schema(...) decides by itself"),
     Option(
         "unreachable.partitions",
         "choice",
@@ -385,12 +380,7 @@ SEEN = (
         "coordinator.host", "string", None, "where agents reach the driver; default: spark.driver.host", reads="streams"
     ),
     Option(
-        "coordinator.port",
-        "integer",
-        "0",
-        "port of the group coordinator; 0: any free one",
-        maximum=65535,
-        reads="streams",
+        "coordinator.port", "integer", "0", "port of the coordinator; 0: any free one", maximum=65535, reads="streams"
     ),
     Option(
         "metrics.port",
@@ -473,6 +463,14 @@ OTHER = (
         "Spark's prefix of a generated group id",
         status="accepted",
         instead="group.id names the group as a whole",
+    ),
+    Option(
+        "partition.metadata.cache.ttl.ms",
+        "integer",
+        None,
+        "newer than Spark 4.2: for how long Spark's source keeps the list of partitions",
+        status="accepted",
+        instead="metadata.max.age.ms says how soon a new partition is seen",
     ),
     Option(
         "endingOffsetsByTimestampStrategy",

@@ -57,6 +57,30 @@ def test_what_a_checkpoint_has(tmp_path: Path) -> None:
     assert text.splitlines()[1:] == ["7,0,kafka,t,0,70,", "7,0,kafka,t,1,7,", "8,0,kafka,t,0,80,", "8,0,kafka,t,1,8,"]
 
 
+def test_sources_by_name(tmp_path: Path) -> None:
+    """Spark 4.2's offset log, in which they change places, begin and end: as v1, with names for numbers."""
+    at = made(tmp_path / "named")
+    lines = [
+        'orders:{"t":{"0":50}}',
+        'refunds:{"u":{"0":7}}',
+        'orders:{"t":{"0":70}}',
+        "files:-",
+        'refunds:{"u":{"0":9}}',
+    ]
+    for number, kept in ((6, lines[:1]), (7, lines[1:3]), (8, lines[2:])):
+        (at / "offsets" / str(number)).write_text("\n".join(["v2", METADATA, *kept]))
+    assert "logs of version v2 (offsets)" in cohort("checkpoint", "show", str(at)).stdout
+    rows = json.loads(cohort("checkpoint", "show", str(at), "--output", "json", "--last", "3").stdout)
+    assert [(row["batch"], row["format"], row["sources"], row["records"]) for row in rows] == [
+        (6, "kafka", 1, None),
+        (7, "kafka,kafka", 2, None),
+        (8, "kafka,other,kafka", 3, None),
+    ]
+    text = cohort("checkpoint", "show", str(at), "--offsets", "--output", "csv").stdout
+    assert text.splitlines()[3:] == ["8,orders,kafka,t,0,70,", "8,refunds,kafka,u,0,9,"]
+    assert "nothing to repair" in cohort("checkpoint", "repair", str(at)).stderr
+
+
 def test_a_checkpoint_does_not_steer_the_terminal(tmp_path: Path) -> None:
     """Anybody may have written it: its id, its settings, its topics, and what its errors quote."""
     at = made(tmp_path / "checkpoint", "t\x1b[2J")

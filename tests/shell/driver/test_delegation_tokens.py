@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sparkcohort.runtime.shell.driver.delegation_tokens import names
+from sparkcohort.runtime.shell.driver import delegation_tokens, spark_settings
 
 SERVERS = "spark.kafka.clusters.main.auth.bootstrap.servers"
+LIST = "spark.sql.kafka.disallowedOptions"
 PASSWORD = "spark.kafka.clusters.main.ssl.truststore.password"
+
+
+def names(command: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """Those of delegation tokens among the settings that are found."""
+    return delegation_tokens.names(spark_settings.of_command(command, environment))
 
 
 def test_on_the_command_line() -> None:
@@ -37,3 +44,12 @@ def test_in_the_files_that_spark_submit_reads(tmp_path: Path) -> None:
     named.write_bytes(b"\xff")
     assert names(["java", "--properties-file", str(named)], {}) == []
     assert names(["java", "--properties-file", str(tmp_path)], {}) == []
+
+
+def test_the_command_line_counts_before_the_files(tmp_path: Path) -> None:
+    """As in spark-submit; a value may have an equals sign in it."""
+    (tmp_path / "spark-defaults.conf").write_text(f"{LIST} sasl.jaas.config,group.id\nspark.app.name it\n")
+    environment = {"SPARK_CONF_DIR": str(tmp_path)}
+    assert spark_settings.of_command([], environment)[LIST] == "sasl.jaas.config,group.id"
+    found = spark_settings.of_command(["java", "--conf", f"{LIST}=a=b"], environment)
+    assert (found[LIST], found["spark.app.name"]) == ("a=b", "it")

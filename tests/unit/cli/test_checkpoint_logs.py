@@ -26,12 +26,19 @@ from sparkcohort.runtime.protocol.partitions import TopicPartition
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 METADATA = '{"id":"a query"}'
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+U0, V0 = TopicPartition("u", 0), TopicPartition("v", 0)
 
 
 def offsets(*ends: int, topic: str = "t") -> str:
     """A file of ``offsets`` as Spark's source writes it."""
     value = json.dumps({topic: {str(number): end for number, end in enumerate(ends)}}, separators=(",", ":"))
     return f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":5,"conf":{{}}}}\n{value}'
+
+
+def named(**ends: tuple[int, ...]) -> str:
+    """The same with a source by name for each topic (Spark 4.2, v2); the last one comes first, as Spark may have it."""
+    lines = [f"{topic}:{offsets(*each, topic=topic).splitlines()[2]}" for topic, each in reversed(ends.items())]
+    return "\n".join(["v2", *offsets().splitlines()[1:2], *lines])
 
 
 @pytest.mark.parametrize(
@@ -48,6 +55,14 @@ def offsets(*ends: int, topic: str = "t") -> str:
         "garbage\n{}\n-",
         "v1\n[]\n-",
         "v1\n{}\n-\n{",
+        "v2\n{}",
+        "v2\n\norders:-",
+        "v2\n{}\norders",
+        "v2\n{}\norders:",
+        'v2\n{}\norders:{"t":{"0":7}}\n',
+        'v2\n{}\norders:{"t":{"0":7}}\n1:{"t"',
+        'v2\n{}\n{"t":{"0":7}}',
+        "v2\n{}\na:-\na:-",
     ],
 )
 def test_every_way_to_be_cut_off_is_seen(text: str) -> None:
@@ -59,9 +74,10 @@ def test_every_way_to_be_cut_off_is_seen(text: str) -> None:
 def test_every_cut_of_a_real_file_is_seen() -> None:
     """However many bytes are missing at the end, it is never taken for whole."""
     whole = offsets(200, 200)
-    for length in range(len(whole)):
-        with pytest.raises(BrokenLog):
-            logs.read_offsets(whole[:length], "offsets/3")
+    for text in (whole, named(t=(200, 200))):
+        for length in range(len(text)):
+            with pytest.raises(BrokenLog):
+                logs.read_offsets(text[:length], "offsets/3")
 
 
 def test_versions_that_are_not_known_are_not_repaired() -> None:
@@ -164,6 +180,27 @@ def test_nothing_is_made_of_a_source_whose_topics_are_gone() -> None:
     rows = compare(RestartPlan(0, KafkaEnds({T0: 5}, {}), None), KafkaPositions({}, {}))
     (mend,) = of_positions(Files({3: offsets(5)}, {3: COMMIT}, METADATA), rows, KafkaPositions({}, {}))
     assert "nothing would be left" in mend.refused
+
+
+def test_sources_by_name_move_by_their_names() -> None:
+    """Spark writes them in any order, and one begins in the batch in flight: each line stays where it is."""
+    before, after = named(t=(5,), u=(3,)), named(u=(4,), v=(1,), t=(9,))
+    brokers = KafkaPositions({T0: 7, U0: 0, V0: 2}, {T0: 40, U0: 40, V0: 40}, committed={T0: 5, U0: 3})
+    ends = {source: logs.source_of(line, "") for source, line in logs.read_offsets(after, "offsets/3").sources.items()}
+    starts = {
+        source: logs.source_of(line, "") for source, line in logs.read_offsets(before, "offsets/2").sources.items()
+    }
+    rows = [
+        row for source, end in ends.items() for row in compare(RestartPlan(source, starts.get(source), end), brokers)
+    ]
+    assert [(row.source, row.checkpoint, row.planned, row.verdict) for row in rows] == [
+        ("t", 5, 9, LOST), ("v", None, 1, OK), ("u", 3, 4, OK),
+    ]  # fmt: skip
+    mends = of_positions(Files({2: before, 3: after}, {2: COMMIT}, METADATA), rows, brokers)
+    assert [(mend.path, (mend.text or "").splitlines()[2:]) for mend in mends] == [
+        ("offsets/2", ['u:{"u":{"0":3}}', 't:{"t":{"0":7}}']),
+    ]
+    assert not of_files(Files({2: before, 3: after}, {2: COMMIT}, METADATA))
 
 
 def test_batch_0_in_flight_has_no_start_to_move() -> None:

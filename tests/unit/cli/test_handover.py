@@ -42,6 +42,22 @@ def test_an_old_checkpoint_is_written_on(tmp_path: Path) -> None:
     assert (tmp_path / "old" / "commits" / "1").exists()
 
 
+def test_a_named_source_is_written_on(tmp_path: Path) -> None:
+    """Spark 4.2's offset log by names: the source keeps its name, the log its version; two sources are refused as ever."""
+    write_checkpoint(tmp_path / "old", {TopicPartition("t", 0): 1})
+    offsets = tmp_path / "old" / "offsets"
+    metadata = lines(tmp_path / "old", "offsets", 0)[1]
+    (offsets / "0").write_text(f'v2\n{metadata}\norders:{{"t":{{"0":1}}}}')
+    assert write_checkpoint(tmp_path / "old", ENDED) == write_checkpoint(tmp_path / "old", ENDED) == 1
+    assert lines(tmp_path / "old", "offsets", 1) == ["v2", metadata, f"orders:{TEXT}"]
+    (offsets / "1").write_text(f"v2\n{metadata}\norders:{TEXT}\nrefunds:-")
+    with pytest.raises(CohortError, match="2 sources"):
+        writable(tmp_path / "old")
+    (offsets / "1").write_text(f"v3\n{metadata}\norders:{TEXT}")
+    with pytest.raises(CohortError, match="version v3; v2 is the newest"):
+        writable(tmp_path / "old")
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     """Before anybody is stopped: state, several sources, what is no checkpoint; and a batch that is planned only."""
     (tmp_path / "other").mkdir()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
 from sparkcohort.runtime.checkpoint import logs
-from sparkcohort.runtime.checkpoint.logs import BrokenLog, KafkaEnds, OffsetEntry, source_of
+from sparkcohort.runtime.checkpoint.logs import BrokenLog, KafkaEnds, OffsetEntry, Source, source_of
 from sparkcohort.runtime.checkpoint.positions import PartitionComparison
 from sparkcohort.runtime.checkpoint.repairs import Mend, unreadable
 from sparkcohort.runtime.errors import CohortError
@@ -31,7 +31,7 @@ class PlannedBatch:
     number: int
     committed: bool
     entry: OffsetEntry | None
-    sources: tuple[KafkaEnds | None, ...]
+    sources: Mapping[Source, KafkaEnds | None]
     commit_version: str
     records: int | None
     trouble: str
@@ -44,12 +44,14 @@ def batches(folder: Folder, last: int) -> list[PlannedBatch]:
     numbers = sorted({*planned, *(number for number in done if number > max(planned, default=-1))})
     found: list[PlannedBatch] = []
     for number in numbers[-last - 1 :]:
-        before = found[-1].sources if found and found[-1].number == number - 1 else ()
+        before = found[-1].sources if found and found[-1].number == number - 1 else {}
         found.append(_batch(folder, number, number in set(planned), number in done, before))
     return found[-last:]
 
 
-def _batch(folder: Folder, number: int, planned: bool, done: bool, before: Sequence[KafkaEnds | None]) -> PlannedBatch:
+def _batch(
+    folder: Folder, number: int, planned: bool, done: bool, before: Mapping[Source, KafkaEnds | None]
+) -> PlannedBatch:
     entry, wrong, version = None, "", ""
     name = f"offsets/{number}"
     if planned:
@@ -66,15 +68,15 @@ def _batch(folder: Folder, number: int, planned: bool, done: bool, before: Seque
         except BrokenLog as error:
             wrong = str(error)
         version = text.partition("\n")[0][:9]
-    sources = tuple(source_of(line, name) for line in entry.sources) if entry else ()
+    sources = {source: source_of(line, name) for source, line in entry.sources.items()} if entry else {}
     return PlannedBatch(number, done, entry, sources, version, _records(before, sources), wrong)
 
 
-def _records(before: Sequence[KafkaEnds | None], after: Sequence[KafkaEnds | None]) -> int | None:
-    """How many offsets a batch spans; None where the one before isn't known."""
-    if not before or len(before) != len(after):
+def _records(before: Mapping[Source, KafkaEnds | None], after: Mapping[Source, KafkaEnds | None]) -> int | None:
+    """How many offsets a batch spans; None where the one before isn't known, or a source begins in it."""
+    if not before or not after.keys() <= before.keys():
         return None
-    pairs = [(old, new) for old, new in zip(before, after, strict=True) if old and new]
+    pairs = [(old, new) for source, new in after.items() if (old := before[source]) and new]
     return sum(end - old.ends.get(tp, end) for old, new in pairs for tp, end in new.ends.items())
 
 
@@ -122,8 +124,8 @@ def as_view(shown: Sequence[PlannedBatch]) -> View:
             else None
         )
         age = duration(max(time.time() * 1000 - at, 0)) if planned and isinstance(at, int) else None
-        forms = ",".join(each.form if each else "other" for each in batch.sources)
-        count = sum(len(each.ends) for each in batch.sources if each)
+        forms = ",".join(each.form if each else "other" for each in batch.sources.values())
+        count = sum(len(each.ends) for each in batch.sources.values() if each)
         rows.append((batch.number, state, planned, age, forms or None, len(batch.sources), count, batch.records))
     return View(BATCHES, tuple(rows))
 
@@ -134,7 +136,7 @@ def offsets(shown: Sequence[PlannedBatch]) -> View:
     rows = [
         (batch.number, place, each.form, tp.topic, tp.partition, offset, each.ids.get(tp.topic))
         for batch in wanted
-        for place, each in enumerate(batch.sources)
+        for place, each in batch.sources.items()
         if each
         for tp, offset in sorted(each.ends.items())
     ]

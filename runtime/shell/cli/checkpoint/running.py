@@ -23,7 +23,7 @@ def refuse(folder: Folder, files: Files) -> None:
     topics = {
         tp.topic
         for entry in repairs.parsed(files).values()
-        for line in entry.sources
+        for line in entry.sources.values()
         if (found := source_of(line, "offsets"))
         for tp in found.ends
     }

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import click
 
 from sparkcohort.runtime.checkpoint import shadow
-from sparkcohort.runtime.checkpoint.logs import KafkaEnds, read_offsets, source_of
+from sparkcohort.runtime.checkpoint.logs import KafkaEnds, Source, read_offsets, source_of
 from sparkcohort.runtime.checkpoint.shadow import DIFFERS, EQUAL, GONE, UNREAD, RangeComparison
 from sparkcohort.runtime.errors import CohortError
 from sparkcohort.runtime.protocol.partitions import Range
@@ -138,7 +138,7 @@ def shadow_command(
     return 1 if summary.verdicts[DIFFERS] or summary.verdicts[UNREAD] else 0
 
 
-Sources = Sequence[KafkaEnds | None]
+Sources = Mapping[Source, KafkaEnds | None]
 """The ends of a query's sources; None for one that reads no Kafka, or has no offset yet."""
 
 
@@ -206,11 +206,11 @@ def _start(folder: Folder, number: int, known: Mapping[int, Sources]) -> Sources
     if number:
         click.echo(f"batch {number} is left out: Spark has removed the one before it", err=True)
         return None
-    found = [
-        None if ends is None else _initial(folder, f"sources/{source}/0")
-        for source, ends in enumerate(known.get(0, ()))
-    ]
-    if not any(found):
+    found = {
+        source: None if ends is None else _initial(folder, f"sources/{source}/0")
+        for source, ends in known.get(0, {}).items()
+    }
+    if not any(found.values()):
         click.echo('batch 0 is left out: only format("kafka") writes down where it starts', err=True)
         return None
     return found
@@ -225,12 +225,12 @@ def _sources(folder: Folder, number: int) -> Sources | None:
     if not folder.exists(name):
         click.echo(f"batch {number} is left out: Spark has removed it meanwhile", err=True)
         return None
-    return [source_of(line, name) for line in read_offsets(folder.read(name), name).sources]
+    return {source: source_of(line, name) for source, line in read_offsets(folder.read(name), name).sources.items()}
 
 
 def _compared(number: int, before: Sources, after: Sources, readers: TwoReaders) -> Iterator[RangeComparison]:
-    for source, new in enumerate(after):
-        old = before[source] if source < len(before) else None
+    for source, new in after.items():
+        old = before.get(source)
         if old is None or new is None:
             if new is not None:
                 click.echo(f"batch {number}: source {source} begins in it, and is left out", err=True)
@@ -241,7 +241,7 @@ def _compared(number: int, before: Sources, after: Sources, readers: TwoReaders)
 
 
 def _read(
-    number: int, source: int, wanted: Sequence[Range], readers: TwoReaders, *, again: bool = True
+    number: int, source: Source, wanted: Sequence[Range], readers: TwoReaders, *, again: bool = True
 ) -> Iterator[RangeComparison]:
     """All at once; where that fails, one by one: a range that can't be read, or is gone meanwhile, keeps no other from it."""
     try:

@@ -199,10 +199,10 @@ def _plans(files: Files) -> list[RestartPlan]:
     entries = repairs.parsed(files)
     done = last in files.commits
     plans = []
-    for source, line in enumerate(entries[last].sources):
+    for source, line in entries[last].sources.items():
         end = source_of(line, f"offsets/{last}")
         before = entries.get(last - 1)
-        old = before.sources[source] if before and source < len(before.sources) else None
+        old = before.sources.get(source) if before else None
         start = end if done else source_of(old, f"offsets/{last - 1}")
         if start or end:
             plans.append(RestartPlan(source, start, None if done else end))
