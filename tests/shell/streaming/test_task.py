@@ -112,7 +112,7 @@ def test_a_tasks_lines_are_of_its_query(monkeypatch: pytest.MonkeyPatch) -> None
     for each in (ours, logging.getLogger()):
         monkeypatch.setattr(each, "handlers", [])
     monkeypatch.setattr(ours, "level", ours.level)
-    monkeypatch.setattr(task, "check_timestamps", end)
+    monkeypatch.setattr(task, "check_session", end)
     for group in ("g", "h"):
         options = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "group.id": group})
         slot = SlotPartition(Run("run", "127.0.0.1", 1, Credentials(b"", b"", b"", TOKEN)), "plan", 0)
